@@ -1,0 +1,63 @@
+# make demo : recompute a published figure into out/
+# make test : every check
+# Both create .venv on first use. Another interpreter: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+OUT ?= out
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+INPUTS := pyproject.toml constraints.txt
+REFERENCE := $(wildcard ../shared/reference)
+BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test fast bench format clean
+
+help:
+	@echo "make demo    recompute a published figure: PNG, CSV and summary in $(OUT)/"
+	@echo "make test    every check: lint, format, types, all tests"
+	@echo "make fast    the tests not marked slow"
+	@echo "make bench   every benchmark"
+	@echo "make format  rewrite the code in the house format"
+	@echo "make clean   remove the environment, results and caches"
+
+demo: .venv/.ready-run
+	$(BIN)/glassformer figure bsr-1 --out "$(OUT)" $(if $(REFERENCE),--reference "$(REFERENCE)")
+
+test: .venv/.ready-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+fast: .venv/.ready-test
+	$(BIN)/python -m pytest -m "not slow"
+
+bench: .venv/.ready-bench
+	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
+
+format: .venv/.ready-test
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv out build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is removed before an install and written after it: it exists only when the install went through.
+# A .venv without a working pip (an interrupted creation, a removed interpreter) is made anew.
+.venv/.ready-run: $(INPUTS)
+	@rm -f .venv/.ready-*
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "error: $(PYTHON) is missing or older than Python 3.11; name a newer one, for example: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@echo "Installing into .venv; the first time takes a minute or two."
+	@$(PIP) --editable .
+	@touch $@
+
+.venv/.ready-test .venv/.ready-bench: .venv/.ready-%: .venv/.ready-run
+	@rm -f $@
+	@$(PIP) --editable '.[$*]'
+	@touch $@

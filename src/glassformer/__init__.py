@@ -1,0 +1,48 @@
+"""Exact limits of learning from sequences of tokens, and the algorithms that reach them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Public names and where they live; imported at first use, so that the command line answers at once.
+_HOME = {
+    "AbsoluteChannel": "channels.absolute",
+    "BilinearSequenceRegression": "models",
+    "Channel": "channels.base",
+    "ConvergenceError": "errors",
+    "DataError": "errors",
+    "GaussianChannel": "channels.gaussian",
+    "GlassformerError": "errors",
+    "IncompatibleError": "errors",
+    "Iteration": "state_evolution",
+    "LinkChannel": "channels.link",
+    "ParameterError": "errors",
+    "RectangularLaw": "spectra.rectangular",
+    "SignChannel": "channels.sign",
+    "Solution": "solution",
+    "Status": "solution",
+    "Table": "results",
+    "landscape": "free_entropy",
+    "limits": "bayes_optimal",
+    "nuclear_norm_threshold": "estimators.nuclear_norm",
+    "ridge_error": "estimators.ridge",
+    "simulate": "simulation",
+    "thresholds": "recovery",
+}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

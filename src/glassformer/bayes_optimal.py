@@ -1,0 +1,98 @@
+"""Bayes-optimal limits over a range of sample ratios."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.free_entropy import free_entropy
+from glassformer.integral import Array
+from glassformer.models import Model
+from glassformer.results import Table
+from glassformer.solution import Solution, Status
+from glassformer.state_evolution import Iteration, state_evolution, validated_alpha
+
+# Two fixed points closer than this, relative to the larger variance, are one.
+_DISTINCT = 1e-6
+
+
+def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True) -> Table:
+    r"""Bayes-optimal error and overlap at each sample ratio.
+
+    State evolution is solved from the uninformed and from the informed start. Where the two agree there is one
+    answer. Where they differ (a hard phase) the Bayes-optimal fixed point is the one of larger free entropy; the
+    row then has status ``bistable`` and lists both.
+
+    Args:
+        model: for instance :class:`~glassformer.models.BilinearSequenceRegression`.
+        alpha: sample ratios, a number or shape (points,), finite and >= 0.
+        settings: tolerances and iteration limit.
+        throw: raise when a row did not converge; a bistable row does not count as that.
+
+    Returns:
+        :class:`~glassformer.results.Table` with the columns ``alpha``, ``error`` (:math:`V = 1 - q`, Bayes-optimal),
+        ``overlap`` (:math:`q`), ``q_hat``, ``algorithmic_error`` (reached from the uninformed start, so by message
+        passing), ``informed_error``, errors on labels by name, ``error_estimate`` (absolute, of ``error``),
+        ``residual`` and ``iterations``.
+
+    Raises:
+        ParameterError: ``alpha`` is out of range.
+        ConvergenceError: with ``throw``, a row did not converge.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> table = limits(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0), [0.0, 0.3, 0.8])
+        >>> table["error"].round(4) + 0.0
+        array([1.    , 0.6206, 0.    ])
+    """
+    alpha = validated_alpha(alpha)
+    uninformed = state_evolution(model, alpha, "uninformed", settings)
+    informed = state_evolution(model, alpha, "informed", settings)
+    scale = np.maximum(uninformed.value, informed.value)
+    margin = _DISTINCT * scale + 10 * (uninformed.error_estimate + informed.error_estimate) + 1e-12
+    distinct = np.abs(uninformed.value - informed.value) > margin
+    best = _choose(model, alpha, uninformed, informed, distinct)
+    labels = model.channel.label_error(best["value"])
+    table = Table(
+        model=model.name,
+        parameters=model.parameters,
+        columns={
+            "alpha": alpha,
+            "error": best["value"],
+            "overlap": 1 - best["value"],
+            "q_hat": best["q_hat"],
+            **{name: np.asarray(value) for name, value in labels.items()},
+            "algorithmic_error": uninformed.value,
+            "informed_error": informed.value,
+            "error_estimate": best["error_estimate"],
+            "residual": best["residual"],
+            "iterations": uninformed.iterations + informed.iterations,
+        },
+        status=[
+            _combined(a, b, bool(two)) for a, b, two in zip(uninformed.status, informed.status, distinct, strict=True)
+        ],
+    )
+    if throw and not all(status in (Status.CONVERGED, Status.BISTABLE) for status in table.status):
+        table.raise_unless_converged()
+    return table
+
+
+def _choose(model: Model, alpha: Array, first: Solution, second: Solution, distinct: Array) -> dict[str, Array]:
+    """Fields of the uninformed solution, replaced by the informed one where that has the larger free entropy."""
+    take = np.zeros(alpha.shape, dtype=bool)
+    finite = distinct & np.isfinite(first.extra["q_hat"]) & np.isfinite(second.extra["q_hat"])
+    if np.any(finite):
+        phi = [free_entropy(model, alpha[finite], s.extra["q_hat"][finite]).value for s in (first, second)]
+        take[finite] = phi[1] > phi[0]
+    # A signal known exactly has an infinite conjugate overlap and, for a density of labels, infinite free entropy.
+    take |= distinct & ~np.isfinite(second.extra["q_hat"])
+    fields = ("value", "residual", "error_estimate")
+    chosen = {name: np.where(take, getattr(second, name), getattr(first, name)) for name in fields}
+    return {**chosen, "q_hat": np.where(take, second.extra["q_hat"], first.extra["q_hat"])}
+
+
+def _combined(first: Status, second: Status, distinct: bool) -> Status:
+    for status in (first, second):
+        if not status.ok:
+            return status
+    return Status.BISTABLE if distinct else Status.CONVERGED

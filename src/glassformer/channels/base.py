@@ -1,0 +1,68 @@
+"""What a channel must provide: the law of a label given a Gaussian field."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from glassformer.integral import Array, Integral
+
+__all__ = ["Array", "Channel", "Integral"]
+
+
+class Channel(ABC):
+    r"""A scalar output channel :math:`P_{out}(y \mid h)`, with ``h`` of unit prior variance.
+
+    With :math:`h = \omega + \sqrt V u`, ``u`` standard normal,
+    :math:`Z_{out}(y, \omega, V) = E_u P_{out}(y \mid h)` and the score is
+    :math:`g = \partial_\omega \log Z_{out} = (E[h \mid y, \omega, V] - \omega)/V`.
+
+    In state evolution :math:`\omega \sim N(0, 1 - V)`: the overlap is :math:`q = 1 - V`. The variance is passed rather
+    than the overlap because it keeps its relative precision where the signal is almost known.
+    """
+
+    @property
+    def label(self) -> str:
+        """Name of the channel in files and on the command line."""
+        return type(self).__name__.removesuffix("Channel").lower()
+
+    @property
+    @abstractmethod
+    def even(self) -> bool:
+        """True when labels are blind to the sign of ``h``: no information at zero overlap, q = 0 is a fixed point."""
+
+    @property
+    @abstractmethod
+    def noiseless(self) -> bool:
+        r"""True when :math:`V\,` ``information(V)`` tends to 1 as ``V`` vanishes: almost every label fixes ``h`` locally."""
+
+    @abstractmethod
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        """Draw one label per field ``h``; same shape as ``h``."""
+
+    @abstractmethod
+    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r""":math:`g(y, \omega, V)`, elementwise with broadcasting; finite for every finite input and ``V > 0``."""
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r""":math:`-\partial_\omega g`, elementwise; by central differences unless a channel knows better."""
+        step = 1e-4 * np.sqrt(variance)
+        return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
+
+    @abstractmethod
+    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r""":math:`\log Z_{out}(y, \omega, V)`, elementwise with broadcasting."""
+
+    @abstractmethod
+    def information(self, variance: Array) -> Integral:
+        r""":math:`E\,g^2` over :math:`\omega \sim N(0, 1-V)`, ``h`` and ``y``; ``variance`` of shape (batch,) in (0, 1]."""
+
+    @abstractmethod
+    def expected_log_partition(self, variance: Array) -> Integral:
+        r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        """Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none."""
+        del variance
+        return {}

@@ -1,0 +1,56 @@
+"""One class per mistake a user can make; every message names the parameter, its value and what is allowed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from glassformer.solution import Status
+
+
+class GlassformerError(Exception):
+    """Base class of every error the package raises on purpose."""
+
+
+class ParameterError(GlassformerError, ValueError):
+    """A parameter lies outside its allowed range.
+
+    Args:
+        name: the parameter as the user wrote it.
+        value: the value received.
+        allowed: the allowed range, in words or as an interval.
+        remedy: what to do instead, optional.
+
+    Example:
+        >>> print(ParameterError("rho", -1.0, "rho > 0"))
+        rho = -1.0 is not allowed: expected rho > 0
+    """
+
+    def __init__(self, name: str, value: object, allowed: str, remedy: str = "") -> None:
+        self.name, self.value, self.allowed, self.remedy = name, value, allowed, remedy
+        text = f"{name} = {_short(value)} is not allowed: expected {allowed}"
+        super().__init__(f"{text}; {remedy}" if remedy else text)
+
+
+class DataError(ParameterError):
+    """Observed data have the wrong shape, do not match each other, or are not finite."""
+
+
+class IncompatibleError(GlassformerError, ValueError):
+    """Two choices that exclude each other, or a part asked for something it cannot do."""
+
+
+class ConvergenceError(GlassformerError, RuntimeError):
+    """A solver ended without a result that can be trusted.
+
+    The solution reached is kept in ``solution``; pass ``throw=False`` to get it returned instead of raised.
+    """
+
+    def __init__(self, status: Status, solution: object) -> None:
+        self.status, self.solution = status, solution
+        super().__init__(f"{status}: {status.remedy} (pass throw=False to receive the unconverged result)")
+
+
+def _short(value: object) -> str:
+    text = repr(value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value)
+    return text if len(text) <= 80 else text[:77] + "..."

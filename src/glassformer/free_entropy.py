@@ -1,0 +1,145 @@
+r"""Free entropy of a model, as a function of the overlap and at the fixed points of state evolution.
+
+.. math:: \Phi(q) = \alpha\, E \log Z_{out}(q) + \mathrm{ext}_{\hat q}\bigl[\Psi(\hat q) - q\hat q/2\bigr],
+
+in nats per natural number of degrees of freedom (``dL`` for matrices of extensive width, ``r(L+d)`` for narrow ones).
+The extremum is at :math:`q = 1 - \mathrm{MMSE}(\hat q)`, so a curve over :math:`\hat q` needs no inversion:
+:math:`\Psi - q\hat q/2 = \hat q V/2 - I(\hat q)` with :math:`V = 1 - q` and :math:`I` the mutual information of the
+denoising problem. Its derivative is :math:`\Phi'(q) = [\alpha\,E g^2(V) - \hat q(q)]/2`: stationary points are exactly
+the fixed points of state evolution, and the Bayes-optimal one is the highest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.errors import ParameterError
+from glassformer.integral import Array, Integral
+from glassformer.models import Model
+from glassformer.results import Table, plain
+from glassformer.solution import Status
+
+
+def free_entropy(model: Model, alpha: float | Array, q_hat: Array) -> Integral:
+    r""":math:`\Phi` at the overlap :math:`q(\hat q)`, for finite ``q_hat`` of shape (batch,).
+
+    Args:
+        model: prior and channel.
+        alpha: one sample ratio, or one per element of ``q_hat``.
+        q_hat: :math:`\hat q \ge 0`, conjugate to the overlap at which the free entropy is wanted.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
+        >>> value, error = free_entropy(model, 0.3, np.array([0.1, 1.0]))
+        >>> bool(np.all(error < 1e-6))
+        True
+    """
+    q_hat = np.asarray(q_hat, dtype=float)
+    variance = model.prior.mmse(q_hat)
+    information = model.prior.mutual_information(q_hat)
+    output = model.channel.expected_log_partition(variance.value)
+    value = alpha * output.value + 0.5 * q_hat * variance.value - information.value
+    return Integral(value, alpha * output.error + 0.5 * q_hat * variance.error + information.error)
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Free entropy against the overlap at one sample ratio, with its stationary points.
+
+    Attributes:
+        model, parameters: what the landscape belongs to.
+        alpha: sample ratio.
+        q_hat, overlap, free_entropy, error_estimate: the curve, each of shape (points,); ``free_entropy`` is in nats,
+            its error absolute.
+        maxima, minima: overlaps of the local maxima and minima, the ends of the interval left out.
+    """
+
+    model: str
+    parameters: dict[str, Any]
+    alpha: float
+    q_hat: Array
+    overlap: Array
+    free_entropy: Array
+    error_estimate: Array
+    maxima: Array
+    minima: Array
+
+    @property
+    def hard_phase(self) -> bool:
+        """True when a minimum separates the uninformed start from the informed one at this sample ratio."""
+        return self.minima.size > 0
+
+    def to_table(self) -> Table:
+        """The curve as a table with one row per overlap."""
+        columns = {
+            "alpha": np.full(self.overlap.shape, self.alpha),
+            "overlap": self.overlap,
+            "q_hat": self.q_hat,
+            "free_entropy": self.free_entropy,
+            "error_estimate": self.error_estimate,
+        }
+        return Table(self.model, self.parameters, columns, [Status.CONVERGED] * len(self.overlap))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The curve, its stationary points and the statement on the hard phase, as the command line writes them."""
+        summary = {"hard_phase": self.hard_phase, "maxima": plain(self.maxima), "minima": plain(self.minima)}
+        return {**self.to_table().to_dict(), "alpha": self.alpha, **summary}
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per overlap."""
+        return self.to_table().to_pandas()
+
+    def to_xarray(self) -> Any:
+        """A data set with one entry per overlap."""
+        return self.to_table().to_xarray()
+
+
+def landscape(model: Model, alpha: float, points: int = 400) -> Landscape:
+    """Free entropy on a grid of overlaps, dense towards both ends of [0, 1).
+
+    Args:
+        model: prior and channel.
+        alpha: sample ratio, finite and >= 0.
+        points: number of overlaps, at least 10.
+
+    Raises:
+        ParameterError: ``alpha`` or ``points`` is out of range.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> landscape(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5).hard_phase
+        False
+    """
+    if not (np.isfinite(alpha) and alpha >= 0):
+        raise ParameterError("alpha", alpha, "finite and >= 0")
+    if points < 10:
+        raise ParameterError("points", points, "an integer >= 10")
+    q_hat = overlap_grid(model, points)
+    variance = model.prior.mmse(q_hat).value
+    value, error = free_entropy(model, alpha, q_hat)
+    # Stationary points are sign changes of the exact derivative, not of differences of the curve.
+    gradient = alpha * model.channel.information(variance).value - q_hat
+    rises = gradient > 0
+    change = np.flatnonzero(rises[1:] != rises[:-1])
+    middle = 1 - np.sqrt(variance[change] * variance[change + 1])
+    return Landscape(
+        model=model.name,
+        parameters=model.parameters,
+        alpha=float(alpha),
+        q_hat=q_hat,
+        overlap=1 - variance,
+        free_entropy=value,
+        error_estimate=error,
+        maxima=middle[rises[change]],
+        minima=middle[~rises[change]],
+    )
+
+
+def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:
+    r"""Values of :math:`\hat q` above the prior's onset, logarithmic, covering overlaps from 0 to almost 1."""
+    scale = max(model.prior.dimension, 1e-12)
+    return model.prior.onset + scale * np.geomspace(smallest, largest, points)

@@ -1,0 +1,248 @@
+r"""The one message-passing loop: generalised approximate message passing over any prior, design and channel.
+
+.. math::
+   \omega &= \mathrm{forward}(\hat S) - c\,g_{old}, \qquad g = g_{out}(y, \omega, V),\\
+   a_1 &= \alpha\,\langle -\partial_\omega g\rangle, \qquad a_2 = \alpha\,\langle g^2\rangle, \qquad A = a_1^2/a_2,\\
+   \hat S, V &= \mathrm{denoise}\bigl(A\,[\hat S + \mathrm{adjoint}(g)/a_1],\; A\bigr), \qquad c = (a_1/a_2) \times
+   \text{the prior's Onsager coefficient}.
+
+For Bayes-optimal iterates :math:`a_1 = a_2` (Nishimori) and this is the usual algorithm. Keeping both makes the
+effective noise :math:`1/A` a *measurement*: for the linear channel it is the mean squared residual over
+:math:`\alpha`. Where a finite sample contradicts the predicted variance, the residual is believed, so an iterate that
+got worse raises the noise it is denoised with, instead of being taken for a better one and blowing up.
+
+What remains at small sizes are oscillations of period two, driven by the few largest singular vectors. They show in
+successive steps that oppose each other; damping reacts to that and to nothing else. The iterate of largest measured
+``A`` is kept, so a run that will not settle ends there, and says so in its status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.channels.base import Channel
+from glassformer.designs.base import Design
+from glassformer.errors import DataError, ParameterError
+from glassformer.integral import Array
+from glassformer.models import Model
+from glassformer.priors.base import Estimate
+from glassformer.solution import Solution, Status
+
+# Damping is raised along these levels, when steps stop shrinking from one window of iterations to the next.
+_DAMPINGS, _WINDOW, _PROGRESS = (0.0, 0.3, 0.5, 0.7), 25, 0.7
+# An iterate whose effective noise is this many times that of the best one is given up for the best one.
+_COLLAPSE = 4.0
+# Allowed log-ratio of measured to predicted residual variance, beside five standard deviations of chance.
+_SLACK = 0.25
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How message passing is run.
+
+    Args:
+        tolerance: largest root-mean-square change of the signal per undamped step, relative to its posterior
+            standard deviation, that counts as settled.
+        floor: posterior variance below which the signal counts as known exactly.
+        max_iterations: steps allowed.
+        damping: None to adapt it, or a fixed weight of the old state in [0, 1).
+        random_start: size of a random start; None for the prior mean, or 0.1 where an even channel needs one.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> Descent(max_iterations=0)
+        Traceback (most recent call last):
+        ...
+        glassformer.errors.ParameterError: max_iterations = 0 is not allowed: expected an integer >= 1
+    """
+
+    tolerance: float = 1e-4
+    floor: float = 1e-9
+    max_iterations: int = 300
+    damping: float | None = None
+    random_start: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("tolerance", "floor"):
+            if not 0 < getattr(self, name) < 1:
+                raise ParameterError(name, getattr(self, name), "a number in (0, 1)")
+        if self.max_iterations < 1:
+            raise ParameterError("max_iterations", self.max_iterations, "an integer >= 1")
+        if self.damping is not None and not 0 <= self.damping < 1:
+            raise ParameterError("damping", self.damping, "None, or a number in [0, 1)")
+
+
+@dataclass
+class _State:
+    """One instance between two steps."""
+
+    estimate: Estimate
+    score: Array
+    onsager: float
+    precision: float = 0.0
+    ratio: float = 1.0
+    size: float = np.inf
+    damping: float = 0.0
+    first: bool = True
+
+
+def gamp(
+    model: Model, design: Design, labels: ArrayLike, settings: Descent | None = None, seed: int = 0
+) -> Solution:
+    r"""Estimate the signal behind labels by message passing; every instance of the design on its own.
+
+    Args:
+        model: prior and channel the labels are believed to come from.
+        design: inputs, for instance :class:`~glassformer.designs.dense.DenseDesign`.
+        labels: shape ``(instances, samples)``, or ``(samples,)`` for one instance.
+        settings: tolerance, iteration limit, damping.
+        seed: seeds the random start, where there is one.
+
+    Returns:
+        :class:`Solution` whose ``value`` has shape ``(instances, L, d)``; ``residual`` is the undamped
+        root-mean-square step, ``error_estimate`` the posterior variance (the algorithm's own estimate of
+        :math:`\|\hat S - S\|^2/(dL)`), ``extra`` holds ``precision`` (:math:`\hat q`), ``nishimori_ratio`` (measured
+        over predicted residual variance, 1 in the large-size limit) and ``damping`` at the end. Never raises for lack
+        of convergence: the status of each instance tells.
+
+    Raises:
+        DataError: labels do not match the inputs, or are not finite.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> from glassformer.designs.dense import DenseDesign
+        >>> rng = np.random.default_rng(0)
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.01)
+        >>> signal, design = model.prior.sample((30, 30), rng), DenseDesign.sample(540, (30, 30), rng)
+        >>> labels = model.channel.sample(design.forward(signal, 0), rng)
+        >>> solution = gamp(model, design, labels)
+        >>> bool(np.mean((solution.value[0] - signal) ** 2) < 0.05)
+        True
+    """
+    settings = settings or Descent()
+    y = np.asarray(labels, dtype=float)
+    y = y[None] if y.ndim == 1 else y
+    if y.shape != (design.instances, design.samples):
+        raise DataError("y", np.shape(labels), f"a shape ({design.instances}, {design.samples}) that matches X")
+    if not np.all(np.isfinite(y)):
+        raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
+    runs = [_run(model, design, y[k], k, settings, seed) for k in range(design.instances)]
+    longest = max(len(history) for *_, history in runs)
+    return Solution(
+        value=np.array([state.estimate.signal for state, _, _ in runs]),
+        status=[status for _, status, _ in runs],
+        residual=np.array([state.size for state, _, _ in runs]),
+        iterations=np.array([len(history) for *_, history in runs]),
+        error_estimate=np.array([state.estimate.variance for state, _, _ in runs]),
+        history=np.array([np.pad(h, (0, longest - len(h)), constant_values=np.nan) for *_, h in runs]).T,
+        extra={
+            "precision": np.array([state.precision for state, _, _ in runs]),
+            "nishimori_ratio": np.array([state.ratio for state, _, _ in runs]),
+            "damping": np.array([state.damping for state, _, _ in runs]),
+        },
+    )
+
+
+def _run(
+    model: Model, design: Design, y: Array, instance: int, settings: Descent, seed: int
+) -> tuple[_State, Status, list[float]]:
+    state = best = _start(model, design, settings, seed + instance)
+    history: list[float] = []
+    since = 0
+    for _ in range(settings.max_iterations):
+        new, measured = _step(model, design, y, instance, state)
+        # The precision measured in this step is the quality of the estimate it started from.
+        if measured >= best.precision:
+            best = replace(state, precision=measured)
+        history.append(new.size)
+        since += 1
+        finite = np.isfinite(new.size)
+        if finite and _settled(new, settings):
+            return new, _diagnosis(model, design, new), history
+        collapsed = not finite or measured * _COLLAPSE < best.precision
+        if settings.damping is None and (collapsed or _stagnates(history, since)):
+            if state.damping >= _DAMPINGS[-1]:
+                return best, Status.OSCILLATING, history
+            damping = next(level for level in _DAMPINGS if level > state.damping)
+            state, since = replace(best if collapsed else new, damping=damping), 0
+            continue
+        if not finite:
+            return best, Status.NON_FINITE, history
+        state = new
+    return best, Status.ITERATION_LIMIT, history
+
+
+def _settled(state: _State, settings: Descent) -> bool:
+    variance = state.estimate.variance
+    return state.size <= settings.tolerance * np.sqrt(variance) or variance <= settings.floor
+
+
+def _stagnates(history: list[float], since: int) -> bool:
+    """True when the steps of the last window are hardly shorter than those of the window before."""
+    if since < 2 * _WINDOW or since % _WINDOW:
+        return False
+    return min(history[-_WINDOW:]) > _PROGRESS * min(history[-2 * _WINDOW : -_WINDOW])
+
+
+def _start(model: Model, design: Design, settings: Descent, seed: int) -> _State:
+    """The prior mean, or a random signal where the labels say nothing about the sign of the field."""
+    size = settings.random_start if settings.random_start is not None else 0.1 * model.channel.even
+    signal = np.zeros(design.signal_shape)
+    if size > 0:
+        signal = size * np.random.default_rng(seed).standard_normal(design.signal_shape)
+    damping = settings.damping or 0.0
+    return _State(Estimate(signal, 1.0, 1.0), np.zeros(design.samples), 0.0, damping=damping)
+
+
+def _step(
+    model: Model, design: Design, y: Array, instance: int, state: _State
+) -> tuple[_State, float]:
+    """One step and the precision measured on the way."""
+    old = state.estimate
+    omega = design.forward(old.signal, instance) - state.onsager * state.score
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        fresh = model.channel.score(y, omega, old.variance)
+        slope, square = _moments(model.channel, y, omega, old.variance, fresh)
+        weight = 0.0 if state.first else state.damping
+        score = weight * state.score + (1 - weight) * fresh
+        a1, a2 = design.sample_ratio * slope, design.sample_ratio * square
+        precision = a1 * a1 / a2 if a2 > 0 else 0.0
+        if not np.isfinite(precision):
+            return replace(state, size=np.nan), 0.0
+        gain = a1 / a2 if a2 > 0 else 1.0
+        field = gain * (design.adjoint(score, instance) + a1 * old.signal)
+    new = model.prior.denoise(field, precision, old.memory)
+    size = float(np.sqrt(np.mean((new.signal - old.signal) ** 2)))
+    following = _State(
+        estimate=model.prior.mix(old, new, weight),
+        score=score,
+        onsager=new.onsager * gain,
+        precision=precision,
+        ratio=square / slope if slope > 0 else np.nan,
+        size=size,
+        damping=state.damping,
+        first=False,
+    )
+    return following, precision
+
+
+def _moments(channel: Channel, y: Array, omega: Array, variance: float, score: Array) -> tuple[float, float]:
+    """Means of the negative slope and of the square of the score; the latter twice where the former is useless."""
+    square = float(np.mean(score**2))
+    slope = float(np.mean(channel.curvature(y, omega, variance)))
+    # Far from Bayes-optimality (an even channel at its random start) the mean slope can change sign.
+    return (slope if slope > 0 else square), square
+
+
+def _diagnosis(model: Model, design: Design, state: _State) -> Status:
+    """Whether the residual on the data agrees with the variance the algorithm claims."""
+    chance = np.sqrt(2 / design.samples) + model.prior.power_deviation(design.signal_shape)
+    agrees = abs(np.log(max(state.ratio, 1e-300))) <= _SLACK + 5 * chance
+    return Status.CONVERGED if agrees else Status.CONTRADICTED
+
+

@@ -1,0 +1,17 @@
+"""A number that came out of a quadrature, together with its error."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class Integral(NamedTuple):
+    """A numerically computed quantity and an estimate of its absolute error, elementwise."""
+
+    value: Array
+    error: Array

@@ -1,0 +1,151 @@
+"""Models: each is a prior, a design and a channel, put together from the parameters its users know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from glassformer.channels.base import Channel
+from glassformer.channels.gaussian import GaussianChannel
+from glassformer.channels.scalar import scalar_channel
+from glassformer.errors import IncompatibleError, ParameterError
+from glassformer.estimators.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
+from glassformer.priors.base import Prior
+from glassformer.priors.bilinear import BilinearPrior
+from glassformer.priors.factors import FactorPrior
+from glassformer.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+
+
+class Model(Protocol):
+    """What the loops need to know of a model."""
+
+    @property
+    def name(self) -> str:
+        """Short name, as the command line spells it."""
+
+    @property
+    def prior(self) -> Prior:
+        """What is learned."""
+
+    @property
+    def channel(self) -> Channel:
+        """What is reported."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that define the model, by name, as plain numbers and strings."""
+
+    @property
+    def baseline_thresholds(self) -> dict[str, float]:
+        """Sample ratios at which estimators other than the Bayes-optimal one recover perfectly, by name."""
+
+
+@dataclass(frozen=True)
+class BilinearSequenceRegression:
+    r"""Bilinear sequence regression: :math:`y = \varphi(h)`, :math:`h = \mathrm{Tr}(X S^T)/\sqrt{dL}`.
+
+    Tokens ``X`` of shape (L, d) with standard normal entries; :math:`S = U V^T/\sqrt r` with standard normal factors
+    of width ``r``; sizes large at fixed :math:`\beta = L/d`. The sample ratio is :math:`\alpha = n/(dL)`, except
+    where the width is negligible (``rho = 0`` or ``width`` given): there it is
+    :math:`\alpha_{LR} = n/(r(L+d))`. Errors are :math:`\|\hat S - S\|_F^2/(dL)`, one before any data.
+
+    Args:
+        beta: :math:`L/d > 0`; ``inf`` for sequences much longer than the token dimension.
+        rho: :math:`r/d \ge 0`; 0 and ``inf`` select the limits of negligible and unlimited width.
+        noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label.
+        channel: ``"gaussian"`` (:math:`\varphi(h) = h`), ``"sign"``, ``"absolute"``, a callable
+            :math:`\varphi` acting on arrays, or a :class:`~glassformer.channels.base.Channel`.
+        width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, and data can be simulated.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: ``rho`` and ``width`` are both given, or neither.
+
+    Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858.
+
+    Example:
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0)
+        >>> model.prior.dimension  # perfect recovery: rho (1 + beta - rho)/beta
+        0.75
+        >>> BilinearSequenceRegression(beta=1, rho=-0.5)
+        Traceback (most recent call last):
+        ...
+        glassformer.errors.ParameterError: rho = -0.5 is not allowed: expected >= 0, or inf; 0 and inf select limits
+    """
+
+    beta: float = 1.0
+    rho: float | None = None
+    noise: float = 0.0
+    channel: Any = "gaussian"
+    width: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.beta) and self.beta > 0):
+            raise ParameterError("beta", self.beta, "> 0, or inf")
+        if not (_is_number(self.noise) and np.isfinite(self.noise) and self.noise >= 0):
+            raise ParameterError("noise", self.noise, "finite and >= 0")
+        if (self.rho is None) == (self.width is None):
+            both = "both are given" if self.rho is not None else "neither is given"
+            raise IncompatibleError(f"rho and width exclude each other and {both}: give one of them")
+        if self.rho is not None and not (_is_number(self.rho) and self.rho >= 0):
+            raise ParameterError("rho", self.rho, ">= 0, or inf", "0 and inf select limits")
+        if self.width is not None and not (isinstance(self.width, int | np.integer) and self.width >= 1):
+            raise ParameterError("width", self.width, "an integer >= 1")
+        if self.width is not None and np.isinf(self.beta):
+            raise ParameterError("beta", self.beta, "finite when width is given")
+        object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise)))
+
+    @property
+    def name(self) -> str:
+        return "bsr"
+
+    @cached_property
+    def prior(self) -> Prior:
+        """The prior these parameters select, one of the limits included."""
+        if self.width is not None:
+            return FactorPrior(float(self.beta), int(self.width))
+        assert self.rho is not None
+        if self.rho == 0:
+            return LowWidthPrior(float(self.beta))
+        if np.isinf(self.rho):
+            return GaussianMatrixPrior()
+        if np.isinf(self.beta):
+            return LongSequencePrior(float(self.rho))
+        return BilinearPrior(float(self.beta), float(self.rho))
+
+    @property
+    def counts_low_rank(self) -> bool:
+        r"""True when the sample ratio is :math:`n/(r(L+d))` rather than :math:`n/(dL)`."""
+        return self.width is not None or self.rho == 0
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        width = {"rho": float(self.rho)} if self.rho is not None else {"width": int(self.width or 0)}
+        unit = "n/(r(L+d))" if self.counts_low_rank else "n/(dL)"
+        return {
+            "beta": float(self.beta),
+            **width,
+            "noise": float(self.noise),
+            "channel": self.channel.label,
+            "alpha": unit,
+        }
+
+
+    @property
+    def baseline_thresholds(self) -> dict[str, float]:
+        """Perfect recovery by minimal nuclear norm; NaN where labels are noisy or not linear."""
+        if not (isinstance(self.channel, GaussianChannel) and self.channel.noiseless):
+            alpha = np.nan
+        elif self.counts_low_rank:
+            alpha = nuclear_norm_threshold_low_width(self.beta)
+        else:
+            assert self.rho is not None
+            alpha = nuclear_norm_threshold(self.beta, self.rho)
+        return {"nuclear_norm_perfect_recovery": float(alpha)}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
