@@ -34,7 +34,10 @@ from glassformer.solution import Solution, Status
 # Damping is raised along these levels, when steps stop shrinking from one window of iterations to the next.
 _DAMPINGS, _WINDOW, _PROGRESS = (0.0, 0.3, 0.5, 0.7), 25, 0.7
 # An iterate whose effective noise is this many times that of the best one is given up for the best one.
-_COLLAPSE = 4.0
+# Below the second number there is too little signal to tell.
+_COLLAPSE, _EARLY = 4.0, 0.02
+# Random starts tried before a run that does not converge is accepted.
+_RESTARTS = 5
 # Allowed log-ratio of measured to predicted residual variance, beside five standard deviations of chance.
 _SLACK = 0.25
 
@@ -131,7 +134,7 @@ def gamp(
         raise DataError("y", np.shape(labels), f"a shape ({design.instances}, {design.samples}) that matches X")
     if not np.all(np.isfinite(y)):
         raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
-    runs = [_run(model, design, y[k], k, settings, seed) for k in range(design.instances)]
+    runs = [_best_run(model, design, y[k], k, settings, seed) for k in range(design.instances)]
     longest = max(len(history) for *_, history in runs)
     return Solution(
         value=np.array([state.estimate.signal for state, _, _ in runs]),
@@ -148,10 +151,24 @@ def gamp(
     )
 
 
+_Run = tuple[_State, Status, list[float]]
+
+
+def _best_run(model: Model, design: Design, y: Array, instance: int, settings: Descent, seed: int) -> _Run:
+    """The first run that converges; a random start that locks on a spurious point is followed by others."""
+    attempts = _RESTARTS if _start_size(model, settings) > 0 else 1
+    runs: list[_Run] = []
+    for attempt in range(attempts):
+        runs.append(_run(model, design, y, instance, settings, np.random.default_rng([seed, instance, attempt])))
+        if runs[-1][1].ok:
+            return runs[-1]
+    return max(runs, key=lambda run: run[0].precision)
+
+
 def _run(
-    model: Model, design: Design, y: Array, instance: int, settings: Descent, seed: int
-) -> tuple[_State, Status, list[float]]:
-    state = best = _start(model, design, settings, seed + instance)
+    model: Model, design: Design, y: Array, instance: int, settings: Descent, rng: np.random.Generator
+) -> _Run:
+    state = best = _start(model, design, settings, rng)
     history: list[float] = []
     since = 0
     for _ in range(settings.max_iterations):
@@ -164,7 +181,7 @@ def _run(
         finite = np.isfinite(new.size)
         if finite and _settled(new, settings):
             return new, _diagnosis(model, design, new), history
-        collapsed = not finite or measured * _COLLAPSE < best.precision
+        collapsed = not finite or max(measured, _EARLY) * _COLLAPSE < best.precision
         if settings.damping is None and (collapsed or _stagnates(history, since)):
             if state.damping >= _DAMPINGS[-1]:
                 return best, Status.OSCILLATING, history
@@ -189,14 +206,14 @@ def _stagnates(history: list[float], since: int) -> bool:
     return min(history[-_WINDOW:]) > _PROGRESS * min(history[-2 * _WINDOW : -_WINDOW])
 
 
-def _start(model: Model, design: Design, settings: Descent, seed: int) -> _State:
+def _start_size(model: Model, settings: Descent) -> float:
+    return settings.random_start if settings.random_start is not None else 0.1 * model.channel.even
+
+
+def _start(model: Model, design: Design, settings: Descent, rng: np.random.Generator) -> _State:
     """The prior mean, or a random signal where the labels say nothing about the sign of the field."""
-    size = settings.random_start if settings.random_start is not None else 0.1 * model.channel.even
-    signal = np.zeros(design.signal_shape)
-    if size > 0:
-        signal = size * np.random.default_rng(seed).standard_normal(design.signal_shape)
-    damping = settings.damping or 0.0
-    return _State(Estimate(signal, 1.0, 1.0), np.zeros(design.samples), 0.0, damping=damping)
+    signal = _start_size(model, settings) * rng.standard_normal(design.signal_shape)
+    return _State(Estimate(signal, 1.0, 1.0), np.zeros(design.samples), 0.0, damping=settings.damping or 0.0)
 
 
 def _step(
@@ -207,10 +224,11 @@ def _step(
     omega = design.forward(old.signal, instance) - state.onsager * state.score
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         fresh = model.channel.score(y, omega, old.variance)
-        slope, square = _moments(model.channel, y, omega, old.variance, fresh)
+        square = float(np.mean(fresh**2))
+        slope = float(np.mean(model.channel.curvature(y, omega, old.variance)))
         weight = 0.0 if state.first else state.damping
         score = weight * state.score + (1 - weight) * fresh
-        a1, a2 = design.sample_ratio * slope, design.sample_ratio * square
+        a1, a2 = design.sample_ratio * _trusted(model.channel, slope, square), design.sample_ratio * square
         precision = a1 * a1 / a2 if a2 > 0 else 0.0
         if not np.isfinite(precision):
             return replace(state, size=np.nan), 0.0
@@ -223,7 +241,7 @@ def _step(
         score=score,
         onsager=new.onsager * gain,
         precision=precision,
-        ratio=square / slope if slope > 0 else np.nan,
+        ratio=square / slope if slope > 0 else np.inf,
         size=size,
         damping=state.damping,
         first=False,
@@ -231,12 +249,12 @@ def _step(
     return following, precision
 
 
-def _moments(channel: Channel, y: Array, omega: Array, variance: float, score: Array) -> tuple[float, float]:
-    """Means of the negative slope and of the square of the score; the latter twice where the former is useless."""
-    square = float(np.mean(score**2))
-    slope = float(np.mean(channel.curvature(y, omega, variance)))
-    # Far from Bayes-optimality (an even channel at its random start) the mean slope can change sign.
-    return (slope if slope > 0 else square), square
+def _trusted(channel: Channel, slope: float, square: float) -> float:
+    """The mean slope, or the mean square that equals it for Bayes-optimal iterates where the slope is no guide.
+
+    From the random start of an even channel the mean slope is noise around zero until the symmetry is broken.
+    """
+    return slope if slope > (0.5 * square if channel.even else 0.0) else square
 
 
 def _diagnosis(model: Model, design: Design, state: _State) -> Status:

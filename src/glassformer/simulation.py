@@ -1,0 +1,210 @@
+"""Algorithms on simulated data, next to the theory of the same finite sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.bayes_optimal import limits
+from glassformer.designs.dense import DenseDesign
+from glassformer.errors import IncompatibleError, ParameterError
+from glassformer.gamp import Descent, gamp
+from glassformer.integral import Array
+from glassformer.models import BilinearSequenceRegression
+from glassformer.progress import track
+from glassformer.results import Table, plain
+from glassformer.solution import Status
+from glassformer.state_evolution import validated_alpha
+
+ALGORITHMS = ("gamp",)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One run: its seed (from which it can be repeated bit by bit), what it reached and how it ended.
+
+    Attributes:
+        seed: seed of teacher, inputs and noise, and of a random start.
+        error: :math:`\\|\\hat S - S\\|^2/(dL)`, up to a global sign where labels are blind to it.
+        prior_error: the error before any data, :math:`\\|S\\|^2/(dL)`; 1 on average.
+        claimed_error: the algorithm's own estimate of ``error``.
+        nishimori_ratio: measured over predicted residual variance; 1 for a run that can be trusted.
+        status: how the run ended.
+        iterations: steps taken.
+        damping: damping at the end.
+    """
+
+    seed: int
+    error: float
+    prior_error: float
+    claimed_error: float
+    nishimori_ratio: float
+    status: Status
+    iterations: int
+    damping: float
+
+
+@dataclass(frozen=True)
+class Simulation(Table):
+    """A :class:`~glassformer.results.Table` that also keeps every single run, in ``instances[point][instance]``."""
+
+    instances: Sequence[Sequence[Instance]] = field(default_factory=list)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per sample ratio, with the list of its runs."""
+        rows = super().rows()
+        for row, runs in zip(rows, self.instances, strict=True):
+            row["instances"] = [plain(vars(run)) for run in runs]
+        return rows
+
+
+def simulate(
+    model: BilinearSequenceRegression,
+    alpha: ArrayLike,
+    d: int = 100,
+    instances: int = 4,
+    seed: int = 0,
+    algorithm: str = "gamp",
+    storage: str = "float64",
+    settings: Descent | None = None,
+) -> Simulation:
+    r"""Draw teachers and data, learn from them, and compare with theory.
+
+    Instance ``k`` uses the seed ``seed + k`` at every sample ratio, and a larger sample begins with the smaller one:
+    along ``alpha`` an instance is one growing data set. Theory is evaluated at the ratios that whole numbers allow
+    (:math:`L/d`, :math:`r/d`, :math:`n/(dL)`), which the columns ``alpha_realised`` and the parameters record.
+
+    Args:
+        model: the teacher, known to the student.
+        alpha: sample ratios, shape (points,), in the model's unit.
+        d: token dimension; ``L = round(beta d)``.
+        instances: independent runs per sample ratio.
+        seed: a non-negative integer.
+        algorithm: ``"gamp"``.
+        storage: ``"float64"``, or ``"float32"`` for half the memory and time.
+        settings: tolerance, iteration limit and damping of message passing.
+
+    Returns:
+        :class:`Simulation` with the columns ``alpha``, ``error`` (mean over instances), ``standard_error`` (of that
+        mean; NaN for a single instance), ``theory`` (error reached by message passing in the limit of large sizes),
+        ``theory_bayes_optimal``, ``alpha_realised``. Every run counts in the mean, however it ended; the status of a
+        row is that of its first run that did not converge.
+
+    Raises:
+        ParameterError: an argument is out of range, or the inputs would not fit into memory.
+        IncompatibleError: the model is a limit without data.
+
+    Example:
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
+        >>> result = simulate(model, [0.6], d=30, instances=2, seed=1)
+        >>> bool(abs(result["error"][0] - result["theory"][0]) < 0.1)
+        True
+    """
+    alpha = validated_alpha(alpha)
+    _validate(model, d, instances, seed, algorithm)
+    finite, shape, samples = _finite_size(model, alpha, d)
+    _require_memory(int(samples.max()), shape, storage)
+    runs: list[list[Instance]] = [[] for _ in alpha]
+    for k in track(range(instances), f"{instances} instances at d = {d}"):
+        design = DenseDesign.sample(int(samples.max()), shape, np.random.default_rng([seed + k, 1]), storage)
+        for point, n in enumerate(samples):
+            runs[point].append(_learn(finite, design.first(int(n)), shape, seed + k, settings))
+    errors = np.array([[run.error for run in point] for point in runs])
+    realised = samples / _natural_size(finite, shape)
+    theory = limits(finite, realised, throw=False)
+    spread = np.std(errors, axis=1, ddof=1) / np.sqrt(instances) if instances > 1 else np.full(len(alpha), np.nan)
+    notes = [] if finite.parameters == model.parameters else [f"theory at the realised ratios {finite.parameters}"]
+    return Simulation(
+        model=model.name,
+        parameters={**model.parameters, "algorithm": algorithm, "d": d, "seed": seed, "storage": storage},
+        columns={
+            "alpha": alpha,
+            "error": errors.mean(axis=1),
+            "standard_error": spread,
+            "theory": theory["algorithmic_error"],
+            "theory_bayes_optimal": theory["error"],
+            "alpha_realised": realised,
+        },
+        status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
+        notes=notes,
+        instances=runs,
+    )
+
+
+def _learn(
+    model: BilinearSequenceRegression,
+    design: DenseDesign,
+    shape: tuple[int, int],
+    seed: int,
+    settings: Descent | None,
+) -> Instance:
+    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
+    labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+    solution = gamp(model, design, labels, settings, seed)
+    estimate = solution.value[0]
+    error = float(np.mean((estimate - signal) ** 2))
+    if model.channel.even:
+        error = min(error, float(np.mean((estimate + signal) ** 2)))
+    return Instance(
+        seed=seed,
+        error=error,
+        prior_error=float(np.mean(signal**2)),
+        claimed_error=float(solution.error_estimate[0]),
+        nishimori_ratio=float(solution.extra["nishimori_ratio"][0]),
+        status=solution.status[0],
+        iterations=int(solution.iterations[0]),
+        damping=float(solution.extra["damping"][0]),
+    )
+
+
+def _finite_size(
+    model: BilinearSequenceRegression, alpha: Array, d: int
+) -> tuple[BilinearSequenceRegression, tuple[int, int], Array]:
+    """The model at the ratios whole numbers allow, the shape ``(L, d)`` and the sample sizes, at least one each."""
+    shape = (max(1, round(model.beta * d)), d)
+    beta = shape[0] / d
+    if model.width is not None:
+        width: dict[str, Any] = {"width": model.width}
+    else:
+        assert model.rho is not None
+        width = {"rho": max(1, round(model.rho * d)) / d}
+    finite = BilinearSequenceRegression(beta=beta, noise=model.noise, channel=model.channel, **width)
+    samples = np.maximum(1, np.rint(alpha * _natural_size(finite, shape))).astype(int)
+    return finite, shape, samples
+
+
+def _natural_size(model: BilinearSequenceRegression, shape: tuple[int, int]) -> float:
+    return float(model.width * sum(shape) if model.width is not None else shape[0] * shape[1])
+
+
+def _validate(model: BilinearSequenceRegression, d: int, instances: int, seed: int, algorithm: str) -> None:
+    for name, value, low in (("d", d, 2), ("instances", instances, 1), ("seed", seed, 0)):
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
+            raise ParameterError(name, value, f"an integer >= {low}")
+    if algorithm not in ALGORITHMS:
+        raise ParameterError("algorithm", algorithm, f"one of {', '.join(ALGORITHMS)}")
+    if np.isinf(model.beta) or (model.rho is not None and (model.rho == 0 or np.isinf(model.rho))):
+        raise IncompatibleError(
+            f"beta = {model.beta}, rho = {model.rho} is a limit without data: "
+            "give finite beta and rho, or width instead of rho = 0"
+        )
+
+
+def _require_memory(samples: int, shape: tuple[int, int], storage: str) -> None:
+    size = samples * shape[0] * shape[1] * (4 if storage == "float32" else 8)
+    try:
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return
+    if size > 0.9 * available:
+        raise ParameterError(
+            "d",
+            shape[1],
+            f"inputs that fit into memory ({size / 1e9:.1f} GB needed, {available / 1e9:.1f} GB available)",
+            "use a smaller d or alpha, or storage float32",
+        )
