@@ -33,7 +33,7 @@ _HOME = {
     "thresholds": "recovery",
 }
 
-__all__ = sorted(_HOME)  # noqa: PLE0605
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -94,9 +94,7 @@ class _State:
     first: bool = True
 
 
-def gamp(
-    model: Model, design: Design, labels: ArrayLike, settings: Descent | None = None, seed: int = 0
-) -> Solution:
+def gamp(model: Model, design: Design, labels: ArrayLike, settings: Descent | None = None, seed: int = 0) -> Solution:
     r"""Estimate the signal behind labels by message passing; every instance of the design on its own.
 
     Args:
@@ -165,9 +163,7 @@ def _best_run(model: Model, design: Design, y: Array, instance: int, settings: D
     return max(runs, key=lambda run: run[0].precision)
 
 
-def _run(
-    model: Model, design: Design, y: Array, instance: int, settings: Descent, rng: np.random.Generator
-) -> _Run:
+def _run(model: Model, design: Design, y: Array, instance: int, settings: Descent, rng: np.random.Generator) -> _Run:
     state = best = _start(model, design, settings, rng)
     history: list[float] = []
     since = 0
@@ -216,9 +212,7 @@ def _start(model: Model, design: Design, settings: Descent, rng: np.random.Gener
     return _State(Estimate(signal, 1.0, 1.0), np.zeros(design.samples), 0.0, damping=settings.damping or 0.0)
 
 
-def _step(
-    model: Model, design: Design, y: Array, instance: int, state: _State
-) -> tuple[_State, float]:
+def _step(model: Model, design: Design, y: Array, instance: int, state: _State) -> tuple[_State, float]:
     """One step and the precision measured on the way."""
     old = state.estimate
     omega = design.forward(old.signal, instance) - state.onsager * state.score
@@ -262,5 +256,3 @@ def _diagnosis(model: Model, design: Design, state: _State) -> Status:
     chance = np.sqrt(2 / design.samples) + model.prior.power_deviation(design.signal_shape)
     agrees = abs(np.log(max(state.ratio, 1e-300))) <= _SLACK + 5 * chance
     return Status.CONVERGED if agrees else Status.CONTRADICTED
-
-

@@ -133,7 +133,6 @@ class BilinearSequenceRegression:
             "alpha": unit,
         }
 
-
     @property
     def baseline_thresholds(self) -> dict[str, float]:
         """Perfect recovery by minimal nuclear norm; NaN where labels are noisy or not linear."""

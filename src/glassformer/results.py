@@ -30,7 +30,9 @@ class Table:
         notes: sentences a reader of the numbers should know.
 
     Example:
-        >>> table = Table("bsr", {"beta": 1.0}, {"alpha": np.array([0.5]), "error": np.array([0.2])}, [Status.CONVERGED])
+        >>> table = Table(
+        ...     "bsr", {"beta": 1.0}, {"alpha": np.array([0.5]), "error": np.array([0.2])}, [Status.CONVERGED]
+        ... )
         >>> table.to_dict()["points"]
         [{'alpha': 0.5, 'error': 0.2, 'status': 'converged'}]
         >>> table.to_pandas().shape

@@ -92,7 +92,8 @@ def simulate(
     Returns:
         :class:`Simulation` with the columns ``alpha``, ``error`` (mean over instances), ``standard_error`` (of that
         mean; NaN for a single instance), ``theory`` (error reached by message passing in the limit of large sizes),
-        ``theory_bayes_optimal``, ``alpha_realised``. Every run counts in the mean, however it ended; the status of a
+        ``theory_bayes_optimal``, ``relative_error`` (summed error over summed power of the teachers, free of the
+        fluctuation of the latter) with its standard error, ``alpha_realised``. Every run counts in the mean, however it ended; the status of a
         row is that of its first run that did not converge.
 
     Raises:
@@ -117,7 +118,8 @@ def simulate(
     errors = np.array([[run.error for run in point] for point in runs])
     realised = samples / _natural_size(finite, shape)
     theory = limits(finite, realised, throw=False)
-    spread = np.std(errors, axis=1, ddof=1) / np.sqrt(instances) if instances > 1 else np.full(len(alpha), np.nan)
+    powers = np.array([[run.prior_error for run in point] for point in runs])
+    relative = errors.sum(axis=1) / powers.sum(axis=1)
     notes = [] if finite.parameters == model.parameters else [f"theory at the realised ratios {finite.parameters}"]
     return Simulation(
         model=model.name,
@@ -125,15 +127,25 @@ def simulate(
         columns={
             "alpha": alpha,
             "error": errors.mean(axis=1),
-            "standard_error": spread,
+            "standard_error": _standard_error(errors),
             "theory": theory["algorithmic_error"],
             "theory_bayes_optimal": theory["error"],
+            "relative_error": relative,
+            "relative_standard_error": _standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
             "alpha_realised": realised,
         },
         status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
         notes=notes,
         instances=runs,
     )
+
+
+def _standard_error(samples: Array) -> Array:
+    """Standard error of the mean over the last axis; NaN for a single sample."""
+    count = samples.shape[1]
+    if count == 1:
+        return np.full(len(samples), np.nan)
+    return np.asarray(np.std(samples, axis=1, ddof=1) / np.sqrt(count))
 
 
 def _learn(

@@ -1,0 +1,1 @@
+"""What is reported: output channels."""

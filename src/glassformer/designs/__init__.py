@@ -1,0 +1,1 @@
+"""What is seen: inputs and the fields they make of a signal."""

@@ -1,0 +1,1 @@
+"""Baselines: other estimators and their theory."""

@@ -1,0 +1,1 @@
+"""What is learned: priors and their denoising problems."""

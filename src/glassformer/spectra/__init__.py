@@ -1,0 +1,1 @@
+"""Free probability: laws of the singular values of large random matrices."""

@@ -105,7 +105,11 @@ class RectangularLaw:
     noise: ArrayLike
 
     def __post_init__(self) -> None:
-        for name, allowed, low in (("beta", "finite and >= 1", 1.0), ("rho", "finite and > 0", 0.0), ("noise", "", 0.0)):
+        for name, allowed, low in (
+            ("beta", "finite and >= 1", 1.0),
+            ("rho", "finite and > 0", 0.0),
+            ("noise", "", 0.0),
+        ):
             value = np.asarray(getattr(self, name), dtype=float)
             if not np.all(np.isfinite(value) & ((value >= low) if name == "beta" else (value > low))):
                 raise ParameterError(name, getattr(self, name), allowed or "finite and > 0")
@@ -458,9 +462,7 @@ class RectangularLaw:
         m[between] = self._invert_on_line(s[between], -rho, -1.0, end, start, 1.0)
         return m.astype(complex)
 
-    def _invert_on_line(
-        self, s: Array, pole: float, side: float, near: float, far: float, direction: float
-    ) -> Array:
+    def _invert_on_line(self, s: Array, pole: float, side: float, near: float, far: float, direction: float) -> Array:
         """Real ``m = pole + side * b`` with ``near < b < far``, along which ``direction * f`` increases."""
         if s.size == 0:
             return s

@@ -1,0 +1,5 @@
+"""``python -m glassformer`` is the command line."""
+
+from glassformer.cli import main
+
+raise SystemExit(main())

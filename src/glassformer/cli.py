@@ -1,0 +1,298 @@
+"""Command line: the library's functions, one subcommand each.
+
+Nothing heavy is imported before a command runs, so that ``--help`` answers at once. Exit codes: 0 when everything
+converged, 3 when something did not (it is printed with its status), 2 for bad usage (one line on standard error).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from glassformer.models import BilinearSequenceRegression
+
+BAD_USAGE, NOT_CONVERGED = 2, 3
+
+_EPILOG = """\
+SPEC is a number (0.3), a comma list (0.1,0.2,0.5) or start:stop:count with both ends included (0:1:101).
+Limits of parameters are values: --rho 0, --rho inf, --beta inf.
+Exit codes: 0 all converged, 3 something did not (printed with its status), 2 bad usage.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_USAGE, f"{self.prog}: error: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Example:
+        >>> main(["limits", "bsr", "--alpha", "0.3", "--rho", "inf"])
+        bsr: alpha = n/(dL), beta = 1, channel = gaussian, noise = 0, rho = inf
+        alpha  error  overlap  status     error_estimate
+          0.3    0.7      0.3  converged         2.8e-16
+        0
+    """
+    options = _parser().parse_args(arguments)
+    if not hasattr(options, "run"):
+        _parser().print_help()
+        return BAD_USAGE
+    from glassformer.errors import GlassformerError
+
+    try:
+        return int(options.run(options))
+    except (GlassformerError, OSError) as error:
+        print(f"glassformer: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_USAGE
+    except KeyboardInterrupt:
+        print("glassformer: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    from glassformer import __version__
+
+    parser = _Parser(
+        prog="glassformer",
+        description="Exact limits of learning from sequences of tokens, and the algorithms that reach them.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"glassformer {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+    _add_model_command(commands, "limits", "Bayes-optimal error and overlap against the sample ratio", _limits, True)
+    _add_model_command(commands, "thresholds", "weak and perfect recovery, and the hard phase", _thresholds, False)
+    landscape = _add_model_command(commands, "landscape", "free entropy against the overlap", _landscape, True)
+    landscape.add_argument("--points", type=int, default=400, help="overlaps on the curve (default 400)")
+    simulate = _add_model_command(
+        commands, "simulate", "an algorithm on simulated data, next to theory", _simulate, True
+    )
+    simulate.add_argument("--algorithm", default="gamp", help="gamp (default)")
+    simulate.add_argument("--d", type=int, default=100, help="token dimension (default 100); L = round(beta d)")
+    simulate.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
+    simulate.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
+    simulate.add_argument("--storage", default="float64", help="float64 (default), or float32: half the memory")
+    simulate.add_argument("--max-iterations", type=int, default=300, help="steps allowed per run (default 300)")
+    figure = commands.add_parser("figure", help="compute and draw a figure of the papers")
+    figure.add_argument("name", nargs="?", help="see --list")
+    figure.add_argument("--list", action="store_true", help="list the figures")
+    figure.add_argument("--quick", action="store_true", help="fewer points, instances and smaller sizes")
+    figure.add_argument("--out", type=Path, default=Path("out"), help="folder for PNG, CSV and summary (default out)")
+    figure.add_argument("--reference", type=Path, help="folder of published data to compare with")
+    figure.set_defaults(run=_figure)
+    return parser
+
+
+def _add_model_command(
+    commands: Any, name: str, text: str, run: Callable[[argparse.Namespace], int], over_alpha: bool
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name, help=text, description=text, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    assert isinstance(parser, argparse.ArgumentParser)
+    parser.add_argument("model", choices=["bsr"], help="bsr: bilinear sequence regression")
+    if over_alpha:
+        parser.add_argument(
+            "--alpha", required=True, metavar="SPEC", help="sample ratio n/(dL), or n/(r(L+d)) at rho 0"
+        )
+    parser.add_argument("--beta", type=float, default=1.0, help="L/d (default 1); inf allowed")
+    parser.add_argument("--rho", type=float, help="width ratio r/d; 0 and inf allowed")
+    parser.add_argument("--width", type=int, help="fixed width r, instead of --rho")
+    parser.add_argument("--noise", type=float, default=0.0, help="label noise variance Delta (default 0)")
+    parser.add_argument("--channel", default="gaussian", help="gaussian (default), sign or absolute")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def parse_alpha(text: str) -> list[float]:
+    """Sample ratios from a number, a comma list or ``start:stop:count``.
+
+    Raises:
+        ParameterError: the text is none of these.
+
+    Example:
+        >>> parse_alpha("0:1:3")
+        [0.0, 0.5, 1.0]
+    """
+    from glassformer.errors import ParameterError
+
+    allowed = "a number, a comma list or start:stop:count with count >= 1"
+    try:
+        if ":" not in text:
+            return [float(part) for part in text.split(",")]
+        first, last, count = text.split(":")
+        start, stop, number = float(first), float(last), int(count)
+    except ValueError:
+        raise ParameterError("alpha", text, allowed) from None
+    if number < 1 or not (math.isfinite(start) and math.isfinite(stop)):
+        raise ParameterError("alpha", text, allowed)
+    import numpy as np
+
+    return [float(value) for value in np.linspace(start, stop, number)]
+
+
+def _model(options: argparse.Namespace) -> BilinearSequenceRegression:
+    from glassformer.channels.scalar import NAMES
+    from glassformer.errors import ParameterError
+    from glassformer.models import BilinearSequenceRegression
+
+    if options.channel not in NAMES:
+        raise ParameterError("channel", options.channel, f"one of {', '.join(NAMES)}")
+    return BilinearSequenceRegression(
+        beta=options.beta, rho=options.rho, noise=options.noise, channel=options.channel, width=options.width
+    )
+
+
+def _limits(options: argparse.Namespace) -> int:
+    from glassformer.bayes_optimal import limits
+
+    table = limits(_model(options), parse_alpha(options.alpha), throw=False)
+    _write(options, table, lambda path: _plots().plot_limits(table, path))
+    return _report(options, table, ["alpha", "error", "overlap", "status", "error_estimate"])
+
+
+def _thresholds(options: argparse.Namespace) -> int:
+    from glassformer.recovery import thresholds
+
+    found = thresholds(_model(options))
+    _write(options, found, lambda path: _plots().plot_thresholds(found, path))
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=2))
+        return 0
+    print(_heading(found.model, found.parameters))
+    rows = [
+        {"threshold": e.name, "alpha": "-" if math.isnan(e.alpha) else f"{e.alpha:.8g}", "note": e.note}
+        for e in found.entries
+    ]
+    _print_rows(rows, ["threshold", "alpha", "note"])
+    print(f"hard phase: {'yes' if found.hard_phase else 'no'}")
+    return 0
+
+
+def _landscape(options: argparse.Namespace) -> int:
+    import pandas
+
+    from glassformer.free_entropy import landscape
+
+    model = _model(options)
+    curves = [landscape(model, alpha, options.points) for alpha in parse_alpha(options.alpha)]
+    if options.csv:
+        pandas.concat([curve.to_pandas() for curve in curves]).to_csv(options.csv, index=False)
+    if options.plot:
+        _plots().plot_landscapes(curves, options.plot)
+    if options.json:
+        print(json.dumps({"model": model.name, "landscapes": [curve.to_dict() for curve in curves]}, indent=2))
+        return 0
+    print(_heading(model.name, model.parameters))
+    for curve in curves:
+        maxima = ", ".join(f"{q:.6g}" for q in curve.maxima) or "none inside (0, 1)"
+        phase = "hard phase" if curve.hard_phase else "no hard phase"
+        print(f"alpha = {curve.alpha:g}: maxima of the free entropy at overlap {maxima}; {phase}")
+    return 0
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from glassformer.gamp import Descent
+    from glassformer.simulation import simulate
+
+    result = simulate(
+        _model(options),
+        parse_alpha(options.alpha),
+        d=options.d,
+        instances=options.instances,
+        seed=options.seed,
+        algorithm=options.algorithm,
+        storage=options.storage,
+        settings=Descent(max_iterations=options.max_iterations),
+    )
+    _write(options, result, lambda path: _plots().plot_simulation(result, path))
+    return _report(options, result, ["alpha", "error", "standard_error", "theory", "status"])
+
+
+def _figure(options: argparse.Namespace) -> int:
+    from glassformer.figures.catalogue import FIGURES, draw
+
+    if options.list:
+        for name, figure in FIGURES.items():
+            print(f"{name:12s} {figure.title}")
+        return 0
+    if options.name is None:
+        print("glassformer figure: error: give a NAME, or --list to see them", file=sys.stderr)
+        return BAD_USAGE
+    return 0 if draw(options.name, options.out, options.quick, options.reference) else NOT_CONVERGED
+
+
+def _plots() -> Any:
+    from glassformer.figures import plots
+
+    return plots
+
+
+def _write(options: argparse.Namespace, result: Any, plot: Callable[[Path], None]) -> None:
+    if options.csv:
+        result.to_pandas().to_csv(options.csv, index=False)
+    if options.plot:
+        plot(options.plot)
+
+
+def _report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
+    """Print a table and return the exit code its statuses call for."""
+    if options.json:
+        print(json.dumps(table.to_dict(), indent=2))
+    else:
+        print(_heading(table.model, table.parameters))
+        _print_rows(table.rows(), columns)
+        for note in table.notes:
+            print(f"note: {note}")
+    failed = {str(status): status.remedy for status in table.status if not status.ok}
+    for name, remedy in failed.items():
+        print(f"glassformer: {name}: {remedy}", file=sys.stderr)
+    return NOT_CONVERGED if failed else 0
+
+
+def _heading(model: str, parameters: dict[str, Any]) -> str:
+    def text(value: Any) -> str:
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in sorted(parameters))
+
+
+def _print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:
+    """A plain table: numbers to the right, words to the left."""
+
+    def text(value: Any) -> str:
+        if value is None:
+            return "-"
+        if isinstance(value, float):
+            return f"{value:.2g}" if 0 < abs(value) < 1e-4 else f"{value:.7g}"
+        return str(value)
+
+    cells = [[text(row[name]) for name in columns] for row in rows]
+    widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(columns)]
+    words = [any(isinstance(row[name], str) for row in rows) for name in columns]
+    for line in [columns, *cells]:
+        padded = (
+            cell.ljust(width) if word else cell.rjust(width)
+            for cell, width, word in zip(line, widths, words, strict=True)
+        )
+        print("  ".join(padded).rstrip())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

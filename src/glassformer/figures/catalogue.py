@@ -1,0 +1,58 @@
+"""The figures by name, and how one is produced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.errors import ParameterError
+from glassformer.figures import bsr_error, bsr_landscape, bsr_low_width, bsr_thresholds
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: its title and the function that computes it, draws it to a file and returns the data."""
+
+    title: str
+    produce: Callable[[Path, bool, Path | None], tuple[pandas.DataFrame, str, bool]]
+
+
+FIGURES = {
+    "bsr-1": Figure("BSR: Bayes-optimal error and GAMP, beta = 1, no noise", bsr_error.produce_noiseless),
+    "bsr-2": Figure("BSR: Bayes-optimal error and GAMP, beta = 5, noise 0.1", bsr_error.produce_noisy),
+    "bsr-3": Figure("BSR: perfect-recovery thresholds, Bayes-optimal and nuclear norm", bsr_thresholds.produce),
+    "bsr-4": Figure("BSR: free-entropy landscape", bsr_landscape.produce),
+    "bsr-5": Figure("BSR: approach to the limit of small width", bsr_low_width.produce),
+}
+
+
+def draw(name: str, out: Path, quick: bool = False, reference: Path | None = None) -> bool:
+    """Compute a figure and leave ``NAME.png``, ``NAME.csv`` and ``NAME.txt`` in ``out``; print the summary.
+
+    Args:
+        name: a key of ``FIGURES``.
+        out: folder, made if needed.
+        quick: fewer points, instances and smaller sizes.
+        reference: folder of published data to compare with.
+
+    Returns:
+        Whether everything converged.
+
+    Raises:
+        ParameterError: an unknown name, or a reference folder that does not exist.
+    """
+    if name not in FIGURES:
+        raise ParameterError("name", name, f"one of {', '.join(FIGURES)}")
+    out.mkdir(parents=True, exist_ok=True)
+    data, summary, converged = FIGURES[name].produce(out / f"{name}.png", quick, reference)
+    data.to_csv(out / f"{name}.csv", index=False)
+    files = ", ".join(f"{name}.{ending}" for ending in ("png", "csv", "txt"))
+    text = f"{name}: {FIGURES[name].title}\n\n{summary}\n\nwritten to {out}: {files}"
+    (out / f"{name}.txt").write_text(text + "\n")
+    print(text)
+    return converged

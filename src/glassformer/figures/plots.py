@@ -1,0 +1,86 @@
+"""Plots of single results, for ``--plot``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.figures.style import ERROR_LABEL, canvas, colors, label_alpha
+from glassformer.free_entropy import Landscape
+from glassformer.recovery import Thresholds
+from glassformer.results import Table
+from glassformer.simulation import Simulation
+
+
+def plot_limits(table: Table, path: Path) -> None:
+    """Bayes-optimal error against the sample ratio; dashed where message passing stays above it."""
+    with canvas(path) as (axes,):
+        axes.plot(table["alpha"], table["error"], color="#2b5c8a", marker="o", ms=3, label="Bayes-optimal")
+        if np.any(table["algorithmic_error"] > table["error"] + 1e-6):
+            axes.plot(table["alpha"], table["algorithmic_error"], "--", color="#b3402a", label="message passing")
+        _finish(axes, table.parameters)
+
+
+def plot_simulation(result: Simulation, path: Path) -> None:
+    """Mean error of the runs with its standard error, and theory."""
+    with canvas(path) as (axes,):
+        axes.plot(result["alpha"], result["theory"], color="#2b5c8a", marker=".", label="theory, large sizes")
+        parameters = result.parameters
+        label = f"{parameters['algorithm'].upper()}, $d = {parameters['d']}$"
+        axes.errorbar(
+            result["alpha"],
+            result["error"],
+            _bars(result["standard_error"]),
+            fmt="o",
+            ms=4,
+            capsize=2,
+            label=label,
+            color="#b3402a",
+        )
+        _finish(axes, parameters)
+
+
+def plot_thresholds(found: Thresholds, path: Path) -> None:
+    """Thresholds as marks on the axis of the sample ratio."""
+    entries = [entry for entry in found.entries if np.isfinite(entry.alpha)]
+    with canvas(path, size=(6.2, 2.6)) as (axes,):
+        for row, (entry, color) in enumerate(zip(entries, colors(len(entries)), strict=True)):
+            axes.plot([entry.alpha], [row], "o", color=color)
+            axes.annotate(f"{entry.alpha:.4g}", (entry.alpha, row), (6, -4), textcoords="offset points")
+        axes.set_yticks(range(len(entries)), [entry.name.replace("_", " ") for entry in entries])
+        axes.set_xlabel(label_alpha(found.parameters["alpha"]))
+        axes.margins(x=0.15, y=0.2)
+
+
+def plot_landscapes(curves: Sequence[Landscape], path: Path) -> None:
+    """Free entropy against the overlap, each curve from its value at zero overlap."""
+    with canvas(path) as (axes,):
+        for curve, color in zip(curves, colors(len(curves)), strict=True):
+            draw_landscape(axes, curve, color)
+        axes.set_xlabel(r"overlap $q$")
+        axes.set_ylabel(r"free entropy $\Phi(q) - \Phi(0)$ [nats]")
+        axes.legend(title=r"$\alpha$")
+
+
+def draw_landscape(axes: Any, curve: Landscape, color: Any) -> None:
+    """One landscape and its maxima."""
+    height = curve.free_entropy - curve.free_entropy[0]
+    axes.plot(curve.overlap, height, color=color, label=f"{curve.alpha:g}")
+    axes.plot(curve.maxima, np.interp(curve.maxima, curve.overlap, height), "o", color=color, ms=4)
+
+
+def _bars(errors: np.ndarray) -> np.ndarray | None:
+    return None if np.all(np.isnan(errors)) else errors
+
+
+def _finish(axes: Any, parameters: dict[str, Any]) -> None:
+    axes.set_xlabel(label_alpha(parameters["alpha"]))
+    axes.set_ylabel(ERROR_LABEL)
+    axes.set_ylim(bottom=0)
+    width = rf"$\rho = {parameters['rho']:g}$" if "rho" in parameters else f"$r = {parameters['width']}$"
+    noise = rf"$\Delta = {parameters['noise']:g}$"
+    axes.set_title(rf"{parameters['channel']} channel, $\beta = {parameters['beta']:g}$, {width}, {noise}", fontsize=11)
+    axes.legend()
