@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from glassformer.free_entropy import free_entropy
 from glassformer.integral import Array
@@ -43,7 +43,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         >>> from glassformer import BilinearSequenceRegression
         >>> table = limits(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0), [0.0, 0.3, 0.8])
         >>> table["error"].round(4) + 0.0
-        array([1.    , 0.6206, 0.    ])
+        array([1.    , 0.6406, 0.    ])
     """
     alpha = validated_alpha(alpha)
     uninformed = state_evolution(model, alpha, "uninformed", settings)
@@ -66,7 +66,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
             "informed_error": informed.value,
             "error_estimate": best["error_estimate"],
             "residual": best["residual"],
-            "iterations": uninformed.iterations + informed.iterations,
+            "iterations": np.asarray(uninformed.iterations + informed.iterations, dtype=float),
         },
         status=[
             _combined(a, b, bool(two)) for a, b, two in zip(uninformed.status, informed.status, distinct, strict=True)
@@ -77,7 +77,9 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
     return table
 
 
-def _choose(model: Model, alpha: Array, first: Solution, second: Solution, distinct: Array) -> dict[str, Array]:
+def _choose(
+    model: Model, alpha: Array, first: Solution, second: Solution, distinct: NDArray[np.bool_]
+) -> dict[str, Array]:
     """Fields of the uninformed solution, replaced by the informed one where that has the larger free entropy."""
     take = np.zeros(alpha.shape, dtype=bool)
     finite = distinct & np.isfinite(first.extra["q_hat"]) & np.isfinite(second.extra["q_hat"])

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         >>> main(["limits", "bsr", "--alpha", "0.3", "--rho", "inf"])
         bsr: alpha = n/(dL), beta = 1, channel = gaussian, noise = 0, rho = inf
         alpha  error  overlap  status     error_estimate
-          0.3    0.7      0.3  converged         2.8e-16
+          0.3    0.7      0.3  converged         ...
         0
     """
     options = _parser().parse_args(arguments)

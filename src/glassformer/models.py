@@ -85,7 +85,7 @@ class BilinearSequenceRegression:
     def __post_init__(self) -> None:
         if not (_is_number(self.beta) and self.beta > 0):
             raise ParameterError("beta", self.beta, "> 0, or inf")
-        if not (_is_number(self.noise) and np.isfinite(self.noise) and self.noise >= 0):
+        if not (_is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if (self.rho is None) == (self.width is None):
             both = "both are given" if self.rho is not None else "neither is given"

@@ -1,7 +1,7 @@
 r"""Recovery thresholds and hard phases, read off the exact equation of state.
 
-In state evolution the sample ratio enters once, :math:`\hat q = \alpha\,E g^2(V)`, and :math:`V = \mathrm{MMSE}(\hat q)`
-does not contain it. So every fixed point, at whatever sample ratio, lies on the curve
+In state evolution the sample ratio enters once, :math:`\hat q = \alpha\,E g^2(V)`, and not at all in
+:math:`V = \mathrm{MMSE}(\hat q)`. So every fixed point, at whatever sample ratio, lies on the curve
 
 .. math:: \alpha(\hat q) = \frac{\hat q}{E g^2(\mathrm{MMSE}(\hat q))},
 
@@ -135,9 +135,9 @@ def _weak_recovery(model: Model) -> Threshold:
     name, onset = "weak_recovery", model.prior.onset
     if not model.channel.even:
         information, error = model.channel.information(np.ones(1))
-        alpha = float(onset / information[0])
+        start = float(onset / information[0])
         note = "the uninformed state loses stability" if onset else "any data help: the labels are not even in h"
-        return Threshold(name, alpha, float(alpha * error[0] / information[0]), note)
+        return Threshold(name, start, float(start * error[0] / information[0]), note)
     if onset > 0:
         return Threshold(name, np.inf, 0.0, "even labels carry no information at zero overlap, on this sample scale")
     # The limit of vanishing overlap by Richardson's extrapolation: alpha is analytic in q_hat.

@@ -26,12 +26,12 @@ ALGORITHMS = ("gamp",)
 
 @dataclass(frozen=True)
 class Instance:
-    """One run: its seed (from which it can be repeated bit by bit), what it reached and how it ended.
+    r"""One run: its seed (from which it can be repeated bit by bit), what it reached and how it ended.
 
     Attributes:
         seed: seed of teacher, inputs and noise, and of a random start.
-        error: :math:`\\|\\hat S - S\\|^2/(dL)`, up to a global sign where labels are blind to it.
-        prior_error: the error before any data, :math:`\\|S\\|^2/(dL)`; 1 on average.
+        error: :math:`\|\hat S - S\|^2/(dL)`, up to a global sign where labels are blind to it.
+        prior_error: the error before any data, :math:`\|S\|^2/(dL)`; 1 on average.
         claimed_error: the algorithm's own estimate of ``error``.
         nishimori_ratio: measured over predicted residual variance; 1 for a run that can be trusted.
         status: how the run ended.
@@ -93,8 +93,8 @@ def simulate(
         :class:`Simulation` with the columns ``alpha``, ``error`` (mean over instances), ``standard_error`` (of that
         mean; NaN for a single instance), ``theory`` (error reached by message passing in the limit of large sizes),
         ``theory_bayes_optimal``, ``relative_error`` (summed error over summed power of the teachers, free of the
-        fluctuation of the latter) with its standard error, ``alpha_realised``. Every run counts in the mean, however it ended; the status of a
-        row is that of its first run that did not converge.
+        fluctuation of the latter) with its standard error, and ``alpha_realised``. Every run counts in the means,
+        however it ended; the status of a row is that of its first run that did not converge.
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.

@@ -14,12 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from glassformer.errors import ParameterError
 from glassformer.integral import Array, Integral
 from glassformer.models import Model
 from glassformer.solution import Solution, Status
+
+Flags = NDArray[np.bool_]
+Index = NDArray[np.intp]
 
 INFORMED_VARIANCE = 1e-8
 SYMMETRY_BREAKING = 1e-6
@@ -61,10 +64,10 @@ class Iteration:
 
 
 def fixed_point(
-    function: Callable[[Array, Array], Integral],
+    function: Callable[[Array, Index], Integral],
     start: Array,
     settings: Iteration | None = None,
-    inside: Callable[[Array], Array] | None = None,
+    inside: Callable[[Array], Flags] | None = None,
 ) -> Solution:
     """Iterate ``x -> function(x)`` from ``start`` until it stops moving, each batch element on its own.
 
@@ -84,8 +87,8 @@ def fixed_point(
 
     Example:
         >>> solution = fixed_point(lambda x, index: Integral(np.cos(x), 0 * x), np.array([1.0]))
-        >>> print(solution.status[0], np.round(solution.value, 9))
-        converged [0.739085133]
+        >>> print(solution.status[0], round(float(solution.value[0]), 9))
+        converged 0.739085133
     """
     settings = settings or Iteration()
     x = np.array(start, dtype=float)
@@ -165,7 +168,7 @@ def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array) -
     return np.where(usable[:, None], shortened, blind), np.where(overshot, 1.0, np.minimum(4 * reach, 1e15))
 
 
-def _stay_inside(x: Array, step: Array, inside: Callable[[Array], Array] | None) -> Array:
+def _stay_inside(x: Array, step: Array, inside: Callable[[Array], Flags] | None) -> Array:
     """``x + step``, the step halved until the state belongs to the domain."""
     if inside is None:
         return x + step
@@ -211,7 +214,7 @@ def state_evolution(
     alpha = validated_alpha(alpha)
     start_value = _starting_variance(model, alpha, start)
 
-    def update(variance: Array, index: Array) -> Integral:
+    def update(variance: Array, index: Index) -> Integral:
         information = model.channel.information(variance)
         q_hat = alpha[index] * information.value
         value, error = model.prior.mmse(q_hat)
@@ -220,10 +223,14 @@ def state_evolution(
             relative = np.where(information.value > 0, information.error / information.value, 0.0)
         return Integral(value, error + relative * value)
 
-    solution = fixed_point(update, start_value, settings, lambda v: ((v >= 0) & (v <= 1 + 1e-12)).all(axis=-1))
+    solution = fixed_point(update, start_value, settings, _is_variance)
     with np.errstate(divide="ignore"):
         solution.extra["q_hat"] = alpha * model.channel.information(solution.value).value
     return solution
+
+
+def _is_variance(states: Array) -> Flags:
+    return np.asarray(np.all((states >= 0) & (states <= 1 + 1e-12), axis=-1))
 
 
 def validated_alpha(alpha: ArrayLike) -> Array:

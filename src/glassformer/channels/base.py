@@ -35,7 +35,7 @@ class Channel(ABC):
     @property
     @abstractmethod
     def noiseless(self) -> bool:
-        r"""True when :math:`V\,` ``information(V)`` tends to 1 as ``V`` vanishes: almost every label fixes ``h`` locally."""
+        r"""True when ``V * information(V)`` tends to 1 as ``V`` vanishes: almost every label fixes ``h`` locally."""
 
     @abstractmethod
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
@@ -56,7 +56,7 @@ class Channel(ABC):
 
     @abstractmethod
     def information(self, variance: Array) -> Integral:
-        r""":math:`E\,g^2` over :math:`\omega \sim N(0, 1-V)`, ``h`` and ``y``; ``variance`` of shape (batch,) in (0, 1]."""
+        r""":math:`E\,g^2` over :math:`\omega \sim N(0, 1-V)`, ``h``, ``y``; ``variance`` in (0, 1], shape (batch,)."""
 
     @abstractmethod
     def expected_log_partition(self, variance: Array) -> Integral:

@@ -66,5 +66,5 @@ class GaussianChannel(Channel):
         return Integral(value, np.zeros_like(value))
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        """``label_mse``: error on a new label whose own noise counts, :math:`V + \\Delta`."""
+        r"""``label_mse``: error on a new label whose own noise counts, :math:`V + \Delta`."""
         return {"label_mse": np.asarray(variance) + self.noise}

@@ -12,7 +12,7 @@ from glassformer.designs.base import Design
 from glassformer.errors import DataError, ParameterError
 from glassformer.integral import Array
 
-_STORAGE = {"float64": np.float64, "float32": np.float32}
+_STORAGE: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class DenseDesign(Design):
 
     def __post_init__(self) -> None:
         inputs = self.inputs
-        if not isinstance(inputs, np.ndarray) or inputs.dtype not in (np.float64, np.float32):
-            kind = getattr(inputs, "dtype", type(inputs).__name__)
+        kind = getattr(inputs, "dtype", type(inputs).__name__)
+        if kind not in (np.float64, np.float32):
             raise DataError("X", f"<{kind}>", "a NumPy array of type float64 or float32")
         if inputs.ndim == 3:
             object.__setattr__(self, "inputs", inputs[None])

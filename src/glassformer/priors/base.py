@@ -37,7 +37,7 @@ class Prior(ABC):
         r""":math:`\lim_{\hat q\to\infty} \hat q\,\mathrm{MMSE}(\hat q)`: degrees of freedom per natural sample size."""
 
     def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
-        r"""Posterior mean of one signal from ``field`` :math:`= A Y`, ``precision`` :math:`A`, :math:`Y = S + Z/\sqrt A`."""
+        r"""Posterior mean of a signal from ``field`` :math:`A Y` and ``precision`` ``A``, :math:`Y = S + Z/\sqrt A`."""
         del field, precision, memory
         raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
 

@@ -84,7 +84,7 @@ class BilinearPrior(Prior):
         return float(np.sqrt(2 * (1 / shape[0] + 1 / shape[1]) / max(1, round(self.rho * shape[1]))))
 
     def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
-        r"""Posterior mean of ``S`` from natural parameters ``field`` :math:`= A Y` and ``precision`` :math:`A = \hat q`.
+        r"""Posterior mean of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.
 
         Args:
             field: shape ``(L, d)``.

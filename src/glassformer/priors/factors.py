@@ -100,7 +100,9 @@ class FactorPrior(LowWidthPrior):
         crossed = np.trace(overlap_left @ new_right_cov)
         onsager = np.trace(right.T @ new_right @ new_left_cov) / dimension + crossed
         variance = crossed + np.trace(overlap_right @ new_left_cov) + np.trace(new_left_cov @ new_right_cov)
-        factors = Factors(new_left, new_right, new_left_cov, new_right_cov)
+        factors = Factors(
+            new_left, new_right, np.asarray(new_left_cov, dtype=float), np.asarray(new_right_cov, dtype=float)
+        )
         return Estimate(self._product(factors), float(variance / r), float(onsager / r), factors)
 
     def _spectral_start(self, field: Array) -> Factors:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,7 +56,7 @@ class _Arc(NamedTuple):
     the two solutions meet, ``exists`` the batch elements that have this arc at all. Fields have shape (batch, 1).
     """
 
-    root: Array | int
+    root: Array
     left_m: Array
     left_p: Array
     right_m: Array
@@ -127,7 +127,7 @@ class RectangularLaw:
         a1 = 1 / rho + 1 / (rho * beta) + (1 + 2 * noise) / beta
         return 1 / (beta * rho), a1, (noise * rho) ** 2 / beta
 
-    def _square(self, m: NDArray, p: NDArray) -> NDArray:
+    def _square(self, m: NDArray[Any], p: NDArray[Any]) -> NDArray[Any]:
         r"""``s^2`` from ``m`` and ``p = m + rho``."""
         beta, rho, noise = self._parameters
         left = (1 + m) * p / rho + noise * m
@@ -243,25 +243,25 @@ class RectangularLaw:
         first_turns = ~gap & on_smaller(-n1, p1)
         with np.errstate(invalid="ignore"):
             second_turns = gap & on_smaller(-start - rho, -start)
-        turns = first_turns | second_turns
+        turns, sign = first_turns | second_turns, np.ones_like(rho)
         low_p = np.where(gap, -end, meet)
-        lower = _Arc(-1, low_p - rho, low_p, -n1, p1, p1 - low_p, first_turns, gap | first_turns)
-        middle = _Arc(-1, meet - rho, meet, -start - rho, -start, -start - meet, second_turns, second_turns)
+        lower = _Arc(-sign, low_p - rho, low_p, -n1, p1, p1 - low_p, first_turns, gap | first_turns)
+        middle = _Arc(-sign, meet - rho, meet, -start - rho, -start, -start - meet, second_turns, second_turns)
         high_p = np.where(turns, meet, np.where(gap, -start, p1))
         high_m = np.where(turns | gap, high_p - rho, -n1)
         m4 = self._upper_edge
-        return lower, middle, _Arc(1, high_m, high_p, m4, m4 + rho, m4 - high_m, turns, np.ones_like(gap))
+        return lower, middle, _Arc(sign, high_m, high_p, m4, m4 + rho, m4 - high_m, turns, np.ones_like(gap))
 
     def _points(self, arc: _Arc, from_left: Array, from_right: Array) -> _Points:
         """Points at fractions ``from_left = 1 - from_right`` of the arc's interval; slopes are per unit fraction."""
-        _, rho, noise = self._parameters
+        _, rho, _ = self._parameters
         a2, a1, k = self._coefficients
         near_right = from_left > 0.5
         u = np.where(near_right, arc.right_m - arc.width * from_right, arc.left_m + arc.width * from_left)
         a = np.where(near_right, arc.right_p - arc.width * from_right, arc.left_p + arc.width * from_left)
         rate, c = 2 * a2 * u + a1, -rho * (u + a)
         w, kappa = -rate * c, np.sqrt(k)
-        meet, other = self._turning
+        _, other = self._turning
         factor = np.where(arc.turning, 4 * a2 * rho * arc.width * from_left * (a - other), w + (1 - kappa) ** 2)
         root = np.sqrt(np.maximum(factor * (w + (1 + kappa) ** 2), 0.0))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -404,7 +404,9 @@ class RectangularLaw:
         beta = self._parameters[0]
         pieces = self._arcs
         member = np.searchsorted(self._arc_ends, s)
-        arc = _Arc(*(np.choose(member[None, :], fields) for fields in zip(*pieces, strict=True)))
+        arc = _Arc(
+            *(np.choose(member[None, :], [np.asarray(f) for f in fields]) for fields in zip(*pieces, strict=True))
+        )
         target = s**2
 
         def locate(arc: _Arc, t: Array) -> tuple[Array, Array, NDArray[np.complex128]]:
@@ -422,15 +424,16 @@ class RectangularLaw:
         for index, piece in enumerate(pieces):
             here = member == index
             if np.any(here):
-                table = np.maximum.accumulate(piece.root * locate(piece, _TABLE)[0])
-                cell = np.searchsorted(table, piece.root * target[here])
+                direction = float(piece.root[0, 0])
+                table = np.maximum.accumulate(direction * locate(piece, _TABLE)[0])
+                cell = np.searchsorted(table, direction * target[here])
                 low[here] = np.concatenate([[-80.0], _TABLE])[cell]
                 high[here] = np.concatenate([_TABLE, [80.0]])[cell]
         return locate(arc, bracketed_root(condition, low, high))[2]
 
     @cached_property
     def _arc_ends(self) -> tuple[float, float]:
-        """Largest singular values on the lower and on the middle arc of a single law; -1 for an arc it does not have."""
+        """Largest singular values on the lower and the middle arc of a single law; -1 for an arc it does not have."""
         lower, middle, upper = self._arcs
         gap = bool(self._gap[0][0, 0])
         turns = self._value_at_left_end(upper) if upper.turning[0, 0] else -1.0
@@ -481,7 +484,7 @@ class RectangularLaw:
         return pole + side * np.exp(t)
 
 
-def _quadratic_root(rate: Array, linear: Array, product: Array, discriminant_root: Array, root: Array | int) -> Array:
+def _quadratic_root(rate: Array, linear: Array, product: Array, discriminant_root: Array, root: Array) -> Array:
     """Larger (``root = 1``) or smaller solution of ``rate x^2 - linear x + product = 0``, in the form that adds."""
     plain = linear + root * discriminant_root
     other = linear - root * discriminant_root
