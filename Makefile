@@ -24,7 +24,8 @@ help:
 	@echo "make clean   remove the environment, results and caches"
 
 demo: .venv/.ready-run
-	$(BIN)/glassformer figure bsr-1 --out "$(OUT)" $(if $(REFERENCE),--reference "$(REFERENCE)")
+	@# Exit code 3: the figure is there, and a run at this finite size did not settle; the summary names it.
+	$(BIN)/glassformer figure bsr-1 --out "$(OUT)" $(if $(REFERENCE),--reference "$(REFERENCE)") || [ $$? -eq 3 ]
 
 test: .venv/.ready-test
 	$(BIN)/ruff check .
