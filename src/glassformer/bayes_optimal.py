@@ -9,8 +9,9 @@ from glassformer.free_entropy import free_entropy
 from glassformer.integral import Array
 from glassformer.models import Model
 from glassformer.results import Table
+from glassformer.settings import Iteration
 from glassformer.solution import Solution, Status
-from glassformer.state_evolution import Iteration, state_evolution, validated_alpha
+from glassformer.state_evolution import state_evolution, validated_alpha
 
 # Two fixed points closer than this, relative to the larger variance, are one.
 _DISTINCT = 1e-6

@@ -164,7 +164,9 @@ def _limits(options: argparse.Namespace) -> int:
 
     table = limits(_model(options), parse_alpha(options.alpha), throw=False)
     _write(options, table, lambda path: _plots().plot_limits(table, path))
-    return _report(options, table, ["alpha", "error", "overlap", "status", "error_estimate"])
+    bistable = any(str(status) == "bistable" for status in table.status)
+    algorithmic = ["algorithmic_error"] if bistable else []
+    return _report(options, table, ["alpha", "error", *algorithmic, "overlap", "status", "error_estimate"])
 
 
 def _thresholds(options: argparse.Namespace) -> int:
@@ -208,7 +210,7 @@ def _landscape(options: argparse.Namespace) -> int:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    from glassformer.gamp import Descent
+    from glassformer.settings import Descent
     from glassformer.simulation import simulate
 
     result = simulate(

@@ -25,10 +25,11 @@ from numpy.typing import ArrayLike
 
 from glassformer.channels.base import Channel
 from glassformer.designs.base import Design
-from glassformer.errors import DataError, ParameterError
+from glassformer.errors import DataError
 from glassformer.integral import Array
 from glassformer.models import Model
 from glassformer.priors.base import Estimate
+from glassformer.settings import Descent
 from glassformer.solution import Solution, Status
 
 # Damping is raised along these levels, when steps stop shrinking from one window of iterations to the next.
@@ -40,44 +41,6 @@ _COLLAPSE, _EARLY = 4.0, 0.02
 _RESTARTS = 5
 # Allowed log-ratio of measured to predicted residual variance, beside five standard deviations of chance.
 _SLACK = 0.25
-
-
-@dataclass(frozen=True)
-class Descent:
-    """How message passing is run.
-
-    Args:
-        tolerance: largest root-mean-square change of the signal per undamped step, relative to its posterior
-            standard deviation, that counts as settled.
-        floor: posterior variance below which the signal counts as known exactly.
-        max_iterations: steps allowed.
-        damping: None to adapt it, or a fixed weight of the old state in [0, 1).
-        random_start: size of a random start; None for the prior mean, or 0.1 where an even channel needs one.
-
-    Raises:
-        ParameterError: an argument is out of range.
-
-    Example:
-        >>> Descent(max_iterations=0)
-        Traceback (most recent call last):
-        ...
-        glassformer.errors.ParameterError: max_iterations = 0 is not allowed: expected an integer >= 1
-    """
-
-    tolerance: float = 1e-4
-    floor: float = 1e-9
-    max_iterations: int = 300
-    damping: float | None = None
-    random_start: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("tolerance", "floor"):
-            if not 0 < getattr(self, name) < 1:
-                raise ParameterError(name, getattr(self, name), "a number in (0, 1)")
-        if self.max_iterations < 1:
-            raise ParameterError("max_iterations", self.max_iterations, "an integer >= 1")
-        if self.damping is not None and not 0 <= self.damping < 1:
-            raise ParameterError("damping", self.damping, "None, or a number in [0, 1)")
 
 
 @dataclass

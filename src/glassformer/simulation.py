@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike
 from glassformer.bayes_optimal import limits
 from glassformer.designs.dense import DenseDesign
 from glassformer.errors import IncompatibleError, ParameterError
-from glassformer.gamp import Descent, gamp
+from glassformer.gamp import gamp
 from glassformer.integral import Array
 from glassformer.models import BilinearSequenceRegression
 from glassformer.progress import track
 from glassformer.results import Table, plain
+from glassformer.settings import Descent
 from glassformer.solution import Status
 from glassformer.state_evolution import validated_alpha
 

@@ -11,7 +11,6 @@ nor acceleration enters that measure.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from glassformer.errors import ParameterError
 from glassformer.integral import Array, Integral
 from glassformer.models import Model
+from glassformer.settings import Iteration
 from glassformer.solution import Solution, Status
 
 Flags = NDArray[np.bool_]
@@ -26,41 +26,6 @@ Index = NDArray[np.intp]
 
 INFORMED_VARIANCE = 1e-8
 SYMMETRY_BREAKING = 1e-6
-
-
-@dataclass(frozen=True)
-class Iteration:
-    """How a fixed point is looked for.
-
-    Args:
-        tolerance: relative accuracy of the fixed point.
-        floor: absolute accuracy below which a state counts as reached; the smallest variance told from zero.
-        max_iterations: evaluations of the map allowed per batch element.
-        damping: weight of the old state in [0, 1) for plain damped iteration; None for accelerated iteration.
-
-    Raises:
-        ParameterError: an argument is out of range.
-
-    Example:
-        >>> Iteration(damping=1.0)
-        Traceback (most recent call last):
-        ...
-        glassformer.errors.ParameterError: damping = 1.0 is not allowed: expected None, or a number in [0, 1)
-    """
-
-    tolerance: float = 1e-10
-    floor: float = 1e-13
-    max_iterations: int = 500
-    damping: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("tolerance", "floor"):
-            if not 0 < getattr(self, name) < 1:
-                raise ParameterError(name, getattr(self, name), "a number in (0, 1)")
-        if self.max_iterations < 1:
-            raise ParameterError("max_iterations", self.max_iterations, "an integer >= 1")
-        if self.damping is not None and not 0 <= self.damping < 1:
-            raise ParameterError("damping", self.damping, "None, or a number in [0, 1)")
 
 
 def fixed_point(
