@@ -24,7 +24,7 @@ class BilinearPrior(Prior):
     shrinks the singular values (:class:`~glassformer.spectra.rectangular.RectangularLaw`, at :math:`R = 1/\hat q`).
 
     Args:
-        beta: :math:`L/d`, finite and positive; below one the transposed problem is solved.
+        beta: :math:`L/d`, finite and positive.
         rho: :math:`r/d`, finite and positive.
 
     Raises:
@@ -51,18 +51,12 @@ class BilinearPrior(Prior):
                 raise ParameterError(name, value, "finite and > 0")
 
     @property
-    def _upright(self) -> tuple[float, float]:
-        """Aspect and width ratios with the shorter side as unit."""
-        return (self.beta, self.rho) if self.beta >= 1 else (1 / self.beta, self.rho / self.beta)
-
-    @property
     def onset(self) -> float:
         return 0.0
 
     @property
     def dimension(self) -> float:
-        beta, rho = self._upright
-        return rho * (1 + beta - rho) / beta if rho < 1 else 1.0
+        return self.rho * (1 + self.beta - self.rho) / self.beta if self.rho < min(1.0, self.beta) else 1.0
 
     def mmse(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)
@@ -70,7 +64,7 @@ class BilinearPrior(Prior):
         error = np.zeros_like(value)
         proper = (q_hat > _TINY) & (q_hat < _HUGE)
         if np.any(proper):
-            value[proper], error[proper] = RectangularLaw(*self._upright, 1 / q_hat[proper]).mmse()
+            value[proper], error[proper] = RectangularLaw(self.beta, self.rho, 1 / q_hat[proper]).mmse()
         return Integral(value, error)
 
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
@@ -96,7 +90,7 @@ class BilinearPrior(Prior):
             return Estimate(np.zeros_like(field), 1.0, 1.0)
         if precision >= _HUGE:
             return Estimate(field / precision, 1 / precision, 1 / precision)
-        law = RectangularLaw(*self._upright, 1 / precision)
+        law = RectangularLaw(self.beta, self.rho, 1 / precision)
         left, s, right = np.linalg.svd(field / precision, full_matrices=False)
         scale = np.sqrt(np.sqrt(field.size))
         positive = np.maximum(s / scale, np.finfo(float).tiny)

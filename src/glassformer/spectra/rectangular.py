@@ -82,7 +82,8 @@ class RectangularLaw:
     r"""Law of the singular values of :math:`S' + \sqrt R\,Z`; see the module for symbols and normalisation.
 
     Args:
-        beta: aspect ratio :math:`L/d \ge 1` (transpose the problem for less).
+        beta: aspect ratio :math:`L/d > 0`; below one the law is that of the transposed matrix,
+            :math:`(1/\beta, \rho/\beta)`, which has the same singular values.
         rho: width ratio :math:`r/d > 0`.
         noise: noise level :math:`R > 0`, in units where ``S`` has entries of unit variance.
 
@@ -105,19 +106,18 @@ class RectangularLaw:
     noise: ArrayLike
 
     def __post_init__(self) -> None:
-        for name, allowed, low in (
-            ("beta", "finite and >= 1", 1.0),
-            ("rho", "finite and > 0", 0.0),
-            ("noise", "", 0.0),
-        ):
+        for name in ("beta", "rho", "noise"):
             value = np.asarray(getattr(self, name), dtype=float)
-            if not np.all(np.isfinite(value) & ((value >= low) if name == "beta" else (value > low))):
-                raise ParameterError(name, getattr(self, name), allowed or "finite and > 0")
+            if not np.all(np.isfinite(value) & (value > 0)):
+                raise ParameterError(name, getattr(self, name), "finite and > 0")
 
     @cached_property
     def _parameters(self) -> tuple[Array, Array, Array]:
+        """``beta``, ``rho`` and ``noise`` of the orientation with ``beta >= 1``, each of shape (batch, 1)."""
         beta, rho, noise = (np.asarray(x, dtype=float) for x in (self.beta, self.rho, self.noise))
         beta, rho, noise = np.broadcast_arrays(np.atleast_1d(beta), rho, noise)
+        rho = np.where(beta < 1, rho / beta, rho)
+        beta = np.where(beta < 1, 1 / beta, beta)
         return beta[:, None], rho[:, None], noise[:, None]
 
     @cached_property
