@@ -203,9 +203,8 @@ def _landscape(options: argparse.Namespace) -> int:
         return 0
     print(_heading(model.name, model.parameters))
     for curve in curves:
-        maxima = ", ".join(f"{q:.6g}" for q in curve.maxima) or "none inside (0, 1)"
         phase = "hard phase" if curve.hard_phase else "no hard phase"
-        print(f"alpha = {curve.alpha:g}: maxima of the free entropy at overlap {maxima}; {phase}")
+        print(f"alpha = {curve.alpha:g}: free entropy is largest, or locally so, at overlap {curve.peaks}; {phase}")
     return 0
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from glassformer.errors import ParameterError
 from glassformer.integral import Array, Integral
@@ -56,6 +57,7 @@ class Landscape:
         q_hat, overlap, free_entropy, error_estimate: the curve, each of shape (points,); ``free_entropy`` is in nats,
             its error absolute.
         maxima, minima: overlaps of the local maxima and minima, the ends of the interval left out.
+        diverges: whether the free entropy grows without bound towards overlap 1 (perfect recovery).
     """
 
     model: str
@@ -67,11 +69,18 @@ class Landscape:
     error_estimate: Array
     maxima: Array
     minima: Array
+    diverges: bool
 
     @property
     def hard_phase(self) -> bool:
         """True when a minimum separates the uninformed start from the informed one at this sample ratio."""
         return self.minima.size > 0
+
+    @property
+    def peaks(self) -> str:
+        """Overlaps of all maxima in words, those at the ends included."""
+        inner = [f"{q:.6g}" for q in self.maxima]
+        return ", ".join([*inner, *(["1 (perfect recovery)"] if self.diverges else [])] or ["0"])
 
     def to_table(self) -> Table:
         """The curve as a table with one row per overlap."""
@@ -86,7 +95,12 @@ class Landscape:
 
     def to_dict(self) -> dict[str, Any]:
         """The curve, its stationary points and the statement on the hard phase, as the command line writes them."""
-        summary = {"hard_phase": self.hard_phase, "maxima": plain(self.maxima), "minima": plain(self.minima)}
+        summary = {
+            "hard_phase": self.hard_phase,
+            "maxima": plain(self.maxima),
+            "minima": plain(self.minima),
+            "diverges_at_overlap_one": self.diverges,
+        }
         return {**self.to_table().to_dict(), "alpha": self.alpha, **summary}
 
     def to_pandas(self) -> Any:
@@ -121,11 +135,10 @@ def landscape(model: Model, alpha: float, points: int = 400) -> Landscape:
     q_hat = overlap_grid(model, points)
     variance = model.prior.mmse(q_hat).value
     value, error = free_entropy(model, alpha, q_hat)
-    # Stationary points are sign changes of the exact derivative, not of differences of the curve.
-    gradient = alpha * model.channel.information(variance).value - q_hat
-    rises = gradient > 0
+    # Stationary points are zeros of the exact derivative, not extrema of the curve's points.
+    rises = _gradient(model, alpha, q_hat) > 0
     change = np.flatnonzero(rises[1:] != rises[:-1])
-    middle = 1 - np.sqrt(variance[change] * variance[change + 1])
+    stationary = np.array([_stationary(model, alpha, q_hat[i], q_hat[i + 1]) for i in change])
     return Landscape(
         model=model.name,
         parameters=model.parameters,
@@ -134,9 +147,21 @@ def landscape(model: Model, alpha: float, points: int = 400) -> Landscape:
         overlap=1 - variance,
         free_entropy=value,
         error_estimate=error,
-        maxima=middle[rises[change]],
-        minima=middle[~rises[change]],
+        maxima=stationary[rises[change]],
+        minima=stationary[~rises[change]],
+        diverges=model.channel.noiseless and alpha > model.prior.dimension,
     )
+
+
+def _gradient(model: Model, alpha: float, q_hat: Array) -> Array:
+    r"""Twice the derivative of the free entropy in the overlap, relative to :math:`\hat q`."""
+    return alpha * model.channel.information(model.prior.mmse(q_hat).value).value / q_hat - 1
+
+
+def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
+    """Overlap of the stationary point between two values of ``q_hat`` at which the derivative has opposite signs."""
+    t = brentq(lambda t: _gradient(model, alpha, np.exp([t]))[0], np.log(low), np.log(high), xtol=1e-13)
+    return float(1 - model.prior.mmse(np.exp([t])).value[0])
 
 
 def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:

@@ -124,11 +124,23 @@ def thresholds(model: Model) -> Thresholds:
     entries = [
         _weak_recovery(model),
         *_perfect_recovery(model, hard_end),
-        Threshold("hard_phase_start", hard_start, 1e-8 * hard_start, "an informed fixed point appears"),
-        Threshold("hard_phase_end", hard_end, 1e-8 * hard_end, "the uninformed fixed point disappears"),
-        *(Threshold(name, alpha, 0.0, "closed form") for name, alpha in model.baseline_thresholds.items()),
+        *_hard_phase_ends(hard_start, hard_end),
+        *(_baseline(name, alpha) for name, alpha in model.baseline_thresholds.items()),
     ]
     return Thresholds(model.name, model.parameters, tuple(entries), hard_phase=not np.isnan(hard_end))
+
+
+def _hard_phase_ends(start: float, end: float) -> list[Threshold]:
+    if np.isnan(end):
+        return [Threshold(name, np.nan, 0.0, "no hard phase") for name in ("hard_phase_start", "hard_phase_end")]
+    return [
+        Threshold("hard_phase_start", start, 1e-8 * start, "a second, informed fixed point appears"),
+        Threshold("hard_phase_end", end, 1e-8 * end, "the uninformed fixed point disappears"),
+    ]
+
+
+def _baseline(name: str, alpha: float) -> Threshold:
+    return Threshold(name, alpha, 0.0, "not defined for these labels" if np.isnan(alpha) else "closed form")
 
 
 def _weak_recovery(model: Model) -> Threshold:

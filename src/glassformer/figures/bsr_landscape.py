@@ -60,8 +60,7 @@ def _summary(curves: dict[str, list[Landscape]], published: pandas.DataFrame | N
         span = f"{found['hard_phase_start'].alpha:.4f} to {found['hard_phase_end'].alpha:.4f}"
         lines.append(f"{channel}: hard phase {'at alpha = ' + span if found.hard_phase else 'nowhere'}")
         for curve in members:
-            maxima = ", ".join(f"{q:.4f}" for q in curve.maxima) or "none inside (0, 1)"
-            lines.append(f"  alpha = {curve.alpha:g}: maxima at overlap {maxima}")
+            lines.append(f"  alpha = {curve.alpha:g}: maxima at overlap {curve.peaks}")
     if published is not None:
         lines.append("published free entropy (largest difference over overlaps 0.01 to 0.99, up to a constant):")
         lines += [f"  alpha = {alpha:g}: {_gap(alpha, rows):.1e}" for alpha, rows in published.groupby("alpha")]
