@@ -27,7 +27,9 @@ def plot_limits(table: Table, path: Path) -> None:
 def plot_simulation(result: Simulation, path: Path) -> None:
     """Mean error of the runs with its standard error, and theory."""
     with canvas(path) as (axes,):
-        axes.plot(result["alpha"], result["theory"], color="#2b5c8a", marker=".", label="theory, large sizes")
+        # Few points are no curve: a line between them would claim values that were not computed.
+        line = "-" if len(result["alpha"]) >= 10 else ""
+        axes.plot(result["alpha"], result["theory"], line, color="#2b5c8a", marker="s", mfc="w", label="theory")
         parameters = result.parameters
         label = f"{parameters['algorithm'].upper()}, $d = {parameters['d']}$"
         axes.errorbar(
@@ -52,7 +54,7 @@ def plot_thresholds(found: Thresholds, path: Path) -> None:
             axes.annotate(f"{entry.alpha:.4g}", (entry.alpha, row), (6, -4), textcoords="offset points")
         axes.set_yticks(range(len(entries)), [entry.name.replace("_", " ") for entry in entries])
         axes.set_xlabel(label_alpha(found.parameters["alpha"]))
-        axes.margins(x=0.15, y=0.2)
+        axes.margins(x=0.3, y=0.2)
 
 
 def plot_landscapes(curves: Sequence[Landscape], path: Path) -> None:
