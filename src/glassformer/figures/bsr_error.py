@@ -15,6 +15,7 @@ from glassformer.figures.reference import CURVES, load
 from glassformer.figures.style import ERROR_LABEL, canvas, colors, label_alpha
 from glassformer.models import BilinearSequenceRegression
 from glassformer.results import Table
+from glassformer.settings import Descent
 from glassformer.simulation import Simulation, simulate
 from glassformer.solution import Status
 
@@ -43,6 +44,10 @@ class Panel:
         return BilinearSequenceRegression(beta=self.beta, rho=rho, noise=self.noise)
 
 
+# Close to a transition steps shrink by a few per cent each: one of 1e-3 posterior standard deviations leaves an error of
+# about 1e-3 of itself, a tenth of its statistical fluctuation.
+_SETTINGS = Descent(tolerance=1e-3)
+
 _NOISELESS = Panel(
     beta=1.0,
     noise=0.0,
@@ -50,7 +55,7 @@ _NOISELESS = Panel(
     largest_alpha=1.0,
     runs={
         0.2: (0.1, 0.15, 0.2, 0.25, 0.3, 0.325, 0.4, 0.5),
-        1.0: (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+        1.0: (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
     },
     d=100,
     instances=6,
@@ -90,7 +95,9 @@ def _produce(panel: Panel, path: Path, reference: Path | None) -> tuple[pandas.D
     alpha = np.linspace(0, panel.largest_alpha, panel.points)
     theory = {rho: limits(panel.model(rho), alpha, throw=False) for rho in panel.widths}
     runs = {
-        rho: simulate(panel.model(rho), alphas, d=panel.d, instances=panel.instances, storage="float32")
+        rho: simulate(
+            panel.model(rho), alphas, d=panel.d, instances=panel.instances, storage="float32", settings=_SETTINGS
+        )
         for rho, alphas in panel.runs.items()
     }
     ridge = ridge_error(alpha, panel.noise)
