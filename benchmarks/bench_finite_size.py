@@ -3,8 +3,8 @@
 beta = 1, inputs in single precision. For every point: the mean error over instances with its standard error, the theory
 at the same sample ratio, their difference in standard errors, and d times their difference, which stays bounded if the
 bias is of order 1/d. The columns on the right repeat this for the error relative to the power of the teachers (sum of
-errors over sum of errors before any data), which is free of the fluctuation of that power. Then a fit of bias = c/d over
-the sizes, weighted with the standard errors, and what is left of the difference at each d once c/d is taken off.
+errors over sum of errors before any data), which is free of the fluctuation of that power. Then a fit of bias = c/d
+over the sizes, weighted with the standard errors, and what is left of the difference at each d once c/d is taken off.
 
     python benchmarks/bench_finite_size.py [--d 50 100 200] [--instances 16 16 4] [--alphas 0.15 0.3 0.5]
 """
@@ -93,7 +93,8 @@ def fits(points: list[Point]) -> str:
     """``c`` of bias = c/d for the relative error, and the distance of each size from it in standard errors."""
     sizes = sorted({p.d for p in points})
     lines = ["bias = c/d fitted to the relative error; (difference - c/d) in standard errors at each d (3 allowed)"]
-    lines.append(f"{'rho':>4}{'noise':>6}{'alpha':>7}{'c':>10}{'s.e.':>8}" + "".join(f"{f'd = {d}':>10}" for d in sizes))
+    names = "".join(f"{f'd = {d}':>10}" for d in sizes)
+    lines.append(f"{'rho':>4}{'noise':>6}{'alpha':>7}{'c':>10}{'s.e.':>8}{names}")
     for rho, noise, alpha in dict.fromkeys((p.rho, p.noise, p.alpha) for p in points):
         series = [p for p in points if (p.rho, p.noise, p.alpha) == (rho, noise, alpha)]
         d = np.array([p.d for p in series])

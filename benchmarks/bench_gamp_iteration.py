@@ -5,6 +5,9 @@ both. A block gives one ratio; medians over the blocks are reported. Drawing the
 timers around its parts tells where the time goes. Memory: one fresh process per storage draws X, runs GAMP and reports
 its peak resident memory less what it held before X existed (Linux only: VmHWM and VmRSS of /proc/self/status).
 
+Threads of a BLAS that spin while they wait make the small SVD up to a hundred times slower where another process takes
+one of their cores. On a machine that is not idle, set OPENBLAS_NUM_THREADS=1; the value is printed.
+
     python benchmarks/bench_gamp_iteration.py [--samples 5000] [--d 100] [--iterations 20] [--repeats 9]
 """
 
@@ -55,10 +58,12 @@ class Problem(NamedTuple):
     def run(self) -> None:
         solution = gamp(self.model, self.design, self.labels, self.settings)
         if solution.iterations[0] != self.settings.max_iterations:
-            raise SystemExit(f"the run ended after {solution.iterations[0]} iterations: take fewer, or other parameters")
+            raise SystemExit(f"the run ended after {solution.iterations[0]} iterations: take fewer")
 
 
-def draw(samples: int, d: int, noise: float, storage: str, iterations: int, design: DenseDesign | None = None) -> Problem:
+def draw(
+    samples: int, d: int, noise: float, storage: str, iterations: int, design: DenseDesign | None = None
+) -> Problem:
     rng = np.random.default_rng(0)
     model = BilinearSequenceRegression(beta=1, rho=RHO, noise=noise)
     signal = model.prior.sample((d, d), rng)
@@ -171,7 +176,7 @@ def report_time(samples: int, d: int, iterations: int, repeats: int) -> None:
         print(f" {case.iteration.min() / case.products.min():11.3f}")
     for noise in NOISES:
         single, double = times["float32", noise], times["float64", noise]
-        iteration, products = np.median(single.iteration / double.iteration), np.median(single.products / double.products)
+        iteration, products = (np.median(a / b) for a, b in zip(single, double, strict=True))
         print(f"float32 / float64 at noise {noise}: iteration {iteration:.3f}, products {products:.3f}")
     parts = {case: breakdown(problem, repeats) for case, problem in zip(cases, problems, strict=True)}
     print("\nwhere the time of an iteration goes, ms")
@@ -191,8 +196,9 @@ def main() -> None:
     if args.memory:
         peak_memory(args.samples, args.d, args.memory)
         return
-    print(f"GAMP iteration at n = {args.samples}, dL = {args.d**2}, rho = {RHO}; {os.cpu_count()} cores", end="")
-    print(f", load average {os.getloadavg()[0]:.1f}")
+    print(f"GAMP iteration at n = {args.samples}, dL = {args.d**2}, rho = {RHO}")
+    threads = os.environ.get("OPENBLAS_NUM_THREADS", "unset")
+    print(f"{os.cpu_count()} cores, OPENBLAS_NUM_THREADS {threads}, load average {os.getloadavg()[0]:.1f}")
     report_memory(args.samples, args.d)
     report_time(args.samples, args.d, args.iterations, args.repeats)
 

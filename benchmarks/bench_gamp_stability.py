@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--d", type=int, nargs="+", default=SIZES)
     parser.add_argument("--seeds", type=int, default=10, help="number of seeds")
     parser.add_argument("--alphas", type=float, nargs="+", default=ALPHAS)
-    parser.add_argument("--budget-seconds", type=float, default=np.inf, help="for each d; the draw under way is finished")
+    parser.add_argument("--budget-seconds", type=float, default=np.inf, help="for each d; overrun by at most a draw")
     parser.add_argument("--out", type=Path, default=Path("out/gamp_stability.csv"))
     args = parser.parse_args()
     print(f"GAMP on the stability grid, float32 storage; {os.cpu_count()} cores")

@@ -276,6 +276,8 @@ def test_transposition(point):
     q_hat = np.array([1 / R])
     upright, transposed = BilinearPrior(beta, rho), BilinearPrior(1 / beta, rho / beta)
     np.testing.assert_allclose(upright.mmse(q_hat).value, transposed.mmse(q_hat).value, rtol=1e-12)
+    laws = RectangularLaw(beta, rho, R), RectangularLaw(1 / beta, rho / beta, R)
+    np.testing.assert_allclose(laws[0].mmse().value, laws[1].mmse().value, rtol=1e-12)
 
 
 def test_batch_equals_single_laws():
@@ -291,7 +293,7 @@ def test_batch_equals_single_laws():
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
-        ((0.5, 0.5, 0.1), "beta"),
+        ((0.0, 0.5, 0.1), "beta"),
         ((np.inf, 0.5, 0.1), "beta"),
         ((1.0, 0.0, 0.1), "rho"),
         ((1.0, np.nan, 0.1), "rho"),
@@ -308,7 +310,7 @@ def test_bad_parameters_are_named(arguments, name):
 @pytest.mark.parametrize("s", [[0.0], [-1.0], [np.nan], [np.inf]])
 def test_bad_singular_values_are_named(s):
     with pytest.raises(ParameterError, match=r"^s = "):
-        RectangularLaw(2.0, 0.5, 0.1).denoise(s)
+        RectangularLaw(2.0, 0.5, 0.1).density(s)
 
 
 def test_densities_take_a_single_law():
