@@ -59,6 +59,7 @@ def fixed_point(
     x = np.array(start, dtype=float)
     batch, flat = len(x), x.reshape(len(x), -1).shape[1]
     x = x.reshape(batch, flat)
+    origin = x.copy()
     residual = np.full(batch, np.nan)
     estimate, iterations = np.full(batch, np.inf), np.zeros(batch, dtype=np.int64)
     status = np.full(batch, Status.ITERATION_LIMIT, dtype=object)
@@ -86,7 +87,9 @@ def fixed_point(
         status[active[finite & domain & done]] = Status.CONVERGED
         keep = finite & domain & ~done
         if settings.damping is None:
-            step, reach[active] = _accelerated(x[active], r, old_x[active], old_r[active], reach[active])
+            travelled = np.linalg.norm(x[active] - origin[active], axis=1)
+            pair = (old_x[active], old_r[active])
+            step, reach[active] = _accelerated(x[active], r, *pair, reach[active], travelled)
         else:
             step = (1 - settings.damping) * r
         old_x[active], old_r[active] = x[active], r
@@ -118,18 +121,26 @@ def _distance(size: Array, x: Array, dx: Array, dr: Array) -> Array:
     return np.where(size == 0, 0.0, np.where(np.isnan(length), np.inf, np.where(at_rounding, size, known)))
 
 
-def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array) -> tuple[Array, Array]:
-    """One Anderson step, aligned with the residual and at most ``reach`` times as long."""
-    dr = r - old_r
+def _accelerated(
+    x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, travelled: Array
+) -> tuple[Array, Array]:
+    """One Anderson step, aligned with the residual and of limited length.
+
+    It is at most ``reach`` times as long as the residual and, beyond four times, no longer than the way already
+    ``travelled``: progress doubles at best, so that no stable point is leapt over together with the unstable one
+    behind it. Where the residual grows (the state is leaving an unstable point) its direction is followed that far.
+    """
+    dr, size = r - old_r, np.linalg.norm(r, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         theta = np.sum(r * dr, axis=1) / np.sum(dr * dr, axis=1)
         step = r - theta[:, None] * (x - old_x + dr)
-        ratio = np.linalg.norm(step, axis=1) / np.linalg.norm(r, axis=1)
+        ratio = np.linalg.norm(step, axis=1) / size
         usable = np.isfinite(ratio) & (np.sum(step * r, axis=1) > 0)
         overshot = np.sum(r * old_r, axis=1) < 0
-        shortened = step * np.minimum(1.0, reach / ratio)[:, None]
+        longest = np.minimum(reach, np.maximum(4.0, np.where(size > 0, travelled / size, 4.0)))
+        shortened = step * np.minimum(1.0, longest / ratio)[:, None]
     fresh = np.isnan(old_r).any(axis=1)
-    blind = np.where(fresh, 1.0, reach)[:, None] * r
+    blind = np.where(fresh, 1.0, longest)[:, None] * r
     return np.where(usable[:, None], shortened, blind), np.where(overshot, 1.0, np.minimum(4 * reach, 1e15))
 
 
