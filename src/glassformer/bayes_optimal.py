@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from glassformer.free_entropy import free_entropy
+from glassformer.free_entropy import free_entropy, overlap_grid
 from glassformer.integral import Array
 from glassformer.models import Model
+from glassformer.recovery import equation_of_state
 from glassformer.results import Table
 from glassformer.settings import Iteration
 from glassformer.solution import Solution, Status
-from glassformer.state_evolution import state_evolution, validated_alpha
+from glassformer.state_evolution import INFORMED_VARIANCE, SYMMETRY_BREAKING, state_evolution, validated_alpha
 
 # Two fixed points closer than this, relative to the larger variance, are one.
 _DISTINCT = 1e-6
+# From this many sample ratios on, an equation of state on a grid of so many overlaps saves more than it costs.
+_MANY, _GRID = 16, 200
 
 
 def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True) -> Table:
@@ -47,8 +50,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         array([1.    , 0.6406, 0.    ])
     """
     alpha = validated_alpha(alpha)
-    uninformed = state_evolution(model, alpha, "uninformed", settings)
-    informed = state_evolution(model, alpha, "informed", settings)
+    uninformed, informed = (state_evolution(model, alpha, start, settings) for start in _starts(model, alpha))
     scale = np.maximum(uninformed.value, informed.value)
     margin = _DISTINCT * scale + 10 * (uninformed.error_estimate + informed.error_estimate) + 1e-12
     distinct = np.abs(uninformed.value - informed.value) > margin
@@ -76,6 +78,25 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
     if throw and not all(status in (Status.CONVERGED, Status.BISTABLE) for status in table.status):
         table.raise_unless_converged()
     return table
+
+
+def _starts(model: Model, alpha: Array) -> tuple[str | Array, str | Array]:
+    """The uninformed and the informed start; for many sample ratios, how far each is known to get.
+
+    The equation of state on a grid of overlaps is shared by all of them. Up to the first grid point whose sample ratio
+    exceeds ``alpha`` there is no fixed point, so the uninformed iteration passes everything before it; likewise the
+    informed one from the other end.
+    """
+    if len(alpha) < _MANY:
+        return "uninformed", "informed"
+    grid = overlap_grid(model, _GRID, largest=1e12)
+    curve, _ = equation_of_state(model, grid)
+    variance = model.prior.mmse(grid).value
+    before = np.searchsorted(np.maximum.accumulate(curve), alpha)
+    after = np.searchsorted(np.minimum.accumulate(curve[::-1])[::-1], alpha)
+    unknown = 1.0 - (SYMMETRY_BREAKING if model.channel.even else 0.0)
+    lowest = min(INFORMED_VARIANCE, float(variance[-1]))
+    return np.append(unknown, variance)[before], np.append(variance, lowest)[after]
 
 
 def _choose(

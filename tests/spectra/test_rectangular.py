@@ -263,7 +263,7 @@ def test_mmse_increases_with_the_noise(point, step):
 @given(moderate, st.floats(-2.0, 2.0).map(np.exp))
 def test_both_forms_of_the_mmse_agree(point, R):
     law = RectangularLaw(point[0], point[1], R)
-    (overlap,), (deficit,), _ = law._integrate(161)
+    (overlap,), (deficit,), _, _ = law._integrals()
     error = float(law.mmse().error[0])
     # 1 - overlap and R (1 - deficit) carry the same quadrature error only by coincidence.
     assert abs((1 - overlap) - R * (1 - deficit)) <= 2 * (1 + R) * (error + 1e-14)

@@ -77,10 +77,11 @@ class LongSequencePrior(Prior):
     def mmse(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)
         # Multiplied through by q_hat/(1 + q_hat), so that both ends of [0, inf] are ordinary numbers.
+        rest = 1 / (1 + q_hat)
         with np.errstate(invalid="ignore"):
-            share = np.where(np.isinf(q_hat), 1.0, q_hat / (1 + q_hat))
-        b = (1 + self.rho) * share + self.rho * (1 - share)
-        return _exact(2 * self.rho * (1 - share) / (b + np.sqrt(np.maximum(b * b - 4 * self.rho * share**2, 0.0))))
+            share = np.where(np.isinf(q_hat), 1.0, q_hat * rest)
+        b = (1 + self.rho) * share + self.rho * rest
+        return _exact(2 * self.rho * rest / (b + np.sqrt(np.maximum(b * b - 4 * self.rho * share**2, 0.0))))
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class LowWidthPrior(Prior):
         t = 1 / x
         # 1 - q_U q_V over a common denominator, without the cancellation of that difference at large q_hat.
         value = ((1 + self.beta) * t + 3 * self.beta * t**2 - (self.beta * t**2) ** 2) / ((1 + t) * (1 + self.beta * t))
-        return _exact(value)
+        return _exact(np.where(x**2 <= self.beta, 1.0, value))
 
     def mutual_information(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)

@@ -31,6 +31,7 @@ Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858 (denoising 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -127,9 +128,9 @@ class RectangularLaw:
         a1 = 1 / rho + 1 / (rho * beta) + (1 + 2 * noise) / beta
         return 1 / (beta * rho), a1, (noise * rho) ** 2 / beta
 
-    def _square(self, m: NDArray[Any], p: NDArray[Any]) -> NDArray[Any]:
+    def _square(self, m: NDArray[Any], p: NDArray[Any], at: Any = slice(None)) -> NDArray[Any]:
         r"""``s^2`` from ``m`` and ``p = m + rho``."""
-        beta, rho, noise = self._parameters
+        beta, rho, noise = (x[at] for x in self._parameters)
         left = (1 + m) * p / rho + noise * m
         right = (1 + m / beta) * p / rho + noise * m / beta
         return np.sqrt(beta) * left * right * rho / (m * p)
@@ -171,42 +172,26 @@ class RectangularLaw:
         return split(bracketed_root(condition, -bound, bound))
 
     @cached_property
-    def _gap(self) -> tuple[Flags, Array, Array]:
-        """Whether there are two bulks, and ``-p > 0`` at the end of the lower and the start of the upper one.
+    def _gap(self) -> tuple[Flags, Array, Array, Array]:
+        """Whether there are two bulks; ``-p > 0`` at the end of the lower, the start of the upper, and in between.
 
         On ``m < -rho``, ``f'`` falls from infinity at the pole; it is convex up to one inflection point and concave
-        beyond, so there is a gap exactly where its local minimum is negative and its local maximum positive.
+        beyond, so there is a gap exactly where its local minimum is negative and its local maximum positive. The last
+        array is the place of that minimum: with a gap it lies inside, without one it is where two bulks would part.
         """
         _, rho, _ = self._parameters
         a2, a1, k = self._coefficients
-        exists = k < 1
-        k = np.where(exists, k, 0.5)
-
-        def curvature(t: Array, sign: float) -> tuple[Array, Array]:
-            b = np.exp(t)
-            total = k / b**3 + a2
-            return sign * np.log(total * (rho + b) ** 3), sign * (3 * b / (rho + b) - 3 * (total - a2) / total)
-
-        def condition(t: Array, sign: float) -> tuple[Array, Array]:
-            b = np.exp(t)
-            left, right = k / b**2 + a1, 1 / (rho + b) ** 2 + 2 * a2 * (rho + b)
-            slope = -2 * k / b**2 / left + b * (2 / (rho + b) ** 3 - 2 * a2) / right
-            return sign * np.log(left / right), sign * slope
-
-        root = k**0.25
-        inflection = np.log(rho * root / (1 - root))
-        exists = exists & (curvature(inflection, 1.0)[0] < 0)
-        if not np.any(exists):
-            return exists, np.full_like(k, np.nan), np.full_like(k, np.nan)
-        cube = np.cbrt(k)
-        lowest = bracketed_root(lambda t: curvature(t, -1.0), np.log(rho * cube / (1 - cube)) - 1e-9, inflection)
-        beyond = np.maximum(np.log(np.maximum(a2 ** (-1 / 3) - rho, rho * 1e-300)), inflection) + 1e-9
-        highest = bracketed_root(lambda t: curvature(t, 1.0), inflection, beyond)
-        exists = exists & (condition(lowest, 1.0)[0] < 0) & (condition(highest, 1.0)[0] > 0)
-        nearest = 0.5 * np.log(k / (1 / rho**2 + 2 * a2 * (rho + np.exp(lowest)))) - 1e-9
-        end = bracketed_root(lambda t: condition(t, -1.0), nearest, lowest)
-        start = bracketed_root(lambda t: condition(t, 1.0), lowest, highest)
-        return exists, np.exp(end), np.exp(start)
+        possible = k < 1
+        quarter = np.where(possible, k, 0.5) ** 0.25
+        inflection = np.log(rho * quarter / (1 - quarter))
+        possible &= _bend(rho, a2, k, inflection, 1.0)[0] < 0
+        gap = np.zeros_like(possible)
+        end, start, closest = (np.full_like(k, np.nan) for _ in range(3))
+        at = np.flatnonzero(possible)
+        if at.size:
+            found = _gap_edges(rho[at], a2[at], a1[at], k[at], inflection[at])
+            gap[at], end[at], start[at], closest[at] = found
+        return gap, end, start, closest
 
     @cached_property
     def _turning(self) -> tuple[Array, Array]:
@@ -228,12 +213,14 @@ class RectangularLaw:
 
         Every bulk may begin on the smaller solution of the quadratic, move left to the point where the solutions meet
         and return on the larger one: the first bulk when there is no gap, the second when there is one. Without a
-        turn, a bulk after a gap lies on the larger solution and the bulk before it on the smaller.
+        turn, a bulk after a gap lies on the larger solution and the bulk before it on the smaller. A single bulk that
+        is about to part in two comes close to the real axis there; it is cut at that place, so that the quadrature,
+        which crowds at the ends of an arc, resolves it.
         """
         _, rho, _ = self._parameters
         a2, a1, k = self._coefficients
         n1, p1 = self._lower_edge
-        gap, end, start = self._gap
+        gap, end, start, closest = self._gap
         meet, _ = self._turning
 
         def on_smaller(m: Array, p: Array) -> Flags:
@@ -244,24 +231,31 @@ class RectangularLaw:
         with np.errstate(invalid="ignore"):
             second_turns = gap & on_smaller(-start - rho, -start)
         turns, sign = first_turns | second_turns, np.ones_like(rho)
-        low_p = np.where(gap, -end, meet)
-        lower = _Arc(-sign, low_p - rho, low_p, -n1, p1, p1 - low_p, first_turns, gap | first_turns)
-        middle = _Arc(-sign, meet - rho, meet, -start - rho, -start, -start - meet, second_turns, second_turns)
+        with np.errstate(invalid="ignore"):
+            cut = first_turns & (-closest > meet) & (-closest < p1) & on_smaller(-closest - rho, -closest)
+        low_p = np.where(gap, -end, np.where(cut, -closest, meet))
+        lower = _Arc(-sign, low_p - rho, low_p, -n1, p1, p1 - low_p, first_turns & ~cut, gap | first_turns)
+        middle_p = np.where(cut, -closest, -start)
+        has_middle = second_turns | cut
+        middle = _Arc(-sign, meet - rho, meet, middle_p - rho, middle_p, middle_p - meet, has_middle, has_middle)
         high_p = np.where(turns, meet, np.where(gap, -start, p1))
         high_m = np.where(turns | gap, high_p - rho, -n1)
         m4 = self._upper_edge
         return lower, middle, _Arc(sign, high_m, high_p, m4, m4 + rho, m4 - high_m, turns, np.ones_like(gap))
 
-    def _points(self, arc: _Arc, from_left: Array, from_right: Array) -> _Points:
-        """Points at fractions ``from_left = 1 - from_right`` of the arc's interval; slopes are per unit fraction."""
-        _, rho, _ = self._parameters
-        a2, a1, k = self._coefficients
+    def _points(self, arc: _Arc, from_left: Array, from_right: Array, at: Any = slice(None)) -> _Points:
+        """Points at fractions ``from_left = 1 - from_right`` of the arc's interval; slopes are per unit fraction.
+
+        ``at`` selects the batch elements to which the arc belongs.
+        """
+        rho = self._parameters[1][at]
+        a2, a1, k = (x[at] for x in self._coefficients)
+        other = self._turning[1][at]
         near_right = from_left > 0.5
         u = np.where(near_right, arc.right_m - arc.width * from_right, arc.left_m + arc.width * from_left)
         a = np.where(near_right, arc.right_p - arc.width * from_right, arc.left_p + arc.width * from_left)
         rate, c = 2 * a2 * u + a1, -rho * (u + a)
         w, kappa = -rate * c, np.sqrt(k)
-        _, other = self._turning
         factor = np.where(arc.turning, 4 * a2 * rho * arc.width * from_left * (a - other), w + (1 - kappa) ** 2)
         root = np.sqrt(np.maximum(factor * (w + (1 + kappa) ** 2), 0.0))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -282,7 +276,7 @@ class RectangularLaw:
         """
         beta, rho, _ = self._parameters
         n1, p1 = self._lower_edge
-        gap, end, start = self._gap
+        gap, end, start, _ = self._gap
         m4 = self._upper_edge
         first = np.where(beta == 1, 0.0, self._square(-n1, p1))
         with np.errstate(invalid="ignore"):
@@ -292,24 +286,31 @@ class RectangularLaw:
         upper = np.hstack([inner[1], np.where(gap, last, np.nan)])
         return np.sqrt(np.maximum(np.stack([lower, upper], axis=1), 0.0))
 
-    def _integrate(self, nodes: int) -> tuple[Array, Array, Array]:
-        """Overlap, its complement relative to the noise, and the total mass, each of shape (batch,)."""
-        beta, rho, noise = self._parameters
-        rule = tanh_sinh(nodes)
-        scale = noise * rho**2
-        overlap = deficit = mass = np.zeros(len(rho))
+    def _weighted_points(self) -> Iterator[tuple[NDArray[np.intp], _Points, Array]]:
+        r"""For each arc the elements that have it, its points, the weights of :math:`\int df\,\mathrm{Im}\,m/\pi`."""
+        rule = tanh_sinh(NODES)
         for arc in self._arcs:
-            points = self._points(arc, rule.from_left, rule.from_right)
-            B = points.modulus_p
+            at = np.flatnonzero(arc.exists)
+            if at.size:
+                part = _Arc(**{name: field[at] for name, field in arc._asdict().items()})
+                points = self._points(part, rule.from_left, rule.from_right, at)
+                with np.errstate(invalid="ignore", over="ignore"):
+                    weight = points.height * points.slope * rule.weight / np.pi
+                yield at, points, weight
+
+    def _integrals(self) -> Array:
+        """Overlap, its complement relative to the noise, and both by every second node; shape (4, batch)."""
+        _, rho, noise = self._parameters
+        total = np.zeros((4, len(rho)))
+        for at, points, weight in self._weighted_points():
+            B, square = points.modulus_p, rho[at] ** 2
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                weight = np.where(arc.exists, points.height * points.slope * rule.weight / np.pi, 0.0)
-                m, p = points.re_m + 1j * points.height, points.re_p + 1j * points.height
-                density = weight * (1 + scale / B) * np.sqrt(beta) / np.abs(self._square(m, p))
-                gain, loss = weight * B / (B + scale), weight * scale / (B + scale) * (rho**2 / B)
-            overlap = overlap + _finite_sum(gain)
-            deficit = deficit + _finite_sum(loss)
-            mass = mass + _finite_sum(density)
-        return overlap, deficit, mass
+                share = weight / (B + noise[at] * square)
+                parts = _finite(share * B), _finite(share * noise[at] * square**2 / B)
+            for row, part in enumerate(parts):
+                total[row, at] += part.sum(axis=1)
+                total[row + 2, at] += 2 * part[:, ::2].sum(axis=1)
+        return total
 
     def mmse(self) -> Integral:
         r"""Minimal mean squared error per entry of ``S`` (prior variance 1) and its estimated error, shape (batch,).
@@ -321,9 +322,8 @@ class RectangularLaw:
         which bounds that of the full rule generously, plus the disagreement of the two forms beyond rounding: their
         equality is the Nishimori identity of the denoising problem, and fails if any part of the curve is missed.
         """
-        _, _, noise = self._parameters
-        (overlap, deficit, _), (coarse_overlap, coarse_deficit, _) = map(self._integrate, (NODES, NODES // 2 + 1))
-        R = noise[:, 0]
+        overlap, deficit, coarse_overlap, coarse_deficit = self._integrals()
+        R = self._parameters[2][:, 0]
         small = R < 1
         value = np.where(small, R * (1 - deficit), 1 - overlap)
         coarse = np.where(small, R * (1 - coarse_deficit), 1 - coarse_overlap)
@@ -333,7 +333,14 @@ class RectangularLaw:
 
     def mass(self) -> Array:
         """Total mass of the law, 1 up to integration error: a check that costs what ``mmse`` costs, shape (batch,)."""
-        return self._integrate(NODES)[2]
+        beta, rho, noise = self._parameters
+        total = np.zeros(len(rho))
+        for at, points, weight in self._weighted_points():
+            m, p = points.re_m + 1j * points.height, points.re_p + 1j * points.height
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                density = weight * (1 + noise[at] * rho[at] ** 2 / points.modulus_p) * np.sqrt(beta[at])
+                total[at] += _finite(density / np.abs(self._square(m, p, at))).sum(axis=1)
+        return total
 
     def moment_function(self, s: ArrayLike) -> NDArray[np.complex128]:
         """``m`` at singular values ``s > 0`` of a single law: ``Im m > 0`` inside the support, real outside."""
@@ -377,6 +384,7 @@ class RectangularLaw:
     def shrinkage(self, s: ArrayLike) -> tuple[Array, Array]:
         """The values of :meth:`denoise` and their derivatives in ``s``."""
         s = np.asarray(s, dtype=float)
+        self._require_single(s)
         beta, rho, noise = (float(x[0, 0]) for x in self._parameters)
         a2, a1, k = (float(x[0, 0]) for x in self._coefficients)
         held = np.maximum(s, float(self.support[0, 0, 0]) * (1 + 1e-12))
@@ -434,11 +442,11 @@ class RectangularLaw:
     @cached_property
     def _arc_ends(self) -> tuple[float, float]:
         """Largest singular values on the lower and the middle arc of a single law; -1 for an arc it does not have."""
-        lower, middle, upper = self._arcs
-        gap = bool(self._gap[0][0, 0])
-        turns = self._value_at_left_end(upper) if upper.turning[0, 0] else -1.0
-        first = float(self.support[0, 0, 1]) if gap else (turns if lower.exists[0, 0] else -1.0)
-        return first, max(first, turns) if middle.exists[0, 0] else first
+        lower, middle, _ = self._arcs
+        first = self._value_at_left_end(lower) if lower.exists[0, 0] else -1.0
+        if self._gap[0][0, 0]:
+            first = float(self.support[0, 0, 1])
+        return first, max(first, self._value_at_left_end(middle)) if middle.exists[0, 0] else first
 
     def _value_at_left_end(self, arc: _Arc) -> float:
         """Singular value where a single law's arc begins."""
@@ -456,7 +464,7 @@ class RectangularLaw:
         edges, m4 = self.support[0], self._upper_edge[0, 0]
         linear = 1 + 1 / rho + noise
         zero = 2 / (linear + np.sqrt(linear**2 - 4 / rho))
-        _, end, start = (x[0, 0] for x in self._gap)
+        _, end, start, _ = (x[0, 0] for x in self._gap)
         m = np.full(s.shape, np.nan)
         above, below = s > np.nanmax(edges), s < edges[0, 0]
         m[above] = self._invert_on_line(s[above], 0.0, 1.0, m4 * 1e-40, m4, -1.0)
@@ -491,6 +499,36 @@ def _quadratic_root(rate: Array, linear: Array, product: Array, discriminant_roo
     return np.where(root * linear > 0, plain / (2 * rate), 2 * product / other)
 
 
-def _finite_sum(terms: Array) -> Array:
-    """Sum over nodes; at the very ends of an arc a vanishing weight can meet an overflow, and adds nothing."""
-    return np.sum(np.where(np.isfinite(terms), terms, 0.0), axis=1)
+def _finite(terms: Array) -> Array:
+    """The terms; at the very ends of an arc a vanishing weight can meet an overflow, and adds nothing."""
+    return np.where(np.isfinite(terms), terms, 0.0)
+
+
+def _bend(rho: Array, a2: Array, k: Array, t: Array, sign: float) -> tuple[Array, Array]:
+    """Log-ratio, and slope, whose sign is that of the slope of ``f'`` at ``p = -exp(t)``."""
+    b = np.exp(t)
+    total = k / b**3 + a2
+    return sign * np.log(total * (rho + b) ** 3), sign * (3 * b / (rho + b) - 3 * (total - a2) / total)
+
+
+def _level(rho: Array, a2: Array, a1: Array, k: Array, t: Array, sign: float) -> tuple[Array, Array]:
+    """Log-ratio, and slope, whose sign is that of ``f'`` itself at ``p = -exp(t)``."""
+    b = np.exp(t)
+    left, right = k / b**2 + a1, 1 / (rho + b) ** 2 + 2 * a2 * (rho + b)
+    slope = -2 * k / b**2 / left + b * (2 / (rho + b) ** 3 - 2 * a2) / right
+    return sign * np.log(left / right), sign * slope
+
+
+def _gap_edges(rho: Array, a2: Array, a1: Array, k: Array, inflection: Array) -> tuple[Flags, Array, Array, Array]:
+    """The content of ``_gap`` where ``f'`` has a local minimum, nearer to the pole than its inflection point."""
+    cube = np.cbrt(k)
+    nearest = np.log(rho * cube / (1 - cube)) - 1e-9
+    lowest = bracketed_root(lambda t: _bend(rho, a2, k, t, -1.0), nearest, inflection)
+    beyond = np.maximum(np.log(np.maximum(a2 ** (-1 / 3) - rho, rho * 1e-300)), inflection) + 1e-9
+    highest = bracketed_root(lambda t: _bend(rho, a2, k, t, 1.0), inflection, beyond)
+    gap = (_level(rho, a2, a1, k, lowest, 1.0)[0] < 0) & (_level(rho, a2, a1, k, highest, 1.0)[0] > 0)
+    closest = np.exp(lowest)
+    first = 0.5 * np.log(k / (1 / rho**2 + 2 * a2 * (rho + closest))) - 1e-9
+    end = bracketed_root(lambda t: _level(rho, a2, a1, k, t, -1.0), first, lowest)
+    start = bracketed_root(lambda t: _level(rho, a2, a1, k, t, 1.0), lowest, highest)
+    return gap, np.exp(end), np.exp(start), closest
