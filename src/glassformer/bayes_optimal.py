@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -50,7 +53,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         array([1.    , 0.6406, 0.    ])
     """
     alpha = validated_alpha(alpha)
-    uninformed, informed = (state_evolution(model, alpha, start, settings) for start in _starts(model, alpha))
+    uninformed, informed = _both_ends(model, alpha, settings)
     scale = np.maximum(uninformed.value, informed.value)
     margin = _DISTINCT * scale + 10 * (uninformed.error_estimate + informed.error_estimate) + 1e-12
     distinct = np.abs(uninformed.value - informed.value) > margin
@@ -69,7 +72,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
             "informed_error": informed.value,
             "error_estimate": best["error_estimate"],
             "residual": best["residual"],
-            "iterations": np.asarray(uninformed.iterations + informed.iterations, dtype=float),
+            "iterations": np.maximum(uninformed.iterations, informed.iterations).astype(float),
         },
         status=[
             _combined(a, b, bool(two)) for a, b, two in zip(uninformed.status, informed.status, distinct, strict=True)
@@ -80,23 +83,58 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
     return table
 
 
-def _starts(model: Model, alpha: Array) -> tuple[str | Array, str | Array]:
-    """The uninformed and the informed start; for many sample ratios, how far each is known to get.
+def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> tuple[Solution, Solution]:
+    """Fixed points reached from the uninformed and from the informed start.
 
-    The equation of state on a grid of overlaps is shared by all of them. Up to the first grid point whose sample ratio
-    exceeds ``alpha`` there is no fixed point, so the uninformed iteration passes everything before it; likewise the
-    informed one from the other end.
+    For many sample ratios they share the equation of state on a grid of overlaps. The uninformed iteration passes
+    everything up to the first cell in which the curve crosses ``alpha``, the informed one everything down to the last;
+    where that is one and the same cell there is one fixed point, found once, from the interpolated place in the cell.
     """
     if len(alpha) < _MANY:
-        return "uninformed", "informed"
+        ends = (state_evolution(model, alpha, start, settings) for start in ("uninformed", "informed"))
+        return next(ends), next(ends)
     grid = overlap_grid(model, _GRID, largest=1e12)
     curve, _ = equation_of_state(model, grid)
-    variance = model.prior.mmse(grid).value
-    before = np.searchsorted(np.maximum.accumulate(curve), alpha)
-    after = np.searchsorted(np.minimum.accumulate(curve[::-1])[::-1], alpha)
     unknown = 1.0 - (SYMMETRY_BREAKING if model.channel.even else 0.0)
-    lowest = min(INFORMED_VARIANCE, float(variance[-1]))
-    return np.append(unknown, variance)[before], np.append(variance, lowest)[after]
+    variance = np.concatenate([[unknown], model.prior.mmse(grid).value])
+    first = np.searchsorted(np.maximum.accumulate(curve), alpha)
+    last = np.searchsorted(np.minimum.accumulate(curve[::-1])[::-1], alpha)
+    several = first != last
+    start = np.where(several, variance[first], _interpolated(alpha, curve, variance, first))
+    uninformed = state_evolution(model, alpha, start, settings)
+    if not several.any():
+        return uninformed, uninformed
+    beyond = np.append(variance[1:], min(INFORMED_VARIANCE, variance[-1]))[last]
+    return uninformed, _overlaid(uninformed, several, state_evolution(model, alpha[several], beyond[several], settings))
+
+
+def _interpolated(alpha: Array, curve: Array, variance: Array, cell: NDArray[np.intp]) -> Array:
+    """Variance at ``alpha`` inside its cell of the curve; the cell's own start where the curve ends."""
+    inner = (cell > 0) & (cell < len(curve))
+    right = np.clip(cell, 1, len(curve) - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.clip((alpha - curve[right - 1]) / (curve[right] - curve[right - 1]), 0, 1)
+        value = variance[right] ** (1 - share) * variance[right + 1] ** share
+    return np.where(inner & np.isfinite(value), value, variance[cell])
+
+
+def _overlaid(base: Solution, where: NDArray[np.bool_], other: Solution) -> Solution:
+    """``base`` with the rows ``where`` taken from ``other``, which has only those."""
+
+    def fill(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+        merged = np.array(first)
+        merged[where] = second
+        return merged
+
+    names = ("value", "residual", "iterations", "error_estimate")
+    statuses = iter(other.status)
+    return replace(
+        base,
+        **{name: fill(getattr(base, name), getattr(other, name)) for name in names},
+        status=[next(statuses) if two else status for status, two in zip(base.status, where, strict=True)],
+        history=other.history,
+        extra={"q_hat": fill(base.extra["q_hat"], other.extra["q_hat"])},
+    )
 
 
 def _choose(
