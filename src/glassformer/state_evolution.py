@@ -121,9 +121,7 @@ def _distance(size: Array, x: Array, dx: Array, dr: Array) -> Array:
     return np.where(size == 0, 0.0, np.where(np.isnan(length), np.inf, np.where(at_rounding, size, known)))
 
 
-def _accelerated(
-    x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, travelled: Array
-) -> tuple[Array, Array]:
+def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, travelled: Array) -> tuple[Array, Array]:
     """One Anderson step, aligned with the residual and of limited length.
 
     It is at most ``reach`` times as long as the residual and, beyond four times, no longer than the way already
