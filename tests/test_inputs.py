@@ -1,117 +1,220 @@
-"""Bad input ends in one error that names the parameter, its value and what is allowed."""
+"""Bad input to the Python API: one clear error that names the parameter, its value and what is allowed."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, DataError, IncompatibleError, ParameterError, limits, simulate
-from glassformer.designs.dense import DenseDesign
+from glassformer import (
+    BilinearSequenceRegression,
+    DataError,
+    DenseDesign,
+    Descent,
+    GaussianChannel,
+    GlassformerError,
+    IncompatibleError,
+    Iteration,
+    LinkChannel,
+    ParameterError,
+    landscape,
+    limits,
+    ridge_error,
+    simulate,
+)
 from glassformer.gamp import gamp
-from glassformer.settings import Descent, Iteration
 from glassformer.state_evolution import state_evolution
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
+INPUTS = np.random.default_rng(0).standard_normal((6, 4, 4))
+LABELS = np.random.default_rng(1).standard_normal(6)
+
+
+def refuses(call, name, value, allowed):
+    """The call ends in one error of the package that names parameter, value and what is allowed."""
+    with pytest.raises(ParameterError) as caught:
+        call()
+    message = str(caught.value)
+    assert message.startswith(f"{name} = "), message
+    assert value in message
+    assert "expected" in message
+    assert allowed in message
+    assert "\n" not in message
+    assert isinstance(caught.value, GlassformerError | ValueError)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "name", "value", "allowed"),
     [
-        ({"rho": -1}, "rho"),
-        ({"rho": np.nan}, "rho"),
-        ({"rho": "wide"}, "rho"),
-        ({"rho": 1, "beta": 0}, "beta"),
-        ({"rho": 1, "beta": -2}, "beta"),
-        ({"rho": 1, "beta": np.nan}, "beta"),
-        ({"rho": 1, "noise": -0.1}, "noise"),
-        ({"rho": 1, "noise": np.inf}, "noise"),
-        ({"rho": 1, "channel": "relu"}, "channel"),
-        ({"width": 0}, "width"),
-        ({"width": 1.5}, "width"),
-        ({"width": 2, "beta": np.inf}, "beta"),
+        ({"beta": 0.0}, "beta", "0.0", "> 0"),
+        ({"beta": -1}, "beta", "-1", "> 0"),
+        ({"beta": np.nan}, "beta", "nan", "> 0"),
+        ({"beta": "1"}, "beta", "'1'", "> 0"),
+        ({"beta": None}, "beta", "None", "> 0"),
+        ({"beta": True}, "beta", "True", "> 0"),
+        ({"rho": -0.5}, "rho", "-0.5", ">= 0"),
+        ({"rho": np.nan}, "rho", "nan", ">= 0"),
+        ({"rho": "0.5"}, "rho", "'0.5'", ">= 0"),
+        ({"rho": [0.5]}, "rho", "[0.5]", ">= 0"),
+        ({"noise": -0.1}, "noise", "-0.1", ">= 0"),
+        ({"noise": np.nan}, "noise", "nan", ">= 0"),
+        ({"noise": np.inf}, "noise", "inf", "finite"),
+        ({"channel": "relu"}, "channel", "'relu'", "one of gaussian, sign, absolute"),
+        ({"channel": 3}, "channel", "3", "one of gaussian, sign, absolute"),
+        ({"rho": None, "width": 0}, "width", "0", "integer >= 1"),
+        ({"rho": None, "width": 1.5}, "width", "1.5", "integer >= 1"),
+        ({"rho": None, "width": 2, "beta": np.inf}, "beta", "inf", "finite"),
     ],
 )
-def test_model_parameters(arguments, named):
-    with pytest.raises(ParameterError, match=f"^{named} = .* is not allowed: expected"):
-        BilinearSequenceRegression(**arguments)
+def test_model_parameters(arguments, name, value, allowed):
+    refuses(lambda: BilinearSequenceRegression(**{"rho": 0.5, **arguments}), name, value, allowed)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"rho": 1, "width": 2}])
-def test_width_or_rho(arguments):
-    with pytest.raises(IncompatibleError, match="rho and width"):
-        BilinearSequenceRegression(**arguments)
+def test_width_and_rho_exclude_each_other():
+    for arguments, words in (({"rho": 0.5, "width": 2}, "both"), ({}, "neither")):
+        with pytest.raises(IncompatibleError, match=f"rho and width.*{words}"):
+            BilinearSequenceRegression(beta=1, **arguments)
 
 
-@pytest.mark.parametrize("alpha", [-0.1, np.nan, np.inf, [], [[0.1]], [0.1, -1]])
-def test_alpha(alpha):
-    with pytest.raises(ParameterError, match="^alpha = "):
-        limits(MODEL, alpha)
+def test_noise_given_twice_is_refused():
+    with pytest.raises(IncompatibleError, match=r"noise = 0\.1 .*exclude"):
+        BilinearSequenceRegression(rho=0.5, noise=0.1, channel=GaussianChannel(0.2))
 
 
-@pytest.mark.parametrize("start", ["lukewarm", [0.5, 0.5], [1.5], [np.nan]])
-def test_start(start):
-    with pytest.raises(ParameterError, match="^start = "):
-        state_evolution(MODEL, [0.3], start)
+def test_a_link_that_is_not_a_number_is_refused():
+    refuses(lambda: LinkChannel(lambda h: np.full_like(h, np.nan)), "channel", "function", "finite")
+    refuses(lambda: BilinearSequenceRegression(rho=0.5, channel=lambda h: "label"), "channel", "lambda", "real number")
 
 
+@pytest.mark.parametrize("call", [limits, state_evolution, simulate], ids=["limits", "state_evolution", "simulate"])
 @pytest.mark.parametrize(
-    ("kind", "arguments", "named"),
+    ("alpha", "value"), [(-0.1, "-0.1"), ([0.5, np.nan], "nan"), ([np.inf], "inf"), ([[0.5]], "[[0.5]]"), ([], "[]")]
+)
+def test_sample_ratios(call, alpha, value):
+    refuses(lambda: call(MODEL, alpha), "alpha", value, "")
+
+
+@pytest.mark.parametrize("alpha", [-0.1, np.nan, np.inf])
+def test_sample_ratio_of_a_landscape_and_of_ridge(alpha):
+    refuses(lambda: landscape(MODEL, alpha), "alpha", str(alpha), "finite and >= 0")
+    refuses(lambda: ridge_error(alpha), "alpha", str(alpha), "finite and >= 0")
+
+
+@pytest.mark.parametrize("points", [9, 0, -1])
+def test_points_of_a_landscape(points):
+    refuses(lambda: landscape(MODEL, 0.5, points=points), "points", str(points), "integer >= 10")
+
+
+@pytest.mark.parametrize("start", ["warm", [0.5, 0.5], [np.nan], [-0.1], [1.1], [[0.5]]])
+def test_starts(start):
+    refuses(lambda: state_evolution(MODEL, [0.5], start), "start", "", "variances")
+
+
+@pytest.mark.parametrize("settings", [Iteration, Descent])
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
     [
-        (Iteration, {"tolerance": 0}, "tolerance"),
-        (Iteration, {"max_iterations": 0}, "max_iterations"),
-        (Iteration, {"damping": 1.0}, "damping"),
-        (Descent, {"floor": 2.0}, "floor"),
-        (Descent, {"random_start": -1}, "random_start"),
+        ("tolerance", 0.0, "(0, 1)"),
+        ("tolerance", np.nan, "(0, 1)"),
+        ("floor", -1e-3, "(0, 1)"),
+        ("floor", 1.0, "(0, 1)"),
+        ("max_iterations", 0, "integer >= 1"),
+        ("max_iterations", -3, "integer >= 1"),
+        ("damping", 1.0, "[0, 1)"),
+        ("damping", -0.1, "[0, 1)"),
+        ("damping", np.nan, "[0, 1)"),
     ],
 )
-def test_settings(kind, arguments, named):
-    with pytest.raises(ParameterError, match=f"^{named} = "):
-        kind(**arguments)
+def test_settings(settings, name, value, allowed):
+    refuses(lambda: settings(**{name: value}), name, str(value), allowed)
+
+
+@pytest.mark.parametrize("value", [-0.1, np.nan, np.inf])
+def test_random_start(value):
+    refuses(lambda: Descent(random_start=value), "random_start", str(value), "finite number >= 0")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "name", "value", "allowed"),
     [
-        ({"d": 0}, "d"),
-        ({"d": 10.5}, "d"),
-        ({"instances": 0}, "instances"),
-        ({"seed": -1}, "seed"),
-        ({"algorithm": "magic"}, "algorithm"),
-        ({"storage": "float16"}, "storage"),
+        ({"d": 0}, "d", "0", "integer >= 2"),
+        ({"d": -5}, "d", "-5", "integer >= 2"),
+        ({"d": 20.5}, "d", "20.5", "integer >= 2"),
+        ({"d": True}, "d", "True", "integer >= 2"),
+        ({"instances": 0}, "instances", "0", "integer >= 1"),
+        ({"seed": -1}, "seed", "-1", "integer >= 0"),
+        ({"seed": 1.5}, "seed", "1.5", "integer >= 0"),
+        ({"algorithm": "sgd"}, "algorithm", "'sgd'", "gamp"),
+        ({"storage": "float16"}, "storage", "'float16'", "float64 or float32"),
+        ({"d": 10**6}, "d", "1000000", "fit into memory"),
     ],
 )
-def test_simulation(arguments, named):
-    with pytest.raises(ParameterError, match=f"^{named} = "):
-        simulate(MODEL, [0.3], **{"d": 10, **arguments})
+def test_simulation_parameters(arguments, name, value, allowed):
+    refuses(lambda: simulate(MODEL, [0.5], **{"d": 8, **arguments}), name, value, allowed)
 
 
-@pytest.mark.parametrize("arguments", [{"rho": 0}, {"rho": np.inf}, {"rho": 1, "beta": np.inf}])
-def test_limits_have_no_data(arguments):
-    with pytest.raises(IncompatibleError, match="limit without data"):
-        simulate(BilinearSequenceRegression(**arguments), [0.3], d=10)
+@pytest.mark.parametrize("limit", [{"rho": 0}, {"rho": np.inf}, {"rho": 0.5, "beta": np.inf}, {"rho": 0, "beta": 2}])
+def test_a_limit_has_no_data(limit):
+    with pytest.raises(IncompatibleError, match=r"limit without data.*give finite"):
+        simulate(BilinearSequenceRegression(**limit), [0.5], d=8)
 
 
-def test_inputs_too_large_for_memory_are_refused_at_once():
-    with pytest.raises(ParameterError, match="GB needed"):
-        simulate(MODEL, [1.0], d=100_000)
+# --- data -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "inputs",
-    [np.ones((3, 2)), np.ones((0, 2, 2)), np.ones((3, 2, 0)), np.ones((3, 2, 2), dtype=int), [[1.0]]],
+    ("inputs", "value"),
+    [
+        (INPUTS.tolist(), "list"),
+        (INPUTS.astype(int), "int64"),
+        (INPUTS.astype(complex), "complex128"),
+        (INPUTS.astype(np.float16), "float16"),
+        (INPUTS[0], "(4, 4)"),
+        (INPUTS[None, None], "(1, 1, 6, 4, 4)"),
+        (INPUTS[:0], "(0, 4, 4)"),
+        (INPUTS[:, :0], "(6, 0, 4)"),
+        (INPUTS[:, :, :0], "(6, 4, 0)"),
+    ],
 )
-def test_shape_and_type_of_inputs(inputs):
-    with pytest.raises(DataError, match="^X = "):
-        DenseDesign(inputs)
+def test_inputs_of_another_kind(inputs, value):
+    refuses(lambda: DenseDesign(inputs), "X", value, "")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_inputs_that_are_not_finite(bad, kind):
+    inputs = INPUTS.astype(kind)
+    inputs[3, 1, 2] = bad
+    refuses(lambda: DenseDesign(inputs), "X", "instance 0", "finite entries")
+
+
+def test_infinities_of_both_signs_do_not_cancel():
+    inputs = INPUTS.copy()
+    inputs[0, 0, 0], inputs[1, 1, 1] = np.inf, -np.inf
+    refuses(lambda: DenseDesign(inputs), "X", "instance 0", "finite entries")
+
+
+@pytest.mark.parametrize("labels", [LABELS[:5], LABELS[:, None], np.tile(LABELS, (2, 1)), LABELS[:0], 1.0])
+def test_labels_that_do_not_match_the_inputs(labels):
+    refuses(lambda: gamp(MODEL, DenseDesign(INPUTS), labels), "y", str(np.shape(labels)), "matches X")
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_inputs_must_be_finite(bad):
-    inputs = np.ones((3, 2, 2))
-    inputs[1, 0, 1] = bad
-    with pytest.raises(DataError, match="^X = .* finite"):
-        DenseDesign(inputs)
+def test_labels_that_are_not_finite(bad):
+    labels = LABELS.copy()
+    labels[2] = bad
+    refuses(lambda: gamp(MODEL, DenseDesign(INPUTS), labels), "y", "", "finite entries")
 
 
-@pytest.mark.parametrize("labels", [np.ones(4), np.ones((2, 3)), np.array([1.0, np.nan, 0.0])])
-def test_labels_match_inputs_and_are_finite(labels):
-    with pytest.raises(DataError, match="^y = "):
-        gamp(MODEL, DenseDesign(np.ones((3, 2, 2))), labels)
+@pytest.mark.parametrize(("channel", "value"), [("sign", "0.5"), ("absolute", "-1.0")])
+def test_labels_the_channel_cannot_produce(channel, value):
+    labels = np.ones(6)
+    labels[4] = float(value)
+    model = BilinearSequenceRegression(beta=1, rho=0.5, channel=channel)
+    with pytest.raises(DataError, match=rf"y = {value} .*labels"):
+        gamp(model, DenseDesign(INPUTS), labels)
+
+
+def test_data_errors_are_parameter_errors_and_value_errors():
+    assert issubclass(DataError, ParameterError)
+    assert issubclass(ParameterError, ValueError)
+    assert issubclass(IncompatibleError, GlassformerError)
