@@ -5,6 +5,7 @@ at the same sample ratio, their difference in standard errors, and d times their
 bias is of order 1/d. The columns on the right repeat this for the error relative to the power of the teachers (sum of
 errors over sum of errors before any data), which is free of the fluctuation of that power. Then a fit of bias = c/d
 over the sizes, weighted with the standard errors, and what is left of the difference at each d once c/d is taken off.
+Standard errors smaller than the posterior variance at which message passing stops are raised to that.
 
     python benchmarks/bench_finite_size.py [--d 50 100 200] [--instances 16 16 4] [--alphas 0.15 0.3 0.5]
 """
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from glassformer import BilinearSequenceRegression, simulate
+from glassformer import BilinearSequenceRegression, Descent, simulate
 
 CASES = ((0.2, 0.0), (1.0, 0.0), (0.5, 0.1))
 
@@ -63,9 +64,9 @@ def measure(rho: float, noise: float, alphas: list[float], d: int, instances: in
             instances=instances,
             converged=sum(run.status.ok for run in result.instances[i]),
             error=result["error"][i],
-            standard_error=result["standard_error"][i],
+            standard_error=max(result["standard_error"][i], Descent().floor),
             relative_error=result["relative_error"][i],
-            relative_standard_error=result["relative_standard_error"][i],
+            relative_standard_error=max(result["relative_standard_error"][i], Descent().floor),
             theory=result["theory"][i],
         )
         for i, alpha in enumerate(alphas)

@@ -65,7 +65,7 @@ class Run:
 
     def __str__(self) -> str:
         where = f"d {self.d:3}  beta {self.beta:3g}  rho {self.rho:3g}  noise {self.noise:3g}  alpha {self.alpha:4g}"
-        end = f"error/start {self.growth:7.4f}  iterations {self.iterations:3}  {self.status}"
+        end = f"error/start {self.growth:7.4f}  residual ratio {self.nishimori_ratio:5.2f}  {self.status}"
         return f"{where}  seed {self.seed:2}  {end}"
 
 
@@ -102,7 +102,8 @@ def runs_on(d: int, beta: float, seed: int, alphas: Sequence[float]) -> Iterator
 
 def sweep(d: int, seeds: int, alphas: Sequence[float], budget: float) -> list[Run]:
     """Seeds outermost, so that a budget that runs out leaves the whole grid covered by the seeds before."""
-    start, runs = time.perf_counter(), []
+    start = time.perf_counter()
+    runs: list[Run] = []
     draws = list(itertools.product(range(seeds), BETAS))
     for done, (seed, beta) in enumerate(draws, 1):
         runs += runs_on(d, beta, seed, alphas)

@@ -19,6 +19,8 @@ from glassformer.state_evolution import INFORMED_VARIANCE, SYMMETRY_BREAKING, st
 
 # Two fixed points closer than this, relative to the larger variance, are one.
 _DISTINCT = 1e-6
+# A variance that iterates to this is zero.
+_PERFECT = 1e-11
 # From this many sample ratios on, an equation of state on a grid of so many overlaps saves more than it costs.
 _MANY, _GRID = 16, 200
 
@@ -86,15 +88,15 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
 def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> tuple[Solution, Solution]:
     """Fixed points reached from the uninformed and from the informed start.
 
-    For many sample ratios they share the equation of state on a grid of overlaps. The uninformed iteration passes
+    Many sample ratios share the equation of state on a grid of overlaps; for even labels, whose hard phases end in
+    folds that no iteration should leap over, it is worth its cost for few. The uninformed iteration passes
     everything up to the first cell in which the curve crosses ``alpha``, the informed one everything down to the last;
     where that is one and the same cell there is one fixed point, found once, from the interpolated place in the cell.
     """
-    if len(alpha) < _MANY:
+    if len(alpha) < _MANY and not model.channel.even:
         ends = (state_evolution(model, alpha, start, settings) for start in ("uninformed", "informed"))
         return next(ends), next(ends)
-    grid = overlap_grid(model, _GRID, largest=1e12)
-    curve, _ = equation_of_state(model, grid)
+    grid, curve = _resolved_curve(model)
     unknown = 1.0 - (SYMMETRY_BREAKING if model.channel.even else 0.0)
     variance = np.concatenate([[unknown], model.prior.mmse(grid).value])
     first = np.searchsorted(np.maximum.accumulate(curve), alpha)
@@ -106,6 +108,19 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> tuple[
         return uninformed, uninformed
     beyond = np.append(variance[1:], min(INFORMED_VARIANCE, variance[-1]))[last]
     return uninformed, _overlaid(uninformed, several, state_evolution(model, alpha[several], beyond[several], settings))
+
+
+def _resolved_curve(model: Model) -> tuple[Array, Array]:
+    """The equation of state on a grid that is dense around its extrema, where a hard phase begins or ends."""
+    grid = overlap_grid(model, _GRID, largest=1e12)
+    curve, _ = equation_of_state(model, grid)
+    rises = np.diff(curve) > 0
+    turns = 1 + np.flatnonzero((rises[1:] != rises[:-1]) & (np.abs(np.diff(curve[1:])) > 1e-7 * curve[1:-1]))
+    if turns.size == 0:
+        return grid, curve
+    extra = np.concatenate([np.geomspace(grid[i - 1], grid[i + 1], _GRID)[1:-1] for i in turns])
+    grid, order = np.unique(np.concatenate([grid, extra]), return_index=True)
+    return grid, np.concatenate([curve, equation_of_state(model, extra)[0]])[order]
 
 
 def _interpolated(alpha: Array, curve: Array, variance: Array, cell: NDArray[np.intp]) -> Array:
@@ -147,7 +162,8 @@ def _choose(
         phi = [free_entropy(model, alpha[finite], s.extra["q_hat"][finite]).value for s in (first, second)]
         take[finite] = phi[1] > phi[0]
     # A signal known exactly has an infinite conjugate overlap and, for a density of labels, infinite free entropy.
-    take |= distinct & ~np.isfinite(second.extra["q_hat"])
+    perfect = (second.value <= _PERFECT) & (alpha > model.prior.dimension) & model.channel.noiseless
+    take |= distinct & (perfect | ~np.isfinite(second.extra["q_hat"]))
     fields = ("value", "residual", "error_estimate")
     chosen = {name: np.where(take, getattr(second, name), getattr(first, name)) for name in fields}
     return {**chosen, "q_hat": np.where(take, second.extra["q_hat"], first.extra["q_hat"])}

@@ -26,6 +26,10 @@ Index = NDArray[np.intp]
 
 INFORMED_VARIANCE = 1e-8
 SYMMETRY_BREAKING = 1e-6
+# A signal known exactly is a fixed point only where labels are noiseless; elsewhere the iteration starts from here.
+_SMALLEST = 1e-14
+# Longest accelerated step, as a share of the way travelled so far.
+_SHARE = 0.3
 
 
 def fixed_point(
@@ -66,16 +70,19 @@ def fixed_point(
     old_x, old_r = np.full_like(x, np.nan), np.full_like(x, np.nan)
     reach = np.full(batch, 2.0)
     active, history = np.arange(batch), []
-    for _ in range(settings.max_iterations):
+    for remaining in reversed(range(settings.max_iterations)):
         value, error = (
             np.asarray(part, dtype=float).reshape(len(active), flat)
             for part in function(x[active].reshape((len(active), *np.shape(start)[1:])), active)
         )
         r = value - x[active]
         size = np.linalg.norm(r, axis=1)
-        distance = _distance(size, x[active], x[active] - old_x[active], r - old_r[active])
+        moved = (x[active], x[active] - old_x[active], r - old_r[active])
+        distance = _distance(size, *moved)
+        # A residual is known to rounding error only, which slow convergence amplifies like the residual itself.
+        rounded = _distance(np.maximum(size, np.finfo(float).eps * np.linalg.norm(x[active], axis=1)), *moved)
         residual[active], iterations[active] = size, iterations[active] + 1
-        estimate[active] = distance + np.linalg.norm(error, axis=1)
+        estimate[active] = np.where(np.isfinite(rounded), rounded, distance) + np.linalg.norm(error, axis=1)
         history.append(np.full(batch, np.nan))
         history[-1][active] = size
 
@@ -94,7 +101,8 @@ def fixed_point(
             step = (1 - settings.damping) * r
         old_x[active], old_r[active] = x[active], r
         active, step = active[keep], step[keep]
-        if active.size == 0:
+        # After the last evaluation nothing moves: the residual reported is that of the value returned.
+        if active.size == 0 or remaining == 0:
             break
         x[active] = _stay_inside(x[active], step, inside)
     return Solution(
@@ -124,9 +132,9 @@ def _distance(size: Array, x: Array, dx: Array, dr: Array) -> Array:
 def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, travelled: Array) -> tuple[Array, Array]:
     """One Anderson step, aligned with the residual and of limited length.
 
-    It is at most ``reach`` times as long as the residual and, beyond four times, no longer than the way already
-    ``travelled``: progress doubles at best, so that no stable point is leapt over together with the unstable one
-    behind it. Where the residual grows (the state is leaving an unstable point) its direction is followed that far.
+    It is at most ``reach`` times as long as the residual and, beyond twice, no longer than a part of the way already
+    ``travelled``, so that no stable point is leapt over together with the unstable one behind it. Where the residual
+    grows (the state is leaving an unstable point) its direction is followed that far.
     """
     dr, size = r - old_r, np.linalg.norm(r, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -135,7 +143,7 @@ def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, t
         ratio = np.linalg.norm(step, axis=1) / size
         usable = np.isfinite(ratio) & (np.sum(step * r, axis=1) > 0)
         overshot = np.sum(r * old_r, axis=1) < 0
-        longest = np.minimum(reach, np.maximum(4.0, np.where(size > 0, travelled / size, 4.0)))
+        longest = np.minimum(reach, np.maximum(2.0, np.where(size > 0, _SHARE * travelled / size, 2.0)))
         shortened = step * np.minimum(1.0, longest / ratio)[:, None]
     fresh = np.isnan(old_r).any(axis=1)
     blind = np.where(fresh, 1.0, longest)[:, None] * r
@@ -189,9 +197,9 @@ def state_evolution(
     start_value = _starting_variance(model, alpha, start)
 
     def update(variance: Array, index: Index) -> Integral:
-        information = model.channel.information(variance)
-        q_hat = alpha[index] * information.value
-        value, error = model.prior.mmse(q_hat)
+        information = model.channel.information(np.maximum(variance, _SMALLEST))
+        value, error = model.prior.mmse(alpha[index] * information.value)
+        value = np.where((variance == 0) & model.channel.noiseless, 0.0, value)
         # |dV/dq_hat| is at most V/q_hat: the channel's relative error carries over to V at most once.
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = np.where(information.value > 0, information.error / information.value, 0.0)
@@ -199,7 +207,7 @@ def state_evolution(
 
     solution = fixed_point(update, start_value, settings, _is_variance)
     with np.errstate(divide="ignore"):
-        solution.extra["q_hat"] = alpha * model.channel.information(solution.value).value
+        solution.extra["q_hat"] = alpha * model.channel.information(np.maximum(solution.value, _SMALLEST)).value
     return solution
 
 

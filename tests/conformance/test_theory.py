@@ -111,7 +111,6 @@ def test_a_warm_start_lands_on_the_same_fixed_point(model, alphas, curve):
         np.testing.assert_allclose(warm.value, cold, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.xfail(reason="defect: a starting variance of 0 divides by zero", raises=RuntimeWarning)
 @pytest.mark.parametrize("channel", ["gaussian", "absolute"])
 def test_knowing_the_signal_exactly_is_a_legal_start(channel):
     """The documented range of a start is [0, 1], and limits themselves return errors of exactly 0."""
@@ -152,7 +151,6 @@ def test_the_residual_is_that_of_the_undamped_map(model, alphas):
         assert np.all(solution.error_estimate >= solution.residual)
 
 
-@pytest.mark.xfail(reason="defect: at the iteration limit the value is one step beyond its residual")
 def test_the_residual_belongs_to_the_value_where_iteration_was_cut_short():
     model, alpha = BilinearSequenceRegression(beta=1, rho=np.inf, noise=0.1), np.array([0.8])
     solution = state_evolution(model, alpha, settings=Iteration(damping=0.5, max_iterations=5))

@@ -44,8 +44,8 @@ class Panel:
         return BilinearSequenceRegression(beta=self.beta, rho=rho, noise=self.noise)
 
 
-# Close to a transition steps shrink by a few per cent each: one of 1e-3 posterior standard deviations leaves an error of
-# about 1e-3 of itself, a tenth of its statistical fluctuation.
+# Close to a transition steps shrink by a few per cent each: one of 1e-3 posterior standard deviations leaves an error
+# of about 1e-3 of itself, a tenth of its statistical fluctuation.
 _SETTINGS = Descent(tolerance=1e-3)
 
 _NOISELESS = Panel(
