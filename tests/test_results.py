@@ -140,6 +140,10 @@ def test_a_table_tells_which_row_failed():
     assert bad.to_dict()["points"][1]["status"] == "oscillating"
 
 
+def test_every_status_has_a_remedy():
+    assert all(status.remedy and str(status) == status.label for status in Status)
+
+
 @pytest.mark.parametrize("name", glassformer.__all__)
 def test_public_names_exist(name):
     assert getattr(glassformer, name) is not None

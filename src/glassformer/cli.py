@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
           0.3    0.7      0.3  converged         ...
         0
     """
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(_attached(sys.argv[1:] if arguments is None else arguments))
     if not hasattr(options, "run"):
         _parser().print_help()
         return BAD_USAGE
@@ -60,6 +60,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+
+
+def _attached(arguments: Sequence[str]) -> list[str]:
+    """Each ``--alpha`` with its value as one word: a list that begins with a minus is a value, not an option."""
+    joined: list[str] = []
+    for word in arguments:
+        if joined and joined[-1] == "--alpha":
+            joined[-1] = f"--alpha={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,6 +11,8 @@ from glassformer.recovery import equation_of_state
 from glassformer.state_evolution import state_evolution
 
 ACCURACY = 1e-9
+# Variances below this are not told from zero, by definition of the setting.
+FLOOR = Iteration().floor
 
 
 def update(model, alpha, variance):
@@ -147,7 +149,7 @@ def test_the_residual_is_that_of_the_undamped_map(model, alphas):
         again = np.abs(value - solution.value)
         done = np.array([status.ok for status in solution.status])
         np.testing.assert_allclose(solution.residual[done], again[done], rtol=1e-6, atol=1e-14)
-        assert np.all(again[done] <= (solution.error_estimate + error + 1e-15)[done])
+        assert np.all(again[done] <= (solution.error_estimate + error + FLOOR)[done])
         assert np.all(solution.error_estimate >= solution.residual)
 
 
@@ -159,7 +161,9 @@ def test_the_residual_belongs_to_the_value_where_iteration_was_cut_short():
 
 
 def test_unconverged_results_say_so(model, alphas):
-    table = limits(model, alphas[3:5], Iteration(max_iterations=2), throw=False)
+    if model.channel.even and model.prior.onset > 0:
+        pytest.skip("zero overlap is a fixed point at every sample ratio, found at once")
+    table = limits(model, alphas[3:5], Iteration(max_iterations=1), throw=False)
     assert Status.ITERATION_LIMIT in table.status
     assert not table.converged
 
@@ -168,7 +172,7 @@ def test_linear_regression_is_never_better(model, alphas, curve):
     if model.channel.label != "gaussian" or model.counts_low_rank:
         pytest.skip("ridge theory is that of linear labels, counted by n/(dL)")
     ridge = ridge_error(alphas, model.noise)
-    assert np.all(curve["error"] <= ridge + ACCURACY * curve["error"] + 1e-13)
+    assert np.all(curve["error"] <= ridge + ACCURACY * curve["error"] + 2 * FLOOR)
     if np.isinf(model.rho):
         np.testing.assert_allclose(curve["error"], ridge, rtol=ACCURACY, atol=1e-12)
 

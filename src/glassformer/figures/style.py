@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glassformer.errors import ParameterError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -42,6 +44,9 @@ def canvas(path: Path, columns: int = 1, size: tuple[float, float] = (6.2, 4.4))
 
     # A figure of its own, not pyplot's: no display is asked for and no global state is left behind.
     with rc_context(_SETTINGS):
+        formats = FigureCanvasAgg.get_supported_filetypes()
+        if path.suffix.lstrip(".").lower() not in formats:
+            raise ParameterError("plot", str(path), f"a file ending in one of {', '.join(sorted(formats))}")
         figure = Figure(figsize=(size[0] * columns, size[1]), layout="constrained")
         FigureCanvasAgg(figure)
         yield list(figure.subplots(1, columns, squeeze=False)[0])
