@@ -14,7 +14,7 @@ from scipy.special import log_ndtr
 
 from glassformer import BilinearSequenceRegression, Status, landscape, limits, ridge_error, thresholds
 from glassformer.free_entropy import free_entropy
-from glassformer.recovery import equation_of_state
+from glassformer.state_curve import equation_of_state
 from glassformer.state_evolution import state_evolution
 
 ROOT = Path(__file__).parents[1]
@@ -314,7 +314,7 @@ def test_weak_recovery_of_an_even_link_is_the_slope_of_its_information(noise):
     q = np.array([1e-4, 2e-4])
     slope = model.channel.information(1 - q).value / q
     expected = 1 / (2 * slope[0] - slope[1])
-    weak = equation_of_state(model, 1e-5 * np.array([1.0, 2.0]))[0]
+    weak = equation_of_state(model, 1e-5 * np.array([1.0, 2.0])).alpha
     assert 2 * weak[0] - weak[1] == pytest.approx(expected, rel=1e-5)
 
 
@@ -363,7 +363,7 @@ def test_the_absolute_value_has_a_hard_phase():
     assert start < end
     # Its end is the largest sample ratio of the branch that leaves the uninformed point.
     t = np.linspace(np.log(0.1), np.log(10), 300)
-    branch = equation_of_state(BilinearSequenceRegression(**EVEN), np.exp(t))[0]
+    branch = equation_of_state(BilinearSequenceRegression(**EVEN), np.exp(t)).alpha
     top = int(np.argmax(branch))
     c, b, a = np.polynomial.polynomial.polyfit(t[top - 1 : top + 2] - t[top], branch[top - 1 : top + 2], 2)
     assert end == pytest.approx(c - b**2 / (4 * a), rel=1e-6)
@@ -399,10 +399,10 @@ def test_the_uninformed_start_ends_at_the_first_fixed_point(alpha):
     """All fixed points lie on the equation of state: the first one of its branch solves it by bisection."""
     model = BilinearSequenceRegression(beta=5, rho=0.5, channel="absolute")
     grid = np.geomspace(1e-2, 1e2, 200)
-    ratio = equation_of_state(model, grid)[0]
+    ratio = equation_of_state(model, grid).alpha
     first = int(np.argmax(ratio > alpha))
     assert first > 0
-    q_hat = brentq(lambda x: equation_of_state(model, np.array([x]))[0][0] - alpha, grid[first - 1], grid[first])
+    q_hat = brentq(lambda x: equation_of_state(model, np.array([x])).alpha[0] - alpha, grid[first - 1], grid[first])
     expected = model.prior.mmse(np.array([q_hat])).value[0]
     assert state_evolution(model, [alpha]).value[0] == pytest.approx(expected, rel=1e-6)
 

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from glassformer.free_entropy import free_entropy, overlap_grid
+from glassformer.free_entropy import free_entropy
 from glassformer.integral import Array
 from glassformer.models import Model
-from glassformer.recovery import equation_of_state
 from glassformer.results import Table
 from glassformer.settings import Iteration
 from glassformer.solution import Solution, Status
+from glassformer.state_curve import resolved_curve
 from glassformer.state_evolution import INFORMED_VARIANCE, SYMMETRY_BREAKING, state_evolution, validated_alpha
 
 # Two fixed points closer than this, relative to the larger variance, are one.
 _DISTINCT = 1e-6
 # A variance that iterates to this is zero.
 _PERFECT = 1e-11
-# From this many sample ratios on, an equation of state on a grid of so many overlaps saves more than it costs.
-_MANY, _GRID = 16, 200
+# From this many sample ratios on, the equation of state saves more than it costs.
+_MANY = 16
 
 
 def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True) -> Table:
@@ -96,41 +96,20 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> tuple[
     if len(alpha) < _MANY and not model.channel.even:
         ends = (state_evolution(model, alpha, start, settings) for start in ("uninformed", "informed"))
         return next(ends), next(ends)
-    grid, curve = _resolved_curve(model)
+    curve = resolved_curve(model)
     unknown = 1.0 - (SYMMETRY_BREAKING if model.channel.even else 0.0)
-    variance = np.concatenate([[unknown], model.prior.mmse(grid).value])
-    first = np.searchsorted(np.maximum.accumulate(curve), alpha)
-    last = np.searchsorted(np.minimum.accumulate(curve[::-1])[::-1], alpha)
-    several = first != last
-    start = np.where(several, variance[first], _interpolated(alpha, curve, variance, first))
-    uninformed = state_evolution(model, alpha, start, settings)
+    variance = np.concatenate([[unknown], curve.variance])
+    first = np.searchsorted(np.maximum.accumulate(curve.alpha), alpha)
+    last = np.searchsorted(np.minimum.accumulate(curve.alpha[::-1])[::-1], alpha)
+    start, several = variance[first], first != last
+    crossed = ~several & (first > 0) & (first < len(curve.alpha))
+    start[crossed] = curve.variance_at(alpha[crossed], first[crossed])
+    origin = np.where(several, start, unknown)
+    uninformed = state_evolution(model, alpha, start, settings, origin)
     if not several.any():
         return uninformed, uninformed
-    beyond = np.append(variance[1:], min(INFORMED_VARIANCE, variance[-1]))[last]
+    beyond = np.append(curve.variance, min(INFORMED_VARIANCE, curve.variance[-1]))[last]
     return uninformed, _overlaid(uninformed, several, state_evolution(model, alpha[several], beyond[several], settings))
-
-
-def _resolved_curve(model: Model) -> tuple[Array, Array]:
-    """The equation of state on a grid that is dense around its extrema, where a hard phase begins or ends."""
-    grid = overlap_grid(model, _GRID, largest=1e12)
-    curve, _ = equation_of_state(model, grid)
-    rises = np.diff(curve) > 0
-    turns = 1 + np.flatnonzero((rises[1:] != rises[:-1]) & (np.abs(np.diff(curve[1:])) > 1e-7 * curve[1:-1]))
-    if turns.size == 0:
-        return grid, curve
-    extra = np.concatenate([np.geomspace(grid[i - 1], grid[i + 1], _GRID)[1:-1] for i in turns])
-    grid, order = np.unique(np.concatenate([grid, extra]), return_index=True)
-    return grid, np.concatenate([curve, equation_of_state(model, extra)[0]])[order]
-
-
-def _interpolated(alpha: Array, curve: Array, variance: Array, cell: NDArray[np.intp]) -> Array:
-    """Variance at ``alpha`` inside its cell of the curve; the cell's own start where the curve ends."""
-    inner = (cell > 0) & (cell < len(curve))
-    right = np.clip(cell, 1, len(curve) - 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.clip((alpha - curve[right - 1]) / (curve[right] - curve[right - 1]), 0, 1)
-        value = variance[right] ** (1 - share) * variance[right + 1] ** share
-    return np.where(inner & np.isfinite(value), value, variance[cell])
 
 
 def _overlaid(base: Solution, where: NDArray[np.bool_], other: Solution) -> Solution:

@@ -22,6 +22,7 @@ from glassformer.integral import Array, Integral
 from glassformer.models import Model
 from glassformer.results import Table, plain
 from glassformer.solution import Status
+from glassformer.state_curve import overlap_grid
 
 
 def free_entropy(model: Model, alpha: float | Array, q_hat: Array) -> Integral:
@@ -162,9 +163,3 @@ def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
     """Overlap of the stationary point between two values of ``q_hat`` at which the derivative has opposite signs."""
     t = brentq(lambda t: _gradient(model, alpha, np.exp([t]))[0], np.log(low), np.log(high), xtol=1e-13)
     return float(1 - model.prior.mmse(np.exp([t])).value[0])
-
-
-def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:
-    r"""Values of :math:`\hat q` above the prior's onset, logarithmic, covering overlaps from 0 to almost 1."""
-    scale = max(model.prior.dimension, 1e-12)
-    return model.prior.onset + scale * np.geomspace(smallest, largest, points)

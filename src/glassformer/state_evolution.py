@@ -37,6 +37,7 @@ def fixed_point(
     start: Array,
     settings: Iteration | None = None,
     inside: Callable[[Array], Flags] | None = None,
+    origin: Array | None = None,
 ) -> Solution:
     """Iterate ``x -> function(x)`` from ``start`` until it stops moving, each batch element on its own.
 
@@ -50,6 +51,8 @@ def fixed_point(
         start: shape ``(batch, ...)``.
         settings: tolerances, iteration limit, damping.
         inside: tells which states, shape ``(active, ...)``, belong to the domain; shape ``(active,)``.
+        origin: where the way to the fixed point began, if not at ``start``: between the two there is known to be no
+            other fixed point, and accelerated steps may be as long as a part of the way from there.
 
     Returns:
         A :class:`Solution`; never raises for lack of convergence.
@@ -63,7 +66,7 @@ def fixed_point(
     x = np.array(start, dtype=float)
     batch, flat = len(x), x.reshape(len(x), -1).shape[1]
     x = x.reshape(batch, flat)
-    origin = x.copy()
+    origin = x.copy() if origin is None else np.array(origin, dtype=float).reshape(batch, flat)
     residual = np.full(batch, np.nan)
     estimate, iterations = np.full(batch, np.inf), np.zeros(batch, dtype=np.int64)
     status = np.full(batch, Status.ITERATION_LIMIT, dtype=object)
@@ -168,6 +171,7 @@ def state_evolution(
     alpha: ArrayLike,
     start: str | ArrayLike = "uninformed",
     settings: Iteration | None = None,
+    origin: Array | None = None,
 ) -> Solution:
     r"""Fixed point of state evolution at each sample ratio.
 
@@ -179,6 +183,8 @@ def state_evolution(
         start: ``"uninformed"`` (no knowledge of the signal; with an even channel a vanishing one, which breaks the
             symmetry), ``"informed"`` (the signal almost known), or starting variances of shape (batch,).
         settings: tolerances and iteration limit.
+        origin: variances of shape (batch,) between which and ``start`` there is known to be no other fixed point;
+            allows longer steps.
 
     Returns:
         :class:`Solution` whose ``value`` is the variance :math:`V = 1 - q` and whose ``extra["q_hat"]`` is
@@ -205,7 +211,7 @@ def state_evolution(
             relative = np.where(information.value > 0, information.error / information.value, 0.0)
         return Integral(value, error + relative * value)
 
-    solution = fixed_point(update, start_value, settings, _is_variance)
+    solution = fixed_point(update, start_value, settings, _is_variance, origin)
     with np.errstate(divide="ignore"):
         solution.extra["q_hat"] = alpha * model.channel.information(np.maximum(solution.value, _SMALLEST)).value
     return solution

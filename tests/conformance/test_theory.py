@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import BilinearSequenceRegression, Iteration, Status, limits, ridge_error
 from glassformer.free_entropy import free_entropy
-from glassformer.recovery import equation_of_state
+from glassformer.state_curve import equation_of_state
 from glassformer.state_evolution import state_evolution
 
 ACCURACY = 1e-9
@@ -85,9 +85,9 @@ def test_knowing_the_signal_never_hurts(curve):
 def test_fixed_points_solve_the_equation_of_state(model, alphas):
     for solution in starts(model, alphas).values():
         kept = nontrivial(model, solution.value)
-        alpha, error = equation_of_state(model, solution.extra["q_hat"][kept])
-        slack = ACCURACY * alphas[kept] + error
-        assert np.all(np.abs(alpha - alphas[kept]) <= slack)
+        curve = equation_of_state(model, solution.extra["q_hat"][kept])
+        slack = ACCURACY * alphas[kept] + curve.error
+        assert np.all(np.abs(curve.alpha - alphas[kept]) <= slack)
 
 
 def test_free_entropy_is_stationary_at_fixed_points(model, alphas):

@@ -528,7 +528,10 @@ def _gap_edges(rho: Array, a2: Array, a1: Array, k: Array, inflection: Array) ->
     highest = bracketed_root(lambda t: _bend(rho, a2, k, t, 1.0), inflection, beyond)
     gap = (_level(rho, a2, a1, k, lowest, 1.0)[0] < 0) & (_level(rho, a2, a1, k, highest, 1.0)[0] > 0)
     closest = np.exp(lowest)
-    first = 0.5 * np.log(k / (1 / rho**2 + 2 * a2 * (rho + closest))) - 1e-9
-    end = bracketed_root(lambda t: _level(rho, a2, a1, k, t, -1.0), first, lowest)
-    start = bracketed_root(lambda t: _level(rho, a2, a1, k, t, 1.0), lowest, highest)
-    return gap, np.exp(end), np.exp(start), closest
+    end, start = np.full_like(k, np.nan), np.full_like(k, np.nan)
+    if np.any(gap):
+        at, inside = (rho[gap], a2[gap], a1[gap], k[gap]), closest[gap]
+        first = 0.5 * np.log(at[3] / (1 / at[0] ** 2 + 2 * at[1] * (at[0] + inside))) - 1e-9
+        end[gap] = np.exp(bracketed_root(lambda t: _level(*at, t, -1.0), first, lowest[gap]))
+        start[gap] = np.exp(bracketed_root(lambda t: _level(*at, t, 1.0), lowest[gap], highest[gap]))
+    return gap, end, start, closest

@@ -30,6 +30,7 @@ def bracketed_root(function: Callable[[Array], tuple[Array, Array]], low: Array,
     """
     low, high = np.array(low, dtype=float), np.array(high, dtype=float)
     x = 0.5 * (low + high)
+    done = np.zeros(x.shape, dtype=bool)
     for _ in range(100):
         value, slope = function(x)
         low, high = np.where(value <= 0, x, low), np.where(value >= 0, x, high)
@@ -39,8 +40,10 @@ def bracketed_root(function: Callable[[Array], tuple[Array, Array]], low: Array,
         moved = np.where(inside, newton, 0.5 * (low + high))
         # A Newton step of 1e-8 leaves an error of its square.
         size = np.maximum(np.abs(x), 1.0)
-        settled = (inside & (np.abs(moved - x) <= 1e-8 * size)) | (high - low <= 4e-16 * size)
-        x = moved
-        if np.all(settled | np.isnan(value)):
+        settled = (inside & (np.abs(moved - x) <= 1e-8 * size)) | (high - low <= 4e-16 * size) | np.isnan(value)
+        # What has settled stays: at the root the sign of the value is rounding, and would send the step astray.
+        x = np.where(done, x, moved)
+        done |= settled
+        if np.all(done):
             break
     return np.where(np.isnan(value), np.nan, x)
