@@ -18,8 +18,10 @@ from scipy.interpolate import CubicSpline
 from glassformer.integral import Array
 from glassformer.models import Model
 
-# Points of the curve, as many again around every extremum, and the relative change that makes one.
-_POINTS, _TURN = 200, 1e-7
+# Points of the curve per decade of q_hat, points around every extremum, and the relative change that makes one.
+_DENSITY, _POINTS, _TURN = 11, 200, 1e-7
+# Share of the information about a known signal from which on the curve has no room left to fold.
+_SATURATED = 0.99
 # Steps into which a cell of the curve is divided to invert it.
 _STEPS = 32
 
@@ -91,7 +93,8 @@ def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
 
 def resolved_curve(model: Model) -> StateCurve:
     """The equation of state on a grid that is dense around its extrema, where a hard phase begins or ends."""
-    grid = overlap_grid(model, _POINTS, largest=1e12)
+    decades = _decades(model)
+    grid = overlap_grid(model, _DENSITY * (6 + decades), largest=10.0**decades)
     curve = equation_of_state(model, grid)
     rises = np.diff(curve.alpha) > 0
     large = np.abs(np.diff(curve.alpha[1:])) > _TURN * curve.alpha[1:-1]
@@ -100,6 +103,15 @@ def resolved_curve(model: Model) -> StateCurve:
         return curve
     extra = np.concatenate([np.geomspace(grid[i - 1], grid[i + 1], _POINTS)[1:-1] for i in turns])
     return _merged(curve, equation_of_state(model, extra))
+
+
+def _decades(model: Model) -> int:
+    """Decades of q_hat worth looking at beyond one per degree of freedom: fewer where noise limits the information."""
+    most = model.channel.information(np.array([1e-12])).value[0]
+    for decades in range(2, 12):
+        if model.channel.information(np.array([10.0**-decades])).value[0] > _SATURATED * most:
+            return decades + 1
+    return 12
 
 
 def _merged(first: StateCurve, second: StateCurve) -> StateCurve:
