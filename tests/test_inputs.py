@@ -70,8 +70,11 @@ def test_model_parameters(arguments, name, value, allowed):
 
 
 def test_width_and_rho_exclude_each_other():
-    for arguments, words in (({"rho": 0.5, "width": 2}, "both"), ({}, "neither")):
-        with pytest.raises(IncompatibleError, match=f"rho and width.*{words}"):
+    for arguments, words in (
+        ({"rho": 0.5, "width": 2}, "rho = 0.5 and width = 2 exclude each other"),
+        ({}, "width is missing"),
+    ):
+        with pytest.raises(IncompatibleError, match=words):
             BilinearSequenceRegression(beta=1, **arguments)
 
 
@@ -218,3 +221,7 @@ def test_data_errors_are_parameter_errors_and_value_errors():
     assert issubclass(DataError, ParameterError)
     assert issubclass(ParameterError, ValueError)
     assert issubclass(IncompatibleError, GlassformerError)
+
+
+def test_a_sample_ratio_without_samples_is_refused():
+    refuses(lambda: simulate(MODEL, [0.0], d=10, instances=1), "alpha", "0.0", "at least one sample at d = 10")

@@ -37,6 +37,9 @@ _DAMPINGS, _WINDOW, _PROGRESS = (0.0, 0.3, 0.5, 0.7), 25, 0.7
 # An iterate whose effective noise is this many times that of the best one is given up for the best one.
 # Below the second number there is too little signal to tell.
 _COLLAPSE, _EARLY = 4.0, 0.02
+# An even channel leaves its random start along a plateau: while more than this variance is claimed, steps that neither
+# shrink nor improve are no sign of trouble for so many iterations.
+_WANDERING, _PATIENCE = 0.5, 200
 # Random starts tried before a run that does not converge is accepted.
 _RESTARTS = 5
 # Allowed log-ratio of measured to predicted residual variance, beside five standard deviations of chance.
@@ -142,8 +145,9 @@ def _run(model: Model, design: Design, y: Array, instance: int, settings: Descen
         finite = np.isfinite(new.size)
         if finite and _settled(new, settings):
             return new, _diagnosis(model, design, new), history
-        collapsed = not finite or max(measured, _EARLY) * _COLLAPSE < best.precision
-        if settings.damping is None and (collapsed or _stagnates(history, since)):
+        wandering = model.channel.even and state.estimate.variance > _WANDERING and since < _PATIENCE
+        collapsed = not finite or (max(measured, _EARLY) * _COLLAPSE < best.precision and not wandering)
+        if settings.damping is None and (collapsed or (_stagnates(history, since) and not wandering)):
             if state.damping >= _DAMPINGS[-1]:
                 return best, Status.OSCILLATING, history
             damping = next(level for level in _DAMPINGS if level > state.damping)
@@ -184,10 +188,11 @@ def _step(model: Model, design: Design, y: Array, instance: int, state: _State) 
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         fresh = model.channel.score(y, omega, old.variance)
         square = float(np.mean(fresh**2))
-        slope = float(np.mean(model.channel.curvature(y, omega, old.variance)))
+        curvature = model.channel.curvature(y, omega, old.variance)
+        slope = float(np.mean(curvature))
         weight = 0.0 if state.first else state.damping
         score = weight * state.score + (1 - weight) * fresh
-        a1, a2 = design.sample_ratio * _trusted(model.channel, slope, square), design.sample_ratio * square
+        a1, a2 = design.sample_ratio * _trusted(model.channel, curvature, square), design.sample_ratio * square
         precision = a1 * a1 / a2 if a2 > 0 else 0.0
         if not np.isfinite(precision):
             return replace(state, size=np.nan), 0.0
@@ -208,12 +213,16 @@ def _step(model: Model, design: Design, y: Array, instance: int, state: _State) 
     return following, precision
 
 
-def _trusted(channel: Channel, slope: float, square: float) -> float:
+def _trusted(channel: Channel, curvature: Array, square: float) -> float:
     """The mean slope, or the mean square that equals it for Bayes-optimal iterates where the slope is no guide.
 
     From the random start of an even channel the mean slope is noise around zero until the symmetry is broken.
     """
-    return slope if slope > (0.5 * square if channel.even else 0.0) else square
+    slope = float(np.mean(curvature))
+    if not channel.even:
+        return slope if slope > 0 else square
+    certain = 2 * float(np.std(curvature)) / np.sqrt(curvature.size)
+    return min(slope, square) if slope > certain else square
 
 
 def _diagnosis(model: Model, design: Design, state: _State) -> Status:

@@ -18,6 +18,9 @@ from glassformer.priors.bilinear import BilinearPrior
 from glassformer.priors.factors import FactorPrior
 from glassformer.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
 
+# Ratios beyond these equal their limits to rounding, and would only lose digits.
+_SMALLEST, _LARGEST = 1e-9, 1e9
+
 
 class Model(Protocol):
     """What the loops need to know of a model."""
@@ -73,7 +76,7 @@ class BilinearSequenceRegression:
         >>> BilinearSequenceRegression(beta=1, rho=-0.5)
         Traceback (most recent call last):
         ...
-        glassformer.errors.ParameterError: rho = -0.5 is not allowed: expected >= 0, or inf; 0 and inf select limits
+        glassformer.errors.ParameterError: rho = -0.5 is not allowed: expected >= 0 (0, 1e-09 to 1e+09, or inf)
     """
 
     beta: float = 1.0
@@ -83,15 +86,18 @@ class BilinearSequenceRegression:
     width: int | None = None
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.beta) and self.beta > 0):
-            raise ParameterError("beta", self.beta, "> 0, or inf")
+        if not (_is_number(self.beta) and (_SMALLEST <= self.beta <= _LARGEST or self.beta == np.inf)):
+            raise ParameterError("beta", self.beta, f"> 0 ({_SMALLEST:g} to {_LARGEST:g}, or inf)")
         if not (_is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
-        if (self.rho is None) == (self.width is None):
-            both = "both are given" if self.rho is not None else "neither is given"
-            raise IncompatibleError(f"rho and width exclude each other and {both}: give one of them")
-        if self.rho is not None and not (_is_number(self.rho) and self.rho >= 0):
-            raise ParameterError("rho", self.rho, ">= 0, or inf", "0 and inf select limits")
+        if self.rho is None and self.width is None:
+            raise IncompatibleError("the width is missing: give rho (0 and inf included), or a fixed width")
+        if self.rho is not None and self.width is not None:
+            raise IncompatibleError(f"rho = {self.rho} and width = {self.width} exclude each other: give one of them")
+        if self.rho is not None and not (
+            _is_number(self.rho) and (_SMALLEST <= self.rho <= _LARGEST or self.rho in (0, np.inf))
+        ):
+            raise ParameterError("rho", self.rho, f">= 0 (0, {_SMALLEST:g} to {_LARGEST:g}, or inf)")
         if self.width is not None and not (isinstance(self.width, int | np.integer) and self.width >= 1):
             raise ParameterError("width", self.width, "an integer >= 1")
         if self.width is not None and np.isinf(self.beta):

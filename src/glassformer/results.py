@@ -55,10 +55,10 @@ class Table:
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]
 
-    def raise_unless_converged(self) -> Table:
-        """Return ``self``, or raise :class:`ConvergenceError` with the status of the first row that failed."""
+    def raise_unless_converged(self, accepted: Sequence[Status] = (Status.CONVERGED,)) -> Table:
+        """Return ``self``, or raise :class:`ConvergenceError` with the first status that is not accepted."""
         for status in self.status:
-            if not status.ok:
+            if status not in accepted:
                 raise ConvergenceError(status, self)
         return self
 

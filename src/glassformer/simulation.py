@@ -178,7 +178,7 @@ def _learn(
 def _finite_size(
     model: BilinearSequenceRegression, alpha: Array, d: int
 ) -> tuple[BilinearSequenceRegression, tuple[int, int], Array]:
-    """The model at the ratios whole numbers allow, the shape ``(L, d)`` and the sample sizes, at least one each."""
+    """The model at the ratios whole numbers allow, the shape ``(L, d)`` and the sample sizes."""
     shape = (max(1, round(model.beta * d)), d)
     beta = shape[0] / d
     if model.width is not None:
@@ -187,8 +187,10 @@ def _finite_size(
         assert model.rho is not None
         width = {"rho": max(1, round(model.rho * d)) / d}
     finite = BilinearSequenceRegression(beta=beta, noise=model.noise, channel=model.channel, **width)
-    samples = np.maximum(1, np.rint(alpha * _natural_size(finite, shape))).astype(int)
-    return finite, shape, samples
+    size = _natural_size(finite, shape)
+    for value in alpha[np.rint(alpha * size) < 1]:
+        raise ParameterError("alpha", float(value), f"at least one sample at d = {d}, so alpha >= {1 / size:.3g}")
+    return finite, shape, np.rint(alpha * size).astype(int)
 
 
 def _natural_size(model: BilinearSequenceRegression, shape: tuple[int, int]) -> float:

@@ -28,6 +28,8 @@ INFORMED_VARIANCE = 1e-8
 SYMMETRY_BREAKING = 1e-6
 # A signal known exactly is a fixed point only where labels are noiseless; elsewhere the iteration starts from here.
 _SMALLEST = 1e-14
+# Share of a fixed point from which on its integration error is no longer a detail.
+_ROUGH = 1e-3
 # Longest accelerated step, as a share of the way travelled so far.
 _SHARE = 0.3
 
@@ -94,7 +96,9 @@ def fixed_point(
         done = finite & (distance <= settings.tolerance * np.linalg.norm(x[active], axis=1) + settings.floor)
         status[active[~finite]] = Status.NON_FINITE
         status[active[finite & ~domain]] = Status.OUTSIDE_CONE
-        status[active[finite & domain & done]] = Status.CONVERGED
+        rough = np.linalg.norm(error, axis=1) > _ROUGH * np.linalg.norm(x[active], axis=1) + settings.floor
+        status[active[finite & domain & done & ~rough]] = Status.CONVERGED
+        status[active[finite & domain & done & rough]] = Status.INTEGRATION_NOT_CONVERGED
         keep = finite & domain & ~done
         if settings.damping is None:
             travelled = np.linalg.norm(x[active] - origin[active], axis=1)

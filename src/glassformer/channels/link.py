@@ -111,7 +111,7 @@ class LinkChannel(Channel):
         ``label_mse``: of the posterior mean :math:`E_u \varphi(\omega + \sqrt V u)`; ``label_mse_plugin``: of
         :math:`\varphi(\omega)`.
         """
-        v = np.asarray(variance, dtype=float)
+        v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
         both = np.array([_label_errors(self._shape, x, self.nodes) for x in v.ravel()]).reshape(-1, 2)
         bayes, plugin = (self.noise + both).T.reshape(2, *v.shape)
         return {"label_mse": bayes, "label_mse_plugin": plugin}
