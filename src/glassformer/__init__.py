@@ -24,6 +24,7 @@ _HOME = {
     "ParameterError": "errors",
     "RectangularLaw": "spectra.rectangular",
     "SignChannel": "channels.sign",
+    "SymmetricLaw": "spectra.symmetric",
     "Solution": "solution",
     "Status": "solution",
     "Table": "results",

@@ -58,7 +58,7 @@ _NOISELESS = Panel(
         1.0: (0.1, 0.3, 0.5, 0.7),
     },
     d=100,
-    instances=4,
+    instances=6,
 )
 _NOISY = Panel(
     beta=5.0,
@@ -67,7 +67,7 @@ _NOISY = Panel(
     largest_alpha=1.0,
     runs={0.2: (0.1, 0.2, 0.3, 0.5, 0.7, 0.9), 1.0: (0.1, 0.3, 0.5, 0.7, 0.9)},
     d=40,
-    instances=4,
+    instances=6,
 )
 
 

@@ -29,18 +29,21 @@ def bracketed_root(function: Callable[[Array], tuple[Array, Array]], low: Array,
         1.4142135623730951
     """
     low, high = np.array(low, dtype=float), np.array(high, dtype=float)
-    x = 0.5 * (low + high)
+    x, step = 0.5 * (low + high), high - low
+    before = step
     done = np.zeros(x.shape, dtype=bool)
-    for _ in range(100):
+    for _ in range(200):
         value, slope = function(x)
         low, high = np.where(value <= 0, x, low), np.where(value >= 0, x, high)
         with np.errstate(divide="ignore", invalid="ignore"):
             newton = x - value / slope
-        inside = (newton >= low) & (newton <= high)
-        moved = np.where(inside, newton, 0.5 * (low + high))
+            # A step that is not half the one before the last may belong to a cycle: the bracket is halved instead.
+            usable = (newton >= low) & (newton <= high) & (np.abs(newton - x) <= 0.5 * np.abs(before))
+        moved = np.where(usable, newton, 0.5 * (low + high))
+        before, step = step, moved - x
         # A Newton step of 1e-8 leaves an error of its square.
         size = np.maximum(np.abs(x), 1.0)
-        settled = (inside & (np.abs(moved - x) <= 1e-8 * size)) | (high - low <= 4e-16 * size) | np.isnan(value)
+        settled = (usable & (np.abs(step) <= 1e-8 * size)) | (high - low <= 4e-16 * size) | np.isnan(value)
         # What has settled stays: at the root the sign of the value is rounding, and would send the step astray.
         x = np.where(done, x, moved)
         done |= settled
