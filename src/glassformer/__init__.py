@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 # Public names and where they live; imported at first use, so that the command line answers at once.
 _HOME = {
     "AbsoluteChannel": "channels.absolute",
+    "AttentionIndexed": "models",
     "BilinearSequenceRegression": "models",
     "Channel": "channels.base",
     "ConvergenceError": "errors",

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from glassformer.free_entropy import free_entropy
 from glassformer.integral import Array
-from glassformer.models import Model
+from glassformer.models import Model, counting_threshold
 from glassformer.results import Table
 from glassformer.settings import Iteration
 from glassformer.solution import Solution, Status
@@ -67,7 +67,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         columns={
             "alpha": alpha,
             "error": best["value"],
-            "overlap": 1 - best["value"],
+            "overlap": model.prior.second_moment - best["value"],
             "q_hat": best["q_hat"],
             **{name: np.asarray(value) for name, value in labels.items()},
             "algorithmic_error": uninformed.value,
@@ -141,7 +141,7 @@ def _choose(
         phi = [free_entropy(model, alpha[finite], s.extra["q_hat"][finite]).value for s in (first, second)]
         take[finite] = phi[1] > phi[0]
     # A signal known exactly has an infinite conjugate overlap and, for a density of labels, infinite free entropy.
-    perfect = (second.value <= _PERFECT) & (alpha > model.prior.dimension) & model.channel.noiseless
+    perfect = (second.value <= _PERFECT) & (alpha > counting_threshold(model))
     take |= distinct & (perfect | ~np.isfinite(second.extra["q_hat"]))
     fields = ("value", "residual", "error_estimate")
     chosen = {name: np.where(take, getattr(second, name), getattr(first, name)) for name in fields}

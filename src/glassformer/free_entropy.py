@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 from glassformer.errors import ParameterError
 from glassformer.integral import Array, Integral
-from glassformer.models import Model
+from glassformer.models import Model, counting_threshold
 from glassformer.results import Table, plain
 from glassformer.solution import Status
 from glassformer.state_curve import overlap_grid
@@ -44,8 +44,9 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array) -> Integral:
     variance = model.prior.mmse(q_hat)
     information = model.prior.mutual_information(q_hat)
     output = model.channel.expected_log_partition(variance.value)
-    value = alpha * output.value + 0.5 * q_hat * variance.value - information.value
-    return Integral(value, alpha * output.error + 0.5 * q_hat * variance.error + information.error)
+    degrees = model.prior.degrees
+    value = alpha * output.value + degrees * (0.5 * q_hat * variance.value - information.value)
+    return Integral(value, alpha * output.error + degrees * (0.5 * q_hat * variance.error + information.error))
 
 
 @dataclass(frozen=True)
@@ -145,21 +146,22 @@ def landscape(model: Model, alpha: float, points: int = 400) -> Landscape:
         parameters=model.parameters,
         alpha=float(alpha),
         q_hat=q_hat,
-        overlap=1 - variance,
+        overlap=model.prior.second_moment - variance,
         free_entropy=value,
         error_estimate=error,
         maxima=stationary[rises[change]],
         minima=stationary[~rises[change]],
-        diverges=model.channel.noiseless and alpha > model.prior.dimension,
+        diverges=alpha > counting_threshold(model),
     )
 
 
 def _gradient(model: Model, alpha: float, q_hat: Array) -> Array:
     r"""Twice the derivative of the free entropy in the overlap, relative to :math:`\hat q`."""
-    return alpha * model.channel.information(model.prior.mmse(q_hat).value).value / q_hat - 1
+    rate = alpha / model.prior.degrees
+    return rate * model.channel.information(model.prior.mmse(q_hat).value).value / q_hat - 1
 
 
 def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
     """Overlap of the stationary point between two values of ``q_hat`` at which the derivative has opposite signs."""
     t = brentq(lambda t: _gradient(model, alpha, np.exp([t]))[0], np.log(low), np.log(high), xtol=1e-13)
-    return float(1 - model.prior.mmse(np.exp([t])).value[0])
+    return float(model.prior.second_moment - model.prior.mmse(np.exp([t])).value[0])

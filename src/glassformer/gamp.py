@@ -42,10 +42,13 @@ _COLLAPSE, _EARLY = 4.0, 0.02
 _WANDERING, _PATIENCE = 0.5, 200
 # Random starts tried before a run that does not converge is accepted.
 _RESTARTS = 5
-# Allowed log-ratio of measured to predicted residual variance, beside five standard deviations of chance.
-_SLACK = 0.25
+# Allowed log-ratio of measured to predicted residual variance, where three standard deviations of chance are less;
+# variances below so many floors are rounding errors.
+_SLACK, _KNOWN = 0.25, 100.0
 # Allowed excess of the estimate's power over its claimed overlap; healthy runs at d = 30 stay below 0.2 in 99 of 100.
 _EXCESS = 0.3
+# An estimate whose power exceeds twice its claimed overlap by this much claims to be worse than no estimate.
+_WORTHLESS = 0.05
 
 
 @dataclass
@@ -68,7 +71,7 @@ def gamp(model: Model, design: Design, labels: ArrayLike, settings: Descent | No
     Args:
         model: prior and channel the labels are believed to come from.
         design: inputs, for instance :class:`~glassformer.designs.dense.DenseDesign`.
-        labels: shape ``(instances, samples)``, or ``(samples,)`` for one instance.
+        labels: shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one instance, as the channel draws them.
         settings: tolerance, iteration limit, damping.
         seed: seeds the random start, where there is one.
 
@@ -95,9 +98,10 @@ def gamp(model: Model, design: Design, labels: ArrayLike, settings: Descent | No
     """
     settings = settings or Descent()
     y = np.asarray(labels, dtype=float)
-    y = y[None] if y.ndim == 1 else y
-    if y.shape != (design.instances, design.samples):
-        raise DataError("y", np.shape(labels), f"a shape ({design.instances}, {design.samples}) that matches X")
+    expected = (design.instances, design.samples, *model.channel.label_shape)
+    y = y[None] if y.shape == expected[1:] else y
+    if y.shape != expected:
+        raise DataError("y", np.shape(labels), f"a shape {expected} that matches X")
     if not np.all(np.isfinite(y)):
         raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
     runs = [_best_run(model, design, y[k], k, settings, seed) for k in range(design.instances)]
@@ -144,7 +148,7 @@ def _run(model: Model, design: Design, y: Array, instance: int, settings: Descen
         since += 1
         finite = np.isfinite(new.size)
         if finite and _settled(new, settings):
-            return new, _diagnosis(model, design, new), history
+            return new, _diagnosis(model, design, new, settings), history
         wandering = model.channel.even and state.estimate.variance > _WANDERING and since < _PATIENCE
         collapsed = not finite or (max(measured, _EARLY) * _COLLAPSE < best.precision and not wandering)
         if settings.damping is None and (collapsed or (_stagnates(history, since) and not wandering)):
@@ -177,8 +181,10 @@ def _start_size(model: Model, settings: Descent) -> float:
 
 def _start(model: Model, design: Design, settings: Descent, rng: np.random.Generator) -> _State:
     """The prior mean, or a random signal where the labels say nothing about the sign of the field."""
-    signal = _start_size(model, settings) * rng.standard_normal(design.signal_shape)
-    return _State(Estimate(signal, 1.0, 1.0), np.zeros(design.samples), 0.0, damping=settings.damping or 0.0)
+    signal = model.prior.mean(design.signal_shape)
+    if _start_size(model, settings) > 0:
+        signal = signal + _start_size(model, settings) * rng.standard_normal(design.signal_shape)
+    return _State(Estimate(signal, 1.0, 1.0), np.zeros(design.field_shape), 0.0, damping=settings.damping or 0.0)
 
 
 def _step(model: Model, design: Design, y: Array, instance: int, state: _State) -> tuple[_State, float]:
@@ -186,9 +192,8 @@ def _step(model: Model, design: Design, y: Array, instance: int, state: _State) 
     old = state.estimate
     omega = design.forward(old.signal, instance) - state.onsager * state.score
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        fresh = model.channel.score(y, omega, old.variance)
-        square = float(np.mean(fresh**2))
-        curvature = model.channel.curvature(y, omega, old.variance)
+        fresh, curvature = model.channel.score_and_curvature(y, omega, old.variance)
+        square = float(np.sum(fresh**2) / design.samples)
         slope = float(np.mean(curvature))
         weight = 0.0 if state.first else state.damping
         score = weight * state.score + (1 - weight) * fresh
@@ -199,7 +204,7 @@ def _step(model: Model, design: Design, y: Array, instance: int, state: _State) 
         gain = a1 / a2 if a2 > 0 else 1.0
         field = gain * (design.adjoint(score, instance) + a1 * old.signal)
     new = model.prior.denoise(field, precision, old.memory)
-    size = float(np.sqrt(np.mean((new.signal - old.signal) ** 2)))
+    size = float(np.sqrt(model.prior.power(new.signal - old.signal)))
     following = _State(
         estimate=model.prior.mix(old, new, weight),
         score=score,
@@ -225,10 +230,16 @@ def _trusted(channel: Channel, curvature: Array, square: float) -> float:
     return min(slope, square) if slope > certain else square
 
 
-def _diagnosis(model: Model, design: Design, state: _State) -> Status:
+def _diagnosis(model: Model, design: Design, state: _State, settings: Descent) -> Status:
     """Whether both Nishimori identities hold: residual against claimed variance, power against claimed overlap."""
-    chance = np.sqrt(2 / design.samples) + model.prior.power_deviation(design.signal_shape)
-    residual_agrees = abs(np.log(max(state.ratio, 1e-300))) <= _SLACK + 5 * chance
-    power = float(np.mean(state.estimate.signal**2))
-    power_agrees = power - (1 - state.estimate.variance) <= _EXCESS + 2 * chance * (1 - state.estimate.variance)
+    claimed, deviation = state.estimate.variance, abs(np.log(max(state.ratio, 1e-300)))
+    sampling = np.sqrt(2 / design.samples)
+    chance = sampling + model.prior.power_deviation(design.signal_shape)
+    # A residual at rounding error says little more than that it is one.
+    known = claimed <= _KNOWN * settings.floor
+    residual_agrees = deviation <= (_SLACK + 5 * chance if known else max(_SLACK, 3 * sampling))
+    # Around the prior mean: power q - q_0 where overlap 1 - V is claimed, which makes the error 1 - V.
+    power = model.prior.power(state.estimate.signal - model.prior.mean(design.signal_shape))
+    excess = power - (1 - claimed)
+    power_agrees = excess <= _EXCESS + 2 * chance * claimed and excess <= (1 - claimed) + _WORTHLESS
     return Status.CONVERGED if residual_agrees and power_agrees else Status.CONTRADICTED

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.errors import ParameterError
-from glassformer.models import Model
+from glassformer.models import Model, counting_threshold
 from glassformer.results import plain
 from glassformer.state_curve import StateCurve, equation_of_state, resolved_curve
 
@@ -129,7 +129,7 @@ def _weak_recovery(model: Model) -> Threshold:
     name, onset = "weak_recovery", model.prior.onset
     if not model.channel.even:
         information, error = model.channel.information(np.ones(1))
-        start = float(onset / information[0])
+        start = float(model.prior.degrees * onset / information[0])
         note = "the uninformed state loses stability" if onset else "any data help: the labels are not even in h"
         return Threshold(name, start, float(start * error[0] / information[0]), note)
     if onset > 0:
@@ -148,7 +148,7 @@ def _perfect_recovery(model: Model, hard_end: _End) -> list[Threshold]:
     if not model.channel.noiseless:
         note = "labels do not fix h: the error vanishes at no finite sample ratio"
         return [Threshold(name, np.nan, 0.0, note) for name in ("perfect_recovery", "algorithmic_perfect_recovery")]
-    counting = _End(model.prior.dimension, 0.0)
+    counting = _End(counting_threshold(model), 0.0)
     reached = hard_end if hard_end.alpha > counting.alpha else counting
     return [
         Threshold("perfect_recovery", *counting, "Bayes-optimal; counting of degrees of freedom"),
@@ -158,7 +158,7 @@ def _perfect_recovery(model: Model, hard_end: _End) -> list[Threshold]:
 
 def _hard_phase(model: Model, curve: StateCurve) -> tuple[_End, _End]:
     """Sample ratios between which the equation of state has several branches; NaN when it increases throughout."""
-    alpha = np.append(curve.alpha, model.prior.dimension if model.channel.noiseless else np.inf)
+    alpha = np.append(curve.alpha, counting_threshold(model))
     summit = np.maximum.accumulate(alpha)
     folded = alpha < summit * (1 - _FLAT)
     if not folded.any():
@@ -166,6 +166,6 @@ def _hard_phase(model: Model, curve: StateCurve) -> tuple[_End, _End]:
     low = int(np.argmin(np.where(folded, alpha, np.inf)))
     high = int(np.argmax(np.where(np.append(folded[1:], False) | folded, summit, -np.inf)))
     high = int(np.flatnonzero(alpha == summit[high])[0])
-    start = _End(*curve.extremum(low)) if low < len(curve.alpha) else _End(model.prior.dimension, 0.0)
+    start = _End(*curve.extremum(low)) if low < len(curve.alpha) else _End(counting_threshold(model), 0.0)
     unreachable = model.channel.even and model.prior.onset > 0
     return start, _End(np.inf, 0.0) if unreachable else _End(*curve.extremum(high))

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from glassformer.bayes_optimal import limits
-from glassformer.designs.dense import DenseDesign
-from glassformer.errors import IncompatibleError, ParameterError
+from glassformer.designs.base import Design
+from glassformer.errors import ParameterError
 from glassformer.gamp import gamp
 from glassformer.integral import Array
-from glassformer.models import BilinearSequenceRegression
+from glassformer.models import FiniteSize, Model
 from glassformer.progress import track
 from glassformer.results import Table, plain
 from glassformer.settings import Descent
@@ -65,7 +65,7 @@ class Simulation(Table):
 
 
 def simulate(
-    model: BilinearSequenceRegression,
+    model: Model,
     alpha: ArrayLike,
     d: int = 100,
     instances: int = 4,
@@ -102,22 +102,25 @@ def simulate(
         IncompatibleError: the model is a limit without data.
 
     Example:
+        >>> from glassformer import BilinearSequenceRegression
         >>> model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
         >>> result = simulate(model, [0.6], d=30, instances=2, seed=1)
         >>> bool(abs(result["error"][0] - result["theory"][0]) < 0.1)
         True
     """
     alpha = validated_alpha(alpha)
-    _validate(model, d, instances, seed, algorithm)
-    finite, shape, samples = _finite_size(model, alpha, d)
-    _require_memory(int(samples.max()), shape, storage)
+    _validate(d, instances, seed, algorithm)
+    size = model.at_size(d)
+    finite, samples = size.model, _samples(alpha, size, d)
+    _require_memory(int(samples.max()), size.input_shape, storage)
     runs: list[list[Instance]] = [[] for _ in alpha]
     for k in track(range(instances), f"{instances} instances at d = {d}"):
-        design = DenseDesign.sample(int(samples.max()), shape, np.random.default_rng([seed + k, 1]), storage)
+        rng = np.random.default_rng([seed + k, 1])
+        design = size.design.sample(int(samples.max()), size.input_shape, rng, storage)
         for point, n in enumerate(samples):
-            runs[point].append(_learn(finite, design.first(int(n)), shape, seed + k, settings))
+            runs[point].append(_learn(finite, design.first(int(n)), seed + k, settings))
     errors = np.array([[run.error for run in point] for point in runs])
-    realised = samples / _natural_size(finite, shape)
+    realised = samples / size.unit
     theory = limits(finite, realised, throw=False)
     powers = np.array([[run.prior_error for run in point] for point in runs])
     relative = errors.sum(axis=1) / powers.sum(axis=1)
@@ -149,24 +152,25 @@ def _standard_error(samples: Array) -> Array:
     return np.asarray(np.std(samples, axis=1, ddof=1) / np.sqrt(count))
 
 
-def _learn(
-    model: BilinearSequenceRegression,
-    design: DenseDesign,
-    shape: tuple[int, int],
-    seed: int,
-    settings: Descent | None,
-) -> Instance:
-    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
+def _samples(alpha: Array, size: FiniteSize, d: int) -> NDArray[np.int64]:
+    """Whole numbers of samples, at least one each."""
+    for value in alpha[np.rint(alpha * size.unit) < 1]:
+        raise ParameterError("alpha", float(value), f"at least one sample at d = {d}, so alpha >= {1 / size.unit:.3g}")
+    return np.rint(alpha * size.unit).astype(np.int64)
+
+
+def _learn(model: Model, design: Design, seed: int, settings: Descent | None) -> Instance:
+    signal = model.prior.sample(design.signal_shape, np.random.default_rng([seed, 0]))
     labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
     solution = gamp(model, design, labels, settings, seed)
     estimate = solution.value[0]
-    error = float(np.mean((estimate - signal) ** 2))
+    error = model.prior.power(estimate - signal)
     if model.channel.even:
-        error = min(error, float(np.mean((estimate + signal) ** 2)))
+        error = min(error, model.prior.power(estimate + signal))
     return Instance(
         seed=seed,
         error=error,
-        prior_error=float(np.mean(signal**2)),
+        prior_error=model.prior.power(signal - model.prior.mean(design.signal_shape)),
         claimed_error=float(solution.error_estimate[0]),
         nishimori_ratio=float(solution.extra["nishimori_ratio"][0]),
         status=solution.status[0],
@@ -175,39 +179,12 @@ def _learn(
     )
 
 
-def _finite_size(
-    model: BilinearSequenceRegression, alpha: Array, d: int
-) -> tuple[BilinearSequenceRegression, tuple[int, int], Array]:
-    """The model at the ratios whole numbers allow, the shape ``(L, d)`` and the sample sizes."""
-    shape = (max(1, round(model.beta * d)), d)
-    beta = shape[0] / d
-    if model.width is not None:
-        width: dict[str, Any] = {"width": model.width}
-    else:
-        assert model.rho is not None
-        width = {"rho": max(1, round(model.rho * d)) / d}
-    finite = BilinearSequenceRegression(beta=beta, noise=model.noise, channel=model.channel, **width)
-    size = _natural_size(finite, shape)
-    for value in alpha[np.rint(alpha * size) < 1]:
-        raise ParameterError("alpha", float(value), f"at least one sample at d = {d}, so alpha >= {1 / size:.3g}")
-    return finite, shape, np.rint(alpha * size).astype(int)
-
-
-def _natural_size(model: BilinearSequenceRegression, shape: tuple[int, int]) -> float:
-    return float(model.width * sum(shape) if model.width is not None else shape[0] * shape[1])
-
-
-def _validate(model: BilinearSequenceRegression, d: int, instances: int, seed: int, algorithm: str) -> None:
+def _validate(d: int, instances: int, seed: int, algorithm: str) -> None:
     for name, value, low in (("d", d, 2), ("instances", instances, 1), ("seed", seed, 0)):
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
             raise ParameterError(name, value, f"an integer >= {low}")
     if algorithm not in ALGORITHMS:
         raise ParameterError("algorithm", algorithm, f"one of {', '.join(ALGORITHMS)}")
-    if np.isinf(model.beta) or (model.rho is not None and (model.rho == 0 or np.isinf(model.rho))):
-        raise IncompatibleError(
-            f"beta = {model.beta}, rho = {model.rho} is a limit without data: "
-            "give finite beta and rho, or width instead of rho = 0"
-        )
 
 
 def _require_memory(samples: int, shape: tuple[int, int], storage: str) -> None:

@@ -86,7 +86,7 @@ def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
     variance, variance_error = model.prior.mmse(q_hat)
     information, information_error = model.channel.information(variance)
     with np.errstate(divide="ignore", invalid="ignore"):
-        alpha = q_hat / information
+        alpha = model.prior.degrees * q_hat / information
         relative = information_error / information + variance_error / variance
     return StateCurve(q_hat, alpha, variance, np.abs(alpha * relative))
 

@@ -29,7 +29,7 @@ SYMMETRY_BREAKING = 1e-6
 # A signal known exactly is a fixed point only where labels are noiseless; elsewhere the iteration starts from here.
 _SMALLEST = 1e-14
 # Share of a fixed point from which on its integration error is no longer a detail.
-_ROUGH = 1e-3
+_ROUGH = 0.05
 # Longest accelerated step, as a share of the way travelled so far.
 _SHARE = 0.3
 
@@ -179,7 +179,7 @@ def state_evolution(
 ) -> Solution:
     r"""Fixed point of state evolution at each sample ratio.
 
-    .. math:: \hat q = \alpha\, E\,g_{out}^2(V), \qquad V = \mathrm{MMSE}(\hat q).
+    .. math:: \hat q = \frac{\alpha}{\mathrm{degrees}}\, E\,|g_{out}|^2(V), \qquad V = \mathrm{MMSE}(\hat q).
 
     Args:
         model: prior, design and channel.
@@ -204,11 +204,12 @@ def state_evolution(
         array([0.75, 0.5 ])
     """
     alpha = validated_alpha(alpha)
+    rate = alpha / model.prior.degrees
     start_value = _starting_variance(model, alpha, start)
 
     def update(variance: Array, index: Index) -> Integral:
         information = model.channel.information(np.maximum(variance, _SMALLEST))
-        value, error = model.prior.mmse(alpha[index] * information.value)
+        value, error = model.prior.mmse(rate[index] * information.value)
         value = np.where((variance == 0) & model.channel.noiseless, 0.0, value)
         # |dV/dq_hat| is at most V/q_hat: the channel's relative error carries over to V at most once.
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -217,7 +218,7 @@ def state_evolution(
 
     solution = fixed_point(update, start_value, settings, _is_variance, origin)
     with np.errstate(divide="ignore"):
-        solution.extra["q_hat"] = alpha * model.channel.information(np.maximum(solution.value, _SMALLEST)).value
+        solution.extra["q_hat"] = rate * model.channel.information(np.maximum(solution.value, _SMALLEST)).value
     return solution
 
 

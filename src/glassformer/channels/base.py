@@ -12,7 +12,10 @@ __all__ = ["Array", "Channel", "Integral"]
 
 
 class Channel(ABC):
-    r"""A scalar output channel :math:`P_{out}(y \mid h)`, with ``h`` of unit prior variance.
+    r"""An output channel :math:`P_{out}(y \mid h)`, with ``h`` of unit prior variance: a number, or ``K`` components.
+
+    Fields of ``K`` components have shape (n, K) and isotropic variance; their scores have that shape, and the squares
+    and slopes below are summed over components.
 
     With :math:`h = \omega + \sqrt V u`, ``u`` standard normal,
     :math:`Z_{out}(y, \omega, V) = E_u P_{out}(y \mid h)` and the score is
@@ -35,7 +38,17 @@ class Channel(ABC):
     @property
     @abstractmethod
     def noiseless(self) -> bool:
-        r"""True when ``V * information(V)`` tends to 1 as ``V`` vanishes: almost every label fixes ``h`` locally."""
+        r"""True when ``V * information(V)`` tends to ``rank > 0`` as ``V`` vanishes: labels fix the signal locally."""
+
+    @property
+    def rank(self) -> float:
+        r""":math:`\lim_{V\to0} V\,E|g|^2`: components of the field that a noiseless label fixes; zero with noise."""
+        return 1.0 if self.noiseless else 0.0
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """Shape of the label of one sample; empty for numbers."""
+        return ()
 
     @abstractmethod
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
@@ -49,6 +62,10 @@ class Channel(ABC):
         r""":math:`-\partial_\omega g`, elementwise; by central differences unless a channel knows better."""
         step = 1e-4 * np.sqrt(variance)
         return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
+
+    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        """Both at once, for channels that find them together."""
+        return self.score(y, omega, variance), self.curvature(y, omega, variance)
 
     @abstractmethod
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:

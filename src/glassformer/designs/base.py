@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Self
+
+import numpy as np
 
 from glassformer.integral import Array
 
@@ -10,8 +13,17 @@ from glassformer.integral import Array
 class Design(ABC):
     r"""Inputs of a batch of instances, and the fields :math:`h = \mathrm{forward}(S)` they make of a signal.
 
-    Fields of a unit-power signal independent of the inputs have unit variance.
+    Components of the fields of a unit-power signal independent of the inputs have unit variance.
     """
+
+    @classmethod
+    @abstractmethod
+    def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
+        """One instance of random inputs of the given shape. A longer draw from the same state begins alike."""
+
+    @abstractmethod
+    def first(self, samples: int) -> Self:
+        """The design of the first samples alone, sharing memory with this one."""
 
     @property
     @abstractmethod
@@ -33,10 +45,15 @@ class Design(ABC):
     def sample_ratio(self) -> float:
         r""":math:`\hat q` per unit of :math:`E g^2`: samples per signal entry for independent entries."""
 
+    @property
+    def field_shape(self) -> tuple[int, ...]:
+        """Shape of the fields of one instance: ``(samples,)``, or ``(samples, components)``."""
+        return (self.samples,)
+
     @abstractmethod
     def forward(self, signal: Array, instance: int) -> Array:
-        """Fields of one instance, shape ``(samples,)``, from a signal of ``signal_shape``."""
+        """Fields of one instance, shape ``field_shape``, from a signal of ``signal_shape``."""
 
     @abstractmethod
     def adjoint(self, score: Array, instance: int) -> Array:
-        """The transpose of ``forward``: shape ``signal_shape`` from shape ``(samples,)``."""
+        """Transpose of ``forward`` in the signal's own inner product: ``signal_shape`` from ``field_shape``."""

@@ -19,7 +19,8 @@ _PANEL, _HALVINGS, _PANEL_NODES = 0.25, 12, (8, 5)
 class Prior(ABC):
     r"""A prior seen through its scalar denoising problem at signal-to-noise ratio :math:`\hat q`.
 
-    The signal has unit power per entry: :math:`q = 1 - \mathrm{MMSE}(\hat q)`.
+    Around its mean the signal has unit power: :math:`\mathrm{MMSE}(0) = 1`. Sample sizes count in units that hold
+    ``degrees`` free entries of the signal, so :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g|^2`.
     """
 
     @abstractmethod
@@ -35,6 +36,24 @@ class Prior(ABC):
     @abstractmethod
     def dimension(self) -> float:
         r""":math:`\lim_{\hat q\to\infty} \hat q\,\mathrm{MMSE}(\hat q)`: degrees of freedom per natural sample size."""
+
+    @property
+    def degrees(self) -> float:
+        """Free entries of a signal per unit in which sample sizes are counted."""
+        return 1.0
+
+    @property
+    def second_moment(self) -> float:
+        """Power of the signal, mean included; the overlap at posterior variance ``V`` is this minus ``V``."""
+        return 1.0
+
+    def mean(self, shape: tuple[int, int]) -> Array:
+        """The estimate before any data; its error is 1."""
+        return np.zeros(shape)
+
+    def power(self, signal: Array) -> float:
+        """Squared norm in the unit in which errors are counted."""
+        return float(np.mean(signal**2))
 
     def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
         r"""Posterior mean of a signal from ``field`` :math:`A Y` and ``precision`` ``A``, :math:`Y = S + Z/\sqrt A`."""

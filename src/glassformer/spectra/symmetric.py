@@ -185,7 +185,8 @@ class SymmetricLaw:
         coarse = np.where(small, noise * (1 - coarse_deficit), 1 - coarse_overlap)
         disagreement = np.abs((1 - overlap) - noise * (1 - deficit))
         missed = np.where(disagreement > 1e-11 * np.maximum(noise, 1.0), disagreement, 0.0)
-        return Integral(value, np.abs(value - coarse) + missed + 4e-16 * np.where(small, noise, 1.0))
+        # What one form misses of the mass of the law, the other misses times the noise.
+        return Integral(value, np.abs(value - coarse) + (missed + 4e-16) * np.where(small, noise, 1.0))
 
     def mass(self) -> Array:
         """Total mass of the law, 1 up to integration error, shape (batch,)."""

@@ -1,49 +1,23 @@
-"""Models: each is a prior, a design and a channel, put together from the parameters its users know."""
+"""Bilinear sequence regression: a product of two matrices seen through single linear functionals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from glassformer.channels.base import Channel
 from glassformer.channels.gaussian import GaussianChannel
 from glassformer.channels.scalar import scalar_channel
+from glassformer.designs.dense import DenseDesign
 from glassformer.errors import IncompatibleError, ParameterError
 from glassformer.estimators.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
+from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, is_number, is_ratio, no_data
 from glassformer.priors.base import Prior
 from glassformer.priors.bilinear import BilinearPrior
 from glassformer.priors.factors import FactorPrior
 from glassformer.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
-
-# Ratios beyond these equal their limits to rounding, and would only lose digits.
-_SMALLEST, _LARGEST = 1e-9, 1e9
-
-
-class Model(Protocol):
-    """What the loops need to know of a model."""
-
-    @property
-    def name(self) -> str:
-        """Short name, as the command line spells it."""
-
-    @property
-    def prior(self) -> Prior:
-        """What is learned."""
-
-    @property
-    def channel(self) -> Channel:
-        """What is reported."""
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters that define the model, by name, as plain numbers and strings."""
-
-    @property
-    def baseline_thresholds(self) -> dict[str, float]:
-        """Sample ratios at which estimators other than the Bayes-optimal one recover perfectly, by name."""
 
 
 @dataclass(frozen=True)
@@ -86,18 +60,16 @@ class BilinearSequenceRegression:
     width: int | None = None
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.beta) and (_SMALLEST <= self.beta <= _LARGEST or self.beta == np.inf)):
-            raise ParameterError("beta", self.beta, f"> 0 ({_SMALLEST:g} to {_LARGEST:g}, or inf)")
-        if not (_is_number(self.noise) and 0 <= self.noise < np.inf):
+        if not (is_ratio(self.beta) or self.beta == np.inf):
+            raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
+        if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if self.rho is None and self.width is None:
             raise IncompatibleError("the width is missing: give rho (0 and inf included), or a fixed width")
         if self.rho is not None and self.width is not None:
             raise IncompatibleError(f"rho = {self.rho} and width = {self.width} exclude each other: give one of them")
-        if self.rho is not None and not (
-            _is_number(self.rho) and (_SMALLEST <= self.rho <= _LARGEST or self.rho in (0, np.inf))
-        ):
-            raise ParameterError("rho", self.rho, f">= 0 (0, {_SMALLEST:g} to {_LARGEST:g}, or inf)")
+        if self.rho is not None and not (is_ratio(self.rho) or (is_number(self.rho) and self.rho in (0, np.inf))):
+            raise ParameterError("rho", self.rho, f">= 0 (0, {SMALLEST:g} to {LARGEST:g}, or inf)")
         if self.width is not None and not (isinstance(self.width, int | np.integer) and self.width >= 1):
             raise ParameterError("width", self.width, "an integer >= 1")
         if self.width is not None and np.isinf(self.beta):
@@ -151,6 +123,15 @@ class BilinearSequenceRegression:
             alpha = nuclear_norm_threshold(self.beta, self.rho)
         return {"nuclear_norm_perfect_recovery": float(alpha)}
 
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    def at_size(self, d: int) -> FiniteSize:
+        """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""
+        if np.isinf(self.beta) or (self.rho is not None and (self.rho == 0 or np.isinf(self.rho))):
+            remedy = "give finite beta and rho, or width instead of rho = 0"
+            raise no_data(f"beta = {self.beta}, rho = {self.rho}", remedy)
+        shape = (max(1, round(self.beta * d)), d)
+        width: dict[str, Any] = {"width": self.width}
+        if self.rho is not None:
+            width = {"rho": max(1, round(self.rho * d)) / d}
+        model = BilinearSequenceRegression(beta=shape[0] / d, noise=self.noise, channel=self.channel, **width)
+        unit = self.width * sum(shape) if self.width is not None else shape[0] * d
+        return FiniteSize(model, DenseDesign, shape, shape, float(unit))

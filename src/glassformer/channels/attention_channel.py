@@ -1,0 +1,71 @@
+"""From what a user writes to a channel on attention indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from glassformer.channels.attention import LinearAttentionChannel, SoftmaxAttentionChannel
+from glassformer.channels.base import Array, Channel
+from glassformer.channels.hardmax import HardmaxPairChannel
+from glassformer.errors import IncompatibleError, ParameterError
+
+NAMES = ("linear", "softmax", "hardmax")
+
+
+def attention_channel(
+    channel: str | Callable[..., Any] | Channel, tokens: int, noise: float, temperature: float, power: float
+) -> Channel:
+    """The channel named or defined by ``channel`` for indices of variance ``power``.
+
+    Raises:
+        ParameterError: an unknown name, or an argument that the channel does not allow.
+        IncompatibleError: a combination that does not exist, with what does.
+
+    Example:
+        >>> attention_channel("linear", 2, 0.1, 1.0, 1.5)
+        LinearAttentionChannel(tokens=2, noise=0.1)
+    """
+    if isinstance(channel, Channel):
+        return channel
+    if temperature != 1 and channel != "softmax":
+        raise IncompatibleError(f"temperature = {temperature} belongs to channel softmax: leave it out")
+    if channel == "linear":
+        return LinearAttentionChannel(tokens, noise)
+    if channel == "softmax":
+        exact = SoftmaxAttentionChannel(tokens, temperature, power)
+        return exact if noise == 0 else _sampled(_softmax(temperature), tokens, noise, power, "softmax")
+    if channel == "hardmax":
+        if noise != 0:
+            raise IncompatibleError(f"noise = {noise} and channel = hardmax exclude each other: labels are discrete")
+        return _hardmax(tokens, power)
+    if callable(channel):
+        if noise == 0:
+            raise IncompatibleError("a function of the indices needs label noise: give noise > 0")
+        return _sampled(channel, tokens, noise, power, getattr(channel, "__name__", "link"))
+    raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
+
+
+def _softmax(temperature: float) -> Callable[[Array], Array]:
+    return lambda h: np.exp(log_softmax(temperature * h, axis=-1))
+
+
+def _hardmax(tokens: int, power: float) -> Channel:
+    if not np.isfinite(power):
+        raise IncompatibleError("rho = inf and channel = hardmax exclude each other: the mean alone decides the labels")
+    if tokens == 2:
+        return HardmaxPairChannel(power)
+    from glassformer.channels.hardmax_sampled import HardmaxChannel
+
+    return HardmaxChannel(tokens, power)
+
+
+def _sampled(function: Callable[..., Any], tokens: int, noise: float, power: float, name: str) -> Channel:
+    if not np.isfinite(power):
+        raise IncompatibleError("rho = inf and a sampled channel exclude each other: give a finite rho")
+    from glassformer.channels.noisy_attention import NoisyAttentionChannel
+
+    return NoisyAttentionChannel(function, tokens, noise, power, name)

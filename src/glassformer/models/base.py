@@ -1,0 +1,93 @@
+"""What the loops need to know of a model: its prior, its channel, and what it is at a finite size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from glassformer.channels.base import Channel
+from glassformer.designs.base import Design
+from glassformer.errors import IncompatibleError
+from glassformer.priors.base import Prior
+
+# Ratios beyond these equal their limits to rounding, and would only lose digits.
+SMALLEST, LARGEST = 1e-9, 1e9
+
+
+@dataclass(frozen=True)
+class FiniteSize:
+    """A model at a finite size, and how to draw from it.
+
+    Attributes:
+        model: the model at the ratios that whole numbers allow.
+        design: the class of its inputs.
+        input_shape: shape of one sample's input.
+        signal_shape: shape of the signal.
+        unit: number of samples at sample ratio one.
+    """
+
+    model: Model
+    design: type[Design]
+    input_shape: tuple[int, int]
+    signal_shape: tuple[int, int]
+    unit: float
+
+
+class Model(Protocol):
+    """What the loops need to know of a model."""
+
+    @property
+    def name(self) -> str:
+        """Short name, as the command line spells it."""
+
+    @property
+    def prior(self) -> Prior:
+        """What is learned."""
+
+    @property
+    def channel(self) -> Channel:
+        """What is reported."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that define the model, by name, as plain numbers and strings."""
+
+    @property
+    def baseline_thresholds(self) -> dict[str, float]:
+        """Sample ratios at which estimators other than the Bayes-optimal one recover perfectly, by name."""
+
+    def at_size(self, d: int) -> FiniteSize:
+        """The model at token dimension ``d``.
+
+        Raises:
+            IncompatibleError: the model is a limit without data.
+        """
+
+
+def counting_threshold(model: Model) -> float:
+    """Sample ratio at which noiseless labels are as many as the unknowns; infinite where labels never fix the field.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> counting_threshold(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0))
+        0.75
+    """
+    rank = model.channel.rank
+    return model.prior.degrees * model.prior.dimension / rank if rank > 0 else np.inf
+
+
+def is_number(value: object) -> bool:
+    """True for real numbers, not for truth values."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def is_ratio(value: object) -> bool:
+    """True for a number in the range of ratios for which the theory keeps its digits."""
+    return is_number(value) and bool(SMALLEST <= value <= LARGEST)  # type: ignore[operator]
+
+
+def no_data(limit: str, remedy: str) -> IncompatibleError:
+    """The error of a model that is a limit of infinite or vanishing ratios, and has nothing to be drawn from."""
+    return IncompatibleError(f"{limit} is a limit without data: {remedy}")
