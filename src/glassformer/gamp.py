@@ -59,6 +59,7 @@ class _State:
     score: Array
     onsager: float
     precision: float = 0.0
+    assumed: float = 0.0
     ratio: float = 1.0
     size: float = np.inf
     damping: float = 0.0
@@ -181,10 +182,11 @@ def _start_size(model: Model, settings: Descent) -> float:
 
 def _start(model: Model, design: Design, settings: Descent, rng: np.random.Generator) -> _State:
     """The prior mean, or a random signal where the labels say nothing about the sign of the field."""
+    damping = design.damping if settings.damping is None else settings.damping
     signal = model.prior.mean(design.signal_shape)
     if _start_size(model, settings) > 0:
         signal = signal + _start_size(model, settings) * rng.standard_normal(design.signal_shape)
-    return _State(Estimate(signal, 1.0, 1.0), np.zeros(design.field_shape), 0.0, damping=settings.damping or 0.0)
+    return _State(Estimate(signal, 1.0, 1.0), np.zeros(design.field_shape), 0.0, damping=damping)
 
 
 def _step(model: Model, design: Design, y: Array, instance: int, state: _State) -> tuple[_State, float]:
@@ -201,21 +203,28 @@ def _step(model: Model, design: Design, y: Array, instance: int, state: _State) 
         precision = a1 * a1 / a2 if a2 > 0 else 0.0
         if not np.isfinite(precision):
             return replace(state, size=np.nan), 0.0
-        gain = a1 / a2 if a2 > 0 else 1.0
+        assumed = _smoothed(state.assumed, precision, weight)
+        gain = assumed / a1 if a1 > 0 else 1.0
         field = gain * (design.adjoint(score, instance) + a1 * old.signal)
-    new = model.prior.denoise(field, precision, old.memory)
+    new = model.prior.denoise(field, assumed, old.memory)
     size = float(np.sqrt(model.prior.power(new.signal - old.signal)))
     following = _State(
         estimate=model.prior.mix(old, new, weight),
         score=score,
         onsager=new.onsager * gain,
         precision=precision,
+        assumed=assumed,
         ratio=square / slope if slope > 0 else np.inf,
         size=size,
         damping=state.damping,
         first=False,
     )
     return following, precision
+
+
+def _smoothed(old: float, new: float, weight: float) -> float:
+    """Geometric mean of the precisions assumed before and measured now: damping for what spans orders of magnitude."""
+    return float(old**weight * new ** (1 - weight)) if old > 0 else new
 
 
 def _trusted(channel: Channel, curvature: Array, square: float) -> float:

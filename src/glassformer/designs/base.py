@@ -50,6 +50,11 @@ class Design(ABC):
         """Shape of the fields of one instance: ``(samples,)``, or ``(samples, components)``."""
         return (self.samples,)
 
+    @property
+    def damping(self) -> float:
+        """Damping with which message passing begins: what inputs that are far from Gaussian at finite size need."""
+        return 0.0
+
     @abstractmethod
     def forward(self, signal: Array, instance: int) -> Array:
         """Fields of one instance, shape ``field_shape``, from a signal of ``signal_shape``."""

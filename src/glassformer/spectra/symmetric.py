@@ -221,17 +221,19 @@ class SymmetricLaw:
     def denoise(self, z: ArrayLike) -> Array:
         r"""Optimal shrinkage :math:`\hat\lambda = \lambda - 2\Delta\,\mathrm{Re}\,G(\lambda)` of eigenvalues.
 
-        Outside the support, where finite-size eigenvalues stray, ``G`` is continued along its real branch.
+        Beyond the support the value at the edge is kept. The continued formula would leave an outlying eigenvalue
+        almost as it is, but the signal has no outliers: they come from noise that is not quite Gaussian, and passing
+        them on makes message passing unstable at small sizes. In a gap ``G`` is continued along its real branch.
         """
         return self.shrinkage(z)[0]
 
     def shrinkage(self, z: ArrayLike) -> tuple[Array, Array]:
         """The values of :meth:`denoise` and their derivatives."""
         points = np.asarray(z, dtype=float)
-        estimate, slope, _ = self._solve(points.ravel())
-        # The signal is positive: so is its posterior mean.
-        slope, estimate = np.where(estimate > 0, slope, 0.0), np.maximum(estimate, 0.0)
-        return estimate.reshape(points.shape), slope.reshape(points.shape)
+        low, high = self.support[0, 0, 0], np.nanmax(self.support[0])
+        estimate, slope, _ = self._solve(np.clip(points.ravel(), low, high))
+        beyond = (points < low) | (points > high)
+        return estimate.reshape(points.shape), np.where(beyond, 0.0, slope.reshape(points.shape))
 
     def _solve(self, z: Array) -> tuple[Array, Array, NDArray[np.complex128]]:
         """Denoised eigenvalue, its derivative and the boundary value of ``G`` at each ``z``."""
