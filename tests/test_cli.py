@@ -322,7 +322,16 @@ BAD = [
     ("limits bsr --alpha 0.5", ["width is missing", "rho"]),
     ("limits bsr --rho 0.5", ["--alpha"]),
     ("limits bsr --rho x --alpha 0.5", ["--rho", "'x'"]),
-    ("limits aim --rho 0.5 --alpha 0.5", ["model", "'aim'", "bsr"]),
+    ("limits smi --rho 0.5 --alpha 0.5", ["MODEL", "'smi'", "bsr", "aim"]),
+    ("limits aim --alpha 0.5", ["--rho"]),
+    ("limits aim --rho 0.5 --alpha 0.5 --tokens 1", ["tokens = 1", ">= 2"]),
+    ("limits aim --rho 0.5 --alpha 0.5 --tokens 0 --channel linear", ["tokens = 0", ">= 1"]),
+    ("limits aim --rho 0.5 --alpha 0.5 --channel relu", ["channel = 'relu'", "linear, softmax, hardmax"]),
+    ("limits aim --rho 0.5 --alpha 0.5 --channel hardmax --noise 0.1", ["noise = 0.1", "hardmax"]),
+    ("limits aim --rho 0.5 --alpha 0.5 --temperature 0", ["temperature = 0", "> 0"]),
+    ("limits aim --rho 0.5 --alpha 0.5 --channel linear --temperature 2", ["temperature = 2", "softmax"]),
+    ("limits aim --rho inf --alpha 0.5 --channel hardmax", ["rho = inf", "hardmax"]),
+    ("simulate aim --rho 0 --alpha 0.5", ["rho = 0", "without data"]),
     ("limits bsr --rho 0.5 --alpha abc", ["alpha = 'abc'", "start:stop:count"]),
     ("limits bsr --rho 0.5 --alpha 0:1", ["alpha = '0:1'", "start:stop:count"]),
     ("limits bsr --rho 0.5 --alpha 0:1:0", ["alpha = '0:1:0'", "count >= 1"]),
@@ -405,7 +414,7 @@ def test_help_imports_nothing_heavy(line):
 
 
 def test_help_documents_the_contract(run):
-    code, out, _ = run("limits --help")
+    code, out, _ = run("limits bsr --help")
     assert code == 0
     for word in ("start:stop:count", "--rho 0", "Exit codes", "--json", "--csv", "--plot", "--channel"):
         assert word in out

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from glassformer.models import BilinearSequenceRegression
+    from glassformer.models import Model
 
 BAD_USAGE, NOT_CONVERGED = 2, 3
 
@@ -84,19 +84,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"glassformer {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    _add_model_command(commands, "limits", "Bayes-optimal error and overlap against the sample ratio", _limits, True)
-    _add_model_command(commands, "thresholds", "weak and perfect recovery, and the hard phase", _thresholds, False)
-    landscape = _add_model_command(commands, "landscape", "free entropy against the overlap", _landscape, True)
-    landscape.add_argument("--points", type=int, default=400, help="overlaps on the curve (default 400)")
-    simulate = _add_model_command(
-        commands, "simulate", "an algorithm on simulated data, next to theory", _simulate, True
-    )
-    simulate.add_argument("--algorithm", default="gamp", help="gamp (default)")
-    simulate.add_argument("--d", type=int, default=100, help="token dimension (default 100); L = round(beta d)")
-    simulate.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
-    simulate.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
-    simulate.add_argument("--storage", default="float64", help="float64 (default), or float32: half the memory")
-    simulate.add_argument("--max-iterations", type=int, default=300, help="steps allowed per run (default 300)")
+    _add_model_command(commands, "limits", "Bayes-optimal error and overlap against the sample ratio", _limits)
+    _add_model_command(commands, "thresholds", "weak and perfect recovery, and the hard phase", _thresholds)
+    _add_model_command(commands, "landscape", "free entropy against the overlap", _landscape, _landscape_options)
+    text = "an algorithm on simulated data, next to theory"
+    _add_model_command(commands, "simulate", text, _simulate, _simulate_options)
     figure = commands.add_parser("figure", help="compute and draw a figure of the papers")
     figure.add_argument("name", nargs="?", help="see --list")
     figure.add_argument("--list", action="store_true", help="list the figures")
@@ -107,28 +99,67 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_model_command(
-    commands: Any, name: str, text: str, run: Callable[[argparse.Namespace], int], over_alpha: bool
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
-        name, help=text, description=text, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    assert isinstance(parser, argparse.ArgumentParser)
-    parser.add_argument("model", choices=["bsr"], help="bsr: bilinear sequence regression")
-    if over_alpha:
-        parser.add_argument(
-            "--alpha", required=True, metavar="SPEC", help="sample ratio n/(dL), or n/(r(L+d)) at rho 0"
-        )
+def _no_options(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def _landscape_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--points", type=int, default=400, help="overlaps on the curve (default 400)")
+
+
+def _simulate_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--algorithm", default="gamp", help="gamp (default)")
+    parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
+    parser.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
+    parser.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
+    parser.add_argument("--storage", default="float64", help="float64 (default), or float32: half the memory")
+    parser.add_argument("--max-iterations", type=int, default=300, help="steps allowed per run (default 300)")
+
+
+def _bsr_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beta", type=float, default=1.0, help="L/d (default 1); inf allowed")
     parser.add_argument("--rho", type=float, help="width ratio r/d; 0 and inf allowed")
     parser.add_argument("--width", type=int, help="fixed width r, instead of --rho")
     parser.add_argument("--noise", type=float, default=0.0, help="label noise variance Delta (default 0)")
     parser.add_argument("--channel", default="gaussian", help="gaussian (default), sign or absolute")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
-    parser.set_defaults(run=run)
-    return parser
+
+
+def _aim_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rho", type=float, required=True, help="width ratio r/d; 0 and inf allowed")
+    parser.add_argument("--tokens", type=int, default=2, help="tokens T per sample (default 2)")
+    parser.add_argument("--noise", type=float, default=0.0, help="label noise variance Delta (default 0)")
+    parser.add_argument("--channel", default="softmax", help="linear, softmax (default) or hardmax")
+    parser.add_argument("--temperature", type=float, default=1.0, help="inverse temperature of softmax (default 1)")
+
+
+# Model by name: what it is, its sample ratio, and its options.
+_MODELS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
+    "bsr": ("bilinear sequence regression", "n/(dL), or n/(r(L+d)) at rho 0", _bsr_options),
+    "aim": ("attention-indexed model", "n/d^2, or n/(rd) at rho 0", _aim_options),
+}
+
+
+def _add_model_command(
+    commands: Any,
+    name: str,
+    text: str,
+    run: Callable[[argparse.Namespace], int],
+    own_options: Callable[[argparse.ArgumentParser], None] = _no_options,
+) -> None:
+    """A subcommand with one further level, the model, which has options of its own."""
+    shared: dict[str, Any] = {"epilog": _EPILOG, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    command = commands.add_parser(name, help=text, description=text, **shared)
+    models = command.add_subparsers(title="models", metavar="MODEL", dest="model", required=True, parser_class=_Parser)
+    for model, (title, ratio, model_options) in _MODELS.items():
+        parser = models.add_parser(model, help=title, description=f"{title}: {text}", **shared)
+        if run is not _thresholds:
+            parser.add_argument("--alpha", required=True, metavar="SPEC", help=f"sample ratio {ratio}")
+        model_options(parser)
+        own_options(parser)
+        parser.add_argument("--json", action="store_true", help="print the result as JSON")
+        parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
+        parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
+        parser.set_defaults(run=run)
 
 
 def parse_alpha(text: str) -> list[float]:
@@ -158,7 +189,11 @@ def parse_alpha(text: str) -> list[float]:
     return [float(value) for value in np.linspace(start, stop, number)]
 
 
-def _model(options: argparse.Namespace) -> BilinearSequenceRegression:
+def _model(options: argparse.Namespace) -> Model:
+    return {"bsr": _bsr_model, "aim": _aim_model}[options.model](options)
+
+
+def _bsr_model(options: argparse.Namespace) -> Model:
     from glassformer.channels.scalar import NAMES
     from glassformer.errors import ParameterError
     from glassformer.models import BilinearSequenceRegression
@@ -167,6 +202,22 @@ def _model(options: argparse.Namespace) -> BilinearSequenceRegression:
         raise ParameterError("channel", options.channel, f"one of {', '.join(NAMES)}")
     return BilinearSequenceRegression(
         beta=options.beta, rho=options.rho, noise=options.noise, channel=options.channel, width=options.width
+    )
+
+
+def _aim_model(options: argparse.Namespace) -> Model:
+    from glassformer.channels.attention_channel import NAMES
+    from glassformer.errors import ParameterError
+    from glassformer.models import AttentionIndexed
+
+    if options.channel not in NAMES:
+        raise ParameterError("channel", options.channel, f"one of {', '.join(NAMES)}")
+    return AttentionIndexed(
+        rho=options.rho,
+        tokens=options.tokens,
+        channel=options.channel,
+        noise=options.noise,
+        temperature=options.temperature,
     )
 
 

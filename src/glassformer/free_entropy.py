@@ -59,7 +59,8 @@ class Landscape:
         q_hat, overlap, free_entropy, error_estimate: the curve, each of shape (points,); ``free_entropy`` is in nats,
             its error absolute.
         maxima, minima: overlaps of the local maxima and minima, the ends of the interval left out.
-        diverges: whether the free entropy grows without bound towards overlap 1 (perfect recovery).
+        diverges: whether the free entropy grows without bound towards the largest overlap (perfect recovery).
+        largest: overlap of a signal known exactly.
     """
 
     model: str
@@ -72,6 +73,7 @@ class Landscape:
     maxima: Array
     minima: Array
     diverges: bool
+    largest: float = 1.0
 
     @property
     def hard_phase(self) -> bool:
@@ -82,7 +84,8 @@ class Landscape:
     def peaks(self) -> str:
         """Overlaps of all maxima in words, those at the ends included."""
         inner = [f"{q:.6g}" for q in self.maxima]
-        return ", ".join([*inner, *(["1 (perfect recovery)"] if self.diverges else [])] or ["0"])
+        perfect = [f"{self.largest:g} (perfect recovery)"] if self.diverges else []
+        return ", ".join([*inner, *perfect] or [f"{self.largest - 1:g}"])
 
     def to_table(self) -> Table:
         """The curve as a table with one row per overlap."""
@@ -152,6 +155,7 @@ def landscape(model: Model, alpha: float, points: int = 400) -> Landscape:
         maxima=stationary[rises[change]],
         minima=stationary[~rises[change]],
         diverges=alpha > counting_threshold(model),
+        largest=model.prior.second_moment,
     )
 
 

@@ -42,9 +42,9 @@ _COLLAPSE, _EARLY = 4.0, 0.02
 _WANDERING, _PATIENCE = 0.5, 200
 # Random starts tried before a run that does not converge is accepted.
 _RESTARTS = 5
-# Allowed log-ratio of measured to predicted residual variance, where three standard deviations of chance are less;
+# Allowed log-ratio of measured to predicted residual variance, where this many standard deviations of chance are less;
 # variances below so many floors are rounding errors.
-_SLACK, _KNOWN = 0.25, 100.0
+_SLACK, _SIGNIFICANT, _KNOWN = 0.25, 2.5, 100.0
 # Allowed excess of the estimate's power over its claimed overlap; healthy runs at d = 30 stay below 0.2 in 99 of 100.
 _EXCESS = 0.3
 # An estimate whose power exceeds twice its claimed overlap by this much claims to be worse than no estimate.
@@ -243,12 +243,13 @@ def _diagnosis(model: Model, design: Design, state: _State, settings: Descent) -
     """Whether both Nishimori identities hold: residual against claimed variance, power against claimed overlap."""
     claimed, deviation = state.estimate.variance, abs(np.log(max(state.ratio, 1e-300)))
     sampling = np.sqrt(2 / design.samples)
-    chance = sampling + model.prior.power_deviation(design.signal_shape)
+    fluctuation = model.prior.power_deviation(design.signal_shape)
+    chance = sampling + fluctuation
     # A residual at rounding error says little more than that it is one.
     known = claimed <= _KNOWN * settings.floor
-    residual_agrees = deviation <= (_SLACK + 5 * chance if known else max(_SLACK, 3 * sampling))
+    residual_agrees = deviation <= (_SLACK + 5 * chance if known else max(_SLACK, _SIGNIFICANT * sampling))
     # Around the prior mean: power q - q_0 where overlap 1 - V is claimed, which makes the error 1 - V.
     power = model.prior.power(state.estimate.signal - model.prior.mean(design.signal_shape))
     excess = power - (1 - claimed)
-    power_agrees = excess <= _EXCESS + 2 * chance * claimed and excess <= (1 - claimed) + _WORTHLESS
-    return Status.CONVERGED if residual_agrees and power_agrees else Status.CONTRADICTED
+    largest = min(_EXCESS + 2 * chance * (1 - claimed), (1 - claimed) * (1 + 4 * fluctuation) + _WORTHLESS)
+    return Status.CONVERGED if residual_agrees and excess <= largest else Status.CONTRADICTED

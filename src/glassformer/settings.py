@@ -64,7 +64,7 @@ class Descent(Iteration):
         glassformer.errors.ParameterError: max_iterations = 0 is not allowed: expected an integer >= 1
     """
 
-    tolerance: float = 1e-4
+    tolerance: float = 1e-3
     floor: float = 1e-9
     max_iterations: int = 300
     random_start: float | None = None

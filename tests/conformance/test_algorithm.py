@@ -91,7 +91,11 @@ def test_transposed_data_give_the_transposed_estimate(model, draw):
     np.testing.assert_allclose(direct.value[0], other.value[0].T, atol=1e-5)
 
 
-@pytest.mark.parametrize("model", [LINEAR, SIGN, ABSOLUTE, NARROW], ids=["linear", "sign", "absolute", "narrow"])
+@pytest.mark.parametrize(
+    "model",
+    [LINEAR, SIGN, pytest.param(ABSOLUTE, marks=pytest.mark.slow), NARROW],
+    ids=["linear", "sign", "absolute", "narrow"],
+)
 def test_one_seed_gives_identical_bits(model):
     first, second = (simulate(model, [0.5, 0.9], d=16, instances=2, seed=7) for _ in range(2))
     assert first.to_dict() == second.to_dict()
@@ -205,6 +209,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", OTHERS)
 @pytest.mark.parametrize("alpha", [0.05, 0.5, 0.9, 1.3])
 def test_other_models_never_diverge_either(model, alpha):

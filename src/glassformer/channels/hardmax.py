@@ -40,8 +40,9 @@ class HardmaxPairChannel(Channel):
 
     Example:
         >>> channel = HardmaxPairChannel(power=1.0)
-        >>> float(channel.information(np.array([1.0])).value[0])  # 3/pi/(1/4 + arcsin(1/3)/(2 pi)) and its complement
-        0.7...
+        >>> score, omega = channel.score(np.array([0.0, 1.0]), np.zeros(3), 1.0), np.zeros(3)
+        >>> bool(abs(np.sum(score * [np.sqrt(2), 1, np.sqrt(2)])) > 0 and score[1] < 0)  # h_12 is the smallest
+        True
     """
 
     power: float = 1.0

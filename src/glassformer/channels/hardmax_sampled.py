@@ -51,7 +51,7 @@ class HardmaxChannel(SampledChannel):
 
     tokens: int
     power: float = 1.0
-    fields: int = 512
+    fields: int = 128
 
     def __post_init__(self) -> None:
         checked_tokens(self.tokens, 3)

@@ -15,7 +15,7 @@ from glassformer.progress import track
 
 # Variances of the table, on a logarithmic grid, and the sampled data points at each: replicas times points.
 _SMALLEST, _NODES = 1e-4, 25
-_REPLICAS, _POINTS = 8, 256
+_REPLICAS, _POINTS = 8, 1024
 
 
 class Posterior(NamedTuple):
