@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtri
 
 from glassformer.channels.attention import checked_tokens
 from glassformer.channels.base import Array
@@ -110,9 +111,9 @@ class NoisyAttentionChannel(SampledChannel):
     def _block(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array, Array, Array]:
         size, fields = self.components, self.fields
         centre, root = self._approximation(y, omega, v)
-        points = normal_points(size, fields, 2).reshape(2 * fields, size)
-        # Evenly spread over both halves, some of the points are drawn from the prior.
-        prior = np.arange(2 * fields) % round(1 / _DEFENSIVE) == 0
+        # One more coordinate tells from which part of the mixture a point is drawn.
+        points, part = np.split(normal_points(size + 1, fields, 2).reshape(2 * fields, size + 1), [size], axis=1)
+        prior = part[:, 0] < ndtri(_DEFENSIVE)
         near = centre[:, None] + np.einsum("fk,nlk->nfl", points, root)
         field = np.where(prior[:, None], omega[:, None] + np.sqrt(v)[:, None, None] * points, near)
         misfit = np.sum((self._values(field) - y[:, None]) ** 2, axis=-1)

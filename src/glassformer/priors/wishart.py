@@ -14,6 +14,8 @@ from glassformer.spectra.symmetric import SymmetricLaw
 
 # Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
 _TINY, _HUGE = 1e-13, 1e15
+# Precision from which on the MMSE falls as its inverse.
+_ASYMPTOTIC = 1e10
 # A symmetric matrix has half as many free entries as the sample sizes d^2, or d r, count.
 _DEGREES = 0.5
 
@@ -74,9 +76,14 @@ class WishartPrior(SymmetricPrior):
         q_hat = np.asarray(q_hat, dtype=float)
         value = np.where(q_hat <= _TINY, 1.0, 0.0)
         error = np.zeros_like(value)
-        proper = (q_hat > _TINY) & (q_hat < _HUGE)
+        proper = q_hat > _TINY
         if np.any(proper):
-            value[proper], error[proper] = SymmetricLaw(self.rho, 1 / q_hat[proper]).mmse()
+            seen = np.minimum(q_hat[proper], _ASYMPTOTIC)
+            found = SymmetricLaw(self.rho, 1 / seen).mmse()
+            # Beyond, q_hat MMSE is its limit to 1e-6, while the law's bulk of noise would be lost in rounding.
+            beyond = np.where(q_hat[proper] > _ASYMPTOTIC, 1e-6, 0.0)
+            value[proper] = found.value * (seen / q_hat[proper])
+            error[proper] = found.error * (seen / q_hat[proper]) + beyond * value[proper]
         return Integral(value, error)
 
     def mean(self, shape: tuple[int, int]) -> Array:

@@ -374,10 +374,11 @@ class RectangularLaw:
     def denoise(self, s: ArrayLike) -> Array:
         r"""Optimal shrinkage :math:`\hat s = s - (2R/\sqrt\beta)[(\beta-1)/(2s) + h(s)]` of singular values ``s > 0``.
 
-        Inside the support the equal form :math:`s\,B/(B + R\rho^2)` is used. In the gap and above the support, where
-        finite-size singular values stray, ``h`` is continued along the real branch of ``m``. Below the support the
-        continuation has a pole at ``s = 0`` for :math:`\beta > 1`, which no posterior mean follows: there the factor
-        :math:`\hat s/s` keeps its value at the edge.
+        Inside the support the equal form :math:`s\,B/(B + R\rho^2)` is used. In the gap, where finite-size singular
+        values stray, ``h`` is continued along the real branch of ``m``. Beyond the support on either side the factor
+        :math:`\hat s/s` keeps its value at the edge: the continuation has a pole at ``s = 0`` for :math:`\beta > 1`,
+        which no posterior mean follows, and would leave large outliers almost as they are, which come from noise more
+        often than from the signal and make message passing oscillate at small sizes.
         """
         return self.shrinkage(s)[0]
 
@@ -387,7 +388,8 @@ class RectangularLaw:
         self._require_single(s)
         beta, rho, noise = (float(x[0, 0]) for x in self._parameters)
         a2, a1, k = (float(x[0, 0]) for x in self._coefficients)
-        held = np.maximum(s, float(self.support[0, 0, 0]) * (1 + 1e-12))
+        low, high = float(self.support[0, 0, 0]), float(np.nanmax(self.support[0]))
+        held = np.clip(s, low * (1 + 1e-12), high * (1 - 1e-12))
         m = self.moment_function(held)
         p = m + rho
         G = (1 + m + noise * m * rho / p) / held
@@ -399,7 +401,7 @@ class RectangularLaw:
         dm = 2 * held / (np.sqrt(beta) * (2 * a2 * m + a1 - 1 / m**2 + k / p**2))
         dG = ((1 + noise * (rho / p) ** 2) * dm - G) / held
         slope = 1 - strength * (dG.real - (beta - 1) / (2 * held**2))
-        return s * factor, np.where(s < held, factor, slope)
+        return s * factor, np.where(s != held, factor, slope)
 
     def _require_single(self, s: Array) -> None:
         if self._parameters[0].size != 1:

@@ -221,19 +221,24 @@ class SymmetricLaw:
     def denoise(self, z: ArrayLike) -> Array:
         r"""Optimal shrinkage :math:`\hat\lambda = \lambda - 2\Delta\,\mathrm{Re}\,G(\lambda)` of eigenvalues.
 
-        Beyond the support the value at the edge is kept. The continued formula would leave an outlying eigenvalue
-        almost as it is, but the signal has no outliers: they come from noise that is not quite Gaussian, and passing
-        them on makes message passing unstable at small sizes. In a gap ``G`` is continued along its real branch.
+        Beyond the support the shrinkage towards the mean, :math:`(\hat\lambda - \sqrt\rho)/(\lambda - \sqrt\rho)`,
+        keeps its value at the edge. The continued formula would leave outlying eigenvalues almost as they are; more
+        often than from the signal they come from noise that is not quite Gaussian, and passing them on makes message
+        passing unstable at small sizes. In a gap ``G`` is continued along its real branch.
         """
         return self.shrinkage(z)[0]
 
     def shrinkage(self, z: ArrayLike) -> tuple[Array, Array]:
         """The values of :meth:`denoise` and their derivatives."""
         points = np.asarray(z, dtype=float)
-        low, high = self.support[0, 0, 0], np.nanmax(self.support[0])
-        estimate, slope, _ = self._solve(np.clip(points.ravel(), low, high))
-        beyond = (points < low) | (points > high)
-        return estimate.reshape(points.shape), np.where(beyond, 0.0, slope.reshape(points.shape))
+        low, high, mean = self.support[0, 0, 0], np.nanmax(self.support[0]), np.sqrt(self._parameters[0][0])
+        held = np.clip(points, low, high)
+        estimate, slope, _ = (x.reshape(points.shape) for x in self._solve(held.ravel()))
+        factor = (estimate - mean) / np.where(held == mean, 1.0, held - mean)
+        # The signal is positive: so is its posterior mean.
+        beyond = np.maximum(mean + factor * (points - mean), 0.0)
+        outside = points != held
+        return np.where(outside, beyond, estimate), np.where(outside, np.where(beyond > 0, factor, 0.0), slope)
 
     def _solve(self, z: Array) -> tuple[Array, Array, NDArray[np.complex128]]:
         """Denoised eigenvalue, its derivative and the boundary value of ``G`` at each ``z``."""
