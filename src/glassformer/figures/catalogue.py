@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.errors import ParameterError
-from glassformer.figures import bsr_error, bsr_landscape, bsr_low_width, bsr_thresholds
+from glassformer.figures import aim_panels, bsr_error, bsr_landscape, bsr_low_width, bsr_thresholds
 
 if TYPE_CHECKING:
     import pandas
@@ -28,6 +28,11 @@ FIGURES = {
     "bsr-3": Figure("BSR: perfect-recovery thresholds, Bayes-optimal and nuclear norm", bsr_thresholds.produce),
     "bsr-4": Figure("BSR: free-entropy landscape", bsr_landscape.produce),
     "bsr-5": Figure("BSR: approach to the limit of small width", bsr_low_width.produce),
+    "aim-1": Figure("AIM: hardmax attention of two tokens, with AMP, and its limit of small width", aim_panels.hardmax),
+    "aim-2": Figure("AIM: softmax attention for several widths, and its collapse over tokens", aim_panels.softmax),
+    "aim-3": Figure("AIM: linear attention with counting thresholds", aim_panels.linear),
+    "aim-4": Figure("AIM: softmax attention of four and five tokens", aim_panels.many_tokens),
+    "aim-5": Figure("AIM: softmax attention in the limit of small width", aim_panels.small_width),
 }
 
 

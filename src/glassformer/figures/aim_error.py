@@ -1,0 +1,168 @@
+"""Error of attention-indexed models against the sample ratio: theory, and AMP on simulated data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glassformer.bayes_optimal import limits
+from glassformer.figures.style import canvas, colors
+from glassformer.models import AttentionIndexed
+from glassformer.recovery import thresholds
+from glassformer.results import Table
+from glassformer.settings import Descent
+from glassformer.simulation import Simulation, simulate
+from glassformer.solution import Status
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,d$"
+# What the figures show does not change below this; a run costs half as much.
+_SETTINGS = Descent(tolerance=2e-3)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One theory curve, and the sample ratios at which the algorithm is run beside it."""
+
+    model: AttentionIndexed
+    label: str
+    runs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves that share axes.
+
+    ``scale`` multiplies a curve's sample ratio on the axis (to show a collapse); ``d`` and ``instances`` are the sizes
+    of the runs; ``recovery`` asks for ticks at perfect recovery, ``weak`` for a line at weak recovery.
+    """
+
+    title: str
+    axis: str
+    largest: float
+    curves: tuple[Curve, ...]
+    scales: tuple[float, ...]
+    d: int = 100
+    instances: int = 16
+    recovery: bool = True
+    weak: bool = False
+    points: int = 201
+
+    def quick(self) -> Panel:
+        """Fewer points and runs, smaller sizes."""
+        curves = tuple(replace(curve, runs=curve.runs[::2]) for curve in self.curves)
+        return replace(self, curves=curves, d=self.d // 3, instances=2, points=41)
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """What a curve became: its theory on the axis' grid, and its runs."""
+
+    theory: Table
+    runs: Simulation | None
+
+
+def produce(panels: Sequence[Panel], path: Path, quick: bool) -> tuple[pandas.DataFrame, str, bool]:
+    """Compute the panels, draw them side by side, and return data, summary and whether everything converged."""
+    import pandas
+
+    chosen = [panel.quick() if quick else panel for panel in panels]
+    computed = [[_compute(panel, k) for k in range(len(panel.curves))] for panel in chosen]
+    with canvas(path, len(chosen), (5.6, 4.3)) as axes:
+        for panel, results, ax in zip(chosen, computed, axes, strict=True):
+            _draw(panel, results, ax)
+    frames, lines, statuses = [], [], []
+    for panel, results in zip(chosen, computed, strict=True):
+        lines.append(f"{panel.title}:")
+        for curve, result in zip(panel.curves, results, strict=True):
+            frames.extend(_frames(panel, curve, result))
+            lines.extend(_summary(panel, curve, result))
+            statuses.extend([*result.theory.status, *(result.runs.status if result.runs else [])])
+    data = pandas.concat(frames, ignore_index=True)
+    return data, "\n".join(lines), all(status.ok for status in statuses)
+
+
+def _compute(panel: Panel, index: int) -> _Computed:
+    curve, scale = panel.curves[index], panel.scales[index]
+    alpha = np.linspace(0, panel.largest, panel.points) / scale
+    theory = limits(curve.model, alpha, throw=False)
+    if not curve.runs:
+        return _Computed(theory, None)
+    ratios = np.array(curve.runs) / scale
+    runs = simulate(curve.model, ratios, panel.d, panel.instances, storage="float32", settings=_SETTINGS)
+    return _Computed(theory, runs)
+
+
+def _draw(panel: Panel, results: list[_Computed], axes: Axes) -> None:
+    shades = colors(len(panel.curves))
+    simulated = False
+    for curve, scale, result, color in zip(panel.curves, panel.scales, results, shades, strict=True):
+        axes.plot(scale * result.theory["alpha"], result.theory["error"], color=color, label=curve.label)
+        marks = thresholds(curve.model) if panel.recovery or panel.weak else None
+        if marks is not None and panel.recovery and np.isfinite(marks["perfect_recovery"].alpha):
+            at = scale * marks["perfect_recovery"].alpha
+            axes.plot([at, at], [0, 0.035], color=color, lw=2.5, solid_capstyle="butt", clip_on=False)
+        if marks is not None and panel.weak and curve.model.prior.onset > 0:
+            axes.axvline(scale * marks["weak_recovery"].alpha, color=color, lw=1, ls=":")
+        if result.runs is not None:
+            simulated = True
+            axes.errorbar(
+                scale * result.runs["alpha"],
+                result.runs["error"],
+                result.runs["standard_error"],
+                fmt="o",
+                ms=4,
+                capsize=2,
+                lw=1,
+                color=color,
+                mec="k",
+                mew=0.6,
+                zorder=4,
+                clip_on=False,
+            )
+    if simulated:
+        axes.errorbar([], [], [], fmt="o", ms=4, color="0.8", mec="k", mew=0.6, label=f"AMP, $d = {panel.d}$")
+    if panel.weak:
+        axes.plot([], [], ":", color="0.4", lw=1, label="weak recovery")
+    axes.set_xlim(0, panel.largest)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel(panel.axis)
+    axes.set_ylabel(ERROR_LABEL)
+    axes.set_title(panel.title, fontsize=11)
+    axes.legend(loc="upper right")
+
+
+def _frames(panel: Panel, curve: Curve, result: _Computed) -> list[Any]:
+    columns = ["source", "panel", "curve", "alpha", "error", "standard_error", "theory", "error_estimate", "status"]
+    names = {"panel": panel.title, "curve": curve.label}
+    frames = [result.theory.to_pandas().assign(source="theory", **names)]
+    if result.runs is not None:
+        frames.append(result.runs.to_pandas().assign(source="amp", **names))
+    return [frame.reindex(columns=columns).dropna(axis=1, how="all") for frame in frames]
+
+
+def _summary(panel: Panel, curve: Curve, result: _Computed) -> list[str]:
+    failed = sum(status not in (Status.CONVERGED, Status.BISTABLE) for status in result.theory.status)
+    worst = float(np.max(result.theory["error_estimate"]))
+    lines = [f"  {curve.label}: theory, largest error estimate {worst:.1e}, not converged: {failed}"]
+    if result.runs is None:
+        return lines
+    lines.append(f"    AMP, d = {panel.d}, {panel.instances} instances (difference in standard errors; over the prior)")
+    for i, alpha in enumerate(result.runs["alpha"]):
+        theory, runs = float(result.runs["theory"][i]), result.runs
+        spread = max(float(runs["relative_standard_error"][i]), 1e-300)
+        gap = (float(runs["relative_error"][i]) - theory) / spread
+        good = sum(run.status.ok for run in runs.instances[i])
+        measured = f"AMP {runs['error'][i]:.4f} +- {runs['standard_error'][i]:.4f}"
+        relative = f"over prior {runs['relative_error'][i]:.4f} ({gap:+.1f})"
+        lines.append(
+            f"    alpha {alpha:7.4f}  theory {theory:.4f}  {measured}  {relative}  converged {good}/{panel.instances}"
+        )
+    return lines
