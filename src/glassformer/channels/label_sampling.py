@@ -11,7 +11,7 @@ from scipy.stats import norm, qmc
 from glassformer.channels.pairs import to_matrices
 from glassformer.integral import Array
 
-_POINTS, _REPLICAS = 2048, 8
+_POINTS, _REPLICAS = 1024, 8
 
 
 @lru_cache(maxsize=16)
