@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassformer.channels.pairs import pair_indices
-from glassformer.designs.base import Design
-from glassformer.designs.dense import STORAGE, checked_inputs
-from glassformer.errors import ParameterError
+from glassformer.designs.stored import StoredDesign
 from glassformer.integral import Array
 
 # Numbers of a temporary array: samples are treated in blocks of this size.
@@ -19,7 +16,7 @@ _BLOCK = 4_000_000
 
 
 @dataclass(frozen=True)
-class QuadraticDesign(Design):
+class QuadraticDesign(StoredDesign):
     r"""Pairs of tokens seen by a symmetric matrix: :math:`h_{ab} = (x_a^TSx_b - \delta_{ab}\mathrm{Tr}S)/\sqrt d`.
 
     Fields are the pairs :math:`a\le b` in the order of :func:`~glassformer.channels.pairs.pair_indices`, the diagonal
@@ -39,31 +36,7 @@ class QuadraticDesign(Design):
         array([0., 2., 0.])
     """
 
-    inputs: NDArray[Any]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", checked_inputs(self.inputs, "(samples, T, d)"))
-
-    @classmethod
-    def sample(
-        cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64"
-    ) -> QuadraticDesign:
-        """One instance with standard normal entries, ``shape`` is ``(T, d)``; longer draws begin alike."""
-        if storage not in STORAGE:
-            raise ParameterError("storage", storage, " or ".join(STORAGE))
-        return cls(rng.standard_normal((samples, *shape), dtype=STORAGE[storage])[None])
-
-    def first(self, samples: int) -> QuadraticDesign:
-        """The design of the first samples alone, sharing memory with this one."""
-        return QuadraticDesign(self.inputs[:, :samples])
-
-    @property
-    def instances(self) -> int:
-        return int(self.inputs.shape[0])
-
-    @property
-    def samples(self) -> int:
-        return int(self.inputs.shape[1])
+    axes: ClassVar[str] = "samples, T, d"
 
     @property
     def tokens(self) -> int:
