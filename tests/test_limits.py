@@ -445,3 +445,36 @@ def test_even_labels_never_start_at_negligible_width():
     assert found["algorithmic_perfect_recovery"].alpha == np.inf
     assert found["perfect_recovery"].alpha == 1.0
     assert found.hard_phase
+
+
+# --- corners that once went wrong -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beta", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("rho", [0.02, 0.3, 0.9])
+@pytest.mark.parametrize("noise", [1e-3, 1e-2])
+def test_no_hard_phase_at_small_noise(beta, rho, noise):
+    model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
+    assert not thresholds(model).hard_phase
+    table = limits(model, np.linspace(0.8, 1.1, 20) * model.prior.dimension)
+    assert table.converged
+    assert np.all(np.diff(table["error"]) < 0)
+
+
+def test_both_limits_at_once_are_approached():
+    ratio = np.array([0.3, 0.8, 1.3])
+    limit = limits(BilinearSequenceRegression(beta=np.inf, rho=0, noise=0.1), ratio)["error"]
+    gaps = []
+    for rho in (1e-3, 1e-5):
+        model = BilinearSequenceRegression(beta=1e9, rho=rho, noise=0.1)
+        gaps.append(np.abs(limits(model, ratio * rho)["error"] - limit).max())
+    assert gaps[1] < 0.05 * gaps[0]
+    assert gaps[1] < 1e-4
+
+
+@pytest.mark.parametrize("beta", [0.3, 1.0, 5.0])
+@pytest.mark.parametrize("rho", [0.01, 0.2, 0.6, 0.95])
+def test_the_optimum_recovers_before_the_nuclear_norm(beta, rho):
+    found = thresholds(BilinearSequenceRegression(beta=beta, rho=rho))
+    if rho < min(1, beta):
+        assert found["perfect_recovery"].alpha < found["nuclear_norm_perfect_recovery"].alpha <= 1
