@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from glassformer.solution import Status
+from typing import Protocol
 
 
 class GlassformerError(Exception):
@@ -40,13 +37,21 @@ class IncompatibleError(GlassformerError, ValueError):
     """Two choices that exclude each other, or a part asked for something it cannot do."""
 
 
+class Remedied(Protocol):
+    """A status that knows what to do about it."""
+
+    @property
+    def remedy(self) -> str:
+        """One sentence for the user."""
+
+
 class ConvergenceError(GlassformerError, RuntimeError):
     """A solver ended without a result that can be trusted.
 
     The solution reached is kept in ``solution``; pass ``throw=False`` to get it returned instead of raised.
     """
 
-    def __init__(self, status: Status, solution: object) -> None:
+    def __init__(self, status: Remedied, solution: object) -> None:
         self.status, self.solution = status, solution
         super().__init__(f"{status}: {status.remedy} (pass throw=False to receive the unconverged result)")
 
