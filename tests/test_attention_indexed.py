@@ -25,6 +25,7 @@ from glassformer import (
 from glassformer.channels.attention import LinearAttentionChannel, SoftmaxAttentionChannel
 from glassformer.channels.hardmax import HardmaxPairChannel
 from glassformer.channels.hardmax_sampled import HardmaxChannel
+from glassformer.channels.hardmax_triple import HardmaxTripleChannel
 from glassformer.channels.noisy_attention import NoisyAttentionChannel
 from glassformer.channels.pairs import to_components, to_matrices
 from glassformer.designs.quadratic import QuadraticDesign
@@ -255,7 +256,8 @@ CHANNELS = {
     "linear": (LinearAttentionChannel(2, 0.1), 1e-6),
     "softmax": (SoftmaxAttentionChannel(3, 2.0), 1e-6),
     "hardmax": (HardmaxPairChannel(1.5), 1e-6),
-    "hardmax 3": (HardmaxChannel(3, 1.5, fields=8192), 0.05),
+    "hardmax 3": (HardmaxTripleChannel(3, 1.5), 1e-6),
+    "hardmax sampled": (HardmaxChannel(3, 1.5, fields=8192), 0.05),
     "noisy": (NoisyAttentionChannel(np.tanh, 2, 0.2, 1.5, fields=16384), 0.05),
 }
 
@@ -293,6 +295,17 @@ def test_sampled_hardmax_against_rejection(tokens):
         assert channel.log_partition(y[[row]], omega[[row]], v)[0] == pytest.approx(
             np.log(len(kept) / len(draws)), abs=0.1
         )
+
+
+@pytest.mark.parametrize("v", [0.9, 0.1, 0.01])
+def test_probabilities_of_all_labels_of_three_tokens_add_up(v):
+    channel, omega = HardmaxTripleChannel(3, 1.5), np.random.default_rng(4).standard_normal((1, 6))
+    cyclic = [[1, 2, 0], [2, 0, 1]]
+    labels = np.array([y for y in itertools.product(range(3), repeat=3) if list(y) not in cyclic], dtype=float)
+    z = np.exp(channel.log_partition(labels, np.repeat(omega, len(labels), axis=0), v))
+    assert np.sum(z) == pytest.approx(1, abs=1e-6)
+    with pytest.raises(DataError, match="circle"):
+        channel.score(np.array(cyclic[:1], dtype=float), omega, v)
 
 
 def test_a_linear_link_with_noise_by_sampling():

@@ -58,6 +58,10 @@ def _hardmax(tokens: int, power: float) -> Channel:
         raise IncompatibleError("rho = inf and channel = hardmax exclude each other: the mean alone decides the labels")
     if tokens == 2:
         return HardmaxPairChannel(power)
+    if tokens == 3:
+        from glassformer.channels.hardmax_triple import HardmaxTripleChannel
+
+        return HardmaxTripleChannel(tokens, power)
     from glassformer.channels.hardmax_sampled import HardmaxChannel
 
     return HardmaxChannel(tokens, power)

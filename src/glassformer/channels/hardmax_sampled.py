@@ -86,12 +86,12 @@ class HardmaxChannel(SampledChannel):
         found = [self._block(labels[part], omega[part], v[part, None]) for part in parts]
         return Posterior(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
-    def _checked(self, y: Array) -> Array:
+    def _checked(self, y: Array) -> NDArray[np.intp]:
         labels = np.asarray(y, dtype=float)
         bad = ~np.isin(labels, np.arange(self.tokens))
         if np.any(bad):
             raise DataError("y", labels[bad].flat[0], f"the index of the largest entry, 0 to {self.tokens - 1}")
-        return labels.astype(int)
+        return labels.astype(np.intp)
 
     def _block(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array, Array, Array]:
         tokens, fields = self.tokens, self.fields
