@@ -93,7 +93,7 @@ class HardmaxChannel(SampledChannel):
             raise DataError("y", labels[bad].flat[0], f"the index of the largest entry, 0 to {self.tokens - 1}")
         return labels.astype(np.intp)
 
-    def _block(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+    def _block(self, y: NDArray[np.intp], omega: Array, v: Array) -> tuple[Array, Array, Array, Array]:
         tokens, fields = self.tokens, self.fields
         rows, columns = pair_indices(tokens)
         off = rows != columns
