@@ -70,7 +70,7 @@ def resident(field: str) -> float:
 def large() -> None:
     model, design, labels = problem("softmax", 1000, 0.3, "float32")
     start = time.perf_counter()
-    solution = gamp(model, design, labels, Descent(max_iterations=5))
+    solution = gamp(model, design, labels, Descent(max_iterations=3))
     seconds = (time.perf_counter() - start) / int(solution.iterations[0])
     print(
         f"d = 1000, T = 2, alpha = 0.3: {design.samples} samples, inputs {design.inputs.nbytes / 1e9:.2f} GB, float32"

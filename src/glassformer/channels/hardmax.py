@@ -19,7 +19,7 @@ _REACH, _NODES = 9.0, (96, 72)
 # Below this ratio of the standard deviations of omega and h - omega the plane of row differences needs no panels.
 _NARROW, _HERMITE = 0.5, (24, 18)
 # Nodes of the integral over the shared index: the posterior is never wider than sqrt(V), nor narrower than 0.7 sqrt(V).
-_SHARED = np.linspace(-7.5, 7.5, 31)
+_SHARED = np.linspace(-6.5, 6.5, 27)
 
 
 @dataclass(frozen=True)

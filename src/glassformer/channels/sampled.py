@@ -14,7 +14,7 @@ from glassformer.channels.label_sampling import mean_and_error, normal_points
 from glassformer.progress import track
 
 # Variances of the table, on a logarithmic grid, and the sampled data points at each: replicas times points.
-_SMALLEST, _NODES = 1e-4, 25
+_SMALLEST, _NODES = 1e-4, 17
 _REPLICAS, _POINTS = 8, 1024
 
 

@@ -29,11 +29,15 @@ _SETTINGS = Descent(tolerance=2e-3)
 
 @dataclass(frozen=True)
 class Curve:
-    """One theory curve, and the sample ratios at which the algorithm is run beside it."""
+    """One theory curve, and the sample ratios at which the algorithm is run beside it.
+
+    ``line`` is its style, for curves that fall on each other.
+    """
 
     model: AttentionIndexed
     label: str
     runs: tuple[float, ...] = ()
+    line: str = "-"
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ def _draw(panel: Panel, results: list[_Computed], axes: Axes) -> None:
     shades = colors(len(panel.curves))
     simulated = False
     for curve, scale, result, color in zip(panel.curves, panel.scales, results, shades, strict=True):
-        axes.plot(scale * result.theory["alpha"], result.theory["error"], color=color, label=curve.label)
+        axes.plot(scale * result.theory["alpha"], result.theory["error"], curve.line, color=color, label=curve.label)
         marks = thresholds(curve.model) if panel.recovery or panel.weak else None
         if marks is not None and panel.recovery and np.isfinite(marks["perfect_recovery"].alpha):
             at = scale * marks["perfect_recovery"].alpha
@@ -157,11 +161,11 @@ def _summary(panel: Panel, curve: Curve, result: _Computed) -> list[str]:
     lines.append(f"    AMP, d = {panel.d}, {panel.instances} instances (difference in standard errors; over the prior)")
     for i, alpha in enumerate(result.runs["alpha"]):
         theory, runs = float(result.runs["theory"][i]), result.runs
-        spread = max(float(runs["relative_standard_error"][i]), 1e-300)
-        gap = (float(runs["relative_error"][i]) - theory) / spread
+        spread = float(runs["relative_standard_error"][i])
+        gap = f"{(float(runs['relative_error'][i]) - theory) / spread:+.1f}" if spread > 1e-6 else "-"
         good = sum(run.status.ok for run in runs.instances[i])
         measured = f"AMP {runs['error'][i]:.4f} +- {runs['standard_error'][i]:.4f}"
-        relative = f"over prior {runs['relative_error'][i]:.4f} ({gap:+.1f})"
+        relative = f"over prior {runs['relative_error'][i]:.4f} ({gap})"
         lines.append(
             f"    alpha {alpha:7.4f}  theory {theory:.4f}  {measured}  {relative}  converged {good}/{panel.instances}"
         )

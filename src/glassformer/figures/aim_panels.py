@@ -32,8 +32,7 @@ def _ones(curves: tuple[Curve, ...]) -> tuple[float, ...]:
 def hardmax(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``aim-1``."""
     del reference
-    runs = (0.25, 0.5, 1.0, 1.5, 2.0)
-    wide = _widths("hardmax", 2, (0.1, 0.25, 0.5, 1.0), {0.1: runs, 0.5: runs})
+    wide = _widths("hardmax", 2, (0.1, 0.25, 0.5, 1.0), {0.25: (0.15, 0.4, 0.8), 1.0: (0.2, 0.5, 1.0, 1.5)})
     narrow = (Curve(AttentionIndexed(0, 2, "hardmax"), r"$\rho \to 0$"), *_widths("hardmax", 2, (0.01, 0.05)))
     scales = (1.0, 1 / 0.01, 1 / 0.05)
     panels = [
@@ -49,7 +48,8 @@ def softmax(path: Path, quick: bool, reference: Path | None) -> _Result:
     widths = _widths("softmax", 2, (0.1, 0.25, 0.5, 1.0, 2.0), {0.25: (0.04, 0.08, 0.12), 0.5: (0.05, 0.1, 0.15, 0.2)})
     at = (0.15, 0.3, 0.45, 0.6, 0.9)
     tokens = tuple(
-        Curve(AttentionIndexed(0.5, t, "softmax"), f"$T = {t}$", at if t in (2, 3) else ()) for t in (2, 3, 4)
+        Curve(AttentionIndexed(0.5, t, "softmax"), f"$T = {t}$", at if t in (2, 3) else (), line)
+        for t, line in ((2, "-"), (3, "--"), (4, ":"))
     )
     scales = tuple(float(t * t + t - 2) for t in (2, 3, 4))
     panels = [
