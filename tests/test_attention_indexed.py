@@ -116,9 +116,9 @@ def test_small_width(tokens):
 def test_small_width_is_approached(channel):
     abar = np.array([0.4, 0.8]) if channel == "hardmax" else np.array([1.3, 1.7]) / counted(channel, 2)
     limit = limits(AttentionIndexed(0, 2, channel), abar)["error"]
-    gaps = [np.abs(limits(AttentionIndexed(r, 2, channel), abar * r)["error"] - limit).max() for r in (1e-3, 1e-5)]
-    assert gaps[1] < 0.2 * gaps[0]
-    assert gaps[1] < 0.02
+    gaps = [np.abs(limits(AttentionIndexed(r, 2, channel), abar * r)["error"] - limit).max() for r in (3e-2, 1e-3)]
+    assert gaps[1] < 0.3 * gaps[0]
+    assert gaps[1] < 0.1
 
 
 @pytest.mark.parametrize("channel", ["linear", "softmax"])
@@ -144,6 +144,15 @@ def test_error_decreases_and_free_entropy_is_stationary(model, rho):
     overlap = [model.prior.mmse(q_hat * (1 + s)).value for s in (step, -step)]
     slope = (above - below) / (overlap[1] - overlap[0])
     assert np.all(np.abs(slope) < 1e-5 * q_hat)
+
+
+@pytest.mark.parametrize("rho", [1e-3, 1e-2, 10.0, 1e4, 1e6])
+@pytest.mark.parametrize(("channel", "noise"), [("linear", 0.0), ("linear", 0.1), ("softmax", 0.0), ("hardmax", 0.0)])
+def test_everything_converges_over_the_allowed_widths(channel, noise, rho):
+    model = AttentionIndexed(rho, 2, channel, noise)
+    table = limits(model, [0, 1e-9, 0.01, 0.1, 1, 10, 1e9], throw=False)
+    assert [str(status) for status in table.status] == ["converged"] * 7
+    assert not thresholds(model).hard_phase
 
 
 def test_landscape_peaks_at_the_limit():

@@ -11,9 +11,12 @@ import numpy as np
 from glassformer.channels.attention_channel import NAMES, attention_channel
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.errors import ParameterError
-from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, is_number, is_ratio, no_data
+from glassformer.models.base import FiniteSize, is_number, no_data
 from glassformer.priors.base import Prior
 from glassformer.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
+
+# Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
+_NARROWEST, _WIDEST = 1e-3, 1e6
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ class AttentionIndexed:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (is_ratio(self.rho) or (is_number(self.rho) and self.rho in (0, np.inf))):
-            raise ParameterError("rho", self.rho, f">= 0 (0, {SMALLEST:g} to {LARGEST:g}, or inf)")
+        if not (is_number(self.rho) and (_NARROWEST <= self.rho <= _WIDEST or self.rho in (0, np.inf))):
+            raise ParameterError("rho", self.rho, f">= 0 (0, {_NARROWEST:g} to {_WIDEST:g}, or inf)")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, 1 + float(self.rho))

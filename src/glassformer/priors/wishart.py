@@ -14,7 +14,7 @@ from glassformer.spectra.symmetric import SymmetricLaw
 
 # Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
 _TINY, _HUGE = 1e-13, 1e15
-# Precision from which on the MMSE falls as its inverse.
+# Precision, per unit of a small width, from which on the MMSE falls as its inverse (to 1e-9 and better).
 _ASYMPTOTIC = 1e10
 # A symmetric matrix has half as many free entries as the sample sizes d^2, or d r, count.
 _DEGREES = 0.5
@@ -78,10 +78,12 @@ class WishartPrior(SymmetricPrior):
         error = np.zeros_like(value)
         proper = q_hat > _TINY
         if np.any(proper):
-            seen = np.minimum(q_hat[proper], _ASYMPTOTIC)
+            largest = _ASYMPTOTIC * min(self.rho, 1.0) ** 1.5
+            seen = np.minimum(q_hat[proper], largest)
             found = SymmetricLaw(self.rho, 1 / seen).mmse()
-            # Beyond, q_hat MMSE is its limit to 1e-6, while the law's bulk of noise would be lost in rounding.
-            beyond = np.where(q_hat[proper] > _ASYMPTOTIC, 1e-6, 0.0)
+            # Beyond, q_hat MMSE is at its limit, while the law's bulk of noise would be lost in rounding; where
+            # rho = 1 the bulk ends at zero and the approach is slower.
+            beyond = np.where(q_hat[proper] > largest, 1e-6, 0.0)
             value[proper] = found.value * (seen / q_hat[proper])
             error[proper] = found.error * (seen / q_hat[proper]) + beyond * value[proper]
         return Integral(value, error)

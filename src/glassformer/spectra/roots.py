@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-def bracketed_root(function: Callable[[Array], tuple[Array, Array]], low: Array, high: Array) -> Array:
+def bracketed_root(
+    function: Callable[[Array], tuple[Array, Array]], low: Array, high: Array, last_step: float = 1e-8
+) -> Array:
     """Newton's method held inside a shrinking bracket, elementwise.
 
     A general-purpose bracketing solver needs no derivative but costs milliseconds in bookkeeping per call; one
@@ -20,6 +22,8 @@ def bracketed_root(function: Callable[[Array], tuple[Array, Array]], low: Array,
         function: returns the value and the derivative; must increase through its root in ``[low, high]``.
         low: where the function is not positive.
         high: where it is not negative.
+        last_step: Newton step, relative to the root or to one, after which to stop; its square over the scale on
+            which the function bends is the error left.
 
     Returns:
         The root to rounding error; NaN where the function is NaN.
@@ -41,9 +45,8 @@ def bracketed_root(function: Callable[[Array], tuple[Array, Array]], low: Array,
             usable = (newton >= low) & (newton <= high) & (np.abs(newton - x) <= 0.5 * np.abs(before))
         moved = np.where(usable, newton, 0.5 * (low + high))
         before, step = step, moved - x
-        # A Newton step of 1e-8 leaves an error of its square.
         size = np.maximum(np.abs(x), 1.0)
-        settled = (usable & (np.abs(step) <= 1e-8 * size)) | (high - low <= 4e-16 * size) | np.isnan(value)
+        settled = (usable & (np.abs(step) <= last_step * size)) | (high - low <= 4e-16 * size) | np.isnan(value)
         # What has settled stays: at the root the sign of the value is rounding, and would send the step astray.
         x = np.where(done, x, moved)
         done |= settled

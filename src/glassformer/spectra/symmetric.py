@@ -184,8 +184,9 @@ class SymmetricLaw:
         value = np.where(small, noise * (1 - deficit), 1 - overlap)
         coarse = np.where(small, noise * (1 - coarse_deficit), 1 - coarse_overlap)
         disagreement = np.abs((1 - overlap) - noise * (1 - deficit))
-        missed = np.where(disagreement > 1e-11 * np.maximum(noise, 1.0), disagreement, 0.0)
-        # What one form misses of the mass of the law, the other misses times the noise.
+        # The forms differ by what is missed of the mass of the law, times the noise in one of them.
+        missed = disagreement / np.maximum(noise, 1.0)
+        missed = np.where(missed > 1e-11, missed, 0.0)
         return Integral(value, np.abs(value - coarse) + (missed + 4e-16) * np.where(small, noise, 1.0))
 
     def mass(self) -> Array:
@@ -359,7 +360,6 @@ def _crossing(rho: Array, noise: Array, level: float, low: Array, high: Array, r
         return rise * (np.arcsinh(value) - np.arcsinh(level)), rise * slope / np.sqrt(1 + value**2)
 
     with np.errstate(divide="ignore"):
-        t = bracketed_root(condition, np.maximum(np.log(low), -_FAR), np.minimum(np.log(high), _FAR))
-    # One more step: a bulk may be so short in log s that a root good to 1e-12 of it asks for the last digit.
-    value, slope = condition(t)
-    return np.asarray(np.exp(t - value / slope))
+        ends = np.maximum(np.log(low), -_FAR), np.minimum(np.log(high), _FAR)
+    # A bulk of noise may be so short in log s that its ends are needed to the last digit.
+    return np.exp(bracketed_root(condition, *ends, last_step=1e-13))
