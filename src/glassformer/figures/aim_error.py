@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,d$"
 # What the figures show does not change below this; a run costs half as much.
-_SETTINGS = Descent(tolerance=2e-3)
+_SETTINGS = Descent(tolerance=2e-3, max_iterations=800)
 
 
 @dataclass(frozen=True)
