@@ -279,7 +279,7 @@ def test_score_and_curvature_are_derivatives_of_log_z(name):
     size = channel.tokens * (channel.tokens + 1) // 2
     omega = 0.7 * rng.standard_normal((8, size))
     y = channel.sample(omega + np.sqrt(v) * rng.standard_normal(omega.shape), rng)
-    score, curvature = channel.score_and_curvature(y, omega, v)
+    score, curvature = channel.score(y, omega, v), channel.curvature(y, omega, v)
     shifts = step * np.eye(size)
     slopes = [channel.log_partition(y, omega + e, v) - channel.log_partition(y, omega - e, v) for e in shifts]
     assert np.allclose(score, np.stack(slopes, axis=-1) / (2 * step), atol=tolerance)
@@ -421,6 +421,10 @@ def test_memory_is_that_of_the_tokens():
         ({"channel": "hardmax", "rho": np.inf}, IncompatibleError, "rho = inf"),
         ({"channel": "linear", "temperature": 2}, IncompatibleError, "softmax"),
         ({"channel": lambda h: h[0], "noise": 0.1}, ParameterError, "function from shape"),
+        ({"channel": "hardmax", "tokens": 1}, ParameterError, ">= 2"),
+        ({"temperature": "hot"}, ParameterError, "temperature = 'hot'"),
+        ({"channel": HardmaxPairChannel(1.5), "tokens": 3}, IncompatibleError, "tokens = 2"),
+        ({"channel": HardmaxPairChannel(1.0)}, IncompatibleError, "power = 1.0"),
     ],
 )
 def test_bad_models_are_refused(arguments, error, words):
@@ -434,12 +438,41 @@ def test_limits_without_data_and_bad_labels_are_refused():
     design = QuadraticDesign.sample(5, (2, 6), np.random.default_rng(0))
     with pytest.raises(DataError, match="shape"):
         gamp(AttentionIndexed(0.5, 2), design, np.ones((5, 3, 3)))
+    with pytest.raises(DataError, match="fields of shape"):
+        gamp(AttentionIndexed(0.5, 3), design, np.ones((5, 3, 3)))
     with pytest.raises(DataError, match="sum to one"):
         gamp(AttentionIndexed(0.5, 2), design, np.ones((5, 2, 2)))
     with pytest.raises(DataError, match="0 or 1"):
         gamp(AttentionIndexed(0.5, 2, "hardmax"), design, np.full((5, 2), 2.0))
     with pytest.raises(DataError, match="symmetric"):
         gamp(AttentionIndexed(0.5, 2, "linear"), design, np.arange(20.0).reshape(5, 2, 2))
+
+
+def test_a_link_with_vector_labels_of_the_users_own():
+    """Simulated at a width that whole numbers round, with labels of shape (n, m)."""
+    model = AttentionIndexed(0.5, 2, lambda h: np.tanh(h[..., 0]), noise=0.3)
+    size = model.at_size(15)
+    assert size.model.rho == pytest.approx(8 / 15)
+    assert size.model.channel.power == pytest.approx(1 + 8 / 15)
+    rng = np.random.default_rng(0)
+    design = QuadraticDesign.sample(200, (2, 15), rng)
+    labels = model.channel.sample(design.forward(model.prior.sample((15, 15), rng), 0), rng)
+    assert labels.shape == (200, 2)
+    solution = gamp(size.model, design, labels, Descent(max_iterations=20))
+    assert np.isfinite(solution.value).all()
+    assert 0 < model.channel.label_error(np.array([0.5]))["label_mse"][0] < 1
+
+
+@pytest.mark.parametrize("noise", [1.0, 10.0])
+def test_sampled_slopes_are_not_inflated_where_labels_say_little(noise):
+    """The slope that message passing is given, against the closed form of iid noise on all entries."""
+    channel, rng, v = NoisyAttentionChannel(lambda h: h, 2, noise, 1.5), np.random.default_rng(0), 0.5
+    omega = rng.standard_normal((2000, 3))
+    y = channel.sample(omega + np.sqrt(v) * rng.standard_normal(omega.shape), rng)
+    exact = 2 * 2 / (2 * v + noise) + 1 / (v + noise / 2)
+    _, slope = channel.score_and_curvature(y, omega, v)
+    assert abs(slope.mean() - exact) <= 5 * slope.std() / np.sqrt(2000) + 0.02 * exact
+    assert abs(channel.curvature(y, omega, v).mean() - exact) <= 0.01 * 3 / v
 
 
 def test_status_is_a_word():

@@ -413,6 +413,15 @@ def test_help_imports_nothing_heavy(line):
     assert not HEAVY & set(modules.split())
 
 
+@pytest.mark.parametrize("command", ["limits aim --alpha 0.05,0.1", "simulate aim --alpha 0.1 --d 12 --instances 2"])
+def test_attention_results_are_drawn_and_written(run, tmp_path, command):
+    plot, csv = tmp_path / "a.png", tmp_path / "a.csv"
+    code, _, _ = run(f"{command} --rho 0.5 --plot {plot} --csv {csv}")
+    assert code in (0, 3)
+    assert plot.stat().st_size > 1000
+    assert csv.read_text().startswith("alpha,error")
+
+
 def test_help_documents_the_contract(run):
     code, out, _ = run("limits bsr --help")
     assert code == 0

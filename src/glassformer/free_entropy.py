@@ -154,7 +154,7 @@ def landscape(model: Model, alpha: float, points: int = 400) -> Landscape:
         error_estimate=error,
         maxima=stationary[rises[change]],
         minima=stationary[~rises[change]],
-        diverges=alpha > counting_threshold(model),
+        diverges=alpha >= counting_threshold(model) * (1 - 1e-12),
         largest=model.prior.second_moment,
     )
 

@@ -78,8 +78,8 @@ def gamp(model: Model, design: Design, labels: ArrayLike, settings: Descent | No
 
     Returns:
         :class:`Solution` whose ``value`` has shape ``(instances, L, d)``; ``residual`` is the undamped
-        root-mean-square step, ``error_estimate`` the posterior variance (the algorithm's own estimate of
-        :math:`\|\hat S - S\|^2/(dL)`), ``extra`` holds ``precision`` (:math:`\hat q`), ``nishimori_ratio`` (measured
+        root-mean-square step, ``error_estimate`` the posterior variance (the algorithm's own estimate of its
+        error), ``extra`` holds ``precision`` (:math:`\hat q`), ``nishimori_ratio`` (measured
         over predicted residual variance, 1 in the large-size limit) and ``damping`` at the end. Never raises for lack
         of convergence: the status of each instance tells.
 
@@ -98,6 +98,11 @@ def gamp(model: Model, design: Design, labels: ArrayLike, settings: Descent | No
         True
     """
     settings = settings or Descent()
+    if design.field_shape[1:] != model.channel.field_components:
+        components = model.channel.field_components
+        raise DataError(
+            "X", f"<fields of shape {design.field_shape[1:]}>", f"fields of shape {components}, as the channel"
+        )
     y = np.asarray(labels, dtype=float)
     expected = (design.instances, design.samples, *model.channel.label_shape)
     y = y[None] if y.shape == expected[1:] else y

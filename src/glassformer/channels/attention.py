@@ -47,6 +47,10 @@ class _ProjectedChannel(Channel):
     def label_shape(self) -> tuple[int, ...]:
         return self.tokens, self.tokens
 
+    @property
+    def field_components(self) -> tuple[int, ...]:
+        return (self.tokens * (self.tokens + 1) // 2,)
+
     @abstractmethod
     def _residual(self, y: Array, omega: Array) -> Array:
         """What the labels show beyond ``omega``, in components."""
@@ -186,7 +190,7 @@ class SoftmaxAttentionChannel(_ProjectedChannel):
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``label_mse``: :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, with its standard error."""
-        return label_mse(self._attention, self.tokens, self.power, variance) if np.isfinite(self.power) else {}
+        return label_mse(self._attention, self.tokens, self.power, variance)
 
     def _attention(self, h: Array) -> Array:
         return np.exp(log_softmax(self.temperature * h, axis=-1))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
-from glassformer.channels.attention import LinearAttentionChannel, SoftmaxAttentionChannel
+from glassformer.channels.attention import LinearAttentionChannel, SoftmaxAttentionChannel, checked_tokens
 from glassformer.channels.base import Array, Channel
 from glassformer.channels.hardmax import HardmaxPairChannel
 from glassformer.errors import IncompatibleError, ParameterError
@@ -30,6 +30,7 @@ def attention_channel(
         LinearAttentionChannel(tokens=2, noise=0.1)
     """
     if isinstance(channel, Channel):
+        _require_match(channel, tokens, noise, temperature, power)
         return channel
     if temperature != 1 and channel != "softmax":
         raise IncompatibleError(f"temperature = {temperature} belongs to channel softmax: leave it out")
@@ -39,6 +40,7 @@ def attention_channel(
         exact = SoftmaxAttentionChannel(tokens, temperature, power)
         return exact if noise == 0 else _sampled(_softmax(temperature), tokens, noise, power, "softmax")
     if channel == "hardmax":
+        checked_tokens(tokens, 2)
         if noise != 0:
             raise IncompatibleError(f"noise = {noise} and channel = hardmax exclude each other: labels are discrete")
         return _hardmax(tokens, power)
@@ -47,6 +49,19 @@ def attention_channel(
             raise IncompatibleError("a function of the indices needs label noise: give noise > 0")
         return _sampled(channel, tokens, noise, power, getattr(channel, "__name__", "link"))
     raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
+
+
+def _require_match(channel: Channel, tokens: int, noise: float, temperature: float, power: float) -> None:
+    """A finished channel carries its own parameters: they must be the model's."""
+    own = {
+        name: getattr(channel, name) for name in ("tokens", "power", "noise", "temperature") if hasattr(channel, name)
+    }
+    asked = {"tokens": tokens, "power": power, "noise": noise, "temperature": temperature}
+    for name, value in own.items():
+        if not np.isclose(value, asked[name]):
+            raise IncompatibleError(
+                f"the channel has {name} = {value}, the model {name} = {asked[name]}: make them equal"
+            )
 
 
 def _softmax(temperature: float) -> Callable[[Array], Array]:

@@ -46,6 +46,11 @@ class Channel(ABC):
         return 1.0 if self.noiseless else 0.0
 
     @property
+    def field_components(self) -> tuple[int, ...]:
+        """``(K,)`` for fields of ``K`` components; empty for numbers."""
+        return ()
+
+    @property
     def label_shape(self) -> tuple[int, ...]:
         """Shape of the label of one sample; empty for numbers."""
         return ()

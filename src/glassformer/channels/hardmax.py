@@ -61,6 +61,10 @@ class HardmaxPairChannel(Channel):
         return (2,)
 
     @property
+    def field_components(self) -> tuple[int, ...]:
+        return (3,)
+
+    @property
     def even(self) -> bool:
         return False
 

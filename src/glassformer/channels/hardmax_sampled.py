@@ -132,10 +132,14 @@ class HardmaxChannel(SampledChannel):
         return np.asarray(score - (score @ ones)[:, None] * ones)
 
     def _curvature(self, weight: Array, points: Array, mills: Array, a: Array, root: Array, v: Array) -> Array:
-        mean = weight @ points
-        spread = weight @ points**2 - mean**2
-        own = np.einsum("nf,nft->nt", weight, mills)
-        bend = own**2 + np.einsum("nf,nft->nt", weight, mills * a / root)
+        # Products of means over independent halves: their squares would carry the sampling noise of each.
+        halves = [slice(0, self.fields), slice(self.fields, 2 * self.fields)]
+        total = [np.maximum(np.sum(weight[:, part], axis=1, keepdims=True), 1e-300) for part in halves]
+        shares = [weight[:, part] / t for part, t in zip(halves, total, strict=True)]
+        means = [share @ points[part] for share, part in zip(shares, halves, strict=True)]
+        owns = [np.einsum("nf,nft->nt", share, mills[:, part]) for share, part in zip(shares, halves, strict=True)]
+        spread = weight @ points**2 - means[0] * means[1]
+        bend = owns[0] * owns[1] + np.einsum("nf,nft->nt", weight, mills * a / root)
         return np.asarray(2 * np.sum(bend, axis=1) + np.sum(1 - spread, axis=1) / v[:, 0])
 
 

@@ -118,11 +118,11 @@ def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, 
     with np.errstate(divide="ignore", invalid="ignore"):
         mean, square, slope, bend = (x / total[:, None] for x in (mean, square, slope, bend))
         log_z = np.log(total) + tops[0] + tops[1]
+        curvature = np.sum(1 - (square - mean**2), axis=1) + np.sum(slope**2 + bend, axis=1)
     score = np.empty_like(omega)
     score[:, _OFF] = mean / scale[:, None]
     # A row's index has variance 2V, its component that of V: both factors of sqrt(2) cancel.
     score[:, _OWN] = slope / scale[:, None]
-    curvature = np.sum(1 - (square - mean**2), axis=1) + np.sum(slope**2 + bend, axis=1)
     return log_z, score, curvature / scale**2
 
 

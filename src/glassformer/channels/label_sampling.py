@@ -12,6 +12,7 @@ from glassformer.channels.pairs import to_matrices
 from glassformer.integral import Array
 
 _POINTS, _REPLICAS = 1024, 8
+_MOST_TOKENS = 12
 
 
 @lru_cache(maxsize=16)
@@ -41,15 +42,19 @@ def label_mse(link: Callable[[Array], Array], tokens: int, power: float, varianc
 
     .. math:: E\|y - E[y\mid\omega]\|^2 = \tfrac12 E\|y(h) - y(h')\|^2, \qquad \omega\sim N(0, Q_0 - V),
 
-    which stays precise where the error is small and needs no average inside an average.
+    which stays precise where the error is small and needs no average inside an average. Nothing is returned for so many
+    tokens that the points would fill the memory.
     """
+    if tokens > _MOST_TOKENS or not np.isfinite(power):
+        return {}
     size = tokens * (tokens + 1) // 2
     t, u, w = np.split(normal_points(3 * size), 3, axis=-1)
     means, errors = [], []
     for v in np.ravel(variance):
         omega = np.sqrt(max(power - v, 0.0)) * t
         first, second = (link(to_matrices(omega + np.sqrt(v) * x, tokens)) for x in (u, w))
-        mean, error = mean_and_error(0.5 * np.sum((first - second) ** 2, axis=(-2, -1)).mean(axis=1) / tokens)
+        square = np.reshape((first - second) ** 2, (*t.shape[:2], -1)).sum(axis=-1)
+        mean, error = mean_and_error(0.5 * square.mean(axis=1) / tokens)
         means.append(mean)
         errors.append(error)
     shape = np.shape(variance)

@@ -62,7 +62,7 @@ class NoisyAttentionChannel(SampledChannel):
             raise ParameterError("fields", self.fields, "a power of two >= 16")
         probe = np.asarray(self.function(np.zeros((3, self.tokens, self.tokens))))
         if probe.ndim < 2 or len(probe) != 3 or not np.all(np.isfinite(probe)):
-            raise ParameterError("channel", self.function, "a function from shape (n, T, T) to finite labels (n, ...)")
+            raise ParameterError("channel", self.function, "a function from shape (n, T, T) to finite labels (n, m)")
 
     @property
     def label(self) -> str:
@@ -86,7 +86,7 @@ class NoisyAttentionChannel(SampledChannel):
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``label_mse``: :math:`E\|y - E[y\mid\omega]\|^2/T` of a new label without its own noise."""
-        return label_mse(self.function, self.tokens, self.power, variance) if np.isfinite(self.power) else {}
+        return label_mse(self.function, self.tokens, self.power, variance)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
@@ -127,9 +127,10 @@ class NoisyAttentionChannel(SampledChannel):
         weight = np.exp(log_weight - top)
         log_z = top[:, 0] + np.log(np.mean(weight, axis=1)) - 0.5 * y.shape[1] * np.log(2 * np.pi * self.noise)
         halves = [slice(0, fields), slice(fields, 2 * fields)]
-        first, second = (_mean(weight[:, part], distance[:, part])[0] / np.sqrt(v)[:, None] for part in halves)
-        _, spread = _mean(weight, distance)
-        return (first, second, np.sum(1 - spread, axis=1) / v, log_z)
+        (first, one), (second, two) = (_moments(weight[:, part], distance[:, part]) for part in halves)
+        # The product of independent means: their squares would carry the sampling noise of each.
+        curvature = np.sum(1 - 0.5 * (one + two) + first * second, axis=1) / v
+        return (first / np.sqrt(v)[:, None], second / np.sqrt(v)[:, None], curvature, log_z)
 
     def _approximation(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
         """Mode of the posterior and a square root of its widened covariance, shapes (n, K) and (n, K, K)."""
@@ -150,8 +151,7 @@ class NoisyAttentionChannel(SampledChannel):
         return mode, _WIDER * np.linalg.cholesky(0.5 * (covariance + np.swapaxes(covariance, 1, 2)))
 
 
-def _mean(weight: Array, value: Array) -> tuple[Array, Array]:
-    """Weighted mean and variance over the second axis; weights of shape (n, f), values (n, f, k)."""
+def _moments(weight: Array, value: Array) -> tuple[Array, Array]:
+    """Weighted mean and mean square over the second axis; weights of shape (n, f), values (n, f, k)."""
     share = weight / np.sum(weight, axis=1, keepdims=True)
-    mean = np.einsum("nf,nfk->nk", share, value)
-    return mean, np.einsum("nf,nfk->nk", share, value**2) - mean**2
+    return np.einsum("nf,nfk->nk", share, value), np.einsum("nf,nfk->nk", share, value**2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassformer.bayes_optimal import limits
-from glassformer.figures.style import canvas, colors
+from glassformer.figures.style import ATTENTION_ERROR_LABEL, canvas, colors
 from glassformer.models import AttentionIndexed
 from glassformer.recovery import thresholds
 from glassformer.results import Table
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,d$"
 # What the figures show does not change below this; a run costs half as much.
 _SETTINGS = Descent(tolerance=2e-3, max_iterations=800)
 
@@ -138,7 +137,7 @@ def _draw(panel: Panel, results: list[_Computed], axes: Axes) -> None:
     axes.set_xlim(0, panel.largest)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel(panel.axis)
-    axes.set_ylabel(ERROR_LABEL)
+    axes.set_ylabel(ATTENTION_ERROR_LABEL)
     axes.set_title(panel.title, fontsize=11)
     axes.legend(loc="upper right")
 

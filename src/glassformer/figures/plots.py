@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.figures.style import ERROR_LABEL, canvas, colors, label_alpha
+from glassformer.figures.style import ATTENTION_ERROR_LABEL, ERROR_LABEL, canvas, colors, label_alpha
 from glassformer.free_entropy import Landscape
 from glassformer.recovery import Thresholds
 from glassformer.results import Table
 from glassformer.simulation import Simulation
+
+# Parameters named in a title, by symbol.
+_SYMBOLS = {"tokens": "T", "beta": r"\beta", "rho": r"\rho", "width": "r", "noise": r"\Delta"}
 
 
 def plot_limits(table: Table, path: Path) -> None:
@@ -80,9 +83,8 @@ def _bars(errors: np.ndarray) -> np.ndarray | None:
 
 def _finish(axes: Any, parameters: dict[str, Any]) -> None:
     axes.set_xlabel(label_alpha(parameters["alpha"]))
-    axes.set_ylabel(ERROR_LABEL)
+    axes.set_ylabel(ATTENTION_ERROR_LABEL if "tokens" in parameters else ERROR_LABEL)
     axes.set_ylim(bottom=0)
-    width = rf"$\rho = {parameters['rho']:g}$" if "rho" in parameters else f"$r = {parameters['width']}$"
-    noise = rf"$\Delta = {parameters['noise']:g}$"
-    axes.set_title(rf"{parameters['channel']} channel, $\beta = {parameters['beta']:g}$, {width}, {noise}", fontsize=11)
+    shown = [f"${symbol} = {parameters[name]:g}$" for name, symbol in _SYMBOLS.items() if name in parameters]
+    axes.set_title(", ".join([f"{parameters['channel']} channel", *shown]), fontsize=11)
     axes.legend()

@@ -63,9 +63,14 @@ def colors(count: int) -> list[Any]:
 
 def label_alpha(unit: str) -> str:
     """Axis label of the sample ratio."""
-    if unit == "n/(r(L+d))":
-        return r"sample ratio $\alpha_{\rm LR} = n\,/\,[r(L+d)]$"
-    return r"sample ratio $\alpha = n\,/\,(dL)$"
+    return f"sample ratio {_UNITS[unit]}"
 
 
+_UNITS = {
+    "n/(dL)": r"$\alpha = n\,/\,(dL)$",
+    "n/(r(L+d))": r"$\alpha_{\rm LR} = n\,/\,[r(L+d)]$",
+    "n/d^2": r"$\alpha = n\,/\,d^2$",
+    "n/(rd)": r"$\bar\alpha = n\,/\,(rd)$",
+}
+ATTENTION_ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,d$"
 ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,(dL)$"

@@ -2,13 +2,14 @@ r"""Attention-indexed models: attention with key-query matrices of extensive wid
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from glassformer.channels.attention_channel import NAMES, attention_channel
+from glassformer.channels.sampled import SampledChannel
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.errors import ParameterError
 from glassformer.models.base import FiniteSize, is_number, no_data
@@ -30,7 +31,7 @@ class AttentionIndexed:
     mean's power is left out, from 0 to 1).
 
     Args:
-        rho: :math:`r/d \ge 0`; 0 and ``inf`` select the limits of negligible and unlimited width.
+        rho: :math:`r/d`, from 1e-3 to 1e6; 0 and ``inf`` select the limits of negligible and unlimited width.
         tokens: ``T``.
         channel: ``"linear"``, ``"softmax"``, ``"hardmax"``, or a function from matrices of indices, shape
             (..., T, T), to labels, shape (..., m), which needs label noise.
@@ -59,9 +60,11 @@ class AttentionIndexed:
 
     def __post_init__(self) -> None:
         if not (is_number(self.rho) and (_NARROWEST <= self.rho <= _WIDEST or self.rho in (0, np.inf))):
-            raise ParameterError("rho", self.rho, f">= 0 (0, {_NARROWEST:g} to {_WIDEST:g}, or inf)")
+            raise ParameterError("rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
+        if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
+            raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
         channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, 1 + float(self.rho))
         object.__setattr__(self, "channel", channel)
 
@@ -97,7 +100,9 @@ class AttentionIndexed:
         """The model at ``r = round(rho d)``, at least one."""
         if self.rho == 0 or np.isinf(self.rho):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0")
-        channel = self.channel.label if self.channel.label in NAMES else self.channel
         rho = max(1, round(self.rho * d)) / d
+        channel = self.channel.label if self.channel.label in NAMES else self.channel
+        if isinstance(channel, SampledChannel):
+            channel = replace(channel, power=1 + rho)  # type: ignore[type-var]
         model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature)
         return FiniteSize(model, QuadraticDesign, (self.tokens, d), (d, d), float(d * d))
