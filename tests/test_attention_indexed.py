@@ -463,6 +463,14 @@ def test_a_link_with_vector_labels_of_the_users_own():
     assert 0 < model.channel.label_error(np.array([0.5]))["label_mse"][0] < 1
 
 
+def test_a_function_that_bears_a_channels_name_stays_itself():
+    def softmax(h):
+        return np.tanh(h)
+
+    model = AttentionIndexed(0.5, 2, softmax, noise=0.3)
+    assert model.at_size(15).model.channel.function is softmax
+
+
 @pytest.mark.parametrize("noise", [1.0, 10.0])
 def test_sampled_slopes_are_not_inflated_where_labels_say_little(noise):
     """The slope that message passing is given, against the closed form of iid noise on all entries."""

@@ -3,7 +3,7 @@ r"""Attention channels whose noiseless labels fix the indices by linear algebra:
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import log_softmax
@@ -170,6 +170,9 @@ class SoftmaxAttentionChannel(_ProjectedChannel):
     @property
     def _seen(self) -> int:
         return (self.tokens * (self.tokens + 1) - 2) // 2
+
+    def at_power(self, power: float) -> Channel:
+        return replace(self, power=power)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng

@@ -55,6 +55,11 @@ class Channel(ABC):
         """Shape of the label of one sample; empty for numbers."""
         return ()
 
+    def at_power(self, power: float) -> Channel:
+        """The same channel for fields of another prior variance; for those that do not depend on it, itself."""
+        del power
+        return self
+
     @abstractmethod
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         """Draw one label per field ``h``; same shape as ``h``."""

@@ -2,13 +2,14 @@ r"""Hardmax attention between two tokens, in closed form."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr, ndtr, owens_t, xlogy
+from scipy.special import log_ndtr, ndtr, owens_t, xlogy
 
 from glassformer.channels.base import Array, Channel, Integral
+from glassformer.channels.normal import mills
 from glassformer.channels.pairs import to_matrices
 from glassformer.errors import DataError
 
@@ -73,6 +74,9 @@ class HardmaxPairChannel(Channel):
         # Labels are discrete: the information grows as the inverse square root of V.
         return False
 
+    def at_power(self, power: float) -> Channel:
+        return replace(self, power=power)
+
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
         return np.argmax(to_matrices(h, 2), axis=-1).astype(float)
@@ -132,9 +136,9 @@ def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, 
     x = shared
     for _ in range(6):
         a = sign * (own - x[..., None]) / root
-        mills = _mills(a)
-        slope = -(x - shared) / scale**2 - np.sum(sign * mills, axis=-1) / root
-        bend = -1 / scale**2 - np.sum(mills * (a + mills), axis=-1) / root**2
+        ratio = mills(a)
+        slope = -(x - shared) / scale**2 - np.sum(sign * ratio, axis=-1) / root
+        bend = -1 / scale**2 - np.sum(ratio * (a + ratio), axis=-1) / root**2
         x = x - slope / bend
     nodes = x[..., None] + scale * _SHARED
     a = (sign[..., None] * (own[..., None] - nodes[..., None, :])) / root
@@ -143,21 +147,16 @@ def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, 
     weight = np.exp(exponent - top)
     total = np.sum(weight, axis=-1)
     weight = weight / total[..., None]
-    mills = _mills(a)
-    g_own = sign * np.sum(weight[..., None, :] * mills, axis=-1) / root
+    ratio = mills(a)
+    g_own = sign * np.sum(weight[..., None, :] * ratio, axis=-1) / root
     deviation = (nodes - shared[..., None]) / scale
     mean = np.sum(weight * deviation, axis=-1)
     spread = np.sum(weight * deviation**2, axis=-1) - mean**2
-    bend_own = g_own**2 + np.sum(weight[..., None, :] * a * mills, axis=-1) / root**2
+    bend_own = g_own**2 + np.sum(weight[..., None, :] * a * ratio, axis=-1) / root**2
     score = np.stack([np.sqrt(2) * g_own[..., 0], mean / scale, np.sqrt(2) * g_own[..., 1]], axis=-1)
     curvature = 2 * np.sum(bend_own, axis=-1) + (1 - spread) / scale**2
     step = _SHARED[1] - _SHARED[0]
     return score, curvature, top[..., 0] + np.log(total * step / np.sqrt(2 * np.pi))
-
-
-def _mills(a: Array) -> Array:
-    """phi(a) / Phi(a)."""
-    return np.asarray(np.sqrt(2 / np.pi) / erfcx(-a / np.sqrt(2)))
 
 
 def _orthant(h: Array, k: Array, correlation: float) -> Array:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx, log_ndtr
+from scipy.special import log_ndtr
 
 from glassformer.channels.attention import checked_tokens
 from glassformer.channels.base import Array
 from glassformer.channels.label_sampling import normal_points
+from glassformer.channels.normal import mills
 from glassformer.channels.pairs import pair_indices, to_matrices
 from glassformer.channels.sampled import Posterior, SampledChannel
 from glassformer.errors import DataError, ParameterError
@@ -116,30 +117,30 @@ class HardmaxChannel(SampledChannel):
         if np.any(lost):
             soft = log_weight[lost] - 0.5 * np.sum((short[lost] / (_SMOOTHING * np.sqrt(v[lost])[:, :, None])) ** 2, -1)
             weight[lost], _, log_z[lost] = _weights(soft)
-        mills = sign * np.sqrt(2 / np.pi) / erfcx(-a / np.sqrt(2)) / root
+        slope = sign * mills(a) / root
         halves = [slice(0, fields), slice(fields, 2 * fields)]
-        first, second = (self._score(weight[:, part], points[part], mills[:, part], v, off) for part in halves)
-        return (first, second, self._curvature(weight, points, mills, a * sign, root, v), log_z)
+        first, second = (self._score(weight[:, part], points[part], slope[:, part], v, off) for part in halves)
+        return (first, second, self._curvature(weight, points, slope, a * sign, root, v), log_z)
 
-    def _score(self, weight: Array, points: Array, mills: Array, v: Array, off: NDArray[np.bool_]) -> Array:
+    def _score(self, weight: Array, points: Array, slope: Array, v: Array, off: NDArray[np.bool_]) -> Array:
         """Score from some of the fields; the part along the all-ones matrix, to which labels are blind, is noise."""
         total = np.sum(weight, axis=1, keepdims=True)
         share = weight / np.where(total > 0, total, 1.0)
         score = np.empty((len(weight), off.size))
         score[:, off] = share @ points / np.sqrt(v)
-        score[:, ~off] = np.sqrt(2) * np.einsum("nf,nft->nt", share, mills)
+        score[:, ~off] = np.sqrt(2) * np.einsum("nf,nft->nt", share, slope)
         ones = np.where(off, 1.0, 1 / np.sqrt(2)) * np.sqrt(2) / self.tokens
         return np.asarray(score - (score @ ones)[:, None] * ones)
 
-    def _curvature(self, weight: Array, points: Array, mills: Array, a: Array, root: Array, v: Array) -> Array:
+    def _curvature(self, weight: Array, points: Array, slope: Array, a: Array, root: Array, v: Array) -> Array:
         # Products of means over independent halves: their squares would carry the sampling noise of each.
         halves = [slice(0, self.fields), slice(self.fields, 2 * self.fields)]
         total = [np.maximum(np.sum(weight[:, part], axis=1, keepdims=True), 1e-300) for part in halves]
         shares = [weight[:, part] / t for part, t in zip(halves, total, strict=True)]
         means = [share @ points[part] for share, part in zip(shares, halves, strict=True)]
-        owns = [np.einsum("nf,nft->nt", share, mills[:, part]) for share, part in zip(shares, halves, strict=True)]
+        owns = [np.einsum("nf,nft->nt", share, slope[:, part]) for share, part in zip(shares, halves, strict=True)]
         spread = weight @ points**2 - means[0] * means[1]
-        bend = owns[0] * owns[1] + np.einsum("nf,nft->nt", weight, mills * a / root)
+        bend = owns[0] * owns[1] + np.einsum("nf,nft->nt", weight, slope * a / root)
         return np.asarray(2 * np.sum(bend, axis=1) + np.sum(1 - spread, axis=1) / v[:, 0])
 
 

@@ -8,10 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx, log_ndtr
+from scipy.special import log_ndtr
 
 from glassformer.channels.base import Array
 from glassformer.channels.hardmax_sampled import HardmaxChannel
+from glassformer.channels.normal import mills
 from glassformer.errors import DataError
 
 # Components of the indices off and on the diagonal; the rows joined by each of the former, and the row left out.
@@ -67,11 +68,11 @@ def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, 
     sign = np.where(y == np.arange(3), 1.0, -1.0)
     sigma = scale[:, None, None]
     a = sign[:, :, None] * (own[:, :, None] - grid[:, None]) / (np.sqrt(2) * sigma)
-    mills = np.sqrt(2 / np.pi) / erfcx(-a / np.sqrt(2))
-    row, row_slope, row_bend = log_ndtr(a), sign[:, :, None] * mills, a * mills
+    ratio = mills(a)
+    row, row_slope, row_bend = log_ndtr(a), sign[:, :, None] * ratio, a * ratio
     t = (grid[:, None] - off[:, :, None]) / sigma
     density, below = -0.5 * t**2 - 0.5 * np.log(2 * np.pi) - np.log(sigma), log_ndtr(t)
-    below_mills = np.sqrt(2 / np.pi) / erfcx(-t / np.sqrt(2))
+    below_mills = mills(t)
     outer = {p: density[:, p] + sum(row[:, i] for i in _ENDS[p]) for p in range(3)}
     orders = list(itertools.permutations(range(3), 2))
     inner = {(p, q): density[:, q] + row[:, _OPPOSITE[p]] + below[:, 3 - p - q] for p, q in orders}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -37,6 +38,11 @@ class Posterior(NamedTuple):
     def score(self) -> Array:
         """The better of the estimates: their mean."""
         return 0.5 * (self.first + self.second)
+
+    @property
+    def square(self) -> Array:
+        """Squared score, free of the bias of sampling noise, shape (n,)."""
+        return np.asarray(np.sum(self.first * self.second, axis=1))
 
 
 class _Curves(NamedTuple):
@@ -84,6 +90,9 @@ class SampledChannel(Channel):
     def noiseless(self) -> bool:
         return False
 
+    def at_power(self, power: float) -> Channel:
+        return replace(self, power=power)  # type: ignore[type-var]
+
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         return self.label_from(h, rng.standard_normal((len(h), self.source_dimensions)))
 
@@ -100,8 +109,7 @@ class SampledChannel(Channel):
         say little. On average the two are equal (Nishimori), and the smaller one claims less.
         """
         found = self.posterior(y, omega, variance)
-        square = np.sum(found.first * found.second, axis=1)
-        return found.score, square if np.mean(square) < np.mean(found.curvature) else found.curvature
+        return found.score, min(found.square, found.curvature, key=np.mean)
 
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self.posterior(y, omega, variance).log_partition
@@ -135,7 +143,7 @@ class SampledChannel(Channel):
         t, u, source = np.split(points.reshape(-1, points.shape[-1]), [size, 2 * size], axis=1)
         omega = np.sqrt(max(self.power - v, 0.0)) * t
         found = self.posterior(self.label_from(omega + np.sqrt(v) * u, source), omega, v)
-        square = np.sum(found.first * found.second, axis=1).reshape(_REPLICAS, _POINTS).mean(axis=1)
+        square = found.square.reshape(_REPLICAS, _POINTS).mean(axis=1)
         log_z = found.log_partition.reshape(_REPLICAS, _POINTS).mean(axis=1)
         (value, error), (expected, expected_error) = mean_and_error(square), mean_and_error(log_z)
         return float(value), float(error), float(expected), float(expected_error)

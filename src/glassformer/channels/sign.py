@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erfcx, log_ndtr
+from scipy.special import log_ndtr
 
 from glassformer.channels.base import Array, Channel, Integral
+from glassformer.channels.normal import mills
 from glassformer.errors import DataError
 
 _T = np.linspace(-12.0, 12.0, 193)
@@ -46,7 +47,7 @@ class SignChannel(Channel):
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         y, scale = _checked(y), np.sqrt(np.asarray(variance, dtype=float))
-        return np.asarray(y * _mills(y * omega / scale) / scale)
+        return np.asarray(y * mills(y * omega / scale) / scale)
 
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return np.asarray(log_ndtr(_checked(y) * omega / np.sqrt(np.asarray(variance, dtype=float))))
@@ -55,7 +56,7 @@ class SignChannel(Channel):
         v = np.asarray(variance, dtype=float)
         a = _scaled_field(v)
         # phi^2 / Phi, whose two labels contribute alike.
-        integral = _average(v, 2 * _mills(a) * np.exp(-(a**2) / 2) / np.sqrt(2 * np.pi))
+        integral = _average(v, 2 * mills(a) * np.exp(-(a**2) / 2) / np.sqrt(2 * np.pi))
         return Integral(integral.value / v, integral.error / v)
 
     def expected_log_partition(self, variance: Array) -> Integral:
@@ -77,11 +78,6 @@ def _checked(y: ArrayLike) -> Array:
     if np.any(bad):
         raise DataError("y", labels[bad].flat[0], "labels +1 or -1")
     return labels
-
-
-def _mills(a: Array) -> Array:
-    """phi(a) / Phi(a); erfcx keeps full relative precision where both vanish and overflows harmlessly to 0."""
-    return np.asarray(np.sqrt(2 / np.pi) / erfcx(-a / np.sqrt(2)))
 
 
 def _scaled_field(variance: Array) -> Array:

@@ -2,14 +2,13 @@ r"""Attention-indexed models: attention with key-query matrices of extensive wid
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from glassformer.channels.attention_channel import NAMES, attention_channel
-from glassformer.channels.sampled import SampledChannel
+from glassformer.channels.attention_channel import attention_channel
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.errors import ParameterError
 from glassformer.models.base import FiniteSize, is_number, no_data
@@ -101,8 +100,6 @@ class AttentionIndexed:
         if self.rho == 0 or np.isinf(self.rho):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0")
         rho = max(1, round(self.rho * d)) / d
-        channel = self.channel.label if self.channel.label in NAMES else self.channel
-        if isinstance(channel, SampledChannel):
-            channel = replace(channel, power=1 + rho)  # type: ignore[type-var]
+        channel = self.channel.at_power(1 + rho)
         model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature)
-        return FiniteSize(model, QuadraticDesign, (self.tokens, d), (d, d), float(d * d))
+        return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(d * d))

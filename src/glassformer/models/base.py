@@ -24,14 +24,12 @@ class FiniteSize:
         model: the model at the ratios that whole numbers allow.
         design: the class of its inputs.
         input_shape: shape of one sample's input.
-        signal_shape: shape of the signal.
         unit: number of samples at sample ratio one.
     """
 
     model: Model
     design: type[Design]
     input_shape: tuple[int, int]
-    signal_shape: tuple[int, int]
     unit: float
 
 

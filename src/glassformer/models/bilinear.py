@@ -134,4 +134,4 @@ class BilinearSequenceRegression:
             width = {"rho": max(1, round(self.rho * d)) / d}
         model = BilinearSequenceRegression(beta=shape[0] / d, noise=self.noise, channel=self.channel, **width)
         unit = self.width * sum(shape) if self.width is not None else shape[0] * d
-        return FiniteSize(model, DenseDesign, shape, shape, float(unit))
+        return FiniteSize(model, DenseDesign, shape, float(unit))

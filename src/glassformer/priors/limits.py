@@ -14,7 +14,8 @@ from glassformer.integral import Array, Integral
 from glassformer.priors.base import Prior
 
 
-def _exact(value: Array) -> Integral:
+def exact(value: Array) -> Integral:
+    """A closed form, with its rounding error."""
     return Integral(value, 4e-16 * np.abs(value))
 
 
@@ -36,10 +37,10 @@ class GaussianMatrixPrior(Prior):
         return 1.0
 
     def mmse(self, q_hat: Array) -> Integral:
-        return _exact(1 / (1 + np.asarray(q_hat, dtype=float)))
+        return exact(1 / (1 + np.asarray(q_hat, dtype=float)))
 
     def mutual_information(self, q_hat: Array) -> Integral:
-        return _exact(0.5 * np.log1p(np.asarray(q_hat, dtype=float)))
+        return exact(0.5 * np.log1p(np.asarray(q_hat, dtype=float)))
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class LongSequencePrior(Prior):
         with np.errstate(invalid="ignore"):
             share = np.where(np.isinf(q_hat), 1.0, q_hat * rest)
         b = (1 + self.rho) * share + self.rho * rest
-        return _exact(2 * self.rho * rest / (b + np.sqrt(np.maximum(b * b - 4 * self.rho * share**2, 0.0))))
+        return exact(2 * self.rho * rest / (b + np.sqrt(np.maximum(b * b - 4 * self.rho * share**2, 0.0))))
 
 
 @dataclass(frozen=True)
@@ -132,21 +133,21 @@ class LowWidthPrior(Prior):
     def mmse(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)
         if np.isinf(self.beta):
-            return _exact(1 / (1 + q_hat))
+            return exact(1 / (1 + q_hat))
         x = np.maximum((1 + self.beta) * q_hat, np.sqrt(self.beta))
         t = 1 / x
         # 1 - q_U q_V over a common denominator, without the cancellation of that difference at large q_hat.
         value = ((1 + self.beta) * t + 3 * self.beta * t**2 - (self.beta * t**2) ** 2) / ((1 + t) * (1 + self.beta * t))
-        return _exact(np.where(x**2 <= self.beta, 1.0, value))
+        return exact(np.where(x**2 <= self.beta, 1.0, value))
 
     def mutual_information(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)
         if np.isinf(self.beta):
-            return _exact(0.5 * np.log1p(q_hat))
+            return exact(0.5 * np.log1p(q_hat))
         beta, start = self.beta, np.sqrt(self.beta)
         x = np.maximum((1 + beta) * q_hat, start)
 
         def integral(x: Array) -> Array:
             return x - beta / x - (1 + beta) * np.log(x) + (beta - 1) * np.log((x + 1) / (x + beta))
 
-        return _exact(0.5 * (q_hat - (integral(x) - integral(start)) / (1 + beta)))
+        return exact(0.5 * (q_hat - (integral(x) - integral(start)) / (1 + beta)))

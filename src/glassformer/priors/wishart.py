@@ -10,6 +10,7 @@ import numpy as np
 from glassformer.errors import ParameterError
 from glassformer.integral import Array, Integral
 from glassformer.priors.base import Estimate, Prior
+from glassformer.priors.limits import GaussianMatrixPrior, exact
 from glassformer.spectra.symmetric import SymmetricLaw
 
 # Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
@@ -143,31 +144,15 @@ def _divergence(values: Array, shrunk: Array, slope: Array) -> float:
 
 
 @dataclass(frozen=True)
-class SymmetricGaussianPrior(SymmetricPrior):
+class SymmetricGaussianPrior(SymmetricPrior, GaussianMatrixPrior):
     r"""Width :math:`\rho\to\infty`: around its mean the signal is a Gaussian orthogonal matrix, MMSE = 1/(1 + q_hat).
 
     The mean's own power :math:`\rho` is left out of the overlap.
 
     Example:
-        >>> float(SymmetricGaussianPrior().mmse(np.array([3.0])).value[0])
-        0.25
+        >>> SymmetricGaussianPrior().degrees
+        0.5
     """
-
-    @property
-    def onset(self) -> float:
-        return 0.0
-
-    @property
-    def dimension(self) -> float:
-        return 1.0
-
-    def mmse(self, q_hat: Array) -> Integral:
-        value = 1 / (1 + np.asarray(q_hat, dtype=float))
-        return Integral(value, 4e-16 * value)
-
-    def mutual_information(self, q_hat: Array) -> Integral:
-        value = 0.5 * np.log1p(np.asarray(q_hat, dtype=float))
-        return Integral(value, 4e-16 * value)
 
 
 @dataclass(frozen=True)
@@ -191,10 +176,9 @@ class NarrowWishartPrior(SymmetricPrior):
 
     def mmse(self, q_hat: Array) -> Integral:
         t = 1 / np.maximum(np.asarray(q_hat, dtype=float), 1.0)
-        return Integral(t * (2 - t), 4e-16 * t)
+        return exact(t * (2 - t))
 
     def mutual_information(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)
         x = np.maximum(q_hat, 1.0)
-        value = np.where(q_hat < 1, 0.5 * q_hat, np.log(x) + 0.5 / x)
-        return Integral(value, 4e-16 * np.abs(value))
+        return exact(np.where(q_hat < 1, 0.5 * q_hat, np.log(x) + 0.5 / x))
