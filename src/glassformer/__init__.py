@@ -18,6 +18,7 @@ _HOME = {
     "GaussianChannel": "channels.gaussian",
     "GlassformerError": "errors",
     "IncompatibleError": "errors",
+    "DeepAttentionIndexed": "models.deep_attention_indexed",
     "DenseDesign": "designs.dense",
     "Descent": "settings",
     "Iteration": "settings",

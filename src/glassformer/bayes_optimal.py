@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from glassformer.free_entropy import free_entropy
 from glassformer.integral import Array
-from glassformer.models import Model, counting_threshold
+from glassformer.models import MatrixModel, Model, counting_threshold
+from glassformer.overlap_limits import overlap_limits
 from glassformer.results import Table
 from glassformer.settings import Iteration
 from glassformer.solution import Solution, Status
@@ -25,7 +26,9 @@ _PERFECT = 1e-11
 _MANY = 16
 
 
-def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True) -> Table:
+def limits(
+    model: Model | MatrixModel, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True
+) -> Table:
     r"""Bayes-optimal error and overlap at each sample ratio.
 
     State evolution is solved from the uninformed and from the informed start. Where the two agree there is one
@@ -42,7 +45,9 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         :class:`~glassformer.results.Table` with the columns ``alpha``, ``error`` (:math:`V = 1 - q`, Bayes-optimal),
         ``overlap`` (:math:`q`), ``q_hat``, ``algorithmic_error`` (reached from the uninformed start, so by message
         passing), ``informed_error``, errors on labels by name, ``error_estimate`` (absolute, of ``error``),
-        ``residual`` and ``iterations``.
+        ``residual`` and ``iterations``. Models of several rows have matrices in the columns ``overlap`` and ``q_hat``,
+        ``row_error`` with the error of each row (``error`` is their mean), ``q_hat_off_diagonal`` (the largest entry
+        off the diagonal, relative), ``prediction_error`` and ``plugin_error`` on new labels, with standard errors.
 
     Raises:
         ParameterError: ``alpha`` is out of range.
@@ -55,6 +60,8 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         array([1.    , 0.6406, 0.    ])
     """
     alpha = validated_alpha(alpha)
+    if isinstance(model, MatrixModel):
+        return overlap_limits(model, alpha, settings, throw)
     uninformed, informed = _both_ends(model, alpha, settings)
     scale = np.maximum(uninformed.value, informed.value)
     margin = _DISTINCT * scale + 10 * (uninformed.error_estimate + informed.error_estimate) + 1e-12

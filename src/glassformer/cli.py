@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from glassformer.models import Model
+    from glassformer.models import MatrixModel, Model
 
 BAD_USAGE, NOT_CONVERGED = 2, 3
 
@@ -130,6 +130,8 @@ def _aim_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--noise", type=float, default=0.0, help="label noise variance Delta (default 0)")
     parser.add_argument("--channel", default="softmax", help="linear, softmax (default) or hardmax")
     parser.add_argument("--temperature", type=float, default=1.0, help="inverse temperature of softmax (default 1)")
+    parser.add_argument("--layers", type=int, default=1, help="attention layers L (default 1)")
+    parser.add_argument("--skip", help="skip strength c >= 0 (default 1), or a comma list of L - 1 of them")
 
 
 # Model by name: what it is, its sample ratio, and its options.
@@ -189,7 +191,7 @@ def parse_alpha(text: str) -> list[float]:
     return [float(value) for value in np.linspace(start, stop, number)]
 
 
-def _model(options: argparse.Namespace) -> Model:
+def _model(options: argparse.Namespace) -> Model | MatrixModel:
     return {"bsr": _bsr_model, "aim": _aim_model}[options.model](options)
 
 
@@ -205,13 +207,17 @@ def _bsr_model(options: argparse.Namespace) -> Model:
     )
 
 
-def _aim_model(options: argparse.Namespace) -> Model:
+def _aim_model(options: argparse.Namespace) -> Model | MatrixModel:
     from glassformer.channels.attention_channel import NAMES
-    from glassformer.errors import ParameterError
+    from glassformer.errors import IncompatibleError, ParameterError
     from glassformer.models import AttentionIndexed
 
     if options.channel not in NAMES:
         raise ParameterError("channel", options.channel, f"one of {', '.join(NAMES)}")
+    if options.layers != 1:
+        return _deep_aim_model(options)
+    if options.skip is not None:
+        raise IncompatibleError(f"skip = {options.skip} belongs to several layers: give --layers 2 or more")
     return AttentionIndexed(
         rho=options.rho,
         tokens=options.tokens,
@@ -221,6 +227,40 @@ def _aim_model(options: argparse.Namespace) -> Model:
     )
 
 
+def _deep_aim_model(options: argparse.Namespace) -> MatrixModel:
+    from glassformer.errors import IncompatibleError
+    from glassformer.models.deep_attention_indexed import DeepAttentionIndexed
+
+    if options.noise != 0:
+        raise IncompatibleError(f"noise = {options.noise} and layers = {options.layers} exclude each other")
+    return DeepAttentionIndexed(
+        rho=options.rho,
+        tokens=options.tokens,
+        layers=options.layers,
+        skip=parse_numbers("skip", options.skip or "1"),
+        channel=options.channel,
+        temperature=options.temperature,
+    )
+
+
+def parse_numbers(name: str, text: str) -> list[float]:
+    """The numbers of a comma list.
+
+    Raises:
+        ParameterError: one of them is no number.
+
+    Example:
+        >>> parse_numbers("skip", "1,0.5")
+        [1.0, 0.5]
+    """
+    from glassformer.errors import ParameterError
+
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(name, text, "a number or a comma list of numbers") from None
+
+
 def _limits(options: argparse.Namespace) -> int:
     from glassformer.bayes_optimal import limits
 
@@ -228,7 +268,8 @@ def _limits(options: argparse.Namespace) -> int:
     _write(options, table, lambda path: _plots().plot_limits(table, path))
     bistable = any(str(status) == "bistable" for status in table.status)
     algorithmic = ["algorithmic_error"] if bistable else []
-    return _report(options, table, ["alpha", "error", *algorithmic, "overlap", "status", "error_estimate"])
+    overlaps = ["row_error", "prediction_error"] if "row_error" in table.columns else ["overlap"]
+    return _report(options, table, ["alpha", "error", *algorithmic, *overlaps, "status", "error_estimate"])
 
 
 def _thresholds(options: argparse.Namespace) -> int:
@@ -245,7 +286,8 @@ def _thresholds(options: argparse.Namespace) -> int:
         for e in found.entries
     ]
     _print_rows(rows, ["threshold", "alpha", "note"])
-    print(f"hard phase: {'yes' if found.hard_phase else 'no'}")
+    if found.hard_phase is not None:
+        print(f"hard phase: {'yes' if found.hard_phase else 'no'}")
     return 0
 
 
@@ -285,7 +327,8 @@ def _simulate(options: argparse.Namespace) -> int:
         settings=Descent(max_iterations=options.max_iterations),
     )
     _write(options, result, lambda path: _plots().plot_simulation(result, path))
-    return _report(options, result, ["alpha", "error", "standard_error", "theory", "status"])
+    rows = ["row_error", "row_theory"] if "row_error" in result.columns else []
+    return _report(options, result, ["alpha", "error", "standard_error", "theory", *rows, "status"])
 
 
 def _figure(options: argparse.Namespace) -> int:
@@ -342,6 +385,8 @@ def _print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:
     def text(value: Any) -> str:
         if value is None:
             return "-"
+        if isinstance(value, list):
+            return " ".join(text(part) for part in value)
         if isinstance(value, float):
             return f"{value:.2g}" if 0 < abs(value) < 1e-4 else f"{value:.7g}"
         return str(value)

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from glassformer.errors import ParameterError
+from glassformer.errors import IncompatibleError, ParameterError
 from glassformer.integral import Array, Integral
-from glassformer.models import Model, counting_threshold
+from glassformer.models import MatrixModel, Model, counting_threshold
 from glassformer.results import Table, plain
 from glassformer.solution import Status
 from glassformer.state_curve import overlap_grid
@@ -117,7 +117,7 @@ class Landscape:
         return self.to_table().to_xarray()
 
 
-def landscape(model: Model, alpha: float, points: int = 400) -> Landscape:
+def landscape(model: Model | MatrixModel, alpha: float, points: int = 400) -> Landscape:
     """Free entropy on a grid of overlaps, dense towards both ends of [0, 1).
 
     Args:
@@ -133,6 +133,8 @@ def landscape(model: Model, alpha: float, points: int = 400) -> Landscape:
         >>> landscape(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5).hard_phase
         False
     """
+    if isinstance(model, MatrixModel):
+        raise IncompatibleError("the free entropy of several rows is a surface, not a curve: use limits")
     if not (np.isfinite(alpha) and alpha >= 0):
         raise ParameterError("alpha", alpha, "finite and >= 0")
     if points < 10:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.errors import ParameterError
-from glassformer.models import Model, counting_threshold
+from glassformer.models import MatrixModel, Model, counting_threshold
 from glassformer.results import plain
 from glassformer.state_curve import StateCurve, equation_of_state, resolved_curve
 
@@ -46,7 +46,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """All thresholds of a model, and whether it has a hard phase.
+    """All thresholds of a model, and whether it has a hard phase (None where that is not known).
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -58,7 +58,7 @@ class Thresholds:
     model: str
     parameters: dict[str, Any]
     entries: tuple[Threshold, ...]
-    hard_phase: bool
+    hard_phase: bool | None
 
     def __getitem__(self, name: str) -> Threshold:
         for entry in self.entries:
@@ -87,7 +87,7 @@ class Thresholds:
         return self.to_pandas().set_index("name").to_xarray()
 
 
-def thresholds(model: Model) -> Thresholds:
+def thresholds(model: Model | MatrixModel) -> Thresholds:
     """Weak and perfect recovery, Bayes-optimal and algorithmic, the extent of a hard phase, and the baseline's.
 
     ``weak_recovery``: from there on the uninformed start (and message passing) finds a non-zero overlap.
@@ -102,6 +102,8 @@ def thresholds(model: Model) -> Thresholds:
     Returns:
         :class:`Thresholds`; entries that do not apply have ``alpha`` NaN and say so in their note.
     """
+    if isinstance(model, MatrixModel):
+        return _of_several_rows(model)
     start, end = _hard_phase(model, resolved_curve(model))
     entries = [
         _weak_recovery(model),
@@ -110,6 +112,20 @@ def thresholds(model: Model) -> Thresholds:
         *(_baseline(name, alpha) for name, alpha in model.baseline_thresholds.items()),
     ]
     return Thresholds(model.name, model.parameters, tuple(entries), hard_phase=not np.isnan(end.alpha))
+
+
+def _of_several_rows(model: MatrixModel) -> Thresholds:
+    """Weak recovery of the first row, and perfect recovery of all, by counting."""
+    information, error = model.channel.information(np.eye(model.prior.rows)[None])
+    row = int(np.argmax(np.diag(information[0])))
+    onset, slope = model.prior.degrees * model.prior.onset, float(information[0, row, row])
+    first = f"{model.row_names[row]} first" if onset else "any data help: the labels are not even in h"
+    perfect = model.prior.degrees * model.prior.dimension / model.channel.rank
+    entries = (
+        Threshold("weak_recovery", onset / slope, onset / slope**2 * float(error[0, row, row]), first),
+        Threshold("perfect_recovery", perfect, 0.0, "of all rows; counting of degrees of freedom"),
+    )
+    return Thresholds(model.name, model.parameters, entries, hard_phase=None)
 
 
 def _hard_phase_ends(start: _End, end: _End) -> list[Threshold]:

@@ -25,7 +25,8 @@ class Table:
     Attributes:
         model: short name of the model.
         parameters: what defines the computation, by name.
-        columns: one array per quantity, all of the same length; the first is ``alpha``.
+        columns: one array per quantity, all of the same length, of numbers, vectors or matrices; the first is
+            ``alpha``.
         status: one :class:`Status` per row.
         notes: sentences a reader of the numbers should know.
 
@@ -75,10 +76,11 @@ class Table:
         return {**document, "notes": list(self.notes)} if self.notes else document
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A data frame with a ``status`` column; parameters and notes in ``attrs``."""
+        """A data frame with a ``status`` column and one column per entry of a matrix; parameters in ``attrs``."""
         import pandas
 
-        frame = pandas.DataFrame({**self.columns, "status": [str(status) for status in self.status]})
+        columns = {name: part for column in self.columns.items() for name, part in _scalars(*column).items()}
+        frame = pandas.DataFrame({**columns, "status": [str(status) for status in self.status]})
         frame.attrs = {"model": self.model, **self.parameters}
         return frame
 
@@ -88,9 +90,18 @@ class Table:
 
         unique = len(np.unique(self.columns["alpha"])) == len(self.columns["alpha"])
         dimension = "alpha" if unique else "point"
-        variables: dict[str, Any] = {name: (dimension, column) for name, column in self.columns.items()}
+        variables: dict[str, Any] = {
+            name: ((dimension, "row", "column")[: np.ndim(column)], column) for name, column in self.columns.items()
+        }
         variables["status"] = (dimension, np.array([str(status) for status in self.status], dtype=object))
         return xarray.Dataset(variables, attrs={"model": self.model, **self.parameters}).set_coords("alpha")
+
+
+def _scalars(name: str, column: Array) -> dict[str, Array]:
+    """The entries of a column of vectors or matrices, each under its name with its indices from 1."""
+    column = np.asarray(column)
+    places = np.ndindex(column.shape[1:])
+    return {"_".join([name, *(str(k + 1) for k in place)]): column[(slice(None), *place)] for place in places}
 
 
 def plain(value: Any) -> Any:

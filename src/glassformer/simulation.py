@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from glassformer.bayes_optimal import limits
 from glassformer.designs.base import Design
-from glassformer.errors import ParameterError
+from glassformer.experiments import (
+    Simulation,
+    require_memory,
+    require_whole_numbers,
+    standard_error,
+    whole_samples,
+)
 from glassformer.gamp import gamp
-from glassformer.integral import Array
-from glassformer.models import FiniteSize, Model
+from glassformer.models import MatrixModel, Model
+from glassformer.overlap_simulation import simulate_rows
 from glassformer.progress import track
-from glassformer.results import Table, plain
 from glassformer.settings import Descent
 from glassformer.solution import Status
 from glassformer.state_evolution import validated_alpha
-
-ALGORITHMS = ("gamp",)
 
 
 @dataclass(frozen=True)
@@ -50,22 +50,8 @@ class Instance:
     damping: float
 
 
-@dataclass(frozen=True)
-class Simulation(Table):
-    """A :class:`~glassformer.results.Table` that also keeps every single run, in ``instances[point][instance]``."""
-
-    instances: Sequence[Sequence[Instance]] = field(default_factory=list)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One dictionary per sample ratio, with the list of its runs."""
-        rows = super().rows()
-        for row, runs in zip(rows, self.instances, strict=True):
-            row["instances"] = [plain(vars(run)) for run in runs]
-        return rows
-
-
 def simulate(
-    model: Model,
+    model: Model | MatrixModel,
     alpha: ArrayLike,
     d: int = 100,
     instances: int = 4,
@@ -109,10 +95,12 @@ def simulate(
         True
     """
     alpha = validated_alpha(alpha)
-    _validate(d, instances, seed, algorithm)
+    require_whole_numbers(d, instances, seed, algorithm)
+    if isinstance(model, MatrixModel):
+        return simulate_rows(model, alpha, d, instances, seed, algorithm, storage, settings)
     size = model.at_size(d)
-    finite, samples = size.model, _samples(alpha, size, d)
-    _require_memory(int(samples.max()), size.input_shape, storage)
+    finite, samples = size.model, whole_samples(alpha, size, d)
+    require_memory(int(samples.max()), size.input_shape, storage)
     runs: list[list[Instance]] = [[] for _ in alpha]
     for k in track(range(instances), f"{instances} instances at d = {d}"):
         rng = np.random.default_rng([seed + k, 1])
@@ -131,32 +119,17 @@ def simulate(
         columns={
             "alpha": alpha,
             "error": errors.mean(axis=1),
-            "standard_error": _standard_error(errors),
+            "standard_error": standard_error(errors),
             "theory": theory["algorithmic_error"],
             "theory_bayes_optimal": theory["error"],
             "relative_error": relative,
-            "relative_standard_error": _standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
+            "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
             "alpha_realised": realised,
         },
         status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
         notes=notes,
         instances=runs,
     )
-
-
-def _standard_error(samples: Array) -> Array:
-    """Standard error of the mean over the last axis; NaN for a single sample."""
-    count = samples.shape[1]
-    if count == 1:
-        return np.full(len(samples), np.nan)
-    return np.asarray(np.std(samples, axis=1, ddof=1) / np.sqrt(count))
-
-
-def _samples(alpha: Array, size: FiniteSize, d: int) -> NDArray[np.int64]:
-    """Whole numbers of samples, at least one each."""
-    for value in alpha[np.rint(alpha * size.unit) < 1]:
-        raise ParameterError("alpha", float(value), f"at least one sample at d = {d}, so alpha >= {1 / size.unit:.3g}")
-    return np.rint(alpha * size.unit).astype(np.int64)
 
 
 def _learn(model: Model, design: Design, seed: int, settings: Descent | None) -> Instance:
@@ -177,26 +150,3 @@ def _learn(model: Model, design: Design, seed: int, settings: Descent | None) ->
         iterations=int(solution.iterations[0]),
         damping=float(solution.extra["damping"][0]),
     )
-
-
-def _validate(d: int, instances: int, seed: int, algorithm: str) -> None:
-    for name, value, low in (("d", d, 2), ("instances", instances, 1), ("seed", seed, 0)):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
-            raise ParameterError(name, value, f"an integer >= {low}")
-    if algorithm not in ALGORITHMS:
-        raise ParameterError("algorithm", algorithm, f"one of {', '.join(ALGORITHMS)}")
-
-
-def _require_memory(samples: int, shape: tuple[int, int], storage: str) -> None:
-    size = samples * shape[0] * shape[1] * (4 if storage == "float32" else 8)
-    try:
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return
-    if size > 0.9 * available:
-        raise ParameterError(
-            "d",
-            shape[1],
-            f"inputs that fit into memory ({size / 1e9:.1f} GB needed, {available / 1e9:.1f} GB available)",
-            "use a smaller d or alpha, or storage float32",
-        )

@@ -9,7 +9,8 @@ import pytest
 
 from glassformer import BilinearSequenceRegression, limits
 from glassformer.designs.dense import DenseDesign
-from glassformer.simulation import Simulation, simulate
+from glassformer.experiments import Simulation
+from glassformer.simulation import simulate
 
 CHANNELS = {
     "linear": {"channel": "gaussian", "noise": 0.0},

@@ -179,16 +179,8 @@ class SoftmaxAttentionChannel(_ProjectedChannel):
         return self._attention(to_matrices(h, self.tokens))
 
     def _residual(self, y: Array, omega: Array) -> Array:
-        y = np.asarray(y, dtype=float)
-        if not (np.all(y > 0) and np.allclose(np.sum(y, axis=-1), 1, rtol=0, atol=1e-6)):
-            raise DataError(
-                "y", "<labels>", "positive rows that sum to one", "where a softmax underflows, lower the temperature"
-            )
-        logits = np.log(y) / self.temperature
-        # Rows are known up to a constant c_a each; symmetry of h gives c_a - mean(c).
-        shift = np.mean(logits - np.swapaxes(logits, -1, -2), axis=-1, keepdims=True)
-        difference = to_components(logits - shift) - omega
-        ones = _all_ones(self.tokens)
+        difference = to_components(symmetric_logits(y, self.temperature)) - omega
+        ones = all_ones(self.tokens)
         return np.asarray(difference - (difference @ ones)[..., None] * ones)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
@@ -199,7 +191,24 @@ class SoftmaxAttentionChannel(_ProjectedChannel):
         return np.exp(log_softmax(self.temperature * h, axis=-1))
 
 
-def _all_ones(tokens: int) -> Array:
+def symmetric_logits(y: Array, temperature: float) -> Array:
+    """Symmetric matrices whose row softmax is ``y``, one of the many that differ along the all-ones matrix.
+
+    Raises:
+        DataError: a label is not a matrix of positive rows that sum to one.
+    """
+    y = np.asarray(y, dtype=float)
+    if not (np.all(y > 0) and np.allclose(np.sum(y, axis=-1), 1, rtol=0, atol=1e-6)):
+        raise DataError(
+            "y", "<labels>", "positive rows that sum to one", "where a softmax underflows, lower the temperature"
+        )
+    logits = np.log(y) / temperature
+    # Rows are known up to a constant c_a each; symmetry gives c_a - mean(c).
+    shift = np.mean(logits - np.swapaxes(logits, -1, -2), axis=-1, keepdims=True)
+    return np.asarray(logits - shift)
+
+
+def all_ones(tokens: int) -> Array:
     """Unit vector of components along the matrix of ones."""
     rows, columns = pair_indices(tokens)
     return np.where(rows == columns, 1 / np.sqrt(2), 1.0) * np.sqrt(2) / tokens

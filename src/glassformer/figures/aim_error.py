@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassformer.bayes_optimal import limits
+from glassformer.experiments import Simulation
 from glassformer.figures.style import ATTENTION_ERROR_LABEL, canvas, colors
 from glassformer.models import AttentionIndexed
 from glassformer.recovery import thresholds
 from glassformer.results import Table
 from glassformer.settings import Descent
-from glassformer.simulation import Simulation, simulate
+from glassformer.simulation import simulate
 from glassformer.solution import Status
 
 if TYPE_CHECKING:

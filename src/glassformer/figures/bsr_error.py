@@ -11,12 +11,13 @@ import numpy as np
 
 from glassformer.bayes_optimal import limits
 from glassformer.estimators.ridge import ridge_error
+from glassformer.experiments import Simulation
 from glassformer.figures.reference import CURVES, load
 from glassformer.figures.style import ERROR_LABEL, canvas, colors, label_alpha
 from glassformer.models import BilinearSequenceRegression
 from glassformer.results import Table
 from glassformer.settings import Descent
-from glassformer.simulation import Simulation, simulate
+from glassformer.simulation import simulate
 from glassformer.solution import Status
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.experiments import Simulation
 from glassformer.figures.style import ATTENTION_ERROR_LABEL, ERROR_LABEL, canvas, colors, label_alpha
 from glassformer.free_entropy import Landscape
 from glassformer.recovery import Thresholds
 from glassformer.results import Table
-from glassformer.simulation import Simulation
 
 # Parameters named in a title, by symbol.
 _SYMBOLS = {"tokens": "T", "beta": r"\beta", "rho": r"\rho", "width": "r", "noise": r"\Delta"}

@@ -3,5 +3,13 @@
 from glassformer.models.attention import AttentionIndexed
 from glassformer.models.base import FiniteSize, Model, counting_threshold
 from glassformer.models.bilinear import BilinearSequenceRegression
+from glassformer.models.matrix import MatrixModel
 
-__all__ = ["AttentionIndexed", "BilinearSequenceRegression", "FiniteSize", "Model", "counting_threshold"]
+__all__ = [
+    "AttentionIndexed",
+    "BilinearSequenceRegression",
+    "FiniteSize",
+    "MatrixModel",
+    "Model",
+    "counting_threshold",
+]

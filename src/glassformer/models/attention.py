@@ -11,7 +11,7 @@ import numpy as np
 from glassformer.channels.attention_channel import attention_channel
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.errors import ParameterError
-from glassformer.models.base import FiniteSize, is_number, no_data
+from glassformer.models.base import FiniteSize, Model, is_number, no_data
 from glassformer.priors.base import Prior
 from glassformer.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
 
@@ -95,7 +95,7 @@ class AttentionIndexed:
     def baseline_thresholds(self) -> dict[str, float]:
         return {}
 
-    def at_size(self, d: int) -> FiniteSize:
+    def at_size(self, d: int) -> FiniteSize[Model]:
         """The model at ``r = round(rho d)``, at least one."""
         if self.rho == 0 or np.isinf(self.rho):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0")

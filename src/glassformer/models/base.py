@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,8 +16,11 @@ from glassformer.priors.base import Prior
 SMALLEST, LARGEST = 1e-9, 1e9
 
 
+AnyModel = TypeVar("AnyModel", covariant=True)
+
+
 @dataclass(frozen=True)
-class FiniteSize:
+class FiniteSize(Generic[AnyModel]):
     """A model at a finite size, and how to draw from it.
 
     Attributes:
@@ -27,7 +30,7 @@ class FiniteSize:
         unit: number of samples at sample ratio one.
     """
 
-    model: Model
+    model: AnyModel
     design: type[Design]
     input_shape: tuple[int, int]
     unit: float
@@ -56,7 +59,7 @@ class Model(Protocol):
     def baseline_thresholds(self) -> dict[str, float]:
         """Sample ratios at which estimators other than the Bayes-optimal one recover perfectly, by name."""
 
-    def at_size(self, d: int) -> FiniteSize:
+    def at_size(self, d: int) -> FiniteSize[Model]:
         """The model at token dimension ``d``.
 
         Raises:

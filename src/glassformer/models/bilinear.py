@@ -13,7 +13,7 @@ from glassformer.channels.scalar import scalar_channel
 from glassformer.designs.dense import DenseDesign
 from glassformer.errors import IncompatibleError, ParameterError
 from glassformer.estimators.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
-from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, is_number, is_ratio, no_data
+from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_number, is_ratio, no_data
 from glassformer.priors.base import Prior
 from glassformer.priors.bilinear import BilinearPrior
 from glassformer.priors.factors import FactorPrior
@@ -123,7 +123,7 @@ class BilinearSequenceRegression:
             alpha = nuclear_norm_threshold(self.beta, self.rho)
         return {"nuclear_norm_perfect_recovery": float(alpha)}
 
-    def at_size(self, d: int) -> FiniteSize:
+    def at_size(self, d: int) -> FiniteSize[Model]:
         """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""
         if np.isinf(self.beta) or (self.rho is not None and (self.rho == 0 or np.isinf(self.rho))):
             remedy = "give finite beta and rho, or width instead of rho = 0"

@@ -1,0 +1,116 @@
+r"""Several attention layers with key-query matrices of extensive width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from glassformer.channels.multi_index import MultiIndexChannel
+from glassformer.designs.layered import LayeredQuadraticDesign
+from glassformer.errors import IncompatibleError, ParameterError
+from glassformer.models.attention import AttentionIndexed
+from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.matrix import MatrixModel
+from glassformer.priors.layered import LayeredPrior
+from glassformer.priors.matrix import MatrixPrior
+
+
+@dataclass(frozen=True)
+class DeepAttentionIndexed(MatrixModel):
+    r"""Attention-indexed model of :math:`L` layers with skip connections, noiseless.
+
+    :math:`B_0 = I,\; B_l = (c_l I + \sigma(B_{l-1} h^l B_{l-1}^T)) B_{l-1},\; y = \sigma(B_{L-1} h^L B_{L-1}^T)` with
+    :math:`\sigma` the row softmax and :math:`h^l` the indices of layer ``l``
+    (:class:`~glassformer.models.attention.AttentionIndexed`). Sample ratio, errors and overlaps are those of one layer:
+    each starts from error 1 and overlap :math:`\rho`.
+
+    Layers are treated one by one: the off-diagonal part of :math:`\hat Q` is measured and reported, not fed back.
+
+    Args:
+        rho: :math:`r/d` of every layer, as for one layer; ``inf`` is not available.
+        tokens: ``T >= 2``.
+        layers: ``L >= 2``.
+        skip: skip strength :math:`c \ge 0` of every layer but the last, or a sequence of them.
+        channel: ``"softmax"`` or ``"linear"``, the activation of the last layer.
+        temperature: inverse temperature of the softmax.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: a combination that does not exist.
+
+    Source: Boncoraglio, Troiani, Erba, Zdeborova, arXiv:2506.01582.
+
+    Example:
+        >>> model = DeepAttentionIndexed(rho=0.5, tokens=2, layers=2, skip=1.0)
+        >>> model.prior.moment
+        array([[1.5, 0.5],
+               [0.5, 1.5]])
+    """
+
+    rho: float
+    tokens: int = 2
+    layers: int = 2
+    skip: float | Sequence[float] = 1.0
+    channel: Any = "softmax"
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.layers, int | np.integer) or isinstance(self.layers, bool) or self.layers < 2:
+            raise ParameterError("layers", self.layers, "an integer >= 2")
+        if is_number(self.rho) and np.isinf(self.rho):
+            raise IncompatibleError(
+                "rho = inf and several layers exclude each other: the mean alone decides the mixing"
+            )
+        if isinstance(self.channel, MultiIndexChannel):
+            return
+        AttentionIndexed(self.rho, self.tokens)
+        if self.channel not in ("softmax", "linear"):
+            raise IncompatibleError(f"channel = {self.channel} and layers = {self.layers}: choose softmax or linear")
+        from glassformer.channels.deep_attention_indexed import DeepAttentionIndexedChannel
+
+        strengths = tuple(float(c) for c in np.atleast_1d(np.asarray(self.skip, dtype=float)).ravel())
+        strengths = strengths * (self.layers - 1) if len(strengths) == 1 else strengths
+        if len(strengths) != self.layers - 1:
+            raise ParameterError("skip", self.skip, f"one number, or {self.layers - 1} of them")
+        channel = DeepAttentionIndexedChannel(
+            self.tokens, strengths, 1 + float(self.rho), self.channel, float(self.temperature)
+        )
+        object.__setattr__(self, "channel", channel)
+
+    @property
+    def name(self) -> str:
+        return "aim"
+
+    @cached_property
+    def prior(self) -> MatrixPrior:
+        """One prior per layer, of the width asked for."""
+        return LayeredPrior(AttentionIndexed(self.rho, self.tokens).prior, self.layers)
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        return tuple(f"layer {k + 1}" for k in range(self.layers))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "rho": float(self.rho),
+            "tokens": int(self.tokens),
+            "layers": int(self.layers),
+            "skip": list(self.channel.skip),
+            "noise": 0.0,
+            "channel": self.channel.label,
+            "temperature": float(self.temperature),
+            "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",
+        }
+
+    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+        """The model at ``r = round(rho d)``, at least one."""
+        one = AttentionIndexed(self.rho, self.tokens).at_size(d)
+        rho = one.model.parameters["rho"]
+        channel = self.channel.at_power(1 + rho)
+        model = DeepAttentionIndexed(rho, self.tokens, self.layers, self.skip, channel, self.temperature)
+        return FiniteSize(model, LayeredQuadraticDesign, one.input_shape, one.unit)

@@ -1,0 +1,234 @@
+r"""Message passing for models of several rows.
+
+.. math::
+   \omega &= \mathrm{forward}(\hat W) - O\,g_{old}, \qquad g = g_{out}(y, \omega, V),\\
+   A_1 &= \tfrac{\alpha}{\mathrm{degrees}}\langle -\partial_\omega g\rangle, \quad
+   A_2 = \tfrac{\alpha}{\mathrm{degrees}}\langle g g^T\rangle, \quad A = A_1A_2^{-1}A_1,\\
+   \hat W, V, O &= \mathrm{denoise}\bigl(A\,[\hat W + A_1^{-1}\mathrm{adjoint}(g)],\; A\bigr).
+
+For Bayes-optimal iterates :math:`A_1 = A_2` (Nishimori) and this is the usual algorithm; as in :mod:`glassformer.gamp`,
+measuring both keeps an iterate that got worse from being taken for a better one. Where labels are even the slope is
+noise around zero until the symmetry is broken, and :math:`A = A_2` is used, which is never negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.channels.multi_index import FieldPosterior
+from glassformer.errors import DataError
+from glassformer.integral import Array
+from glassformer.models.matrix import MatrixModel
+from glassformer.priors.matrix import MatrixEstimate
+from glassformer.settings import Descent
+from glassformer.solution import Solution, Status
+
+# Damping is raised along these levels when steps stop shrinking from one window of iterations to the next.
+_DAMPINGS, _WINDOW, _PROGRESS = (0.0, 0.3, 0.5, 0.7), 25, 0.7
+# Measured over predicted squared score, beyond which a run contradicts itself.
+_CONTRADICTION = 0.3
+# Changes per step, relative to the posterior standard deviation, that sampled scores cannot go below.
+_SAMPLED_TOLERANCE = 5e-3
+
+
+@dataclass
+class _State:
+    """One instance between two steps."""
+
+    estimate: MatrixEstimate
+    score: Array
+    onsager: Array
+    precision: Array
+    ratio: float = 1.0
+    size: float = np.inf
+    damping: float = 0.0
+    first: bool = True
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one step of one run looked like.
+
+    Attributes:
+        size: root-mean-square change of the signal.
+        variance: posterior covariance after the step, shape (P, P).
+        signal: the estimate after the step.
+    """
+
+    size: float
+    variance: Array
+    signal: Array
+
+
+def overlap_gamp(
+    model: MatrixModel,
+    design: Any,
+    labels: ArrayLike,
+    settings: Descent | None = None,
+    side: tuple[float, Array] | None = None,
+    start: Array | None = None,
+    follow: Any = None,
+) -> Solution:
+    r"""Estimate the rows behind labels by message passing, for one instance.
+
+    Args:
+        model: prior and channel of several rows.
+        design: inputs of one instance.
+        labels: shape (samples, ...), as the channel draws them.
+        settings: tolerance, iteration limit, damping.
+        side: strength :math:`s` and observation ``Y`` of side information, shape of the signal: what is known
+            beforehand is :math:`\sqrt{s}\,W` plus standard normal noise.
+        start: a signal to start from, instead of the prior mean.
+        follow: called with a :class:`Trace` after every step.
+
+    Returns:
+        :class:`Solution` with a batch of one; ``value`` has shape (1, P, ...), ``extra`` holds ``variance``,
+        ``precision``, ``nishimori_ratio`` and ``damping``.
+
+    Raises:
+        DataError: labels do not match the inputs, or are not finite.
+    """
+    settings = settings or Descent()
+    y = np.asarray(labels, dtype=float)
+    expected = (design.samples, *model.channel.label_shape)
+    if y.shape != expected:
+        raise DataError("y", np.shape(labels), f"a shape {expected} that matches X")
+    if not np.all(np.isfinite(y)):
+        raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
+    state, status, history = _run(model, design, y, settings, side, start, follow)
+    return Solution(
+        value=state.estimate.signal[None],
+        status=[status],
+        residual=np.array([state.size]),
+        iterations=np.array([len(history)]),
+        error_estimate=np.array([np.trace(state.estimate.variance) / model.prior.rows]),
+        history=np.array(history)[:, None],
+        extra={
+            "variance": state.estimate.variance[None],
+            "precision": state.precision[None],
+            "nishimori_ratio": np.array([state.ratio]),
+            "damping": np.array([state.damping]),
+        },
+    )
+
+
+def _run(
+    model: MatrixModel,
+    design: Any,
+    y: Array,
+    settings: Descent,
+    side: tuple[float, Array] | None,
+    start: Array | None,
+    follow: Any,
+) -> tuple[_State, Status, list[float]]:
+    state = best = _start(model, design, settings, side, start)
+    history: list[float] = []
+    since = 0
+    for _ in range(settings.max_iterations):
+        new = _step(model, design, y, state, side)
+        history.append(new.size)
+        since += 1
+        if not np.isfinite(new.size):
+            return best, Status.NON_FINITE, history
+        if follow is not None:
+            follow(Trace(new.size, new.estimate.variance, new.estimate.signal))
+        if np.trace(new.estimate.variance) <= np.trace(best.estimate.variance):
+            best = new
+        if _settled(new, settings):
+            agrees = abs(np.log(max(new.ratio, 1e-300))) <= _CONTRADICTION
+            return new, Status.CONVERGED if agrees else Status.CONTRADICTED, history
+        if settings.damping is None and _stagnates(history, since):
+            if state.damping >= _DAMPINGS[-1]:
+                return new, Status.OSCILLATING, history
+            new, since = replace(new, damping=next(x for x in _DAMPINGS if x > state.damping)), 0
+        state = new
+    return state, Status.ITERATION_LIMIT, history
+
+
+def _settled(state: _State, settings: Descent) -> bool:
+    spread = np.sqrt(np.trace(state.estimate.variance))
+    small = np.trace(state.estimate.variance) <= settings.floor * len(state.precision)
+    return bool(small or state.size <= max(settings.tolerance, _SAMPLED_TOLERANCE) * spread)
+
+
+def _stagnates(history: list[float], since: int) -> bool:
+    """True when the steps of the last window are hardly shorter than those of the window before."""
+    if since < 2 * _WINDOW or since % _WINDOW:
+        return False
+    return min(history[-_WINDOW:]) > _PROGRESS * min(history[-2 * _WINDOW : -_WINDOW])
+
+
+def _start(
+    model: MatrixModel, design: Any, settings: Descent, side: tuple[float, Array] | None, start: Array | None
+) -> _State:
+    size, shape = model.prior.rows, (model.prior.rows, *design.signal_shape[-2:])
+    nothing = np.zeros((size, size))
+    estimate = MatrixEstimate(model.prior.mean(shape), np.eye(size), nothing)
+    if side is not None:
+        estimate = model.prior.denoise(np.sqrt(side[0]) * side[1], side[0] * np.eye(size))
+    if start is not None:
+        estimate = replace(estimate, signal=start)
+    damping = design.damping if settings.damping is None else settings.damping
+    score = np.zeros((design.samples, *model.channel.field_components))
+    return _State(estimate, score, nothing, nothing, damping=damping)
+
+
+def _step(model: MatrixModel, design: Any, y: Array, state: _State, side: tuple[float, Array] | None) -> _State:
+    old, size = state.estimate, model.prior.rows
+    omega = design.forward(old.signal, 0) - np.einsum("ab,nbk->nak", state.onsager, state.score)
+    found = model.channel.posterior(y, omega, np.broadcast_to(old.variance, (len(y), size, size)))
+    weight = 0.0 if state.first else state.damping
+    score = weight * state.score + (1 - weight) * found.score
+    a1, a2 = _precisions(found, design.sample_ratio)
+    if not (np.isfinite(a1).all() and np.isfinite(a2).all()):
+        return replace(state, size=np.nan)
+    gain = _gain(a1, a2, model.channel.even)
+    slope = a2 if model.channel.even else a1
+    precision = _symmetric(gain @ slope)
+    precision = precision if state.first else weight * state.precision + (1 - weight) * precision
+    field = np.einsum("ab,b...->a...", gain, design.adjoint(score, 0)) + np.einsum(
+        "ab,b...->a...", precision, old.signal
+    )
+    if side is None:
+        new = model.prior.denoise(field, precision)
+    else:
+        new = model.prior.denoise(field + np.sqrt(side[0]) * side[1], precision + side[0] * np.eye(size))
+    step = new.signal - old.signal
+    mixed = replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
+    return _State(
+        estimate=mixed,
+        score=score,
+        onsager=new.onsager @ gain,
+        precision=precision,
+        ratio=float(np.trace(a2) / np.trace(a1)) if np.trace(a1) > 0 else np.inf,
+        size=float(np.sqrt(np.trace(model.prior.gram(step, step)))),
+        damping=state.damping,
+        first=False,
+    )
+
+
+def _precisions(found: FieldPosterior, ratio: float) -> tuple[Array, Array]:
+    """Measured slope and measured square of the score, per natural sample size."""
+    square = np.einsum("nak,nbk->ab", found.first, found.second) / len(found.first)
+    return ratio * _symmetric(found.curvature.mean(axis=0)), ratio * _positive(_symmetric(square))
+
+
+def _gain(a1: Array, a2: Array, even: bool) -> Array:
+    """:math:`A_1A_2^{-1}`, the identity where the slope is no guide."""
+    if even or np.linalg.eigvalsh(a1)[0] <= 0 or np.linalg.eigvalsh(a2)[0] <= 0:
+        return np.eye(len(a1))
+    return np.asarray(np.diag(np.diag(a1) / np.diag(a2)))
+
+
+def _symmetric(matrix: Array) -> Array:
+    return np.asarray(0.5 * (matrix + matrix.T))
+
+
+def _positive(matrix: Array) -> Array:
+    """The nearest positive semi-definite matrix: a sampled square may miss being one."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)

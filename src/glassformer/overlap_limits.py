@@ -1,0 +1,119 @@
+"""Bayes-optimal limits, free entropy and prediction errors of models of several rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glassformer.integral import Array, Integral
+from glassformer.models.matrix import MatrixModel
+from glassformer.overlap_evolution import coarse_evolution, overlap_evolution
+from glassformer.results import Table
+from glassformer.settings import Iteration
+from glassformer.solution import Solution, Status
+
+# Relative size from which on what a prior neglects is worth a note.
+_NOTED = 0.1
+# Fixed points whose covariances differ by less than this, or than this many errors, are one.
+_DISTINCT, _ERRORS = 0.02, 5.0
+
+
+def overlap_free_entropy(model: MatrixModel, alpha: Array, q_hat: Array, variance: Array) -> Integral:
+    r""":math:`\Phi = \alpha E\log Z_{out} + \Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,), in nats.
+
+    Up to what labels contribute whatever is known; exact differences between overlaps at one sample ratio.
+
+    Args:
+        model: prior and channel of several rows.
+        alpha: sample ratios, shape (batch,).
+        q_hat: conjugate overlaps, shape (batch, P, P).
+        variance: the posterior covariances that belong to them, of that shape.
+    """
+    output = model.channel.averages(variance).log_partition
+    entropy = model.prior.entropy(q_hat, variance)
+    return Integral(alpha * output.value + entropy.value, alpha * output.error + entropy.error)
+
+
+def overlap_limits(model: MatrixModel, alpha: Array, settings: Iteration | None, throw: bool) -> Table:
+    """What :func:`~glassformer.bayes_optimal.limits` returns for a model of several rows."""
+    uninformed = overlap_evolution(model, alpha, "uninformed", settings)
+    scout = coarse_evolution(model, alpha, "informed", settings)
+    distinct = _apart(uninformed, scout)
+    informed, best = uninformed.value.copy(), uninformed.value.copy()
+    if distinct.any():
+        informed[distinct] = scout.value[distinct]
+        phi = [_height(model, alpha[distinct], value[distinct]) for value in (uninformed.value, informed)]
+        best[distinct] = np.where((phi[1] > phi[0])[:, None, None], informed[distinct], best[distinct])
+    prediction = model.channel.prediction_errors(best)
+    rate = (alpha / model.prior.degrees)[:, None, None]
+    information = model.channel.information(best)
+    q_hat = rate * information.value
+    table = Table(
+        model=model.name,
+        parameters=model.parameters,
+        columns={
+            "alpha": alpha,
+            "error": _mean_error(best),
+            "overlap": model.prior.moment - best,
+            "row_error": np.diagonal(best, axis1=1, axis2=2),
+            "q_hat": q_hat,
+            "q_hat_off_diagonal": _off_diagonal(q_hat),
+            "prediction_error": prediction.bayes.value,
+            "prediction_standard_error": prediction.bayes.error,
+            "plugin_error": prediction.plugin.value,
+            "plugin_standard_error": prediction.plugin.error,
+            "algorithmic_error": _mean_error(uninformed.value),
+            "informed_error": _mean_error(informed),
+            "error_estimate": uninformed.error_estimate,
+            "residual": uninformed.residual,
+            "iterations": uninformed.iterations.astype(float),
+        },
+        status=[
+            Status.BISTABLE if two and status.ok else status
+            for status, two in zip(uninformed.status, distinct, strict=True)
+        ],
+        notes=_notes(model, _off_diagonal(q_hat)),
+    )
+    if throw:
+        table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
+    return table
+
+
+def _notes(model: MatrixModel, off_diagonal: Array) -> list[str]:
+    largest = float(np.max(np.abs(off_diagonal)))
+    if not model.prior.diagonal or largest < _NOTED:
+        return []
+    return [
+        f"rows are treated one by one: off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, are left out"
+    ]
+
+
+def _apart(first: Solution, second: Solution) -> Any:
+    """Where two fixed points differ by more than sampling and slow convergence explain."""
+    gap = np.linalg.norm(first.value - second.value, axis=(1, 2))
+    blur = np.where(np.isfinite(second.error_estimate), second.error_estimate, 0.0) + first.error_estimate
+    settled = np.array([a.ok and b.ok for a, b in zip(first.status, second.status, strict=True)])
+    return settled & (gap > _DISTINCT + _ERRORS * blur)
+
+
+def _height(model: MatrixModel, alpha: Array, variance: Array) -> Array:
+    rate = (alpha / model.prior.degrees)[:, None, None]
+    q_hat = rate * model.channel.information(variance).value
+    return overlap_free_entropy(model, alpha, q_hat, variance).value
+
+
+def _mean_error(variance: Array) -> Array:
+    return np.asarray(np.trace(variance, axis1=1, axis2=2) / variance.shape[-1])
+
+
+def _off_diagonal(matrices: Array) -> Array:
+    """Largest entry off the diagonal, relative to those on it, with its sign; zero for a single row."""
+    size = matrices.shape[-1]
+    if size == 1:
+        return np.zeros(len(matrices))
+    scale = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 1e-300))
+    relative = matrices / (scale[:, :, None] * scale[:, None, :])
+    flat = relative[:, ~np.eye(size, dtype=bool)]
+    place = np.argmax(np.abs(flat), axis=1)
+    return np.asarray(np.take_along_axis(flat, place[:, None], axis=1)[:, 0])

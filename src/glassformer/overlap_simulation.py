@@ -1,0 +1,135 @@
+"""Message passing on simulated data for models of several rows, next to theory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.experiments import Simulation, require_memory, standard_error, whole_samples
+from glassformer.integral import Array
+from glassformer.models.matrix import MatrixModel
+from glassformer.overlap_evolution import overlap_evolution
+from glassformer.overlap_gamp import Trace, overlap_gamp
+from glassformer.progress import track
+from glassformer.settings import Descent
+from glassformer.solution import Status
+
+
+@dataclass(frozen=True)
+class RowsInstance:
+    r"""One run on a model of several rows.
+
+    Attributes:
+        seed: seed of teacher, inputs and noise.
+        error: mean over rows of ``row_error``.
+        row_error: squared error of each row, up to signs that labels are blind to; 1 on average before any data.
+        overlap: inner products of estimated with true rows, shape (P, P).
+        cosine: cosine similarity of each estimated row with its true one.
+        claimed_error: the algorithm's own estimate of ``error``.
+        nishimori_ratio: measured square over measured slope of the score; 1 for a run that can be trusted.
+        status: how the run ended.
+        iterations: steps taken.
+        damping: damping at the end.
+        history: ``cosine`` and ``row_error`` after every step.
+    """
+
+    seed: int
+    error: float
+    row_error: Sequence[float]
+    overlap: Array
+    cosine: Sequence[float]
+    claimed_error: float
+    nishimori_ratio: float
+    status: Status
+    iterations: int
+    damping: float
+    history: Sequence[dict[str, Any]]
+
+
+def simulate_rows(
+    model: MatrixModel,
+    alpha: Array,
+    d: int,
+    instances: int,
+    seed: int,
+    algorithm: str,
+    storage: str,
+    settings: Descent | None,
+) -> Simulation:
+    """What :func:`~glassformer.simulation.simulate` returns for a model of several rows."""
+    size = model.at_size(d)
+    finite, samples = size.model, whole_samples(alpha, size, d)
+    require_memory(int(samples.max()), size.input_shape, storage)
+    runs: list[list[RowsInstance]] = [[] for _ in alpha]
+    for k in track(range(instances), f"{instances} instances at d = {d}"):
+        rng = np.random.default_rng([seed + k, 1])
+        design = size.design.sample(int(samples.max()), size.input_shape, rng, storage)
+        for point, n in enumerate(samples):
+            runs[point].append(_learn(finite, design.first(int(n)), seed + k, settings))
+    realised = samples / size.unit
+    theory = overlap_evolution(finite, realised)
+    rows = np.array([[run.row_error for run in point] for point in runs])
+    errors = rows.mean(axis=2)
+    notes = [] if finite.parameters == model.parameters else [f"theory at the realised ratios {finite.parameters}"]
+    return Simulation(
+        model=model.name,
+        parameters={**model.parameters, "algorithm": algorithm, "d": d, "seed": seed, "storage": storage},
+        columns={
+            "alpha": alpha,
+            "error": errors.mean(axis=1),
+            "standard_error": standard_error(errors),
+            "theory": np.trace(theory.value, axis1=1, axis2=2) / finite.prior.rows,
+            "row_error": rows.mean(axis=1),
+            "row_standard_error": np.stack([standard_error(rows[:, :, k]) for k in range(finite.prior.rows)], axis=1),
+            "row_theory": np.diagonal(theory.value, axis1=1, axis2=2),
+            "overlap": np.array([[run.overlap for run in point] for point in runs]).mean(axis=1),
+            "cosine": np.array([[run.cosine for run in point] for point in runs]).mean(axis=1),
+            "theory_error_estimate": theory.error_estimate,
+            "alpha_realised": realised,
+        },
+        status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
+        notes=notes,
+        instances=runs,
+    )
+
+
+def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None) -> RowsInstance:
+    shape = (model.prior.rows, *design.signal_shape[-2:])
+    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
+    labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+    history: list[dict[str, Any]] = []
+
+    def follow(step: Trace) -> None:
+        measured = _measured(model, step.signal, signal)
+        history.append({name: measured[name] for name in ("cosine", "row_error")})
+
+    solution = overlap_gamp(model, design, labels, settings, follow=follow)
+    measured = _measured(model, solution.value[0], signal)
+    return RowsInstance(
+        seed=seed,
+        error=float(np.mean(measured["row_error"])),
+        **measured,
+        claimed_error=float(solution.error_estimate[0]),
+        nishimori_ratio=float(solution.extra["nishimori_ratio"][0]),
+        status=solution.status[0],
+        iterations=int(solution.iterations[0]),
+        damping=float(solution.extra["damping"][0]),
+        history=history,
+    )
+
+
+def _measured(model: MatrixModel, estimate: Array, signal: Array) -> dict[str, Any]:
+    """Errors, overlaps and cosines of an estimate, with the signs that make the overlaps largest."""
+    overlap = model.prior.gram(estimate, signal)
+    signs = max(model.channel.symmetries, key=lambda s: float(s @ np.diag(overlap)))
+    own, true = np.diag(model.prior.gram(estimate, estimate)), np.diag(model.prior.gram(signal, signal))
+    aligned = signs[:, None] * overlap
+    scale = np.sqrt(np.maximum(own * true, 1e-300))
+    return {
+        "row_error": own + true - 2 * np.diag(aligned),
+        "overlap": aligned,
+        "cosine": np.diag(aligned) / scale,
+    }
