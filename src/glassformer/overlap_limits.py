@@ -85,7 +85,7 @@ def _notes(model: MatrixModel, off_diagonal: Array) -> list[str]:
     if not model.prior.diagonal or largest < _NOTED:
         return []
     return [
-        f"rows are treated one by one: off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, are left out"
+        f"rows are treated one by one: off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, left out"
     ]
 
 
