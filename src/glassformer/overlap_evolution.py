@@ -1,14 +1,16 @@
 r"""State evolution of models of several rows: fixed points of covariance matrices.
 
 The one loop (:func:`~glassformer.state_evolution.fixed_point`) on states of shape (batch, P, P). Averages over data are
-sampled, with the same points at every step, so the map is a function and has fixed points. They are found with few
-points, and corrected: what all points add to the information is measured at the fixed point, kept while that is solved
-again, and so on. Two or three rounds replace the many steps of an iteration with all points.
+sampled, with the same points at every step, so the map is a function and has fixed points. They are located with few
+points by an iteration that stops at the first one; from there Newton steps with the slope of the rough map and the
+values of the full one replace the many steps of an iteration with all points.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,17 +23,29 @@ from glassformer.settings import Iteration
 from glassformer.solution import Solution, Status
 from glassformer.state_evolution import Flags, Index, fixed_point, validated_alpha
 
-# A relative change that means nothing where averages are sampled, and the variance that counts as none.
+# A relative residual that means nothing where averages are sampled, and the variance that counts as none.
 SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
-# Share of the points with which fixed points are located, and rounds of correction by all points.
-_COARSE, _ROUNDS = 8, 8
+# Share of the points with which fixed points are located, how well, and rounds of correction by all points.
+_COARSE, _ROUNDS = 8, 12
+# Rounds after which the slope is measured again.
+_REFRESH = 3
+# Eigenvalue of the slope above which a point is left, by a push of this length, at most so many times.
+_UNSTABLE, _PUSH, _PUSHES = 1.005, 0.03, 6
+# Relative steps of the differences that make the slope of the map.
+_STEP = 0.02
 _INFORMED, _UNINFORMED = 1e-4, 1e-3
 # Sampled covariances may exceed the prior's by this much.
 _ABOVE = 0.05
 
+Map = Callable[[Array, Index], Integral]
+
 
 def overlap_evolution(
-    model: MatrixModel, alpha: ArrayLike, start: str | ArrayLike = "uninformed", settings: Iteration | None = None
+    model: MatrixModel,
+    alpha: ArrayLike,
+    start: str | ArrayLike = "uninformed",
+    settings: Iteration | None = None,
+    subspace: Array | None = None,
 ) -> Solution:
     r"""Fixed point of state evolution at each sample ratio, for models of several rows.
 
@@ -41,88 +55,195 @@ def overlap_evolution(
         model: prior and channel of ``P`` rows.
         alpha: sample ratios, shape (batch,), finite and >= 0.
         start: ``"uninformed"``, ``"informed"``, or covariances of shape (batch, P, P).
-        settings: tolerances and iteration limit.
+        settings: tolerance of the residual relative to ``V``, and iteration limit.
+        subspace: projector on the directions that may be learned, shape (P, P); all by default.
 
     Returns:
         :class:`Solution` whose ``value`` is ``V``, shape (batch, P, P); ``extra["q_hat"]`` is :math:`\hat Q` there,
-        ``extra["q_hat_error"]`` its standard error. The error estimate is the shift of the fixed point when the
-        information moves by its standard error.
+        ``extra["q_hat_error"]`` its standard error. The error estimate is what residual and standard error amount to
+        at the fixed point.
 
     Raises:
         ParameterError: ``alpha`` or ``start`` is out of range.
     """
-    alpha, settings = validated_alpha(alpha), settings or SAMPLED
-    coarse = _coarse(model.channel)
-    shift = np.zeros((len(alpha), model.prior.rows, model.prior.rows))
-    solution = _solve(model, alpha, _starting_covariance(model, alpha, start), settings, coarse, shift)
-    spent = solution.iterations
-    rate = (alpha / model.prior.degrees)[:, None, None]
-    for _ in range(_ROUNDS):
-        value = _interior(solution.value)
-        fine, rough = model.channel.information(value), coarse.information(value)
-        shift = _reduced(fine.value - rough.value, value)
-        solution = _solve(model, alpha, solution.value, settings, coarse, shift)
-        spent = spent + solution.iterations
-        change = np.linalg.norm(solution.value - value, axis=(1, 2))
-        if np.all(change <= settings.tolerance * np.linalg.norm(value, axis=(1, 2)) + settings.floor):
+    alpha, settings = validated_alpha(alpha), settings or _settings(model)
+    rough = state_map(model, alpha, _coarse(model.channel), subspace)
+    located, slope = _located(rough, _starting_covariance(model, alpha, start, subspace), settings)
+    fine = state_map(model, alpha, model.channel, subspace)
+    size = model.prior.rows
+    value, everyone = located.value.copy(), np.arange(len(alpha))
+    alive = np.array([status.ok for status in located.status])
+    residual, estimate = located.residual.copy(), located.error_estimate.copy()
+    q_hat, q_hat_error = np.full_like(value, np.nan), np.full_like(value, np.nan)
+    status, spent = list(located.status), located.iterations.copy()
+    gain = np.linalg.inv(np.eye(size * size) - slope)
+    open_rows = alive.copy()
+    for number in range(_ROUNDS):
+        index = everyone[open_rows]
+        if index.size == 0:
             break
-    mapped = model.prior.covariance(Integral(rate * fine.value, rate * fine.error))
-    known = np.isfinite(solution.value).all(axis=(1, 2))
-    moved = _solve(model, alpha, solution.value, settings, coarse, shift + _reduced(fine.error, value))
-    blur = np.linalg.norm(moved.value - solution.value, axis=(1, 2))
-    settled = change <= settings.tolerance * np.linalg.norm(value, axis=(1, 2)) + settings.floor
+        if number % _REFRESH == _REFRESH - 1:
+            gain[index] = np.linalg.inv(np.eye(size * size) - _slope(rough, value[index], index))
+        mapped = fine(value[index], index)
+        step = _apply(gain[index], mapped.value - value[index])
+        blur = np.linalg.norm(_apply(gain[index], mapped.error), axis=(1, 2))
+        residual[index] = np.linalg.norm(mapped.value - value[index], axis=(1, 2))
+        estimate[index] = np.linalg.norm(step, axis=(1, 2)) + blur
+        norm = np.linalg.norm(value[index], axis=(1, 2))
+        done = residual[index] <= settings.tolerance * norm + settings.floor
+        # Where the located point was not stable after all, the map itself leads on.
+        moved = value[index] + step
+        bad = ~_is_covariance(moved)
+        moved[bad] = mapped.value[bad]
+        value[index[~done]] = moved[~done]
+        spent[index] += 1
+        open_rows[index[done]] = False
+    for k in everyone[open_rows]:
+        status[k] = Status.ITERATION_LIMIT
+    rate = (alpha / model.prior.degrees)[:, None, None]
+    finite = _is_covariance(value)
+    if finite.any():
+        information = model.channel.information(_interior(value[finite]))
+        q_hat[finite], q_hat_error[finite] = rate[finite] * information.value, rate[finite] * information.error
     return replace(
-        solution,
-        status=[
-            status if not status.ok or fits else Status.ITERATION_LIMIT
-            for status, fits in zip(solution.status, settled, strict=True)
-        ],
-        residual=np.linalg.norm(mapped.value - value, axis=(1, 2)),
-        error_estimate=np.where(known, change + blur, np.inf),
+        located,
+        value=value,
+        status=status,
+        residual=residual,
+        error_estimate=estimate,
         iterations=spent,
-        extra={"q_hat": rate * fine.value, "q_hat_error": rate * fine.error},
+        extra={"q_hat": q_hat, "q_hat_error": q_hat_error},
     )
 
 
 def coarse_evolution(
-    model: MatrixModel, alpha: ArrayLike, start: str | ArrayLike = "uninformed", settings: Iteration | None = None
+    model: MatrixModel,
+    alpha: ArrayLike,
+    start: str | ArrayLike = "uninformed",
+    settings: Iteration | None = None,
+    subspace: Array | None = None,
 ) -> Solution:
     """As :func:`overlap_evolution`, with an eighth of the data points."""
-    alpha = validated_alpha(alpha)
-    shift = np.zeros((len(alpha), model.prior.rows, model.prior.rows))
-    first = _starting_covariance(model, alpha, start)
-    return _solve(model, alpha, first, settings or SAMPLED, _coarse(model.channel), shift)
+    alpha, settings = validated_alpha(alpha), settings or _settings(model)
+    rough = state_map(model, alpha, _coarse(model.channel), subspace)
+    return _located(rough, _starting_covariance(model, alpha, start, subspace), settings)[0]
+
+
+def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, Array]:
+    """The first stable fixed points from ``start``, and the slope of the map there.
+
+    A state that moves slowly away from an unstable point looks like a fixed point; its slope, with an eigenvalue above
+    one, gives it away, and it is pushed along that direction.
+    """
+    solution = fixed_point(update, start, settings, _is_covariance)
+    size = start.shape[-1]
+    slope = np.zeros((len(start), size * size, size * size))
+    todo = np.flatnonzero([status.ok for status in solution.status])
+    for _ in range(_PUSHES):
+        if todo.size == 0:
+            break
+        slope[todo] = _slope(update, solution.value[todo], todo)
+        values, vectors = np.linalg.eig(slope[todo])
+        leading = np.argmax(values.real, axis=1)
+        unstable = np.take_along_axis(values.real, leading[:, None], axis=1)[:, 0] > _UNSTABLE
+        direction = np.take_along_axis(vectors.real, leading[:, None, None], axis=2)[unstable, :, 0]
+        todo = todo[unstable]
+        if todo.size == 0:
+            break
+        pushed = _pushed(solution.value[todo], direction.reshape(-1, size, size))
+        again = fixed_point(_restricted(update, todo), pushed, settings, _is_covariance)
+        solution = _overlaid(solution, todo, again)
+        todo = todo[[status.ok for status in again.status]]
+    return solution, slope
+
+
+def _restricted(update: Map, where: Index) -> Map:
+    """The map for the elements ``where`` of its batch."""
+    return lambda value, index: update(value, where[index])
+
+
+def _pushed(value: Array, direction: Array) -> Array:
+    """States moved by a little along unit directions, towards more knowledge."""
+    more = np.trace(direction, axis1=1, axis2=2) < 0
+    step = _PUSH * np.where(more, 1.0, -1.0)[:, None, None] * 0.5 * (direction + np.swapaxes(direction, 1, 2))
+    moved = value + step
+    bad = ~_is_covariance(moved)
+    moved[bad] = (1 - _PUSH) * value[bad]
+    return moved
+
+
+def _overlaid(base: Solution, where: Index, other: Solution) -> Solution:
+    """``base`` with the elements ``where`` taken from ``other``, which has only those, iterations added."""
+    status = list(base.status)
+    fields: dict[str, Any] = {
+        name: np.array(getattr(base, name)) for name in ("value", "residual", "error_estimate", "iterations")
+    }
+    for place, k in enumerate(where):
+        status[k] = other.status[place]
+    for name in ("value", "residual", "error_estimate"):
+        fields[name][where] = getattr(other, name)
+    fields["iterations"][where] += other.iterations
+    return replace(base, status=status, **fields)
+
+
+def _settings(model: MatrixModel) -> Iteration:
+    return Iteration() if model.channel.exact else SAMPLED
 
 
 def _coarse(channel: MultiIndexChannel) -> MultiIndexChannel:
     return channel.with_points(max(32, channel.points // _COARSE))
 
 
-def _solve(
-    model: MatrixModel,
-    alpha: Array,
-    start: Array,
-    settings: Iteration,
-    channel: MultiIndexChannel,
-    shift: Array,
-) -> Solution:
-    """Fixed points with the information of ``channel``, shifted in units of the inverse covariance."""
+def state_map(model: MatrixModel, alpha: Array, channel: MultiIndexChannel, subspace: Array | None = None) -> Map:
+    """The map of state evolution on covariances, shape (active, P, P), of the batch elements ``index``."""
     rate = alpha / model.prior.degrees
 
     def update(variance: Array, index: Index) -> Integral:
-        inside = _interior(variance)
-        extra = _reduced(shift[index], np.asarray(np.linalg.inv(inside), dtype=float))
-        value = rate[index, None, None] * (channel.information(inside).value + extra)
-        return model.prior.covariance(Integral(value, np.zeros_like(value)))
+        information = channel.information(_interior(variance))
+        scale = rate[index, None, None]
+        value, error = model.prior.covariance(Integral(scale * information.value, scale * information.error))
+        if subspace is not None:
+            outside = np.eye(len(subspace)) - subspace
+            value = subspace @ value @ subspace + (1 - _side_known(model)) * outside
+            error = np.abs(subspace) @ error @ np.abs(subspace)
+        return Integral(value, error)
 
-    return fixed_point(update, start, settings, _is_covariance)
+    return update
 
 
-def _reduced(matrix: Array, variance: Array) -> Array:
-    """:math:`V^{1/2} M V^{1/2}`, which tends to a constant for an information as ``V`` vanishes."""
-    values, vectors = np.linalg.eigh(variance)
-    root = (vectors * np.sqrt(values)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    return np.asarray(root @ matrix @ root)
+def _side_known(model: MatrixModel) -> float:
+    """What side information alone tells of a direction."""
+    nothing = np.zeros((1, model.prior.rows, model.prior.rows))
+    return float(1 - model.prior.covariance(Integral(nothing, nothing)).value[0, 0, 0])
+
+
+def _slope(update: Map, value: Array, index: Index) -> Array:
+    """Slope of the map on flattened covariances, shape (n, P^2, P^2), by differences towards more knowledge.
+
+    Entries off the diagonal are reached by moving two rows together, so that no state leaves the cone.
+    """
+    batch, size = len(value), value.shape[-1]
+    pairs = [(a, b) for a in range(size) for b in range(a, size)]
+    scale = np.sqrt(np.diagonal(value, axis1=1, axis2=2))
+    ends = [value]
+    for a, b in pairs:
+        direction = np.zeros((batch, size))
+        direction[:, a], direction[:, b] = scale[:, a], scale[:, b]
+        ends.append(value - _STEP * direction[:, :, None] * direction[:, None, :])
+    found = update(np.concatenate(ends), np.tile(index, len(ends))).value.reshape(len(ends), batch, size, size)
+    change = dict(zip(pairs, (found[0] - found[1:]) / _STEP, strict=True))
+    slope = np.zeros((batch, size, size, size, size))
+    for a, b in pairs:
+        if a == b:
+            slope[:, :, :, a, a] = change[a, a] / scale[:, a, None, None] ** 2
+        else:
+            mixed = 0.5 * (change[a, b] - change[a, a] - change[b, b]) / (scale[:, a] * scale[:, b])[:, None, None]
+            slope[:, :, :, a, b] = slope[:, :, :, b, a] = mixed
+    return slope.reshape(batch, size * size, size * size)
+
+
+def _apply(gain: Array, matrices: Array) -> Array:
+    return np.einsum("nij,nj->ni", gain, matrices.reshape(len(matrices), -1)).reshape(matrices.shape)
 
 
 def _interior(variance: Array) -> Array:
@@ -138,14 +259,16 @@ def _is_covariance(states: Array) -> Flags:
     return np.asarray(finite & (values[:, 0] > -1e-12) & (values[:, -1] <= 1 + _ABOVE))
 
 
-def _starting_covariance(model: MatrixModel, alpha: Array, start: str | ArrayLike) -> Array:
+def _starting_covariance(model: MatrixModel, alpha: Array, start: str | ArrayLike, subspace: Array | None) -> Array:
     size = model.prior.rows
     shape = (len(alpha), size, size)
     if isinstance(start, str):
         if start not in ("uninformed", "informed"):
             raise ParameterError("start", start, "'uninformed', 'informed' or an array of covariances")
-        unknown = 1.0 - _UNINFORMED * model.channel.even
-        return np.broadcast_to((unknown if start == "uninformed" else _INFORMED) * np.eye(size), shape).copy()
+        unknown = 1.0 - max(_UNINFORMED * model.channel.even, _side_known(model))
+        known = np.eye(size) if subspace is None else subspace
+        first = np.eye(size) - known + (unknown if start == "uninformed" else _INFORMED) * known
+        return np.broadcast_to(first, shape).copy()
     values = np.array(start, dtype=float)
     if values.shape != shape or not (np.isfinite(values).all() and _is_covariance(values).all()):
         raise ParameterError("start", start, f"covariance matrices of shape {shape} with eigenvalues in [0, 1]")

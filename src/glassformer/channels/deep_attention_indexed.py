@@ -2,19 +2,17 @@ r"""Several attention layers of extensive width: the last layer seen through the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.attention import all_ones, checked_tokens, symmetric_logits
-from glassformer.channels.compiled import mapped
-from glassformer.channels.latent_sampling import Effort, posterior_moments
-from glassformer.channels.multi_index import FieldPosterior, MultiIndexChannel
+from glassformer.channels.latent import Functions, LatentChannel
+from glassformer.channels.latent_sampling import Effort
 from glassformer.channels.pairs import pair_indices
 from glassformer.channels.small_matrices import inverse_and_log_det
 from glassformer.errors import DataError, ParameterError
@@ -22,7 +20,7 @@ from glassformer.integral import Array
 
 
 @dataclass(frozen=True, eq=False)
-class DeepAttentionIndexedChannel(MultiIndexChannel):
+class DeepAttentionIndexedChannel(LatentChannel):
     r"""``L`` layers without noise, with :math:`\sigma` the row softmax and :math:`B = B_{L-1}`.
 
     .. math:: y = \sigma(B h^L B^T), \qquad B_l = (c_l I + \sigma(B_{l-1}h^lB_{l-1}^T))B_{l-1}, \qquad B_0 = I.
@@ -98,29 +96,22 @@ class DeepAttentionIndexedChannel(MultiIndexChannel):
         """The same layers for fields of another prior variance."""
         return replace(self, power=power)
 
-    def label_from(self, fields: Array, source: Array) -> Array:
-        del source
-        return mapped(self._functions.label, np.asarray(fields, dtype=float))
-
     @property
-    def _functions(self) -> _Functions:
+    def functions(self) -> Functions:
         return _functions(self.tokens, self.skip, float(self.temperature), self.last == "softmax")
 
-    def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
-        spread = np.diagonal(variance, axis1=1, axis2=2)
-        data = (self._scores(y), np.asarray(omega, dtype=float), spread)
-        earlier = (self.rows - 1) * self.columns
-        found = posterior_moments(self._functions.target, self._functions.features, earlier, data, self.effort)
-        shape, root = (len(omega), self.rows, self.columns), np.sqrt(spread)
-        first, second = (part.reshape(shape) / root[:, :, None] for part in (found.first, found.second))
-        blocks = found.covariance.reshape(len(omega), self.rows, self.columns, self.rows, self.columns)
-        within = np.einsum("nakbk->nab", blocks)
-        seen = np.append(np.full(self.rows - 1, float(self.columns)), self.rank)
-        curvature = (np.diag(seen) - within) / (root[:, :, None] * root[:, None, :])
-        log_z = found.log_partition - 0.5 * self.rank * np.log(2 * np.pi * spread[:, -1])
-        return FieldPosterior(first, second, curvature, log_z)
+    @property
+    def latents(self) -> int:
+        return (self.rows - 1) * self.columns
 
-    def _scores(self, y: Array) -> Array:
+    @property
+    def seen(self) -> Array:
+        return np.append(np.full(self.rows - 1, float(self.columns)), self.rank)
+
+    def log_constant(self, root: Array) -> Array:
+        return np.asarray(-0.5 * self.rank * np.log(2 * np.pi * root[:, -1, -1] ** 2))
+
+    def observed(self, y: Array) -> Array:
         """Symmetric matrices whose activation is the label."""
         y = np.asarray(y, dtype=float)
         if self.last == "softmax":
@@ -130,37 +121,30 @@ class DeepAttentionIndexedChannel(MultiIndexChannel):
         return y
 
 
-class _Functions(NamedTuple):
-    """What is compiled, once for all channels of the same layers."""
-
-    target: Callable[[Any, Any], tuple[Any, Any]]
-    features: Callable[[Any, Any], Any]
-    label: Callable[[Any], Any]
-
-
 @lru_cache(maxsize=32)
-def _functions(tokens: int, skip: tuple[float, ...], temperature: float, softmax: bool) -> _Functions:
+def _functions(tokens: int, skip: tuple[float, ...], temperature: float, softmax: bool) -> Functions:
     ones = all_ones(tokens)
 
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
         """What the label shows beyond the mean of the last layer, in standard deviations, and the log-weight."""
-        scores, omega, spread = datum
-        earlier = omega[:-1] + jnp.sqrt(spread[:-1, None]) * x.reshape(omega[:-1].shape)
+        scores, omega, root = datum
+        x = x.reshape(omega[:-1].shape)
+        earlier = omega[:-1] + root[:-1, :-1] @ x
         inverse, log_det = inverse_and_log_det(_mixing(earlier, skip, temperature, tokens))
-        difference = _components(inverse @ scores @ inverse.T, tokens) - omega[-1]
+        difference = _components(inverse @ scores @ inverse.T, tokens) - omega[-1] - root[-1, :-1] @ x
         if softmax:
             difference = difference - (difference @ ones) * ones
-        return difference / jnp.sqrt(spread[-1]), -(tokens + 1) * log_det
+        return (difference / root[-1, -1])[None], (-(tokens + 1) * log_det)[None]
 
     def features(x: Any, datum: Any) -> Any:
-        return jnp.append(x, target(x, datum)[0])
+        return jnp.append(x, target(x, datum)[0])[None]
 
     def label(field: Any) -> Any:
         mixing = _mixing(field[:-1], skip, temperature, tokens)
         scores = mixing @ _matrix(field[-1], tokens) @ mixing.T
         return jax.nn.softmax(temperature * scores, axis=-1) if softmax else scores
 
-    return _Functions(target, features, label)
+    return Functions(target, features, label)
 
 
 def _components(matrix: Any, tokens: int) -> Any:

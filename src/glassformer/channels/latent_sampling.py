@@ -4,10 +4,10 @@ The latent ``x`` of a data point has the density
 
 .. math:: p(x) \propto \exp\bigl[-\tfrac12|x|^2 - \tfrac12|r(x)|^2 + w(x)\bigr]
 
-with a residual ``r`` and a log-weight ``w``. Levenberg-Marquardt steps from several starts find the modes; a mixture of
-Student densities around them, with a share of the prior for what they miss, is the sampling density. Two halves of the
-sample, with quasi-random points of their own, give two independent estimates of every mean: their product estimates a
-square without the bias of sampling noise, their difference tells that noise.
+with a residual ``r`` and a log-weight ``w``, or is a sum of such terms (branches). Levenberg-Marquardt steps from
+several starts find the modes; a mixture of Student densities around them, with a share of the prior for what they miss,
+is the sampling density. Two halves of the sample, with quasi-random points of their own, give two independent estimates
+of every mean: their product estimates a square without the bias of sampling noise, their difference tells that noise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import chi2, norm, qmc
+from scipy.special import ndtri
+from scipy.stats import chi2, qmc
 
 from glassformer.channels.compiled import chunks
 from glassformer.channels.small_matrices import cholesky, triangular_inverse
@@ -31,13 +32,15 @@ _DEFENSIVE, _FREEDOM, _WIDER = 0.15, 6.0, 1.1
 # Modes are weighted by this power of their Laplace mass: one that is misjudged still gets its points.
 _TEMPERED = 0.5
 _FIRST_DAMPING = 0.1
-# Data points that are treated at once, so that temporaries stay in the cache; different samples.
-_BATCH, _POOL = 64, 256
+# Data points that are treated at once, so that temporaries stay in the cache; random numbers of the pool.
+_BATCH, _NUMBERS = 64, 2_000_000
 
 Target = Callable[[Any, Any], tuple[Any, Any]]
-"""``target(x, datum)``: residual, shape (k,), and log-weight of the latent ``x``, shape (m,)."""
+"""``target(x, datum)``: residuals of the branches, (s, k), and their log-weights, (s,), at a latent of shape (m,)."""
+Images = Callable[[Any, Any], Any]
+"""``images(x, datum)``: a latent and its images under symmetries of the likelihood, involutions, shape (i, m)."""
 Features = Callable[[Any, Any], Any]
-"""``features(x, datum)``: what to average, shape (f,)."""
+"""``features(x, datum)``: what to average on each branch, shape (s, f)."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Moments(NamedTuple):
         log_partition: log of the integral of the likelihood against the prior, shape (n,).
         first, second: two independent estimates of the mean, shape (n, f).
         covariance: shape (n, f, f).
+        first_square, second_square: independent estimates of the second moments, shape (n, f, f).
         effective: effective number of samples, shape (n,).
     """
 
@@ -69,10 +73,25 @@ class Moments(NamedTuple):
     first: Array
     second: Array
     covariance: Array
+    first_square: Array
+    second_square: Array
     effective: Array
 
 
-def posterior_moments(target: Target, features: Features, dimension: int, data: Any, effort: Effort) -> Moments:
+def itself(x: Any, datum: Any) -> Any:
+    """The images of a latent where no symmetry is known: itself.
+
+    Example:
+        >>> itself(jnp.zeros(2), None).shape
+        (1, 2)
+    """
+    del datum
+    return x[None]
+
+
+def posterior_moments(
+    target: Target, features: Features, dimension: int, data: Any, effort: Effort, images: Images = itself
+) -> Moments:
     """Moments of ``features`` under the posterior of every data point.
 
     Args:
@@ -81,12 +100,15 @@ def posterior_moments(target: Target, features: Features, dimension: int, data: 
         dimension: number ``m`` of latent variables.
         data: a tree of arrays whose first axis runs over data points.
         effort: numbers of points, starts and steps.
+        images: every mode found stands for its images as well, a third such function.
     """
     parts = []
     with jax.enable_x64(True):
         sample = _Sample(*(jnp.asarray(part) for part in _sample(dimension, effort)))
         for index, chunk, real in chunks(data):
-            found = _moments(target, features, jnp.asarray(index % _POOL), chunk, sample, effort.steps)
+            found = _moments(
+                target, features, images, jnp.asarray(index % len(sample.starts)), chunk, sample, effort.steps
+            )
             parts.append([np.asarray(part)[:real] for part in found])
     return Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
@@ -105,33 +127,44 @@ class _Sample(NamedTuple):
 
 @lru_cache(maxsize=32)
 def _sample(dimension: int, effort: Effort) -> _Sample:
-    halves = [qmc.Sobol(dimension + 2, seed=seed).random(effort.points) for seed in range(2 * _POOL)]
-    uniform = np.clip(np.reshape(halves, (_POOL, 2 * effort.points, dimension + 2)), 1e-12, 1 - 1e-12)
-    starts = np.random.default_rng(0).standard_normal((_POOL, effort.starts, dimension))
+    """One quasi-random sample, shifted at random for every place in the pool and each half."""
+    rng, points = np.random.default_rng(0), qmc.Sobol(dimension + 2, seed=0).random(effort.points)
+    pool = int(np.clip(_NUMBERS // (2 * points.size), 64, 8192))
+    shifted = points + rng.random((pool, 2, 1, dimension + 2))
+    uniform = np.clip(shifted % 1, 1e-12, 1 - 1e-12).reshape(pool, 2 * effort.points, dimension + 2)
+    starts = rng.standard_normal((pool, effort.starts, dimension))
     starts[:, 0] = 0.0
     stretches = np.sqrt(_FREEDOM / chi2.ppf(uniform[..., -1], _FREEDOM))
-    return _Sample(starts, norm.ppf(uniform[..., :-2]), uniform[..., -2], stretches)
+    return _Sample(starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)
 
 
-@partial(jax.jit, static_argnames=("target", "features", "steps"))
-def _moments(target: Target, features: Features, turns: Any, data: Any, sample: _Sample, steps: int) -> Any:
+@partial(jax.jit, static_argnames=("target", "features", "images", "steps"))
+def _moments(
+    target: Target, features: Features, images: Images, turns: Any, data: Any, sample: _Sample, steps: int
+) -> Any:
     def one(item: Any) -> Any:
         turn, datum = item
-        x, log_weight = _draw(lambda x: target(x, datum), _Sample(*(part[turn] for part in sample)), steps)
-        return _averages(jax.vmap(lambda x: features(x, datum))(x), log_weight)
+        own = _Sample(*(part[turn] for part in sample))
+        x, log_weight = _draw(lambda x: target(x, datum), lambda x: images(x, datum), own, steps)
+        values = jax.vmap(lambda x: features(x, datum))(x)
+        return _averages(values.reshape(-1, values.shape[-1]), log_weight)
 
     return jax.lax.map(one, (turns, data), batch_size=_BATCH)
 
 
 def _averages(values: Any, log_weight: Any) -> Any:
+    """Moments from weights of shape (2 n, s), the halves one after the other, and values, branches flattened."""
     top = jnp.max(log_weight)
-    weight = jnp.exp(log_weight - top)
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    weight = jnp.exp(log_weight - top).ravel()
     halves = list(zip(jnp.split(weight, 2), jnp.split(values, 2), strict=True))
     (first, one), (second, two) = (_mean_and_covariance(*half) for half in halves)
     # The bias of a covariance falls as one over the sample: twice the whole minus the halves is free of it.
     covariance = 2 * _mean_and_covariance(weight, values)[1] - 0.5 * (one + two)
-    effective = jnp.sum(weight) ** 2 / jnp.sum(weight**2)
-    return top + jnp.log(jnp.mean(weight)), first, second, covariance, effective
+    squares = (one + jnp.outer(first, first), two + jnp.outer(second, second))
+    whole = jnp.sum(jnp.exp(log_weight - top), axis=1)
+    effective = jnp.sum(whole) ** 2 / jnp.sum(whole**2)
+    return top + jnp.log(jnp.mean(whole)), first, second, covariance, *squares, effective
 
 
 def _mean_and_covariance(weight: Any, values: Any) -> tuple[Any, Any]:
@@ -141,31 +174,57 @@ def _mean_and_covariance(weight: Any, values: Any) -> tuple[Any, Any]:
     return mean, (share * centred.T) @ centred
 
 
-def _draw(target: Callable[[Any], tuple[Any, Any]], sample: _Sample, steps: int) -> tuple[Any, Any]:
-    """Latents from the mixture around the modes, and the logarithms of their importance weights."""
-    mode, cost, root = jax.vmap(lambda start: _mode(target, start, steps))(sample.starts)
+def _draw(
+    target: Callable[[Any], tuple[Any, Any]], images: Callable[[Any], Any], sample: _Sample, steps: int
+) -> tuple[Any, Any]:
+    """Latents from the mixture around the modes, and the logarithms of their importance weights, branch by branch."""
+    if sample.starts.shape[-1] == 0:
+        x = jnp.zeros((2, 0))
+        return x, _log_likelihood(target, x)
+    mode, cost, root = _modes(target, sample.starts, steps)
     size, dimension = mode.shape
     inverse = jax.vmap(triangular_inverse)(root)
     log_det = jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
-    share = (1 - _DEFENSIVE) * jax.nn.softmax(_TEMPERED * (log_det - cost))
-    index = jnp.minimum(jnp.searchsorted(jnp.cumsum(share), sample.choices), size)
-    near = index < size
-    centres = jnp.concatenate([mode, jnp.zeros((1, dimension))])[index]
-    roots = jnp.concatenate([root, jnp.eye(dimension)[None]])[index]
-    stretch = jnp.where(near, sample.stretches, 1.0)
-    x = centres + stretch[:, None] * jnp.einsum("nij,nj->ni", roots, sample.normals)
-    white = jnp.einsum("sij,nsj->nsi", inverse, x[:, None] - mode)
+    # Images share the likelihood of their mode, not its prior.
+    twins = jax.vmap(images)(mode)
+    count = twins.shape[1]
+    costs = cost[:, None] + 0.5 * jnp.sum(twins**2, axis=-1) - 0.5 * jnp.sum(mode**2, axis=-1)[:, None]
+    share = (1 - _DEFENSIVE) * jax.nn.softmax(_TEMPERED * (log_det[:, None] - costs).ravel())
+    index = jnp.minimum(jnp.searchsorted(jnp.cumsum(share), sample.choices), size * count)
+    own = jnp.minimum(index // count, size - 1)
+    near = mode[own] + sample.stretches[:, None] * jnp.einsum("nij,nj->ni", root[own], sample.normals)
+    near = jnp.take_along_axis(jax.vmap(images)(near), (index % count)[:, None, None], axis=1)[:, 0]
+    x = jnp.where((index < size * count)[:, None], near, sample.normals)
+    # The density of an image is that of its mode at the image of the point.
+    white = jnp.einsum("sij,ncsj->ncsi", inverse, jax.vmap(images)(x)[:, :, None] - mode)
     log_student = _student_constant(dimension) - 0.5 * (_FREEDOM + dimension) * jnp.log1p(
         jnp.sum(white**2, axis=-1) / _FREEDOM
     )
     log_prior = -0.5 * jnp.sum(x**2, axis=1)
-    parts = jnp.concatenate(
-        [log_student - log_det + jnp.log(share), (log_prior + jnp.log(_DEFENSIVE))[:, None]], axis=1
-    )
-    residual, log_likelihood = jax.vmap(target)(x)
-    log_weight = log_prior - 0.5 * jnp.sum(residual**2, axis=1) + log_likelihood
-    log_weight = log_weight - jax.scipy.special.logsumexp(parts, axis=1)
-    return x, jnp.where(jnp.isfinite(log_weight), log_weight, -jnp.inf)
+    log_near = log_student - log_det + jnp.log(share).reshape(size, count).T
+    parts = jnp.concatenate([log_near.reshape(len(x), -1), (log_prior + jnp.log(_DEFENSIVE))[:, None]], axis=1)
+    base = log_prior - jax.scipy.special.logsumexp(parts, axis=1)
+    return x, base[:, None] + _log_likelihood(target, x)
+
+
+def _log_likelihood(target: Callable[[Any], tuple[Any, Any]], x: Any) -> Any:
+    residual, log_weight = jax.vmap(target)(x)
+    value = log_weight - 0.5 * jnp.sum(residual**2, axis=-1)
+    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+
+def _modes(target: Callable[[Any], tuple[Any, Any]], starts: Any, steps: int) -> tuple[Any, Any, Any]:
+    """Modes from each start, which take the branches in turn."""
+    branches = len(jax.eval_shape(target, starts[0])[1])
+
+    def from_start(start: Any, branch: Any) -> tuple[Any, Any, Any]:
+        def one_branch(x: Any) -> tuple[Any, Any]:
+            residual, log_weight = target(x)
+            return residual[branch], log_weight[branch]
+
+        return _mode(one_branch, start, steps)
+
+    return jax.vmap(from_start)(starts, jnp.arange(len(starts)) % branches)
 
 
 def _student_constant(dimension: int) -> Any:

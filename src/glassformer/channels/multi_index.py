@@ -97,6 +97,11 @@ class MultiIndexChannel(ABC):
         return self.rows, self.columns
 
     @property
+    def exact(self) -> bool:
+        """True when averages are no samples."""
+        return False
+
+    @property
     def symmetries(self) -> Array:
         """Signs of the rows that leave labels as they are, shape (count, P); the identity comes first."""
         return np.ones((1, self.rows))

@@ -1,0 +1,165 @@
+r"""Deep attention networks of narrow layers: sequence multi-index models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from glassformer.channels.attention_link import Architecture
+from glassformer.channels.multi_index import MultiIndexChannel
+from glassformer.designs.projection import projection_design
+from glassformer.errors import IncompatibleError, ParameterError
+from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.matrix import MatrixModel
+from glassformer.priors.gaussian_rows import GaussianRowsPrior
+from glassformer.priors.matrix import MatrixPrior
+
+
+@dataclass(frozen=True)
+class DeepAttention(MatrixModel):
+    r"""Layers of attention with key and query weights of one direction each, learned from ``n = alpha d`` sequences.
+
+    .. math::
+       X_l = \Bigl[c_l I + \sum_h r_{lh}\,\sigma\bigl((X_{l-1}k_{lh})(X_{l-1}q_{lh})^T/d\bigr)\Bigr]X_{l-1},
+       \qquad y = \sum_h r_{Ph}\,\sigma\bigl((X_{P-1}k_{Ph})(X_{P-1}q_{Ph})^T/d\bigr).
+
+    Tokens and weights have standard normal entries. Everything is a function of the projections ``Z`` of the tokens on
+    the weights; the overlap matrix runs over its rows, ordered by family (keys, queries), layer and head. Heads see
+    disjoint coordinates of the tokens.
+
+    Args:
+        depth: layers ``P >= 1``.
+        tokens: ``L``, at least 2 for softmax.
+        skip: skip strength ``c`` of every layer, or a sequence with one per layer.
+        activation: ``"softmax"`` of rows, or ``"linear"``.
+        tied: keys equal queries.
+        heads: ``H >= 1``.
+        output: ``"attention"``, the last attention matrix, or ``"sequence"``, the mixing of the input tokens.
+        noise: variance of independent Gaussian noise on every entry of the label.
+        head_weights: :math:`r_{lh}`, shape (P, H); ones by default.
+        side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
+        points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: a combination that does not exist.
+
+    Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901.
+
+    Example:
+        >>> model = DeepAttention(depth=2, tokens=2)
+        >>> model.row_names
+        ('layer 1', 'layer 2')
+    """
+
+    depth: int = 2
+    tokens: int = 2
+    skip: float | Sequence[float] = 1.0
+    activation: str = "softmax"
+    tied: bool = True
+    heads: int = 1
+    output: str = "attention"
+    noise: float = 0.0
+    head_weights: Sequence[Sequence[float]] | None = None
+    side_information: float = 0.0
+    points: int = 2048
+
+    def __post_init__(self) -> None:
+        for name in ("depth", "tokens", "heads"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+                raise ParameterError(name, value, "an integer >= 1")
+        if self.activation not in ("softmax", "linear"):
+            raise ParameterError("activation", self.activation, "softmax or linear")
+        if self.output not in ("attention", "sequence"):
+            raise ParameterError("output", self.output, "attention or sequence")
+        if self.activation == "softmax" and self.tokens < 2:
+            raise ParameterError("tokens", self.tokens, ">= 2 for softmax: that of a single token is one")
+        if not (is_number(self.noise) and 0 <= self.noise < np.inf):
+            raise ParameterError("noise", self.noise, "finite and >= 0")
+        if not (is_number(self.side_information) and 0 <= self.side_information < 1):
+            raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
+        points = self.points
+        if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
+            raise ParameterError("points", points, "a power of two >= 32")
+        object.__setattr__(self, "network", self._architecture())
+
+    def _architecture(self) -> Architecture:
+        skip = np.atleast_1d(np.asarray(self.skip, dtype=float)).ravel()
+        if len(skip) not in (1, self.depth) or not np.all(np.isfinite(skip)):
+            raise ParameterError("skip", self.skip, f"a finite number, or {self.depth} of them")
+        weights = np.ones((self.depth, self.heads)) if self.head_weights is None else np.asarray(self.head_weights)
+        if weights.shape != (self.depth, self.heads) or not np.all(np.isfinite(weights)):
+            raise ParameterError(
+                "head_weights", self.head_weights, f"finite numbers of shape {(self.depth, self.heads)}"
+            )
+        return Architecture(
+            depth=int(self.depth),
+            tokens=int(self.tokens),
+            skip=tuple(float(c) for c in np.broadcast_to(skip, self.depth)),
+            activation=self.activation,
+            tied=bool(self.tied),
+            heads=int(self.heads),
+            output=self.output,
+            head_weights=tuple(tuple(float(r) for r in row) for row in weights),
+        )
+
+    @property
+    def name(self) -> str:
+        return "attention"
+
+    @cached_property
+    def channel(self) -> MultiIndexChannel:  # type: ignore[override]
+        """Exact in the last layer where that inverts, sampled as any link where not."""
+        network: Architecture = self.network  # type: ignore[attr-defined]
+        inverts = network.tied and network.heads == 1 and network.output == "attention" and self.noise == 0
+        if inverts and np.all(np.array(network.head_weights) != 0):
+            from glassformer.channels.deep_attention import DeepAttentionChannel
+
+            return DeepAttentionChannel(network, points=self.points)
+        from glassformer.channels.attention_link import attention_link
+        from glassformer.channels.link_channel import link_channel
+
+        return link_channel(
+            attention_link(network), network.rows, network.tokens, self.noise, "continuous", self.points
+        )
+
+    @cached_property
+    def prior(self) -> MatrixPrior:
+        rows = self.depth * self.heads * (1 if self.tied else 2)
+        return GaussianRowsPrior(rows, self.heads, self.side_information)
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        families = ("",) if self.tied else ("key of ", "query of ")
+        heads = [""] if self.heads == 1 else [f", head {h + 1}" for h in range(self.heads)]
+        return tuple(
+            f"{family}layer {layer + 1}{head}" for family in families for layer in range(self.depth) for head in heads
+        )
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        network: Architecture = self.network  # type: ignore[attr-defined]
+        return {
+            "depth": network.depth,
+            "tokens": network.tokens,
+            "skip": list(network.skip),
+            "activation": network.activation,
+            "tied": network.tied,
+            "heads": network.heads,
+            "output": network.output,
+            "noise": float(self.noise),
+            "side_information": float(self.side_information),
+            "points": int(self.points),
+            "alpha": "n/d",
+        }
+
+    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+        """The model itself; ``d`` must be a multiple of the number of heads."""
+        if d % self.heads:
+            raise IncompatibleError(f"d = {d} and heads = {self.heads}: make d a multiple of heads")
+        return FiniteSize(self, projection_design(self.heads), (int(self.tokens), d), float(d))
