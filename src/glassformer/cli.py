@@ -134,10 +134,38 @@ def _aim_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip", help="skip strength c >= 0 (default 1), or a comma list of L - 1 of them")
 
 
+def _attention_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--depth", type=int, default=2, help="attention layers P (default 2)")
+    parser.add_argument("--tokens", type=int, default=2, help="tokens L per sequence (default 2)")
+    parser.add_argument("--skip", default="1", help="skip strength c (default 1), or a comma list, one per layer")
+    parser.add_argument("--activation", default="softmax", help="softmax (default) or linear")
+    parser.add_argument("--untied", action="store_true", help="keys and queries have weights of their own")
+    parser.add_argument("--heads", type=int, default=1, help="heads H on disjoint coordinates (default 1)")
+    parser.add_argument("--output", default="attention", help="attention (default) or sequence")
+    _add_rows_options(parser)
+
+
+def _smi_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--link", required=True, metavar="FILE.py:FUNCTION", help="function of Z, shape (P, L), in JAX")
+    parser.add_argument("--indices", type=int, required=True, help="directions P of the weights")
+    parser.add_argument("--tokens", type=int, default=1, help="tokens L per sequence (default 1)")
+    parser.add_argument("--label-type", default="auto", help="auto (default), discrete or continuous")
+    _add_rows_options(parser)
+
+
+def _add_rows_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--noise", type=float, default=0.0, help="label noise variance Delta (default 0)")
+    parser.add_argument("--side-information", type=float, default=0.0, help="strength lambda in [0, 1) (default 0)")
+    text = "sampled data points per replica, a power of two (default 2048); errors fall about as their inverse"
+    parser.add_argument("--data-points", type=int, default=2048, help=text)
+
+
 # Model by name: what it is, its sample ratio, and its options.
 _MODELS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "bsr": ("bilinear sequence regression", "n/(dL), or n/(r(L+d)) at rho 0", _bsr_options),
     "aim": ("attention-indexed model", "n/d^2, or n/(rd) at rho 0", _aim_options),
+    "attention": ("deep attention network", "n/d", _attention_options),
+    "smi": ("sequence multi-index model", "n/d", _smi_options),
 }
 
 
@@ -192,7 +220,58 @@ def parse_alpha(text: str) -> list[float]:
 
 
 def _model(options: argparse.Namespace) -> Model | MatrixModel:
-    return {"bsr": _bsr_model, "aim": _aim_model}[options.model](options)
+    builders = {"bsr": _bsr_model, "aim": _aim_model, "attention": _attention_model, "smi": _smi_model}
+    return builders[options.model](options)
+
+
+def _attention_model(options: argparse.Namespace) -> MatrixModel:
+    from glassformer.models.deep_attention import DeepAttention
+
+    return DeepAttention(
+        depth=options.depth,
+        tokens=options.tokens,
+        skip=parse_numbers("skip", options.skip),
+        activation=options.activation,
+        tied=not options.untied,
+        heads=options.heads,
+        output=options.output,
+        noise=options.noise,
+        side_information=options.side_information,
+        points=options.data_points,
+    )
+
+
+def _smi_model(options: argparse.Namespace) -> MatrixModel:
+    from glassformer.models.multi_index import SequenceMultiIndex
+
+    return SequenceMultiIndex(
+        link=_function_from(options.link),
+        indices=options.indices,
+        tokens=options.tokens,
+        noise=options.noise,
+        label_type=options.label_type,
+        side_information=options.side_information,
+        points=options.data_points,
+    )
+
+
+def _function_from(text: str) -> Callable[..., Any]:
+    """The function that FILE.py:FUNCTION names."""
+    import runpy
+
+    from glassformer.errors import ParameterError
+
+    path, _, name = text.rpartition(":")
+    if not path or not Path(path).is_file():
+        raise ParameterError("link", text, "FILE.py:FUNCTION with a file that exists")
+    try:
+        found = runpy.run_path(path).get(name)
+    except Exception as error:
+        # Anything may go wrong in a user's file; where it did is what they need to know.
+        raise ParameterError("link", text, f"a file that runs ({type(error).__name__}: {error})") from None
+    if not callable(found):
+        raise ParameterError("link", text, f"a function {name!r} defined in {path}")
+    return found
 
 
 def _bsr_model(options: argparse.Namespace) -> Model:

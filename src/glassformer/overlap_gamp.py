@@ -2,13 +2,12 @@ r"""Message passing for models of several rows.
 
 .. math::
    \omega &= \mathrm{forward}(\hat W) - O\,g_{old}, \qquad g = g_{out}(y, \omega, V),\\
-   A_1 &= \tfrac{\alpha}{\mathrm{degrees}}\langle -\partial_\omega g\rangle, \quad
-   A_2 = \tfrac{\alpha}{\mathrm{degrees}}\langle g g^T\rangle, \quad A = A_1A_2^{-1}A_1,\\
-   \hat W, V, O &= \mathrm{denoise}\bigl(A\,[\hat W + A_1^{-1}\mathrm{adjoint}(g)],\; A\bigr).
+   A_2 &= \tfrac{\alpha}{\mathrm{degrees}}\langle g g^T\rangle, \qquad
+   G_k = \langle -\partial_{\omega_k} g_k\rangle/\langle g_k^2\rangle, \qquad A = G A_2 G,\\
+   \hat W, V &= \mathrm{denoise}\bigl(A \hat W + G\,\mathrm{adjoint}(g),\; A\bigr), \qquad O = V G.
 
-For Bayes-optimal iterates :math:`A_1 = A_2` (Nishimori) and this is the usual algorithm; as in :mod:`glassformer.gamp`,
-measuring both keeps an iterate that got worse from being taken for a better one. Where labels are even the slope is
-noise around zero until the symmetry is broken, and :math:`A = A_2` is used, which is never negative.
+For Bayes-optimal iterates :math:`G = I` (Nishimori) and this is the usual algorithm; as in :mod:`glassformer.gamp`,
+measuring slope and square keeps an iterate that got worse from being taken for a better one and running away.
 """
 
 from __future__ import annotations
@@ -31,6 +30,8 @@ from glassformer.solution import Solution, Status
 _DAMPINGS, _WINDOW, _PROGRESS = (0.0, 0.3, 0.5, 0.7), 25, 0.7
 # Measured over predicted squared score, beyond which a run contradicts itself.
 _CONTRADICTION = 0.3
+# Standard deviations from which on the slope of even labels is more than noise.
+_CERTAIN = 2.0
 # Changes per step, relative to the posterior standard deviation, that sampled scores cannot go below.
 _SAMPLED_TOLERANCE = 5e-3
 
@@ -165,7 +166,7 @@ def _stagnates(history: list[float], since: int) -> bool:
 def _start(
     model: MatrixModel, design: Any, settings: Descent, side: tuple[float, Array] | None, start: Array | None
 ) -> _State:
-    size, shape = model.prior.rows, (model.prior.rows, *design.signal_shape[-2:])
+    size, shape = model.prior.rows, (model.prior.rows, *design.row_shape)
     nothing = np.zeros((size, size))
     estimate = MatrixEstimate(model.prior.mean(shape), np.eye(size), nothing)
     if side is not None:
@@ -183,12 +184,11 @@ def _step(model: MatrixModel, design: Any, y: Array, state: _State, side: tuple[
     found = model.channel.posterior(y, omega, np.broadcast_to(old.variance, (len(y), size, size)))
     weight = 0.0 if state.first else state.damping
     score = weight * state.score + (1 - weight) * found.score
-    a1, a2 = _precisions(found, design.sample_ratio)
+    a1, a2 = _precisions(found, design.sample_ratio, model.channel.even)
     if not (np.isfinite(a1).all() and np.isfinite(a2).all()):
         return replace(state, size=np.nan)
-    gain = _gain(a1, a2, model.channel.even)
-    slope = a2 if model.channel.even else a1
-    precision = _symmetric(gain @ slope)
+    gain = _gain(a1, np.diag(a2))
+    precision = gain @ a2 @ gain
     precision = precision if state.first else weight * state.precision + (1 - weight) * precision
     field = np.einsum("ab,b...->a...", gain, design.adjoint(score, 0)) + np.einsum(
         "ab,b...->a...", precision, old.signal
@@ -204,28 +204,35 @@ def _step(model: MatrixModel, design: Any, y: Array, state: _State, side: tuple[
         score=score,
         onsager=new.onsager @ gain,
         precision=precision,
-        ratio=float(np.trace(a2) / np.trace(a1)) if np.trace(a1) > 0 else np.inf,
+        ratio=float(np.trace(a2) / np.sum(a1)) if np.sum(a1) > 0 else np.inf,
         size=float(np.sqrt(np.trace(model.prior.gram(step, step)))),
         damping=state.damping,
         first=False,
     )
 
 
-def _precisions(found: FieldPosterior, ratio: float) -> tuple[Array, Array]:
-    """Measured slope and measured square of the score, per natural sample size."""
+def _precisions(found: FieldPosterior, ratio: float, even: bool) -> tuple[Array, Array]:
+    """Measured slopes of the rows, shape (P,), and the measured square of the score, per natural sample size.
+
+    From a start without overlap the slopes of even labels are noise around zero until the symmetry is broken: there
+    the square, which equals them on average, stands in.
+    """
     square = np.einsum("nak,nbk->ab", found.first, found.second) / len(found.first)
-    return ratio * _symmetric(found.curvature.mean(axis=0)), ratio * _positive(_symmetric(square))
+    square = _positive(0.5 * (square + square.T))
+    slopes = np.einsum("naa->na", found.curvature)
+    slope = slopes.mean(axis=0)
+    if even:
+        certain = slope > _CERTAIN * slopes.std(axis=0) / np.sqrt(len(slopes))
+        slope = np.where(certain, np.minimum(slope, np.diag(square)), np.diag(square))
+    else:
+        slope = np.where(slope > 0, slope, np.diag(square))
+    return ratio * slope, ratio * square
 
 
-def _gain(a1: Array, a2: Array, even: bool) -> Array:
-    """:math:`A_1A_2^{-1}`, the identity where the slope is no guide."""
-    if even or np.linalg.eigvalsh(a1)[0] <= 0 or np.linalg.eigvalsh(a2)[0] <= 0:
-        return np.eye(len(a1))
-    return np.asarray(np.diag(np.diag(a1) / np.diag(a2)))
-
-
-def _symmetric(matrix: Array) -> Array:
-    return np.asarray(0.5 * (matrix + matrix.T))
+def _gain(a1: Array, a2: Array) -> Array:
+    """:math:`A_1A_2^{-1}` row by row; one where nothing is seen."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.diag(np.where(a2 > 0, a1 / a2, 1.0))
 
 
 def _positive(matrix: Array) -> Array:

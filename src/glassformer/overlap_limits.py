@@ -63,6 +63,7 @@ def overlap_limits(model: MatrixModel, alpha: Array, settings: Iteration | None,
             "prediction_standard_error": prediction.bayes.error,
             "plugin_error": prediction.plugin.value,
             "plugin_standard_error": prediction.plugin.error,
+            **_last_layer_alone(model, best),
             "algorithmic_error": _mean_error(uninformed.value),
             "informed_error": _mean_error(informed),
             "error_estimate": uninformed.error_estimate,
@@ -78,6 +79,13 @@ def overlap_limits(model: MatrixModel, alpha: Array, settings: Iteration | None,
     if throw:
         table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
     return table
+
+
+def _last_layer_alone(model: MatrixModel, variance: Array) -> dict[str, Array]:
+    """Error of the plug-in predictor that has not learned the earlier layers, where there are any."""
+    if model.last_layer is None:
+        return {}
+    return {"plugin_error_last_layer": model.channel.prediction_errors(variance, model.last_layer).plugin.value}
 
 
 def _notes(model: MatrixModel, off_diagonal: Array) -> list[str]:

@@ -17,6 +17,9 @@ from glassformer.progress import track
 from glassformer.settings import Descent
 from glassformer.solution import Status
 
+# Size of the random start that even labels need.
+_RANDOM_START = 0.1
+
 
 @dataclass(frozen=True)
 class RowsInstance:
@@ -97,7 +100,7 @@ def simulate_rows(
 
 
 def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None) -> RowsInstance:
-    shape = (model.prior.rows, *design.signal_shape[-2:])
+    shape = (model.prior.rows, *design.row_shape)
     signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
     labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
     history: list[dict[str, Any]] = []
@@ -106,7 +109,12 @@ def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None)
         measured = _measured(model, step.signal, signal)
         history.append({name: measured[name] for name in ("cosine", "row_error")})
 
-    solution = overlap_gamp(model, design, labels, settings, follow=follow)
+    rng, side, start = np.random.default_rng([seed, 3]), None, None
+    if model.prior.side > 0:
+        side = (model.prior.side, np.sqrt(model.prior.side) * signal + rng.standard_normal(shape))
+    elif model.channel.even:
+        start = _RANDOM_START * rng.standard_normal(shape)
+    solution = overlap_gamp(model, design, labels, settings, side, start, follow)
     measured = _measured(model, solution.value[0], signal)
     return RowsInstance(
         seed=seed,

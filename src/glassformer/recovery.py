@@ -14,6 +14,7 @@ import numpy as np
 from glassformer.errors import ParameterError
 from glassformer.models import MatrixModel, Model, counting_threshold
 from glassformer.results import plain
+from glassformer.staircase import row_named, staircase
 from glassformer.state_curve import StateCurve, equation_of_state, resolved_curve
 
 # A relative decrease of the curve that is no longer rounding.
@@ -36,12 +37,21 @@ class Threshold:
         alpha: where, in the model's unit; infinity when it never does, NaN when the notion does not apply.
         error_estimate: absolute error of ``alpha``; zero for closed forms.
         note: how to read it.
+        layer: the row it belongs to, for models of several rows; None otherwise.
+        subspace: positive semi-definite matrix over the rows whose range is found there; None otherwise.
     """
 
     name: str
     alpha: float
     error_estimate: float
     note: str
+    layer: str | None = None
+    subspace: list[list[float]] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known of it, by name."""
+        every = plain(vars(self))
+        return {name: value for name, value in every.items() if value is not None or name not in ("layer", "subspace")}
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ class Thresholds:
 
     def to_dict(self) -> dict[str, Any]:
         """The thresholds as the command line writes them in JSON; None where there is none."""
-        entries = [plain(vars(entry)) for entry in self.entries]
+        entries = [entry.to_dict() for entry in self.entries]
         return {
             "model": self.model,
             "parameters": plain(self.parameters),
@@ -80,7 +90,7 @@ class Thresholds:
         """A data frame with one row per threshold."""
         import pandas
 
-        return pandas.DataFrame([vars(entry) for entry in self.entries])
+        return pandas.DataFrame([entry.to_dict() for entry in self.entries])
 
     def to_xarray(self) -> Any:
         """A data set over the dimension ``name``."""
@@ -115,17 +125,35 @@ def thresholds(model: Model | MatrixModel) -> Thresholds:
 
 
 def _of_several_rows(model: MatrixModel) -> Thresholds:
-    """Weak recovery of the first row, and perfect recovery of all, by counting."""
+    """Weak recovery, one subspace after the other where labels are even, and perfect recovery of all, by counting."""
+    entries = _staircase(model) if model.channel.even and model.prior.side == 0 else [_first_row(model)]
+    rank = model.channel.rank
+    perfect = model.prior.degrees * model.prior.dimension / rank if rank > 0 else np.nan
+    note = "of all rows; counting of degrees of freedom" if rank > 0 else "labels do not fix the fields"
+    entries.append(Threshold("perfect_recovery", perfect, 0.0, note))
+    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase=None)
+
+
+def _staircase(model: MatrixModel) -> list[Threshold]:
+    entries = []
+    for number, step in enumerate(staircase(model), 1):
+        row = None if step.degenerate else row_named(step.matrix)
+        layer = None if row is None else model.row_names[row]
+        note = f"{layer} is found" if layer else "a subspace is found"
+        if step.degenerate:
+            note = "several directions are found at once, within the error: none is singled out"
+        name = "weak_recovery" if number == 1 else f"weak_recovery_{number}"
+        subspace = None if step.degenerate else step.matrix.tolist()
+        entries.append(Threshold(name, step.alpha, step.error_estimate, note, layer, subspace))
+    return entries
+
+
+def _first_row(model: MatrixModel) -> Threshold:
     information, error = model.channel.information(np.eye(model.prior.rows)[None])
     row = int(np.argmax(np.diag(information[0])))
     onset, slope = model.prior.degrees * model.prior.onset, float(information[0, row, row])
     first = f"{model.row_names[row]} first" if onset else "any data help: the labels are not even in h"
-    perfect = model.prior.degrees * model.prior.dimension / model.channel.rank
-    entries = (
-        Threshold("weak_recovery", onset / slope, onset / slope**2 * float(error[0, row, row]), first),
-        Threshold("perfect_recovery", perfect, 0.0, "of all rows; counting of degrees of freedom"),
-    )
-    return Thresholds(model.name, model.parameters, entries, hard_phase=None)
+    return Threshold("weak_recovery", onset / slope, onset / slope**2 * float(error[0, row, row]), first)
 
 
 def _hard_phase_ends(start: _End, end: _End) -> list[Threshold]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.channels.attention import symmetric_logits
 from glassformer.channels.attention_link import Architecture, attention_link, layer
+from glassformer.channels.compiled import mapped
 from glassformer.channels.latent import Functions, LatentChannel
 from glassformer.channels.latent_sampling import Effort
 from glassformer.channels.small_matrices import inverse_and_log_det, triangular_inverse
@@ -93,13 +94,20 @@ class DeepAttentionChannel(LatentChannel):
     def log_constant(self, root: Array) -> Array:
         return np.asarray(-0.5 * self.columns * np.log(2 * np.pi * root[:, -1, -1] ** 2))
 
+    def observation_from(self, fields: Array, source: Array) -> Array:
+        """The vectors :math:`v_P` themselves: softmax underflows where they are long."""
+        del source
+        return np.asarray(mapped(_vector(self.network), np.asarray(fields, dtype=float)))
+
     def observed(self, y: Array) -> Array:
-        """The vector :math:`v_P` of each label, up to its sign.
+        """The vector :math:`v_P` of each label, up to its sign; vectors are taken as they are.
 
         Raises:
             DataError: a label is not the attention of one vector with itself.
         """
         y = np.asarray(y, dtype=float)
+        if y.ndim == 2:
+            return y
         if self.network.activation == "linear":
             return _rank_one_root(y)
         scores = symmetric_logits(y, 1.0)
@@ -146,6 +154,11 @@ def _functions(network: Architecture) -> Functions:
         return (triangular_inverse(own) @ rows).reshape(len(flips), -1)
 
     return Functions(target, features, attention_link(network), images)
+
+
+@lru_cache(maxsize=32)
+def _vector(network: Architecture) -> Callable[[Any], Any]:
+    return lambda fields: _mixing(network)(fields[:-1]) @ fields[-1]
 
 
 def _mixing(network: Architecture) -> Callable[[Any], Any]:

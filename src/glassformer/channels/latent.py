@@ -72,6 +72,18 @@ class LatentChannel(MultiIndexChannel):
         target, features, _, images = self.functions
         return posterior_moments(target, features, self.latents, data, self.effort, images)
 
+    def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
+        root = np.asarray(np.linalg.cholesky(variance), dtype=float)
+        found = self.moments(y, omega, root)
+        inverse = np.linalg.inv(root)
+        turned = np.swapaxes(inverse, 1, 2)
+        shape = (len(omega), self.rows, self.columns, self.rows, self.columns)
+        identity = np.eye(self.rows * self.columns).reshape(shape[1:])
+        return tuple(
+            np.einsum("npa,nalbm,nbq->nplqm", turned, square.reshape(shape) - identity, inverse, optimize=True)
+            for square in (found.first_square, found.second_square)
+        )
+
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
         root = np.asarray(np.linalg.cholesky(variance), dtype=float)
         found = self.moments(y, omega, root)

@@ -129,6 +129,10 @@ class MultiIndexChannel(ABC):
     def label_from(self, fields: Array, source: Array) -> Array:
         """Labels of fields, shape (n, P, K), and of standard normal numbers, shape (n, sources)."""
 
+    def observation_from(self, fields: Array, source: Array) -> Array:
+        """Labels, or what they show in a form that loses fewer digits; :meth:`posterior` takes either."""
+        return self.label_from(fields, source)
+
     @abstractmethod
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
         """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""
@@ -161,17 +165,41 @@ class MultiIndexChannel(ABC):
         log_z = log_z.mean(axis=2)
         return Averages(Integral(value, error), Integral(log_z.mean(axis=1), _standard_error(log_z, axis=1)))
 
-    def prediction_errors(self, variance: Array) -> PredictionErrors:
-        """Errors on the labels of new samples, from two copies of the fields with the same mean."""
+    def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
+        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L).
+
+        For directions in which the posterior is symmetric about ``omega``, where covariances are second moments.
+        """
+        raise NotImplementedError
+
+    def response(self, variance: Array) -> tuple[Array, Array, Array, int]:
+        """Slopes of the score on sampled data at one covariance, their true counterpart, and the number of replicas."""
+        omega, deviation, labels = (part[0] for part in self._data(variance[None]))
+        spread = np.broadcast_to(variance, (len(omega), *variance.shape))
+        first, second = self.slopes(labels, omega, spread)
+        truth = np.einsum("npl,nqm->nplqm", deviation, deviation)
+        inverse = np.linalg.inv(variance)
+        for k in range(self.columns):
+            truth[:, :, k, :, k] -= inverse
+        return first, second, truth, _REPLICAS
+
+    def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
+        """Errors on the labels of new samples, from two copies of the fields with the same mean.
+
+        Args:
+            variance: posterior covariances, shape (batch, P, P).
+            learned: one for the rows that the plug-in predictor uses, zero for others, shape (P,); all by default.
+        """
         variance = np.asarray(variance, dtype=float)
         size = self.rows * self.columns
         points = normal_points(3 * size, self.points, _REPLICAS).reshape(-1, 3, *self.field_components)
         silent = np.zeros((len(points), self.sources))
+        used = np.ones(self.rows) if learned is None else learned
         rows = []
         for v in variance:
             mean, root = square_root(self.moment - v) @ points[:, 0], square_root(v)
             first, second = (self.label_from(mean + root @ points[:, k], silent) for k in (1, 2))
-            plugin = self.label_from(mean, silent)
+            plugin = self.label_from(used[:, None] * mean, silent)
             squares = (0.5 * (first - second) ** 2, 0.5 * ((first - plugin) ** 2 + (second - plugin) ** 2))
             rows.append([square.reshape(_REPLICAS, self.points, -1).sum(axis=2).mean(axis=1) for square in squares])
         found = np.array(rows)
@@ -189,7 +217,8 @@ class MultiIndexChannel(ABC):
         omega = np.stack([square_root(self.moment - v) @ t for v in variance])
         deviation = np.stack([np.linalg.inv(np.linalg.cholesky(v)).T @ u for v in variance])
         labels = [
-            self.label_from(mean + np.linalg.cholesky(v) @ u, source) for mean, v in zip(omega, variance, strict=True)
+            self.observation_from(mean + np.linalg.cholesky(v) @ u, source)
+            for mean, v in zip(omega, variance, strict=True)
         ]
         return omega, deviation, np.stack(labels)
 
@@ -215,7 +244,7 @@ def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> tuple[Arra
     value, error = np.empty((size, size)), np.empty((size, size))
     for a in range(size):
         for b in range(size):
-            value[a, b], error[a, b] = _controlled(square[..., a, b], controls[..., a, b, :])
+            value[a, b], error[a, b] = controlled(square[..., a, b], controls[..., a, b, :])
     return value, error
 
 
@@ -225,7 +254,7 @@ def _product(a: Array, b: Array) -> Array:
     return np.asarray(0.5 * (full + np.swapaxes(full, -1, -2)))
 
 
-def _controlled(target: Array, controls: Array) -> tuple[float, float]:
+def controlled(target: Array, controls: Array) -> tuple[float, float]:
     """Mean of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c), and its error."""
     flat = controls.reshape(-1, controls.shape[-1])
     scale = np.std(flat, axis=0)

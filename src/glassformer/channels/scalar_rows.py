@@ -73,6 +73,11 @@ class ScalarRowsChannel(MultiIndexChannel):
         del source
         return self.clean(fields[:, 0, 0])
 
+    def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
+        slope = -self.scalar.curvature(y, omega[:, 0, 0], variance[:, 0, 0])
+        both = slope.reshape(-1, 1, 1, 1, 1)
+        return both, both
+
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
         mean, v = omega[:, 0, 0], variance[:, 0, 0]
         score, slope = self.scalar.score_and_curvature(y, mean, v)

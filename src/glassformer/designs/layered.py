@@ -20,6 +20,11 @@ class LayeredQuadraticDesign(QuadraticDesign):
         (3, 2, 3)
     """
 
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row of the signal."""
+        return self.signal_shape
+
     def forward(self, signal: Array, instance: int) -> Array:
         return np.stack([super(LayeredQuadraticDesign, self).forward(layer, instance) for layer in signal], axis=1)
 

@@ -38,6 +38,11 @@ class ProjectionDesign(StoredDesign):
         return 1, int(self.inputs.shape[3]) // self.heads
 
     @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row of the signal."""
+        return self.signal_shape[1:]
+
+    @property
     def sample_ratio(self) -> float:
         return self.samples / self.signal_shape[1]
 

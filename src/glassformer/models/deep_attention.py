@@ -13,6 +13,7 @@ from glassformer.channels.attention_link import Architecture
 from glassformer.channels.multi_index import MultiIndexChannel
 from glassformer.designs.projection import projection_design
 from glassformer.errors import IncompatibleError, ParameterError
+from glassformer.integral import Array
 from glassformer.models.base import FiniteSize, is_number
 from glassformer.models.matrix import MatrixModel
 from glassformer.priors.gaussian_rows import GaussianRowsPrior
@@ -140,6 +141,11 @@ class DeepAttention(MatrixModel):
         return tuple(
             f"{family}layer {layer + 1}{head}" for family in families for layer in range(self.depth) for head in heads
         )
+
+    @property
+    def last_layer(self) -> Array | None:
+        layer = np.arange(self.prior.rows) // self.heads % self.depth
+        return None if self.depth == 1 else (layer == self.depth - 1).astype(float)
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from glassformer.channels.multi_index import MultiIndexChannel
+from glassformer.integral import Array
 from glassformer.models.base import FiniteSize
 from glassformer.priors.matrix import MatrixPrior
 
@@ -35,6 +36,11 @@ class MatrixModel(ABC):
     def row_names(self) -> tuple[str, ...]:
         """What the rows are, in messages and plots."""
         return tuple(f"row {k + 1}" for k in range(self.prior.rows))
+
+    @property
+    def last_layer(self) -> Array | None:
+        """One for the rows of the last layer, zero for others, shape (P,); None where there are no layers."""
+        return None
 
     @abstractmethod
     def at_size(self, d: int) -> FiniteSize[MatrixModel]:

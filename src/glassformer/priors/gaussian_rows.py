@@ -68,6 +68,9 @@ class GaussianRowsPrior(MatrixPrior):
         head = np.arange(self.count) % self.heads
         return (head[:, None] == head).astype(float)
 
+    def allowed(self, matrices: Array) -> Array:
+        return np.asarray(matrices * self.block)
+
     def covariance(self, q_hat: Integral) -> Integral:
         identity = np.eye(self.count)
         value = np.linalg.inv((1 + self.side) * identity + q_hat.value * self.block)

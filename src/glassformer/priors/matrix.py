@@ -54,6 +54,11 @@ class MatrixPrior(ABC):
         return False
 
     @property
+    def side(self) -> float:
+        """Precision with which every weight is known beforehand."""
+        return 0.0
+
+    @property
     def onset(self) -> float:
         r"""Largest :math:`\hat Q` of a row at which nothing is known of it."""
         return 0.0
@@ -62,6 +67,10 @@ class MatrixPrior(ABC):
     def moment(self) -> Array:
         """Overlap of a signal known exactly, shape (P, P); the overlap at posterior covariance ``V`` is this less V."""
         return np.eye(self.rows)
+
+    def allowed(self, matrices: Array) -> Array:
+        """The part of symmetric matrices that overlaps can have: all of it, unless rows never see each other."""
+        return matrices
 
     @abstractmethod
     def covariance(self, q_hat: Integral) -> Integral:
