@@ -26,11 +26,13 @@ from glassformer.state_evolution import Flags, Index, fixed_point, validated_alp
 # A relative residual that means nothing where averages are sampled, and the variance that counts as none.
 SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
 # Share of the points with which fixed points are located, how well, and rounds of correction by all points.
-_COARSE, _ROUNDS = 8, 12
+_COARSE, _ROUNDS = 8, 30
 # Rounds after which the slope is measured again.
 _REFRESH = 3
 # Eigenvalue of the slope above which a point is left, by a push of this length, at most so many times.
 _UNSTABLE, _PUSH, _PUSHES = 1.005, 0.03, 6
+# Newton steps longer than this share of the covariance are not believed.
+_LONGEST = 0.1
 # Relative steps of the differences that make the slope of the map.
 _STEP = 0.02
 _INFORMED, _UNINFORMED = 1e-4, 1e-3
@@ -78,6 +80,7 @@ def overlap_evolution(
     status, spent = list(located.status), located.iterations.copy()
     gain = np.linalg.inv(np.eye(size * size) - slope)
     open_rows = alive.copy()
+    previous = np.full(len(alpha), np.inf)
     for number in range(_ROUNDS):
         index = everyone[open_rows]
         if index.size == 0:
@@ -91,10 +94,11 @@ def overlap_evolution(
         estimate[index] = np.linalg.norm(step, axis=(1, 2)) + blur
         norm = np.linalg.norm(value[index], axis=(1, 2))
         done = residual[index] <= settings.tolerance * norm + settings.floor
-        # Where the located point was not stable after all, the map itself leads on.
+        # A step that made things worse, or leaves the cone, was too long: the map itself leads on.
         moved = value[index] + step
-        bad = ~_is_covariance(moved)
+        bad = ~_is_covariance(moved) | (residual[index] > previous[index]) | (estimate[index] > _LONGEST * norm)
         moved[bad] = mapped.value[bad]
+        previous[index] = residual[index]
         value[index[~done]] = moved[~done]
         spent[index] += 1
         open_rows[index[done]] = False

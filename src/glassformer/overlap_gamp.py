@@ -30,8 +30,16 @@ from glassformer.solution import Solution, Status
 _DAMPINGS, _WINDOW, _PROGRESS = (0.0, 0.3, 0.5, 0.7), 25, 0.7
 # Measured over predicted squared score, beyond which a run contradicts itself.
 _CONTRADICTION = 0.3
-# Standard deviations from which on the slope of even labels is more than noise.
+# Standard errors from which on slope and square of the score are told apart.
 _CERTAIN = 2.0
+# A claimed error that falls by this factor from one window to the next is progress, however long the steps.
+_GAINING = 0.98
+# Growth of a row's square per step that is no longer noise.
+_GROWTH = 1.05
+# Posterior variance of a row below which it counts as known exactly.
+_EXACT = 1e-6
+# Steps of at most so many times their sampling noise are noise; so many of them, with the claimed error within so much.
+_NOISY, _QUIET, _STILL = 2.0, 30, 0.03
 # Changes per step, relative to the posterior standard deviation, that sampled scores cannot go below.
 _SAMPLED_TOLERANCE = 5e-3
 
@@ -46,6 +54,7 @@ class _State:
     precision: Array
     ratio: float = 1.0
     size: float = np.inf
+    noise: float = 0.0
     damping: float = 0.0
     first: bool = True
 
@@ -128,7 +137,8 @@ def _run(
 ) -> tuple[_State, Status, list[float]]:
     state = best = _start(model, design, settings, side, start)
     history: list[float] = []
-    since = 0
+    spreads: list[float] = []
+    since = quiet = 0
     for _ in range(settings.max_iterations):
         new = _step(model, design, y, state, side)
         history.append(new.size)
@@ -139,10 +149,13 @@ def _run(
             follow(Trace(new.size, new.estimate.variance, new.estimate.signal))
         if np.trace(new.estimate.variance) <= np.trace(best.estimate.variance):
             best = new
-        if _settled(new, settings):
+        spreads.append(float(np.trace(new.estimate.variance)))
+        quiet = quiet + 1 if new.size <= _NOISY * new.noise else 0
+        growing = _growing(model, state, new)
+        if not growing and (_settled(new, settings) or _at_noise(quiet, spreads)):
             agrees = abs(np.log(max(new.ratio, 1e-300))) <= _CONTRADICTION
             return new, Status.CONVERGED if agrees else Status.CONTRADICTED, history
-        if settings.damping is None and _stagnates(history, since):
+        if settings.damping is None and not growing and _stagnates(history, spreads, since):
             if state.damping >= _DAMPINGS[-1]:
                 return new, Status.OSCILLATING, history
             new, since = replace(new, damping=next(x for x in _DAMPINGS if x > state.damping)), 0
@@ -152,13 +165,29 @@ def _run(
 
 def _settled(state: _State, settings: Descent) -> bool:
     spread = np.sqrt(np.trace(state.estimate.variance))
-    small = np.trace(state.estimate.variance) <= settings.floor * len(state.precision)
+    small = np.trace(state.estimate.variance) <= max(settings.floor, _EXACT) * len(state.precision)
     return bool(small or state.size <= max(settings.tolerance, _SAMPLED_TOLERANCE) * spread)
 
 
-def _stagnates(history: list[float], since: int) -> bool:
-    """True when the steps of the last window are hardly shorter than those of the window before."""
+def _growing(model: MatrixModel, old: _State, new: _State) -> bool:
+    """True while some row becomes longer, from a start without overlap for instance."""
+    before, after = (np.diag(model.prior.gram(s.estimate.signal, s.estimate.signal)) for s in (old, new))
+    return bool(np.any((after > _GROWTH * before) & (after < 0.5)))
+
+
+def _at_noise(quiet: int, spreads: list[float]) -> bool:
+    """True when for long all steps were those of sampling noise, and the claimed error stood still."""
+    if quiet < _QUIET:
+        return False
+    recent = np.array(spreads[-_QUIET:])
+    return bool(np.ptp(recent) <= _STILL * np.mean(recent))
+
+
+def _stagnates(history: list[float], spreads: list[float], since: int) -> bool:
+    """True when in the last window neither steps nor the claimed error shrank, against the window before."""
     if since < 2 * _WINDOW or since % _WINDOW:
+        return False
+    if np.mean(spreads[-_WINDOW:]) < _GAINING * np.mean(spreads[-2 * _WINDOW : -_WINDOW]):
         return False
     return min(history[-_WINDOW:]) > _PROGRESS * min(history[-2 * _WINDOW : -_WINDOW])
 
@@ -184,7 +213,7 @@ def _step(model: MatrixModel, design: Any, y: Array, state: _State, side: tuple[
     found = model.channel.posterior(y, omega, np.broadcast_to(old.variance, (len(y), size, size)))
     weight = 0.0 if state.first else state.damping
     score = weight * state.score + (1 - weight) * found.score
-    a1, a2 = _precisions(found, design.sample_ratio, model.channel.even)
+    a1, a2 = _precisions(found, design.sample_ratio)
     if not (np.isfinite(a1).all() and np.isfinite(a2).all()):
         return replace(state, size=np.nan)
     gain = _gain(a1, np.diag(a2))
@@ -198,6 +227,9 @@ def _step(model: MatrixModel, design: Any, y: Array, state: _State, side: tuple[
     else:
         new = model.prior.denoise(field + np.sqrt(side[0]) * side[1], precision + side[0] * np.eye(size))
     step = new.signal - old.signal
+    # What the sampling of the scores alone would move the signal by: half the difference of independent estimates.
+    halves = design.adjoint(0.5 * (found.first - found.second), 0)
+    blur = np.tensordot(new.variance @ gain, halves, axes=1)
     mixed = replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
     return _State(
         estimate=mixed,
@@ -206,27 +238,28 @@ def _step(model: MatrixModel, design: Any, y: Array, state: _State, side: tuple[
         precision=precision,
         ratio=float(np.trace(a2) / np.sum(a1)) if np.sum(a1) > 0 else np.inf,
         size=float(np.sqrt(np.trace(model.prior.gram(step, step)))),
+        noise=float(np.sqrt(np.trace(model.prior.gram(blur, blur)))),
         damping=state.damping,
         first=False,
     )
 
 
-def _precisions(found: FieldPosterior, ratio: float, even: bool) -> tuple[Array, Array]:
+def _precisions(found: FieldPosterior, ratio: float) -> tuple[Array, Array]:
     """Measured slopes of the rows, shape (P,), and the measured square of the score, per natural sample size.
 
-    From a start without overlap the slopes of even labels are noise around zero until the symmetry is broken: there
-    the square, which equals them on average, stands in.
+    The two are equal on average (Nishimori). They are told apart as far as their difference exceeds its own standard
+    error: where the data do not contradict it, one number stands for both, so that noise does not hold back a start
+    without overlap.
     """
-    square = np.einsum("nak,nbk->ab", found.first, found.second) / len(found.first)
+    squares = np.einsum("nak,nbk->nab", found.first, found.second)
+    gaps = np.einsum("naa->na", found.curvature - squares)
+    square = squares.mean(axis=0)
     square = _positive(0.5 * (square + square.T))
-    slopes = np.einsum("naa->na", found.curvature)
-    slope = slopes.mean(axis=0)
-    if even:
-        certain = slope > _CERTAIN * slopes.std(axis=0) / np.sqrt(len(slopes))
-        slope = np.where(certain, np.minimum(slope, np.diag(square)), np.diag(square))
-    else:
-        slope = np.where(slope > 0, slope, np.diag(square))
-    return ratio * slope, ratio * square
+    gap, error = gaps.mean(axis=0), gaps.std(axis=0) / np.sqrt(len(gaps))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        believed = np.where(error > 0, np.maximum(0.0, 1 - (_CERTAIN * error / gap) ** 2), 0.0)
+    slope = np.diag(square) + np.nan_to_num(believed) * gap
+    return ratio * np.where(slope > 0, slope, np.diag(square)), ratio * square
 
 
 def _gain(a1: Array, a2: Array) -> Array:

@@ -17,8 +17,8 @@ from glassformer.progress import track
 from glassformer.settings import Descent
 from glassformer.solution import Status
 
-# Size of the random start that even labels need.
-_RANDOM_START = 0.1
+# Size of the random start that even labels need: the overlap must outgrow the noise before that is of order one.
+_RANDOM_START = 1e-3
 
 
 @dataclass(frozen=True)

@@ -185,26 +185,30 @@ def _draw(
     size, dimension = mode.shape
     inverse = jax.vmap(triangular_inverse)(root)
     log_det = jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
-    # Images share the likelihood of their mode, not its prior.
+    # A mode that any of its images makes likely counts: they share the likelihood, not the prior.
     twins = jax.vmap(images)(mode)
-    count = twins.shape[1]
-    costs = cost[:, None] + 0.5 * jnp.sum(twins**2, axis=-1) - 0.5 * jnp.sum(mode**2, axis=-1)[:, None]
-    share = (1 - _DEFENSIVE) * jax.nn.softmax(_TEMPERED * (log_det[:, None] - costs).ravel())
-    index = jnp.minimum(jnp.searchsorted(jnp.cumsum(share), sample.choices), size * count)
-    own = jnp.minimum(index // count, size - 1)
+    gains = jax.scipy.special.logsumexp(-0.5 * jnp.sum(twins**2, axis=-1), axis=1) + 0.5 * jnp.sum(mode**2, axis=-1)
+    share = (1 - _DEFENSIVE) * jax.nn.softmax(_TEMPERED * (log_det - cost + gains))
+    index = jnp.searchsorted(jnp.cumsum(share), sample.choices)
+    own = jnp.minimum(index, size - 1)
     near = mode[own] + sample.stretches[:, None] * jnp.einsum("nij,nj->ni", root[own], sample.normals)
-    near = jnp.take_along_axis(jax.vmap(images)(near), (index % count)[:, None, None], axis=1)[:, 0]
-    x = jnp.where((index < size * count)[:, None], near, sample.normals)
-    # The density of an image is that of its mode at the image of the point.
-    white = jnp.einsum("sij,ncsj->ncsi", inverse, jax.vmap(images)(x)[:, :, None] - mode)
+    drawn = jnp.where((index < size)[:, None], near, sample.normals)
+    # Every point is used with all its images: symmetries of the posterior hold exactly, and the sampling density is
+    # the mean over images of what was drawn from.
+    x = jax.vmap(images)(drawn)
+    count = x.shape[1]
+    white = jnp.einsum("sij,ncsj->ncsi", inverse, x[:, :, None] - mode)
     log_student = _student_constant(dimension) - 0.5 * (_FREEDOM + dimension) * jnp.log1p(
         jnp.sum(white**2, axis=-1) / _FREEDOM
     )
-    log_prior = -0.5 * jnp.sum(x**2, axis=1)
-    log_near = log_student - log_det + jnp.log(share).reshape(size, count).T
-    parts = jnp.concatenate([log_near.reshape(len(x), -1), (log_prior + jnp.log(_DEFENSIVE))[:, None]], axis=1)
-    base = log_prior - jax.scipy.special.logsumexp(parts, axis=1)
-    return x, base[:, None] + _log_likelihood(target, x)
+    log_prior = -0.5 * jnp.sum(x**2, axis=-1)
+    parts = jnp.concatenate(
+        [log_student - log_det + jnp.log(share), log_prior[..., None] + jnp.log(_DEFENSIVE)], axis=2
+    )
+    log_density = jax.scipy.special.logsumexp(parts, axis=(1, 2)) - jnp.log(count)
+    flat = x.reshape(-1, dimension)
+    base = (log_prior - log_density[:, None]).reshape(-1)
+    return flat, base[:, None] + _log_likelihood(target, flat)
 
 
 def _log_likelihood(target: Callable[[Any], tuple[Any, Any]], x: Any) -> Any:
