@@ -35,6 +35,7 @@ _HOME = {
     "landscape": "free_entropy",
     "limits": "bayes_optimal",
     "nuclear_norm_threshold": "estimators.nuclear_norm",
+    "phase_diagram": "diagrams",
     "ridge_error": "estimators.ridge",
     "simulate": "simulation",
     "thresholds": "recovery",

@@ -89,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_model_command(commands, "landscape", "free entropy against the overlap", _landscape, _landscape_options)
     text = "an algorithm on simulated data, next to theory"
     _add_model_command(commands, "simulate", text, _simulate, _simulate_options)
+    _add_phase_diagram(commands)
     figure = commands.add_parser("figure", help="compute and draw a figure of the papers")
     figure.add_argument("name", nargs="?", help="see --list")
     figure.add_argument("--list", action="store_true", help="list the figures")
@@ -190,6 +191,19 @@ def _add_model_command(
         parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
         parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
         parser.set_defaults(run=run)
+
+
+def _add_phase_diagram(commands: Any) -> None:
+    text = "thresholds against the skip strength"
+    shared: dict[str, Any] = {"epilog": _EPILOG, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    command = commands.add_parser("phase-diagram", help=text, description=text, **shared)
+    models = command.add_subparsers(title="models", metavar="MODEL", dest="model", required=True, parser_class=_Parser)
+    parser = models.add_parser("attention", help="deep attention network", **shared)
+    _attention_options(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
+    parser.set_defaults(run=_phase_diagram)
 
 
 def parse_alpha(text: str) -> list[float]:
@@ -367,6 +381,22 @@ def _thresholds(options: argparse.Namespace) -> int:
     _print_rows(rows, ["threshold", "alpha", "note"])
     if found.hard_phase is not None:
         print(f"hard phase: {'yes' if found.hard_phase else 'no'}")
+    return 0
+
+
+def _phase_diagram(options: argparse.Namespace) -> int:
+    from glassformer.diagrams import phase_diagram
+
+    values = parse_alpha(options.skip)
+    options.skip = str(values[0])
+    found = phase_diagram(_model(options), "skip", values)
+    _write(options, found, lambda path: _plots().plot_phase_diagram(found, path))
+    if options.json:
+        print(json.dumps(found.to_dict(), indent=2))
+        return 0
+    document = found.to_dict()
+    print(_heading(found.model, document["parameters"]))
+    _print_rows(document["points"], ["skip", "threshold", "alpha", "error_estimate", "note"])
     return 0
 
 

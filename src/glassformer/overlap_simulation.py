@@ -18,7 +18,7 @@ from glassformer.settings import Descent
 from glassformer.solution import Status
 
 # Size of the random start that even labels need: the overlap must outgrow the noise before that is of order one.
-_RANDOM_START = 1e-3
+_RANDOM_START, _RESTARTS = 1e-3, 2
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,14 @@ def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None)
     elif model.channel.even:
         start = _RANDOM_START * rng.standard_normal(shape)
     solution = overlap_gamp(model, design, labels, settings, side, start, follow)
+    for _ in range(_RESTARTS if start is not None else 0):
+        if solution.status[0].ok:
+            break
+        # Close to a threshold a random start may lock on a point without overlap, which its status gives away.
+        history.clear()
+        solution = overlap_gamp(
+            model, design, labels, settings, None, _RANDOM_START * rng.standard_normal(shape), follow
+        )
     measured = _measured(model, solution.value[0], signal)
     return RowsInstance(
         seed=seed,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.errors import ParameterError
-from glassformer.figures import aim_panels, bsr_error, bsr_landscape, bsr_low_width, bsr_thresholds
+from glassformer.figures import aim_panels, bsr_error, bsr_landscape, bsr_low_width, bsr_thresholds, smi_panels
 
 if TYPE_CHECKING:
     import pandas
@@ -33,6 +33,9 @@ FIGURES = {
     "aim-3": Figure("AIM: linear attention with counting thresholds", aim_panels.linear),
     "aim-4": Figure("AIM: softmax attention of four and five tokens", aim_panels.many_tokens),
     "aim-5": Figure("AIM: softmax attention in the limit of small width", aim_panels.small_width),
+    "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", smi_panels.overlaps),
+    "smi-2-left": Figure("Deep attention: two layers in time, by message passing", smi_panels.in_time),
+    "smi-3-left": Figure("Deep attention: overlaps of three layers", smi_panels.three_layers),
 }
 
 

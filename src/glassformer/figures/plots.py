@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.diagrams import PhaseDiagram
 from glassformer.experiments import Simulation
 from glassformer.figures.style import ATTENTION_ERROR_LABEL, ERROR_LABEL, canvas, colors, label_alpha
 from glassformer.free_entropy import Landscape
@@ -46,6 +47,17 @@ def plot_simulation(result: Simulation, path: Path) -> None:
             color="#b3402a",
         )
         _finish(axes, parameters)
+
+
+def plot_phase_diagram(found: PhaseDiagram, path: Path) -> None:
+    """Thresholds against the parameter."""
+    names = [entry.name for entry in found.thresholds[0].entries]
+    with canvas(path) as (axes,):
+        for name, color in zip(names, colors(len(names)), strict=True):
+            axes.plot(found.values, found.curve(name), "-o", ms=3, color=color, label=name.replace("_", " "))
+        axes.set_xlabel(found.parameter)
+        axes.set_ylabel(label_alpha(found.thresholds[0].parameters["alpha"]))
+        axes.legend()
 
 
 def plot_thresholds(found: Thresholds, path: Path) -> None:

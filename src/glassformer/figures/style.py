@@ -70,6 +70,7 @@ _UNITS = {
     "n/(dL)": r"$\alpha = n\,/\,(dL)$",
     "n/(r(L+d))": r"$\alpha_{\rm LR} = n\,/\,[r(L+d)]$",
     "n/d^2": r"$\alpha = n\,/\,d^2$",
+    "n/d": r"$\alpha = n\,/\,d$",
     "n/(rd)": r"$\bar\alpha = n\,/\,(rd)$",
 }
 ATTENTION_ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,d$"
