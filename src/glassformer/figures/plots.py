@@ -10,13 +10,21 @@ import numpy as np
 
 from glassformer.diagrams import PhaseDiagram
 from glassformer.experiments import Simulation
-from glassformer.figures.style import ATTENTION_ERROR_LABEL, ERROR_LABEL, canvas, colors, label_alpha
+from glassformer.figures.style import canvas, colors, error_label, label_alpha
 from glassformer.free_entropy import Landscape
 from glassformer.recovery import Thresholds
 from glassformer.results import Table
 
 # Parameters named in a title, by symbol.
-_SYMBOLS = {"tokens": "T", "beta": r"\beta", "rho": r"\rho", "width": "r", "noise": r"\Delta"}
+_SYMBOLS = {
+    "depth": "P",
+    "indices": "P",
+    "tokens": "T",
+    "beta": r"\beta",
+    "rho": r"\rho",
+    "width": "r",
+    "noise": r"\Delta",
+}
 
 
 def plot_limits(table: Table, path: Path) -> None:
@@ -95,8 +103,9 @@ def _bars(errors: np.ndarray) -> np.ndarray | None:
 
 def _finish(axes: Any, parameters: dict[str, Any]) -> None:
     axes.set_xlabel(label_alpha(parameters["alpha"]))
-    axes.set_ylabel(ATTENTION_ERROR_LABEL if "tokens" in parameters else ERROR_LABEL)
+    axes.set_ylabel(error_label(parameters["alpha"]))
     axes.set_ylim(bottom=0)
     shown = [f"${symbol} = {parameters[name]:g}$" for name, symbol in _SYMBOLS.items() if name in parameters]
-    axes.set_title(", ".join([f"{parameters['channel']} channel", *shown]), fontsize=11)
+    kind = f"{parameters['channel']} channel" if "channel" in parameters else ""
+    axes.set_title(", ".join([kind, *shown] if kind else shown), fontsize=11)
     axes.legend()

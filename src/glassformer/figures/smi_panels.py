@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +27,7 @@ _REGULARISED = 0.8
 
 
 def overlaps(path: Path, quick: bool, reference: Path | None) -> _Result:
-    """Figure ``smi-1``: overlaps and errors of two layers, with message passing, and the phase diagram over the skip."""
+    """Figure ``smi-1``: overlaps and errors of two layers, with message passing, and their phase diagram."""
     model = DeepAttention(depth=2, tokens=2, skip=1.0, points=256 if quick else 1024)
     alpha = np.linspace(0.05, 1.5, 8) if quick else np.linspace(0.025, 1.5, 60)
     theory = limits(model, alpha, throw=False)
@@ -67,10 +67,8 @@ def in_time(path: Path, quick: bool, reference: Path | None) -> _Result:
     import pandas
 
     data = pandas.DataFrame({"step": time, **{f"cosine_{k + 1}": cosine[:, :, k].mean(axis=0) for k in range(2)}})
-    half = [float(np.mean(np.argmax(cosine[:, :, k] > 0.5, axis=1) + 1)) for k in range(2)]
-    summary = (
-        f"cosine above 1/2 after {half[1]:.1f} steps (layer 2) and {half[0]:.1f} steps (layer 1), mean of {instances}"
-    )
+    late, early = (float(np.mean(np.argmax(cosine[:, :, k] > 0.5, axis=1) + 1)) for k in range(2))
+    summary = f"cosine above 1/2 after {early:.1f} (layer 2) and {late:.1f} steps (layer 1), mean of {instances} runs"
     return data, summary, result.converged
 
 
@@ -174,7 +172,8 @@ def _overlap_summary(theory: Table, reference: Path | None) -> str:
         for k in range(2):
             gap = np.abs(ours[k] - published[f"Q{k + 1}{k + 1}"])
             early = published["alpha"] < 0.6
-            text = f"{gap[early].max():.3f} below alpha = 0.6, {gap.max():.3f} at alpha = {published['alpha'][gap.argmax()]:.2f}"
+            worst = published["alpha"][gap.argmax()]
+            text = f"{gap[early].max():.3f} below alpha = 0.6, {gap.max():.3f} at alpha = {worst:.2f}"
             lines.append(f"published Q{k + 1}{k + 1}: largest difference {text}")
     return "\n".join(lines)
 
@@ -182,10 +181,8 @@ def _overlap_summary(theory: Table, reference: Path | None) -> str:
 def _run_summary(runs: Simulation) -> str:
     lines = [f"message passing, d = {runs.parameters['d']} (overlap of each layer, standard error, theory)"]
     for k, a in enumerate(runs["alpha"]):
-        cells: list[Any] = [
-            f"{1 - runs['row_error'][k, row]:.3f} +- {runs['row_standard_error'][k, row]:.3f} ({1 - runs['row_theory'][k, row]:.3f})"
-            for row in range(2)
-        ]
+        numbers = zip(runs["row_error"][k], runs["row_standard_error"][k], runs["row_theory"][k], strict=True)
+        cells = [f"{1 - error:.3f} +- {blur:.3f} ({1 - exact:.3f})" for error, blur, exact in numbers]
         done = sum(run.status.ok for run in runs.instances[k])
         lines.append(f"  alpha {a:.2f}: " + ", ".join(cells) + f"; converged {done}/{len(runs.instances[k])}")
     return "\n".join(lines)

@@ -73,5 +73,14 @@ _UNITS = {
     "n/d": r"$\alpha = n\,/\,d$",
     "n/(rd)": r"$\bar\alpha = n\,/\,(rd)$",
 }
+
+
+def error_label(unit: str) -> str:
+    """Axis label of the estimation error of models whose sample ratio has this unit."""
+    if unit == "n/d":
+        return r"estimation error $1 - \mathrm{Tr}\,Q\,/\,P$"
+    return ATTENTION_ERROR_LABEL if unit in ("n/d^2", "n/(rd)") else ERROR_LABEL
+
+
 ATTENTION_ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,d$"
 ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,(dL)$"
