@@ -26,8 +26,8 @@ from glassformer.integral import Array
 
 # Half-length of a line, cells on it, crossings kept, and halvings of a cell that holds one.
 _REACH, _CELLS, _CROSSINGS, _HALVINGS = 7.5, 96, 8, 45
-# Lines per axis and half, and places of the pool of random shifts.
-_LINES, _POOL = 16, 1024
+# Lines per axis and half, and numbers in the pool of random shifts.
+_LINES, _NUMBERS = 16, 400_000
 _BATCH = 16
 
 
@@ -112,7 +112,8 @@ def _lines(dimension: int, count: int) -> Array:
     if dimension == 1:
         return np.zeros((1, 2, 1, 0))
     rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 2)
-    shifted = (base + rng.random((_POOL, 2, 1, dimension - 1))) % 1
+    pool = int(np.clip(_NUMBERS // (2 * base.size), 16, 4096))
+    shifted = (base + rng.random((pool, 2, 1, dimension - 1))) % 1
     points = ndtri(np.clip(shifted, 1e-12, 1 - 1e-12))
     return np.concatenate([points, -points], axis=2)
 

@@ -15,10 +15,10 @@ THRESHOLDS = ("rho", "beta", "alpha_BO", "alpha_MNNE")
 LANDSCAPE = ("alpha", "q", "fe")
 
 
-def load(folder: Path | None, columns: tuple[str, ...]) -> pandas.DataFrame | None:
+def load(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> pandas.DataFrame | None:
     """All CSV files below ``folder`` that have the columns, as one frame; None where there is none.
 
-    Authors' own files and renamed ones are found alike.
+    Authors' own files and renamed ones are found alike; with ``exact``, only files without other columns are.
 
     Raises:
         ParameterError: ``folder`` is not a folder.
@@ -32,6 +32,6 @@ def load(folder: Path | None, columns: tuple[str, ...]) -> pandas.DataFrame | No
     found = []
     for path in sorted(folder.rglob("*.csv")):
         header = pandas.read_csv(path, nrows=0)
-        if set(columns) <= set(header.columns):
+        if set(columns) == set(header.columns) or (set(columns) <= set(header.columns) and not exact):
             found.append(pandas.read_csv(path)[list(columns)])
     return pandas.concat(found, ignore_index=True) if found else None

@@ -128,7 +128,7 @@ def _draw_errors(axes: Axes, theory: Table, reference: Path | None) -> None:
     }
     for (column, label), color in zip(names.items(), colors(3), strict=True):
         axes.plot(theory["alpha"], theory[column], color=color, label=label)
-    published = load(reference, _PLUGIN)
+    published = load(reference, _PLUGIN, exact=True)
     if published is not None:
         axes.plot(published["alpha"], published["gen_error"], "k:", lw=1.2, label="published plug-in")
     axes.set_xlabel(label_alpha("n/d"))

@@ -1,0 +1,368 @@
+"""Sequence multi-index models: link functions in, limits, thresholds and message passing out."""
+
+import json
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import log_ndtr
+from scipy.stats import norm
+
+from glassformer import DeepAttention, IncompatibleError, ParameterError, SequenceMultiIndex, limits, simulate
+from glassformer import phase_diagram as diagram_of
+from glassformer import thresholds as thresholds_of
+from glassformer.channels.deep_attention import DeepAttentionChannel
+from glassformer.channels.latent_sampling import Effort
+from glassformer.channels.line_channel import LineChannel
+from glassformer.channels.link_channel import link_channel
+from glassformer.cli import main
+from glassformer.designs.projection import projection_design
+from glassformer.overlap_evolution import overlap_evolution
+from glassformer.staircase import instability
+
+
+def softmax(scores):
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def network(x, keys, queries, model):
+    """The layers applied to tokens x of shape (L, d), one after the other; weights of shape (P, H, d/H)."""
+    size, sequence, attention = x.shape[1] // model.heads, x, None
+    sigma = softmax if model.activation == "softmax" else np.asarray
+    strengths = np.broadcast_to(model.skip, model.depth)
+    for layer in range(model.depth):
+        heads = []
+        for h in range(model.heads):
+            part = sequence[:, h * size : (h + 1) * size]
+            heads.append(sigma(np.outer(part @ keys[layer, h], part @ queries[layer, h]) / size))
+        attention = sum(heads)
+        sequence = strengths[layer] * sequence + attention @ sequence
+    return attention, sequence
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"depth": 1, "tokens": 3},
+        {"depth": 3, "tokens": 2, "skip": [1.0, 0.5, 2.0]},
+        {"depth": 2, "tokens": 2, "activation": "linear"},
+        {"depth": 2, "tokens": 3, "tied": False},
+        {"depth": 2, "tokens": 2, "heads": 2},
+        {"depth": 2, "tokens": 2, "heads": 2, "tied": False},
+        {"depth": 2, "tokens": 2, "output": "sequence"},
+    ],
+)
+def test_the_link_is_the_forward_pass_of_the_network(options):
+    model, rng, d = DeepAttention(**options), np.random.default_rng(0), 12
+    x = rng.standard_normal((4, model.tokens, d))
+    shape = (model.depth, model.heads, d // model.heads)
+    keys = rng.standard_normal(shape)
+    queries = keys if model.tied else rng.standard_normal(shape)
+    rows = keys.reshape(-1, shape[2]) if model.tied else np.concatenate([keys, queries]).reshape(-1, shape[2])
+    fields = projection_design(model.heads)(x).forward(rows, 0)
+    labels = model.channel.label_from(fields, np.zeros((4, model.channel.sources)))
+    for sample, label in zip(x, labels, strict=True):
+        attention, sequence = network(sample, keys, queries, model)
+        if model.output == "attention":
+            np.testing.assert_allclose(label, attention, atol=1e-10)
+        else:
+            np.testing.assert_allclose(label @ sample, sequence, atol=1e-10)
+
+
+def test_design_and_its_adjoint_are_transposes():
+    rng = np.random.default_rng(1)
+    for heads in (1, 2):
+        design = projection_design(heads)(rng.standard_normal((5, 3, 8)))
+        weights, scores = rng.standard_normal((4, 8 // heads)), rng.standard_normal((5, 4, 3))
+        left, right = np.sum(design.forward(weights, 0) * scores), np.sum(weights * design.adjoint(scores, 0))
+        assert left == pytest.approx(right)
+
+
+def test_noiseless_linear_labels_give_overlap_alpha():
+    table = limits(SequenceMultiIndex(lambda z: z[0, 0]), [0.2, 0.7])
+    np.testing.assert_allclose(table["overlap"][:, 0, 0], [0.2, 0.7], atol=1e-6)
+
+
+def test_noisy_linear_labels_against_the_closed_form():
+    """V = 1/(1 + q_hat), q_hat = alpha/(V + Delta): a quadratic equation."""
+    alpha, noise = 1.5, 0.3
+    b = noise + alpha - 1
+    expected = (-b + np.sqrt(b * b + 4 * noise)) / 2
+    table = limits(SequenceMultiIndex(lambda z: z[0, 0], noise=noise), [alpha])
+    assert table["error"][0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_sign_perceptron_against_one_dimensional_quadrature():
+    table = limits(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), [2.0])
+    v = table["error"][0]
+
+    def integrand(t):
+        a = np.sqrt((1 - v) / v) * t
+        return 2 * norm.pdf(t) * np.exp(2 * norm.logpdf(a) - log_ndtr(a)) / v
+
+    information = quad(integrand, -12, 12, epsabs=1e-12)[0]
+    assert 1 / (1 + 2.0 * information) == pytest.approx(v, abs=1e-6)
+
+
+@pytest.mark.parametrize("tokens", [2, 3, 4])
+def test_one_tied_layer_is_found_at_its_closed_form(tokens):
+    found = thresholds_of(DeepAttention(depth=1, tokens=tokens, points=64))
+    assert found["weak_recovery"].alpha == pytest.approx(1 / (tokens * (tokens + 1)), rel=1e-6)
+    assert found["weak_recovery"].layer == "layer 1"
+    assert found["perfect_recovery"].alpha == pytest.approx(1 / tokens)
+
+
+def test_phase_retrieval_begins_at_one_half():
+    found = thresholds_of(SequenceMultiIndex(lambda z: jnp.abs(z[0, 0])))
+    assert found["weak_recovery"].alpha == pytest.approx(0.5, abs=1e-4)
+
+
+def test_strong_skip_hides_the_first_layer():
+    weak = instability(DeepAttention(skip=10.0, points=128), np.eye(2), np.eye(2))
+    assert 1 / weak.rate == pytest.approx(1 / 6, rel=5e-3)
+    assert weak.matrix[1, 1] == pytest.approx(1, abs=1e-2)
+
+
+@pytest.mark.slow
+def test_leading_threshold_of_two_layers_against_plain_sampling():
+    """F = 6 - E|z z^T - E[z z^T | y]|^2, the posterior by plain importance sampling from the prior."""
+    rng, gaps = np.random.default_rng(0), []
+    for _ in range(600):
+        first, last = rng.standard_normal((2, 2))
+        x = rng.standard_normal((4000, 2))
+        mixing = np.eye(2) + softmax(x[:, :, None] * x[:, None, :])
+        true = np.eye(2) + softmax(np.outer(first, first))
+        z = np.linalg.solve(mixing, np.broadcast_to(true @ last, (4000, 2))[:, :, None])[:, :, 0]
+        weight = np.exp(-0.5 * np.sum(z**2, axis=1)) / np.abs(np.linalg.det(mixing))
+        posterior = np.einsum("n,ni,nj->ij", weight / weight.sum(), z, z)
+        gaps.append(np.sum((np.outer(last, last) - posterior) ** 2))
+    rate, error = 6 - np.mean(gaps), np.std(gaps) / np.sqrt(len(gaps))
+    found = instability(DeepAttention(points=256), np.eye(2), np.eye(2))
+    assert abs(found.rate - rate) < 4 * (error + found.error)
+    assert found.matrix[1, 1] == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variance", [(0.6, 0.3), (0.95, 1e-3)])
+def test_posterior_of_two_layers_agrees_with_a_grid(variance):
+    channel = DeepAttentionChannel(DeepAttention().network, effort=Effort(8192, 32, 15))
+    rng, v = np.random.default_rng(3), np.array(variance)
+    omega = np.sqrt(1 - v)[:, None] * rng.standard_normal((3, 2, 2))
+    fields = omega + np.sqrt(v)[:, None] * rng.standard_normal((3, 2, 2))
+    found = channel.posterior(channel.label_from(fields, np.empty((3, 0))), omega, np.tile(np.diag(v), (3, 1, 1)))
+    axis = np.linspace(-6, 6, 1201)
+    u = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    for k in range(3):
+        z1 = omega[k, 0] + np.sqrt(v[0]) * u
+        mixing = np.eye(2) + softmax(z1[:, :, None] * z1[:, None, :])
+        true = np.eye(2) + softmax(np.outer(fields[k, 0], fields[k, 0]))
+        vector, det = true @ fields[k, 1], mixing[:, 0, 0] * mixing[:, 1, 1] - mixing[:, 0, 1] * mixing[:, 1, 0]
+        z2 = np.stack(
+            [
+                (mixing[:, 1, 1] * vector[0] - mixing[:, 0, 1] * vector[1]) / det,
+                (mixing[:, 0, 0] * vector[1] - mixing[:, 1, 0] * vector[0]) / det,
+            ],
+            axis=1,
+        )
+        total, mean = 0.0, np.zeros((2, 2))
+        for sign in (1, -1):
+            chance = np.exp(
+                -0.5 * np.sum(u**2, axis=1) - 0.5 * np.sum((sign * z2 - omega[k, 1]) ** 2, axis=1) / v[1]
+            ) / np.abs(det)
+            total += chance.sum()
+            mean += np.stack([chance @ (z1 - omega[k, 0]), chance @ (sign * z2 - omega[k, 1])])
+        expected = mean / total / v[:, None]
+        np.testing.assert_allclose(found.score[k] * np.sqrt(v)[:, None], expected * np.sqrt(v)[:, None], atol=0.03)
+
+
+LINKS = {
+    "committee of two signs": (lambda z: jnp.sign(z[0, 0]) + jnp.sign(z[1, 0]), 2, 1, 0.0),
+    "polynomial": (lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1, 0.0),
+    "noisy": (lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, 0.2),
+    "two layers": (None, 2, 2, 0.0),
+}
+
+
+def channel_named(name, points=64):
+    link, indices, tokens, noise = LINKS[name]
+    channel = DeepAttention().channel if link is None else link_channel(link, indices, tokens, noise)
+    return replace(channel, effort=Effort(points, 8, 10))
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_scores_are_derivatives_of_the_log_partition(name):
+    channel, rng = channel_named(name, 4096), np.random.default_rng(4)
+    v = np.array([[0.6, 0.1], [0.1, 0.4]])
+    shape = (6, 2, channel.columns)
+    omega = 0.5 * rng.standard_normal(shape)
+    fields = omega + np.linalg.cholesky(v) @ rng.standard_normal(shape)
+    y = channel.label_from(fields, rng.standard_normal((6, channel.sources)))
+    spread, step = np.tile(v, (6, 1, 1)), 0.05
+    score = channel.posterior(y, omega, spread).score
+    for a in range(2):
+        for b in range(channel.columns):
+            shift = np.zeros(shape)
+            shift[:, a, b] = step
+            high, low = (channel.posterior(y, omega + s * shift, spread).log_partition for s in (1, -1))
+            np.testing.assert_allclose((high - low) / (2 * step), score[:, a, b], atol=0.08)
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_squares_of_scores_equal_their_slopes_on_average(name):
+    channel, rng = channel_named(name), np.random.default_rng(5)
+    v, count = np.array([[0.7, 0.1], [0.1, 0.5]]), 4000
+    shape = (count, 2, channel.columns)
+    omega = np.linalg.cholesky(np.eye(2) - v) @ rng.standard_normal(shape)
+    fields = omega + np.linalg.cholesky(v) @ rng.standard_normal(shape)
+    y = channel.label_from(fields, rng.standard_normal((count, channel.sources)))
+    found = channel.posterior(y, omega, np.tile(v, (count, 1, 1)))
+    gap = np.einsum("nak,nbk->nab", found.first, found.second) - found.curvature
+    error = gap.std(axis=0) / np.sqrt(count)
+    assert np.all(np.abs(gap.mean(axis=0)) < 4 * error + 0.02)
+
+
+def test_committee_of_two_signs_against_plain_averages():
+    """Posterior means given y = sign + sign at zero mean: half-normal in the corners, zero on the mixed ones."""
+    channel = channel_named("committee of two signs", 1024)
+    assert isinstance(channel, LineChannel)
+    found = channel.posterior(np.array([2.0, 0.0, -2.0]), np.zeros((3, 2, 1)), np.tile(np.eye(2), (3, 1, 1)))
+    half = np.sqrt(2 / np.pi)
+    np.testing.assert_allclose(found.score[:, :, 0], [[half, half], [0, 0], [-half, -half]], atol=0.02)
+    np.testing.assert_allclose(np.exp(found.log_partition), [0.25, 0.5, 0.25], atol=0.01)
+
+
+def test_polynomial_link_against_two_dimensional_integration():
+    """Posterior mean of z_1 given z_1 z_2 + z_1 = y: an integral over z_2 with the root z_1 = y/(1 + z_2)."""
+    channel = channel_named("polynomial", 4096)
+    y = np.array([0.7, -1.5])
+    found = channel.posterior(y, np.full((2, 2, 1), 0.3), np.tile(np.diag([0.5, 0.8]), (2, 1, 1)))
+
+    for k, label in enumerate(y):
+
+        def density(t, label=label):
+            z1 = label / (1 + t)
+            return norm.pdf(z1, 0.3, np.sqrt(0.5)) * norm.pdf(t, 0.3, np.sqrt(0.8)) / abs(1 + t)
+
+        def moment(t, label=label):
+            return density(t) * label / (1 + t)
+
+        pieces = [(-9, -1.2), (-1.2, -1 - 1e-9), (-1 + 1e-9, -0.8), (-0.8, 9)]
+        total = sum(quad(density, *piece, limit=200)[0] for piece in pieces)
+        mean = sum(quad(moment, *piece, limit=200)[0] for piece in pieces)
+        assert found.log_partition[k] == pytest.approx(np.log(total), abs=0.01)
+        assert found.score[k, 0, 0] == pytest.approx((mean / total - 0.3) / 0.5, abs=0.02)
+
+
+@pytest.mark.slow
+def test_untied_linear_layer_is_found_where_brute_force_finds_it():
+    found = instability(DeepAttention(depth=1, activation="linear", tied=False), np.eye(2), np.eye(2))
+    assert 1 / found.rate == pytest.approx(0.131, rel=0.02)
+
+
+@pytest.mark.slow
+def test_two_layers_are_learned_one_after_the_other():
+    solution = overlap_evolution(DeepAttention(points=256), [0.15, 0.5])
+    assert solution.converged
+    overlap = 1 - np.array([np.diag(v) for v in solution.value])
+    assert np.all(np.abs(overlap[0]) < 5e-3)
+    assert abs(overlap[1, 0]) < 5e-3
+    assert overlap[1, 1] == pytest.approx(0.77, abs=0.02)
+
+
+def test_two_layers_are_known_perfectly_above_one():
+    solution = overlap_evolution(DeepAttention(points=128), [1.2])
+    assert solution.converged
+    assert np.all(np.diag(solution.value[0]) < 1e-4)
+
+
+@pytest.mark.slow
+def test_staircase_of_two_layers():
+    found = thresholds_of(DeepAttention(points=512))
+    assert [entry.layer for entry in found.entries] == ["layer 2", "layer 1", None]
+    assert found["weak_recovery"].alpha == pytest.approx(0.1856, rel=5e-3)
+    assert found["weak_recovery_2"].alpha == pytest.approx(0.722, rel=0.02)
+    assert found["perfect_recovery"].alpha == 1.0
+
+
+@pytest.mark.slow
+def test_message_passing_finds_the_last_layer_first_and_both_perfectly():
+    result = simulate(DeepAttention(points=64), [1.2], d=500, instances=2, seed=3)
+    assert np.all(1 - result["row_error"] > 0.97)
+    for run in result.instances[0]:
+        cosine = np.abs(np.array([step["cosine"] for step in run.history]))
+        assert np.argmax(cosine[:, 1] > 0.5) < np.argmax(cosine[:, 0] > 0.5)
+
+
+def test_message_passing_agrees_with_theory_for_sign_labels():
+    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), points=32)
+    result = simulate(model, [1.5], d=400, instances=4)
+    assert abs(result["error"][0] - result["theory"][0]) < 3 * result["standard_error"][0] + 0.02
+    assert result.converged
+
+
+@pytest.mark.slow
+def test_side_information_raises_the_overlap():
+    plain, informed = (
+        limits(SequenceMultiIndex(lambda z: jnp.abs(z[0, 0]), side_information=s), [0.3], throw=False)["error"][0]
+        for s in (0.0, 0.1)
+    )
+    assert plain == pytest.approx(1, abs=1e-5)
+    assert informed < 0.9
+
+
+@pytest.mark.parametrize(
+    "link, message",
+    [
+        (lambda z: float(z[0, 0]), "JAX can trace"),
+        (lambda z: jnp.log(z[0, 0]), "finite"),
+        (lambda z: "text", "JAX can trace"),
+        ("text", "function"),
+    ],
+)
+def test_links_that_cannot_be_used_are_refused_with_the_remedy(link, message):
+    with pytest.raises(ParameterError, match=message):
+        SequenceMultiIndex(link)
+
+
+def test_arguments_out_of_range_are_refused():
+    with pytest.raises(ParameterError, match="depth"):
+        DeepAttention(depth=0)
+    with pytest.raises(ParameterError, match="tokens"):
+        DeepAttention(tokens=1)
+    with pytest.raises(ParameterError, match="points"):
+        DeepAttention(points=100)
+    with pytest.raises(ParameterError, match="indices"):
+        SequenceMultiIndex(lambda z: z[0, 0], indices=0)
+    with pytest.raises(ParameterError, match="alpha"):
+        limits(DeepAttention(depth=1), [-1.0])
+    with pytest.raises(IncompatibleError, match="discrete"):
+        SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), noise=0.1)
+    with pytest.raises(IncompatibleError, match="heads"):
+        simulate(DeepAttention(heads=2), [0.5], d=11)
+
+
+def test_deep_attention_from_the_command_line(capsys, tmp_path):
+    assert main(["limits", "attention", "--alpha", "0.4", "--depth", "1", "--data-points", "64", "--json"]) == 0
+    point = json.loads(capsys.readouterr().out)["points"][0]
+    assert {"overlap", "prediction_error", "plugin_error", "error_estimate", "status"} <= set(point)
+    assert np.shape(point["overlap"]) == (1, 1)
+    assert main(["phase-diagram", "attention", "--depth", "1", "--skip", "0:4:2", "--data-points", "64", "--json"]) == 0
+    points = json.loads(capsys.readouterr().out)["points"]
+    assert [p["skip"] for p in points if p["threshold"] == "weak_recovery"] == [0.0, 4.0]
+    file = tmp_path / "link.py"
+    file.write_text("import jax.numpy as jnp\n\ndef phase(z):\n    return jnp.abs(z[0, 0])\n")
+    assert main(["thresholds", "smi", "--link", f"{file}:phase", "--indices", "1", "--json"]) == 0
+    entry = json.loads(capsys.readouterr().out)["thresholds"][0]
+    assert entry["alpha"] == pytest.approx(0.5, abs=1e-4)
+    assert entry["layer"] == "row 1"
+    assert main(["thresholds", "smi", "--link", f"{file}:other", "--indices", "1"]) == 2
+    assert "other" in capsys.readouterr().err
+
+
+def test_phase_diagram_is_a_table_of_thresholds():
+    found = diagram_of(DeepAttention(depth=1, points=64), "skip", [0.5, 1.0])
+    np.testing.assert_allclose(found.curve("weak_recovery"), 1 / 6)
+    assert len(found.to_pandas()) == 4
