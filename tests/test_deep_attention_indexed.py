@@ -12,8 +12,8 @@ from glassformer.channels.deep_attention_indexed import DeepAttentionIndexedChan
 from glassformer.channels.latent_sampling import Effort
 from glassformer.channels.pairs import to_components, to_matrices
 from glassformer.cli import main
+from glassformer.free_entropy import overlap_free_entropy
 from glassformer.overlap_evolution import overlap_evolution
-from glassformer.overlap_limits import overlap_free_entropy
 
 MODEL = DeepAttentionIndexed(rho=0.5, tokens=2, layers=2, skip=1.0)
 

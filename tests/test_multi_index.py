@@ -10,9 +10,18 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
-from glassformer import DeepAttention, IncompatibleError, ParameterError, SequenceMultiIndex, limits, simulate
+from glassformer import (
+    DeepAttention,
+    IncompatibleError,
+    ParameterError,
+    SequenceMultiIndex,
+    landscape,
+    limits,
+    simulate,
+)
 from glassformer import phase_diagram as diagram_of
 from glassformer import thresholds as thresholds_of
+from glassformer.channels.attention_link import flow
 from glassformer.channels.deep_attention import DeepAttentionChannel
 from glassformer.channels.latent_sampling import Effort
 from glassformer.channels.line_channel import LineChannel
@@ -360,6 +369,30 @@ def test_deep_attention_from_the_command_line(capsys, tmp_path):
     assert entry["layer"] == "row 1"
     assert main(["thresholds", "smi", "--link", f"{file}:other", "--indices", "1"]) == 2
     assert "other" in capsys.readouterr().err
+
+
+def test_limits_of_large_depth():
+    """Constant mixing leaves one tied layer; a committee at large skip approaches it, and the exact network both."""
+    found = thresholds_of(DeepAttention(depth=10, skip=10.0, limit="large-depth", points=64))
+    assert found["weak_recovery"].alpha == pytest.approx(1 / 6)
+    np.testing.assert_allclose(flow(2, 1.0, "softmax"), [[1.332 + 0.693, 0.693], [0.693, 1.332 + 0.693]], atol=2e-3)
+    fields = np.random.default_rng(0).standard_normal((5, 2, 2))
+    exact, committee = (
+        DeepAttention(skip=200.0, limit=limit).channel.observation_from(fields, np.empty((5, 0)))
+        for limit in (None, "large-skip")
+    )
+    np.testing.assert_allclose(exact / 200, committee, rtol=1e-2)
+    with pytest.raises(ParameterError, match="skip"):
+        DeepAttention(skip=0.0, limit="large-skip")
+
+
+def test_landscape_of_one_row_peaks_at_its_fixed_point():
+    model = DeepAttention(depth=1, points=256)
+    curve = landscape(model, 0.3, points=30)
+    assert curve.maxima == pytest.approx(limits(model, [0.3])["overlap"][0, 0, 0], abs=0.05)
+    assert not curve.hard_phase
+    with pytest.raises(ParameterError, match="row"):
+        landscape(model, 0.3, row=3)
 
 
 def test_phase_diagram_is_a_table_of_thresholds():

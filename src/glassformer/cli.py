@@ -106,6 +106,7 @@ def _no_options(parser: argparse.ArgumentParser) -> None:
 
 def _landscape_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--points", type=int, default=400, help="overlaps on the curve (default 400)")
+    parser.add_argument("--row", type=int, help="row whose overlap varies, counted from 1 (default the last)")
 
 
 def _simulate_options(parser: argparse.ArgumentParser) -> None:
@@ -143,6 +144,7 @@ def _attention_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--untied", action="store_true", help="keys and queries have weights of their own")
     parser.add_argument("--heads", type=int, default=1, help="heads H on disjoint coordinates (default 1)")
     parser.add_argument("--output", default="attention", help="attention (default) or sequence")
+    parser.add_argument("--limit", help="large-skip, or large-depth at the ratio depth/skip")
     _add_rows_options(parser)
 
 
@@ -249,6 +251,7 @@ def _attention_model(options: argparse.Namespace) -> MatrixModel:
         tied=not options.untied,
         heads=options.heads,
         output=options.output,
+        limit=options.limit,
         noise=options.noise,
         side_information=options.side_information,
         points=options.data_points,
@@ -406,7 +409,8 @@ def _landscape(options: argparse.Namespace) -> int:
     from glassformer.free_entropy import landscape
 
     model = _model(options)
-    curves = [landscape(model, alpha, options.points) for alpha in parse_alpha(options.alpha)]
+    row = None if options.row is None else options.row - 1
+    curves = [landscape(model, alpha, options.points, row) for alpha in parse_alpha(options.alpha)]
     if options.csv:
         pandas.concat([curve.to_pandas() for curve in curves]).to_csv(options.csv, index=False)
     if options.plot:

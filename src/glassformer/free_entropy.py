@@ -20,6 +20,7 @@ from scipy.optimize import brentq
 from glassformer.errors import IncompatibleError, ParameterError
 from glassformer.integral import Array, Integral
 from glassformer.models import MatrixModel, Model, counting_threshold
+from glassformer.overlap_evolution import overlap_evolution
 from glassformer.results import Table, plain
 from glassformer.solution import Status
 from glassformer.state_curve import overlap_grid
@@ -47,6 +48,26 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array) -> Integral:
     degrees = model.prior.degrees
     value = alpha * output.value + degrees * (0.5 * q_hat * variance.value - information.value)
     return Integral(value, alpha * output.error + degrees * (0.5 * q_hat * variance.error + information.error))
+
+
+def overlap_free_entropy(model: MatrixModel, alpha: Array, q_hat: Array, variance: Array) -> Integral:
+    r""":math:`\Phi = \alpha E\log Z_{out} + \Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,), in nats.
+
+    Up to what labels contribute whatever is known; exact differences between overlaps at one sample ratio.
+
+    Args:
+        model: prior and channel of several rows.
+        alpha: sample ratios, shape (batch,).
+        q_hat: conjugate overlaps, shape (batch, P, P).
+        variance: the posterior covariances that belong to them, of that shape.
+    """
+    output = model.channel.averages(variance).log_partition
+    entropy = model.prior.entropy(q_hat, variance)
+    return Integral(alpha * output.value + entropy.value, alpha * output.error + entropy.error)
+
+
+# Most overlaps of a profile over one row of several: every one is a fixed point of the others.
+_PROFILE = 40
 
 
 @dataclass(frozen=True)
@@ -117,13 +138,15 @@ class Landscape:
         return self.to_table().to_xarray()
 
 
-def landscape(model: Model | MatrixModel, alpha: float, points: int = 400) -> Landscape:
+def landscape(model: Model | MatrixModel, alpha: float, points: int = 400, row: int | None = None) -> Landscape:
     """Free entropy on a grid of overlaps, dense towards both ends of [0, 1).
 
     Args:
         model: prior and channel.
         alpha: sample ratio, finite and >= 0.
         points: number of overlaps, at least 10.
+        row: for models of several rows, the row whose overlap varies, counted from 0, the last by default; the others
+            are where state evolution takes them, at most 40 overlaps.
 
     Raises:
         ParameterError: ``alpha`` or ``points`` is out of range.
@@ -133,12 +156,12 @@ def landscape(model: Model | MatrixModel, alpha: float, points: int = 400) -> La
         >>> landscape(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5).hard_phase
         False
     """
-    if isinstance(model, MatrixModel):
-        raise IncompatibleError("the free entropy of several rows is a surface, not a curve: use limits")
     if not (np.isfinite(alpha) and alpha >= 0):
         raise ParameterError("alpha", alpha, "finite and >= 0")
     if points < 10:
         raise ParameterError("points", points, "an integer >= 10")
+    if isinstance(model, MatrixModel):
+        return profile(model, alpha, min(points, _PROFILE), model.prior.rows - 1 if row is None else row)
     q_hat = overlap_grid(model, points)
     variance = model.prior.mmse(q_hat).value
     value, error = free_entropy(model, alpha, q_hat)
@@ -158,6 +181,37 @@ def landscape(model: Model | MatrixModel, alpha: float, points: int = 400) -> La
         minima=stationary[~rises[change]],
         diverges=alpha >= counting_threshold(model) * (1 - 1e-12),
         largest=model.prior.second_moment,
+    )
+
+
+def profile(model: MatrixModel, alpha: float, points: int, row: int) -> Landscape:
+    """Free entropy against the overlap of one row, the others at the fixed point that state evolution reaches."""
+    if not (isinstance(row, int) and 0 <= row < model.prior.rows):
+        raise ParameterError("row", row, f"an integer from 0 to {model.prior.rows - 1}")
+    if model.prior.diagonal:
+        raise IncompatibleError("layers of extensive width have no landscape here: use limits")
+    # Dense towards both ends, like the overlaps of a single row.
+    overlap = 1 / (1 + np.exp(-np.linspace(-6, 6, points)))
+    rates = np.full(points, float(alpha))
+    found = overlap_evolution(model, rates, pinned=(row, 1 - overlap))
+    own = np.asarray(np.linalg.inv(found.value)[:, row, row] - 1 - model.prior.side, dtype=float)
+    phi = overlap_free_entropy(model, rates, found.extra["q_hat"], found.value)
+    # Half the gradient: what state evolution asks of the row less what the row is held at.
+    rises = found.extra["q_hat"][:, row, row] - own > 0
+    change = np.flatnonzero(rises[1:] != rises[:-1])
+    middle = 0.5 * (overlap[change] + overlap[change + 1])
+    rank = model.channel.rank
+    return Landscape(
+        model=model.name,
+        parameters={**model.parameters, "row": model.row_names[row]},
+        alpha=float(alpha),
+        q_hat=own,
+        overlap=overlap,
+        free_entropy=phi.value,
+        error_estimate=phi.error,
+        maxima=middle[rises[change]],
+        minima=middle[~rises[change]],
+        diverges=bool(rank > 0 and rises[-1]),
     )
 
 

@@ -48,6 +48,7 @@ def overlap_evolution(
     start: str | ArrayLike = "uninformed",
     settings: Iteration | None = None,
     subspace: Array | None = None,
+    pinned: tuple[int, Array] | None = None,
 ) -> Solution:
     r"""Fixed point of state evolution at each sample ratio, for models of several rows.
 
@@ -59,6 +60,7 @@ def overlap_evolution(
         start: ``"uninformed"``, ``"informed"``, or covariances of shape (batch, P, P).
         settings: tolerance of the residual relative to ``V``, and iteration limit.
         subspace: projector on the directions that may be learned, shape (P, P); all by default.
+        pinned: a row and the variances, shape (batch,), that it is held at, apart from the others.
 
     Returns:
         :class:`Solution` whose ``value`` is ``V``, shape (batch, P, P); ``extra["q_hat"]`` is :math:`\hat Q` there,
@@ -69,9 +71,10 @@ def overlap_evolution(
         ParameterError: ``alpha`` or ``start`` is out of range.
     """
     alpha, settings = validated_alpha(alpha), settings or _settings(model)
-    rough = state_map(model, alpha, _coarse(model.channel), subspace)
-    located, slope = _located(rough, _starting_covariance(model, alpha, start, subspace), settings)
-    fine = state_map(model, alpha, model.channel, subspace)
+    channels = (_coarse(model.channel), model.channel)
+    rough, fine = (_holding(state_map(model, alpha, channel, subspace), pinned) for channel in channels)
+    first = _starting_covariance(model, alpha, start, subspace)
+    located, slope = _located(rough, first if pinned is None else _held(first, *pinned), settings)
     size = model.prior.rows
     value, everyone = located.value.copy(), np.arange(len(alpha))
     alive = np.array([status.ok for status in located.status])
@@ -213,6 +216,25 @@ def state_map(model: MatrixModel, alpha: Array, channel: MultiIndexChannel, subs
         return Integral(value, error)
 
     return update
+
+
+def _holding(update: Map, pinned: tuple[int, Array] | None) -> Map:
+    if pinned is None:
+        return update
+
+    def held(variance: Array, index: Index) -> Integral:
+        value, error = update(variance, index)
+        return Integral(_held(value, pinned[0], pinned[1][index]), _held(error, pinned[0], np.zeros(len(index))))
+
+    return held
+
+
+def _held(matrices: Array, row: int, values: Array) -> Array:
+    """Matrices with one row and column replaced by a value on the diagonal."""
+    found = matrices.copy()
+    found[:, row, :] = found[:, :, row] = 0.0
+    found[:, row, row] = values
+    return found
 
 
 def _side_known(model: MatrixModel) -> float:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.integral import Array, Integral
+from glassformer.free_entropy import overlap_free_entropy
+from glassformer.integral import Array
 from glassformer.models.matrix import MatrixModel
 from glassformer.overlap_evolution import coarse_evolution, overlap_evolution
 from glassformer.results import Table
@@ -17,22 +18,6 @@ from glassformer.solution import Solution, Status
 _NOTED = 0.1
 # Fixed points whose covariances differ by less than this, or than this many errors, are one.
 _DISTINCT, _ERRORS = 0.02, 5.0
-
-
-def overlap_free_entropy(model: MatrixModel, alpha: Array, q_hat: Array, variance: Array) -> Integral:
-    r""":math:`\Phi = \alpha E\log Z_{out} + \Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,), in nats.
-
-    Up to what labels contribute whatever is known; exact differences between overlaps at one sample ratio.
-
-    Args:
-        model: prior and channel of several rows.
-        alpha: sample ratios, shape (batch,).
-        q_hat: conjugate overlaps, shape (batch, P, P).
-        variance: the posterior covariances that belong to them, of that shape.
-    """
-    output = model.channel.averages(variance).log_partition
-    entropy = model.prior.entropy(q_hat, variance)
-    return Integral(alpha * output.value + entropy.value, alpha * output.error + entropy.error)
 
 
 def overlap_limits(model: MatrixModel, alpha: Array, settings: Iteration | None, throw: bool) -> Table:

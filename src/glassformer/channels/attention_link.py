@@ -9,6 +9,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.special import softmax
+
+from glassformer.channels.label_sampling import normal_points
+from glassformer.errors import ParameterError
+
+# Sampled vectors, per replica, of the mean attention along the flow of infinitely many layers.
+_FLOW_POINTS = 4096
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,8 @@ class Architecture:
         heads: ``H``, each on its own coordinates of the tokens.
         output: ``"attention"`` (the last attention matrix) or ``"sequence"`` (the mixing of the input tokens).
         head_weights: weight of every head, shape (P, H) as nested tuples.
+        limit: ``""``; ``"large-skip"``, where the earlier layers act as a committee; or ``"large-depth"``, where they
+            mix the tokens by the constant matrix of the flow at the time ``P/c``.
     """
 
     depth: int
@@ -34,10 +45,13 @@ class Architecture:
     heads: int
     output: str
     head_weights: tuple[tuple[float, ...], ...]
+    limit: str = ""
 
     @property
     def rows(self) -> int:
         """Projections per token: layers times heads, twice that if keys and queries differ."""
+        if self.limit == "large-depth":
+            return 1
         return self.depth * self.heads * (1 if self.tied else 2)
 
 
@@ -66,6 +80,8 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
         >>> attention_link(network)(jnp.array([[1.0, 2.0]])).tolist()
         [[1.0, 2.0], [2.0, 4.0]]
     """
+    if network.limit:
+        return lambda fields: _of_vector(earlier_mixing(network)(fields[:-1]) @ fields[-1], network.activation)
 
     def link(fields: Any) -> Any:
         shape = (network.depth, network.heads, network.tokens)
@@ -80,3 +96,61 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
         return mixing if network.output == "sequence" else attention
 
     return link
+
+
+def _of_vector(vector: Any, name: str) -> Any:
+    return activation(jnp.outer(vector, vector), name)
+
+
+@lru_cache(maxsize=64)
+def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
+    r"""Mixing of the tokens by all layers but the last of a tied network of one head, from their rows of fields.
+
+    :math:`B_l = (c_l I + r_l\sigma(v_lv_l^T))B_{l-1}` with :math:`v_l = B_{l-1}z_l`; in the limit of large skip, with
+    layers normalised by it, :math:`I + \sum_l \sigma(z_lz_l^T)/c_l`; at depth and skip large together, a constant.
+    """
+    if network.limit == "large-depth":
+        constant = flow(network.tokens, network.depth / network.skip[0], network.activation)
+        return lambda rows: jnp.asarray(constant)
+
+    def mixing(rows: Any) -> Any:
+        product = jnp.eye(network.tokens)
+        for k in range(network.depth - 1):
+            weight = network.head_weights[k][0]
+            if network.limit == "large-skip":
+                product = product + weight * _of_vector(rows[k], network.activation) / network.skip[k]
+            else:
+                attention = weight * _of_vector(product @ rows[k], network.activation)
+                product = network.skip[k] * product + attention @ product
+        return product
+
+    return mixing
+
+
+@lru_cache(maxsize=64)
+def flow(tokens: int, time: float, name: str) -> np.ndarray[Any, Any]:
+    r"""The matrix :math:`B(\tau)` of :math:`dB/dt = E_z[\sigma(Bzz^TB^T)]B`, :math:`B(0) = I`, with normal ``z``.
+
+    Raises:
+        ParameterError: the flow diverges before that time, as linear attention does.
+
+    Example:
+        >>> flow(2, 1.0, "softmax").round(2).tolist()  # rows sum to e
+        [[2.03, 0.69], [0.69, 2.03]]
+    """
+    points = normal_points(tokens, _FLOW_POINTS, 8).reshape(-1, tokens)
+
+    def slope(_: float, flat: Any) -> Any:
+        matrix = flat.reshape(tokens, tokens)
+        vectors = points @ matrix.T
+        scores = vectors[:, :, None] * vectors[:, None, :]
+        mean = np.mean(softmax(scores, axis=-1) if name == "softmax" else scores, axis=0)
+        return (mean @ matrix).ravel()
+
+    found = solve_ivp(slope, (0.0, time), np.eye(tokens).ravel(), rtol=1e-8, atol=1e-10)
+    if not found.success or not np.all(np.isfinite(found.y)):
+        raise ParameterError("depth", time, "a ratio depth/skip that the flow reaches", "use softmax, or a larger skip")
+    matrix = found.y[:, -1].reshape(tokens, tokens)
+    # Averages over finitely many points break the symmetry between tokens by a little: restore it.
+    off = (matrix.sum() - np.trace(matrix)) / max(tokens * (tokens - 1), 1)
+    return np.where(np.eye(tokens, dtype=bool), np.trace(matrix) / tokens, off)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.attention import symmetric_logits
-from glassformer.channels.attention_link import Architecture, attention_link, layer
+from glassformer.channels.attention_link import Architecture, attention_link, earlier_mixing
 from glassformer.channels.compiled import mapped
 from glassformer.channels.latent import Functions, LatentChannel
 from glassformer.channels.latent_sampling import Effort
@@ -64,7 +64,7 @@ class DeepAttentionChannel(LatentChannel):
 
     @property
     def rows(self) -> int:
-        return self.network.depth
+        return self.network.rows
 
     @property
     def columns(self) -> int:
@@ -136,7 +136,7 @@ def _functions(network: Architecture) -> Functions:
         """Whitened deviations of the last row for both signs of its vector, and the log-weight."""
         vector, omega, root = datum
         x = x.reshape(omega[:-1].shape)
-        inverse, log_det = inverse_and_log_det(_mixing(network)(omega[:-1] + root[:-1, :-1] @ x))
+        inverse, log_det = inverse_and_log_det(earlier_mixing(network)(omega[:-1] + root[:-1, :-1] @ x))
         last = signs[:, None] * (inverse @ vector) - omega[-1] - root[-1, :-1] @ x
         return last / root[-1, -1], jnp.broadcast_to(-log_det, (2,))
 
@@ -144,7 +144,7 @@ def _functions(network: Architecture) -> Functions:
         last = target(x, datum)[0]
         return jnp.concatenate([jnp.broadcast_to(x, (2, len(x))), last], axis=1)
 
-    flips = np.array(list(itertools.product([1.0, -1.0], repeat=network.depth - 1)))
+    flips = np.array(list(itertools.product([1.0, -1.0], repeat=network.rows - 1)))
 
     def images(x: Any, datum: Any) -> Any:
         """The latents of the earlier rows with their signs flipped."""
@@ -158,18 +158,4 @@ def _functions(network: Architecture) -> Functions:
 
 @lru_cache(maxsize=32)
 def _vector(network: Architecture) -> Callable[[Any], Any]:
-    return lambda fields: _mixing(network)(fields[:-1]) @ fields[-1]
-
-
-def _mixing(network: Architecture) -> Callable[[Any], Any]:
-    """Mixing of the tokens by all layers but the last, from their rows of fields."""
-
-    def mixing(rows: Any) -> Any:
-        product = jnp.eye(network.tokens)
-        for k in range(network.depth - 1):
-            row = rows[k : k + 1]
-            attention = layer(product, row, row, network.head_weights[k], network.activation)
-            product = network.skip[k] * product + attention @ product
-        return product
-
-    return mixing
+    return lambda fields: earlier_mixing(network)(fields[:-1]) @ fields[-1]

@@ -43,6 +43,9 @@ class DeepAttention(MatrixModel):
         noise: variance of independent Gaussian noise on every entry of the label.
         head_weights: :math:`r_{lh}`, shape (P, H); ones by default.
         side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
+        limit: None; ``"large-skip"``, where :math:`P^2/c^2` vanishes and the earlier layers act as a committee,
+            :math:`v_P = (I + \frac1c\sum_{k<P}\sigma(z_kz_k^T))z_P`; or ``"large-depth"``, where both are large at the
+            ratio ``depth/skip`` and the earlier layers cannot be learned: one row, that of the last layer.
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
 
     Raises:
@@ -67,6 +70,7 @@ class DeepAttention(MatrixModel):
     noise: float = 0.0
     head_weights: Sequence[Sequence[float]] | None = None
     side_information: float = 0.0
+    limit: str | None = None
     points: int = 2048
 
     def __post_init__(self) -> None:
@@ -78,6 +82,12 @@ class DeepAttention(MatrixModel):
             raise ParameterError("activation", self.activation, "softmax or linear")
         if self.output not in ("attention", "sequence"):
             raise ParameterError("output", self.output, "attention or sequence")
+        if self.limit not in (None, "large-skip", "large-depth"):
+            raise ParameterError("limit", self.limit, "None, large-skip or large-depth")
+        if self.limit and not (self.tied and self.heads == 1 and self.output == "attention" and self.noise == 0):
+            raise IncompatibleError(f"limit = {self.limit} needs tied weights, one head, attention output and no noise")
+        if self.limit and np.any(np.asarray(self.skip, dtype=float) <= 0):
+            raise ParameterError("skip", self.skip, "> 0 in the limits of large depth and skip")
         if self.activation == "softmax" and self.tokens < 2:
             raise ParameterError("tokens", self.tokens, ">= 2 for softmax: that of a single token is one")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
@@ -107,6 +117,7 @@ class DeepAttention(MatrixModel):
             heads=int(self.heads),
             output=self.output,
             head_weights=tuple(tuple(float(r) for r in row) for row in weights),
+            limit=self.limit or "",
         )
 
     @property
@@ -131,11 +142,12 @@ class DeepAttention(MatrixModel):
 
     @cached_property
     def prior(self) -> MatrixPrior:
-        rows = self.depth * self.heads * (1 if self.tied else 2)
-        return GaussianRowsPrior(rows, self.heads, self.side_information)
+        return GaussianRowsPrior(self.channel.rows, self.heads, self.side_information)
 
     @property
     def row_names(self) -> tuple[str, ...]:
+        if self.limit == "large-depth":
+            return ("last layer",)
         families = ("",) if self.tied else ("key of ", "query of ")
         heads = [""] if self.heads == 1 else [f", head {h + 1}" for h in range(self.heads)]
         return tuple(
@@ -145,7 +157,7 @@ class DeepAttention(MatrixModel):
     @property
     def last_layer(self) -> Array | None:
         layer = np.arange(self.prior.rows) // self.heads % self.depth
-        return None if self.depth == 1 else (layer == self.depth - 1).astype(float)
+        return None if self.depth == 1 or self.prior.rows == 1 else (layer == self.depth - 1).astype(float)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -153,13 +165,14 @@ class DeepAttention(MatrixModel):
         return {
             "depth": network.depth,
             "tokens": network.tokens,
-            "skip": list(network.skip),
+            "skip": network.skip[0] if len(set(network.skip)) == 1 else list(network.skip),
             "activation": network.activation,
             "tied": network.tied,
             "heads": network.heads,
             "output": network.output,
             "noise": float(self.noise),
             "side_information": float(self.side_information),
+            **({"limit": self.limit} if self.limit else {}),
             "points": int(self.points),
             "alpha": "n/d",
         }
