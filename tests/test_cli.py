@@ -322,7 +322,7 @@ BAD = [
     ("limits bsr --alpha 0.5", ["width is missing", "rho"]),
     ("limits bsr --rho 0.5", ["--alpha"]),
     ("limits bsr --rho x --alpha 0.5", ["--rho", "'x'"]),
-    ("limits smi --rho 0.5 --alpha 0.5", ["MODEL", "'smi'", "bsr", "aim"]),
+    ("limits lstm --rho 0.5 --alpha 0.5", ["MODEL", "'lstm'", "bsr", "aim"]),
     ("limits aim --alpha 0.5", ["--rho"]),
     ("limits aim --rho 0.5 --alpha 0.5 --tokens 1", ["tokens = 1", ">= 2"]),
     ("limits aim --rho 0.5 --alpha 0.5 --tokens 0 --channel linear", ["tokens = 0", ">= 1"]),

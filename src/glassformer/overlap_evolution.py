@@ -2,8 +2,8 @@ r"""State evolution of models of several rows: fixed points of covariance matric
 
 The one loop (:func:`~glassformer.state_evolution.fixed_point`) on states of shape (batch, P, P). Averages over data are
 sampled, with the same points at every step, so the map is a function and has fixed points. They are located with few
-points by an iteration that stops at the first one; from there Newton steps with the slope of the rough map and the
-values of the full one replace the many steps of an iteration with all points.
+points by an iteration that stops at the first one; from there Newton steps with the slope of the rough map, corrected
+by the values of the full one, replace the many steps of an iteration with all points.
 """
 
 from __future__ import annotations
@@ -26,13 +26,11 @@ from glassformer.state_evolution import Flags, Index, fixed_point, validated_alp
 # A relative residual that means nothing where averages are sampled, and the variance that counts as none.
 SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
 # Share of the points with which fixed points are located, how well, and rounds of correction by all points.
-_COARSE, _ROUNDS = 8, 30
-# Rounds after which the slope is measured again.
-_REFRESH = 3
+_COARSE, _ROUNDS = 16, 30
 # Eigenvalue of the slope above which a point is left, by a push of this length, at most so many times.
 _UNSTABLE, _PUSH, _PUSHES = 1.005, 0.03, 6
 # Newton steps longer than this share of the covariance are not believed.
-_LONGEST = 0.1
+_LONGEST = 0.2
 # Relative steps of the differences that make the slope of the map.
 _STEP = 0.02
 _INFORMED, _UNINFORMED = 1e-4, 1e-3
@@ -83,25 +81,26 @@ def overlap_evolution(
     status, spent = list(located.status), located.iterations.copy()
     gain = np.linalg.inv(np.eye(size * size) - slope)
     open_rows = alive.copy()
-    previous = np.full(len(alpha), np.inf)
-    for number in range(_ROUNDS):
+    flat = value.reshape(len(alpha), -1)
+    last = np.full((2, *flat.shape), np.nan)
+    for _ in range(_ROUNDS):
         index = everyone[open_rows]
         if index.size == 0:
             break
-        if number % _REFRESH == _REFRESH - 1:
-            gain[index] = np.linalg.inv(np.eye(size * size) - _slope(rough, value[index], index))
         mapped = fine(value[index], index)
-        step = _apply(gain[index], mapped.value - value[index])
-        blur = np.linalg.norm(_apply(gain[index], mapped.error), axis=(1, 2))
-        residual[index] = np.linalg.norm(mapped.value - value[index], axis=(1, 2))
-        estimate[index] = np.linalg.norm(step, axis=(1, 2)) + blur
-        norm = np.linalg.norm(value[index], axis=(1, 2))
+        gap = (mapped.value - value[index]).reshape(len(index), -1)
+        gain[index] = _corrected(gain[index], flat[index] - last[0, index], gap - last[1, index])
+        last[:, index] = flat[index], gap
+        step = np.einsum("nij,nj->ni", gain[index], gap)
+        blur = np.einsum("nij,nj->ni", gain[index], mapped.error.reshape(len(index), -1))
+        norm = np.linalg.norm(flat[index], axis=1)
+        residual[index] = np.linalg.norm(gap, axis=1)
+        estimate[index] = np.linalg.norm(step, axis=1) + np.linalg.norm(blur, axis=1)
         done = residual[index] <= settings.tolerance * norm + settings.floor
-        # A step that made things worse, or leaves the cone, was too long: the map itself leads on.
-        moved = value[index] + step
-        bad = ~_is_covariance(moved) | (residual[index] > previous[index]) | (estimate[index] > _LONGEST * norm)
+        # A step that leaves the cone, or is very long, is not believed: the map itself leads on.
+        moved = (flat[index] + step).reshape(mapped.value.shape)
+        bad = ~_is_covariance(moved) | (np.linalg.norm(step, axis=1) > _LONGEST * norm)
         moved[bad] = mapped.value[bad]
-        previous[index] = residual[index]
         value[index[~done]] = moved[~done]
         spent[index] += 1
         open_rows[index[done]] = False
@@ -130,7 +129,7 @@ def coarse_evolution(
     settings: Iteration | None = None,
     subspace: Array | None = None,
 ) -> Solution:
-    """As :func:`overlap_evolution`, with an eighth of the data points."""
+    """As :func:`overlap_evolution`, with a sixteenth of the data points."""
     alpha, settings = validated_alpha(alpha), settings or _settings(model)
     rough = state_map(model, alpha, _coarse(model.channel), subspace)
     return _located(rough, _starting_covariance(model, alpha, start, subspace), settings)[0]
@@ -198,7 +197,7 @@ def _settings(model: MatrixModel) -> Iteration:
 
 
 def _coarse(channel: MultiIndexChannel) -> MultiIndexChannel:
-    return channel.with_points(max(32, channel.points // _COARSE))
+    return channel.with_points(min(channel.points, max(64, channel.points // _COARSE)))
 
 
 def state_map(model: MatrixModel, alpha: Array, channel: MultiIndexChannel, subspace: Array | None = None) -> Map:
@@ -268,8 +267,15 @@ def _slope(update: Map, value: Array, index: Index) -> Array:
     return slope.reshape(batch, size * size, size * size)
 
 
-def _apply(gain: Array, matrices: Array) -> Array:
-    return np.einsum("nij,nj->ni", gain, matrices.reshape(len(matrices), -1)).reshape(matrices.shape)
+def _corrected(gain: Array, moved: Array, changed: Array) -> Array:
+    """Broyden's update of ``(1 - F')^-1`` by what the residual did along the last step; kept where there was none."""
+    predicted = np.einsum("nij,nj->ni", gain, changed)
+    left = np.einsum("ni,nij->nj", moved, gain)
+    scale = np.sum(left * changed, axis=1)
+    usable = np.isfinite(scale) & (np.abs(scale) > 1e-12 * np.sum(moved**2, axis=1)) & (scale != 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        update = (moved + predicted)[:, :, None] * left[:, None, :] / scale[:, None, None]
+    return np.asarray(np.where(usable[:, None, None], gain - update, gain))
 
 
 def _interior(variance: Array) -> Array:

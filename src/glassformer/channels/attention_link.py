@@ -135,8 +135,8 @@ def flow(tokens: int, time: float, name: str) -> np.ndarray[Any, Any]:
         ParameterError: the flow diverges before that time, as linear attention does.
 
     Example:
-        >>> flow(2, 1.0, "softmax").round(2).tolist()  # rows sum to e
-        [[2.03, 0.69], [0.69, 2.03]]
+        >>> flow(2, 1.0, "softmax").sum(axis=1).round(4).tolist()  # rows sum to e
+        [2.7183, 2.7183]
     """
     points = normal_points(tokens, _FLOW_POINTS, 8).reshape(-1, tokens)
 

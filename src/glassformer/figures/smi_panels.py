@@ -29,11 +29,11 @@ _REGULARISED = 0.8
 def overlaps(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``smi-1``: overlaps and errors of two layers, with message passing, and their phase diagram."""
     model = DeepAttention(depth=2, tokens=2, skip=1.0, points=256 if quick else 1024)
-    alpha = np.linspace(0.05, 1.5, 8) if quick else np.linspace(0.025, 1.5, 60)
+    alpha = np.linspace(0.05, 1.5, 8) if quick else np.linspace(0.0375, 1.5, 40)
     theory = limits(model, alpha, throw=False)
-    at = [0.5, 1.2] if quick else [0.1, 0.3, 0.5, 0.65, 0.8, 0.95, 1.1, 1.3, 1.5]
+    at = [0.5, 1.2] if quick else [0.1, 0.3, 0.5, 0.65, 0.8, 1.2, 1.5]
     runs = simulate(model, at, d=200 if quick else 1000, instances=2 if quick else 8)
-    diagram = phase_diagram(model, "skip", [0.5, 2.0] if quick else np.linspace(0.25, 4, 16))
+    diagram = phase_diagram(model, "skip", [0.5, 2.0] if quick else np.linspace(0, 4, 17))
     with canvas(path, columns=3, size=(5.2, 4.2)) as (left, middle, right):
         _draw_overlaps(left, theory, model.row_names)
         _draw_runs(left, runs)
