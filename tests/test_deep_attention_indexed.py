@@ -103,6 +103,7 @@ def test_information_is_the_slope_of_the_expected_log_partition():
         assert slope == pytest.approx(0.5 * information.value[0, k, k], rel=0.03)
 
 
+@pytest.mark.slow
 def test_limits_report_overlaps_per_layer_and_what_is_neglected():
     table = limits(MODEL, [0.15])
     overlap, error = table["overlap"][0], table["row_error"][0]
@@ -114,6 +115,7 @@ def test_limits_report_overlaps_per_layer_and_what_is_neglected():
     assert table["residual"][0] < 5e-3
 
 
+@pytest.mark.slow
 def test_fixed_points_make_the_free_entropy_stationary():
     channel = MODEL.channel.with_points(1024)
     model = DeepAttentionIndexed(0.5, 2, 2, 1.0, channel)

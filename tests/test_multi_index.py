@@ -129,6 +129,7 @@ def test_phase_retrieval_begins_at_one_half():
     assert found["weak_recovery"].alpha == pytest.approx(0.5, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_strong_skip_hides_the_first_layer():
     weak = instability(DeepAttention(skip=10.0, points=128), np.eye(2), np.eye(2))
     assert 1 / weak.rate == pytest.approx(1 / 6, rel=5e-3)
@@ -201,9 +202,10 @@ def channel_named(name, points=64):
     return replace(channel, effort=Effort(points, 8, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINKS)
 def test_scores_are_derivatives_of_the_log_partition(name):
-    channel, rng = channel_named(name, 4096), np.random.default_rng(4)
+    channel, rng = channel_named(name, 2048), np.random.default_rng(4)
     v = np.array([[0.6, 0.1], [0.1, 0.4]])
     shape = (6, 2, channel.columns)
     omega = 0.5 * rng.standard_normal(shape)
@@ -219,6 +221,7 @@ def test_scores_are_derivatives_of_the_log_partition(name):
             np.testing.assert_allclose((high - low) / (2 * step), score[:, a, b], atol=0.08)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINKS)
 def test_squares_of_scores_equal_their_slopes_on_average(name):
     channel, rng = channel_named(name), np.random.default_rng(5)

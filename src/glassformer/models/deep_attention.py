@@ -131,8 +131,12 @@ class DeepAttention(MatrixModel):
         inverts = network.tied and network.heads == 1 and network.output == "attention" and self.noise == 0
         if inverts and np.all(np.array(network.head_weights) != 0):
             from glassformer.channels.deep_attention import DeepAttentionChannel
+            from glassformer.channels.latent_sampling import Effort
 
-            return DeepAttentionChannel(network, points=self.points)
+            # Up to two latent variables are easy; where the posterior is a curved sheet, more points must follow it.
+            latents = (network.rows - 1) * network.tokens
+            effort = Effort(64, 8, 10) if latents <= 2 else Effort(256, 16, 12)
+            return DeepAttentionChannel(network, effort=effort, points=self.points)
         from glassformer.channels.attention_link import attention_link
         from glassformer.channels.link_channel import link_channel
 
