@@ -374,6 +374,12 @@ def test_deep_attention_from_the_command_line(capsys, tmp_path):
     assert "other" in capsys.readouterr().err
 
 
+def test_without_skip_mixing_may_be_singular_and_thresholds_are_finite():
+    found = instability(DeepAttention(skip=0.0, points=256), np.eye(2), np.eye(2))
+    assert np.isfinite(found.rate)
+    assert found.rate < 6
+
+
 def test_limits_of_large_depth():
     """Constant mixing leaves one tied layer; a committee at large skip approaches it, and the exact network both."""
     found = thresholds_of(DeepAttention(depth=10, skip=10.0, limit="large-depth", points=64))

@@ -32,6 +32,8 @@ _DEFENSIVE, _FREEDOM, _WIDER = 0.15, 6.0, 1.1
 # Modes are weighted by this power of their Laplace mass: one that is misjudged still gets its points.
 _TEMPERED = 0.5
 _FIRST_DAMPING = 0.1
+# Cost of a latent that cannot be.
+_IMPOSSIBLE = 1e30
 # Data points that are treated at once, so that temporaries stay in the cache; random numbers of the pool.
 _BATCH, _NUMBERS = 64, 2_000_000
 
@@ -147,6 +149,8 @@ def _moments(
         own = _Sample(*(part[turn] for part in sample))
         x, log_weight = _draw(lambda x: target(x, datum), lambda x: images(x, datum), own, steps)
         values = jax.vmap(lambda x: features(x, datum))(x)
+        # Where the likelihood vanishes features may be infinite: they have no weight.
+        values = jnp.where(jnp.isfinite(values), values, 0.0)
         return _averages(values.reshape(-1, values.shape[-1]), log_weight)
 
     return jax.lax.map(one, (turns, data), batch_size=_BATCH)
@@ -251,7 +255,11 @@ def _mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) -> t
         residual, jacobian = value[:-1], slope[:-1]
         cost = 0.5 * x @ x + 0.5 * residual @ residual - value[-1]
         precision = identity + jacobian.T @ jacobian
-        return cost, precision, x + residual @ jacobian - slope[-1]
+        gradient = x + residual @ jacobian - slope[-1]
+        # A latent at which the likelihood vanishes or is not defined is no mode, and no step leads away from it.
+        usable = jnp.isfinite(cost) & jnp.all(jnp.isfinite(precision)) & jnp.all(jnp.isfinite(gradient))
+        pick = partial(jnp.where, usable)
+        return pick(cost, _IMPOSSIBLE), pick(precision, identity), pick(gradient, 0.0)
 
     def step(_: int, state: Any) -> Any:
         x, cost, precision, gradient, damping = state
