@@ -205,13 +205,13 @@ def channel_named(name, points=64):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LINKS)
 def test_scores_are_derivatives_of_the_log_partition(name):
-    channel, rng = channel_named(name, 2048), np.random.default_rng(4)
+    channel, rng = channel_named(name, 4096), np.random.default_rng(4)
     v = np.array([[0.6, 0.1], [0.1, 0.4]])
     shape = (6, 2, channel.columns)
     omega = 0.5 * rng.standard_normal(shape)
     fields = omega + np.linalg.cholesky(v) @ rng.standard_normal(shape)
     y = channel.label_from(fields, rng.standard_normal((6, channel.sources)))
-    spread, step = np.tile(v, (6, 1, 1)), 0.05
+    spread, step = np.tile(v, (6, 1, 1)), 0.12
     score = channel.posterior(y, omega, spread).score
     for a in range(2):
         for b in range(channel.columns):
