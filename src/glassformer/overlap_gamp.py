@@ -151,7 +151,9 @@ def _run(
             best = new
         spreads.append(float(np.trace(new.estimate.variance)))
         quiet = quiet + 1 if new.size <= _NOISY * new.noise else 0
-        growing = _growing(model, state, new)
+        # From a vanishing start small steps mean nothing before the overlap has had time to grow.
+        hatching = model.channel.even and side is None and len(history) < _WINDOW
+        growing = hatching or _growing(model, state, new)
         if not growing and (_settled(new, settings) or _at_noise(quiet, spreads)):
             agrees = abs(np.log(max(new.ratio, 1e-300))) <= _CONTRADICTION
             return new, Status.CONVERGED if agrees else Status.CONTRADICTED, history
