@@ -189,51 +189,13 @@ def test_posterior_of_two_layers_agrees_with_a_grid(variance):
 
 
 LINKS = {
-    "committee of two signs": (lambda z: jnp.sign(z[0, 0]) + jnp.sign(z[1, 0]), 2, 1, 0.0),
-    "polynomial": (lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1, 0.0),
-    "noisy": (lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, 0.2),
-    "two layers": (None, 2, 2, 0.0),
+    "committee of two signs": lambda z: jnp.sign(z[0, 0]) + jnp.sign(z[1, 0]),
+    "polynomial": lambda z: z[0, 0] * z[1, 0] + z[0, 0],
 }
 
 
-def channel_named(name, points=64):
-    link, indices, tokens, noise = LINKS[name]
-    channel = DeepAttention().channel if link is None else link_channel(link, indices, tokens, noise)
-    return replace(channel, effort=Effort(points, 8, 10))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LINKS)
-def test_scores_are_derivatives_of_the_log_partition(name):
-    channel, rng = channel_named(name, 4096), np.random.default_rng(4)
-    v = np.array([[0.6, 0.1], [0.1, 0.4]])
-    shape = (6, 2, channel.columns)
-    omega = 0.5 * rng.standard_normal(shape)
-    fields = omega + np.linalg.cholesky(v) @ rng.standard_normal(shape)
-    y = channel.label_from(fields, rng.standard_normal((6, channel.sources)))
-    spread, step = np.tile(v, (6, 1, 1)), 0.12
-    score = channel.posterior(y, omega, spread).score
-    for a in range(2):
-        for b in range(channel.columns):
-            shift = np.zeros(shape)
-            shift[:, a, b] = step
-            high, low = (channel.posterior(y, omega + s * shift, spread).log_partition for s in (1, -1))
-            np.testing.assert_allclose((high - low) / (2 * step), score[:, a, b], atol=0.08)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LINKS)
-def test_squares_of_scores_equal_their_slopes_on_average(name):
-    channel, rng = channel_named(name), np.random.default_rng(5)
-    v, count = np.array([[0.7, 0.1], [0.1, 0.5]]), 4000
-    shape = (count, 2, channel.columns)
-    omega = np.linalg.cholesky(np.eye(2) - v) @ rng.standard_normal(shape)
-    fields = omega + np.linalg.cholesky(v) @ rng.standard_normal(shape)
-    y = channel.label_from(fields, rng.standard_normal((count, channel.sources)))
-    found = channel.posterior(y, omega, np.tile(v, (count, 1, 1)))
-    gap = np.einsum("nak,nbk->nab", found.first, found.second) - found.curvature
-    error = gap.std(axis=0) / np.sqrt(count)
-    assert np.all(np.abs(gap.mean(axis=0)) < 4 * error + 0.02)
+def channel_named(name, points):
+    return replace(link_channel(LINKS[name], 2, 1), effort=Effort(points, 8, 10))
 
 
 def test_committee_of_two_signs_against_plain_averages():

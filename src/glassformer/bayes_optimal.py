@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -116,26 +113,7 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> tuple[
     if not several.any():
         return uninformed, uninformed
     beyond = np.append(curve.variance, min(INFORMED_VARIANCE, curve.variance[-1]))[last]
-    return uninformed, _overlaid(uninformed, several, state_evolution(model, alpha[several], beyond[several], settings))
-
-
-def _overlaid(base: Solution, where: NDArray[np.bool_], other: Solution) -> Solution:
-    """``base`` with the rows ``where`` taken from ``other``, which has only those."""
-
-    def fill(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-        merged = np.array(first)
-        merged[where] = second
-        return merged
-
-    names = ("value", "residual", "iterations", "error_estimate")
-    statuses = iter(other.status)
-    return replace(
-        base,
-        **{name: fill(getattr(base, name), getattr(other, name)) for name in names},
-        status=[next(statuses) if two else status for status, two in zip(base.status, where, strict=True)],
-        history=other.history,
-        extra={"q_hat": fill(base.extra["q_hat"], other.extra["q_hat"])},
-    )
+    return uninformed, uninformed.overlaid(several, state_evolution(model, alpha[several], beyond[several], settings))
 
 
 def _choose(

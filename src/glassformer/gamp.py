@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.channels.base import Channel
+from glassformer.damping import LEVELS, stagnates, stronger
 from glassformer.designs.base import Design
 from glassformer.errors import DataError
 from glassformer.integral import Array
@@ -32,8 +33,6 @@ from glassformer.priors.base import Estimate
 from glassformer.settings import Descent
 from glassformer.solution import Solution, Status
 
-# Damping is raised along these levels, when steps stop shrinking from one window of iterations to the next.
-_DAMPINGS, _WINDOW, _PROGRESS = (0.0, 0.3, 0.5, 0.7), 25, 0.7
 # An iterate whose effective noise is this many times that of the best one is given up for the best one.
 # Below the second number there is too little signal to tell.
 _COLLAPSE, _EARLY = 4.0, 0.02
@@ -157,11 +156,10 @@ def _run(model: Model, design: Design, y: Array, instance: int, settings: Descen
             return new, _diagnosis(model, design, new, settings), history
         wandering = model.channel.even and state.estimate.variance > _WANDERING and since < _PATIENCE
         collapsed = not finite or (max(measured, _EARLY) * _COLLAPSE < best.precision and not wandering)
-        if settings.damping is None and (collapsed or (_stagnates(history, since) and not wandering)):
-            if state.damping >= _DAMPINGS[-1]:
+        if settings.damping is None and (collapsed or (stagnates(history, since) and not wandering)):
+            if state.damping >= LEVELS[-1]:
                 return best, Status.OSCILLATING, history
-            damping = next(level for level in _DAMPINGS if level > state.damping)
-            state, since = replace(best if collapsed else new, damping=damping), 0
+            state, since = replace(best if collapsed else new, damping=stronger(state.damping)), 0
             continue
         if not finite:
             return best, Status.NON_FINITE, history
@@ -172,13 +170,6 @@ def _run(model: Model, design: Design, y: Array, instance: int, settings: Descen
 def _settled(state: _State, settings: Descent) -> bool:
     variance = state.estimate.variance
     return state.size <= settings.tolerance * np.sqrt(variance) or variance <= settings.floor
-
-
-def _stagnates(history: list[float], since: int) -> bool:
-    """True when the steps of the last window are hardly shorter than those of the window before."""
-    if since < 2 * _WINDOW or since % _WINDOW:
-        return False
-    return min(history[-_WINDOW:]) > _PROGRESS * min(history[-2 * _WINDOW : -_WINDOW])
 
 
 def _start_size(model: Model, settings: Descent) -> float:

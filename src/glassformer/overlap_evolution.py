@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +18,7 @@ from glassformer.channels.multi_index import MultiIndexChannel
 from glassformer.errors import ParameterError
 from glassformer.integral import Array, Integral
 from glassformer.models.matrix import MatrixModel
+from glassformer.overlap_map import OverlapMap, held, side_known
 from glassformer.settings import Iteration
 from glassformer.solution import Solution, Status
 from glassformer.state_evolution import Flags, Index, fixed_point, validated_alpha
@@ -26,7 +26,7 @@ from glassformer.state_evolution import Flags, Index, fixed_point, validated_alp
 # A relative residual that means nothing where averages are sampled, and the variance that counts as none.
 SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
 # Share of the points with which fixed points are located, how well, and rounds of correction by all points.
-_COARSE, _ROUNDS = 16, 30
+_COARSE, _ROUGHLY, _ROUNDS = 16, 3e-3, 30
 # Eigenvalue of the slope above which a point is left, by a push of this length, at most so many times.
 _UNSTABLE, _PUSH, _PUSHES = 1.005, 0.03, 6
 # Newton steps longer than this share of the covariance are not believed.
@@ -70,9 +70,10 @@ def overlap_evolution(
     """
     alpha, settings = validated_alpha(alpha), settings or _settings(model)
     channels = (_coarse(model.channel), model.channel)
-    rough, fine = (_holding(state_map(model, alpha, channel, subspace), pinned) for channel in channels)
+    rough, fine = (OverlapMap(model, alpha, channel, subspace=subspace, pinned=pinned) for channel in channels)
     first = _starting_covariance(model, alpha, start, subspace)
-    located, slope = _located(rough, first if pinned is None else _held(first, *pinned), settings)
+    first = first if pinned is None else held(first, *pinned)
+    located, slope = _located(rough, first, _loosely(model, settings))
     size = model.prior.rows
     value, everyone = located.value.copy(), np.arange(len(alpha))
     alive = np.array([status.ok for status in located.status])
@@ -87,7 +88,9 @@ def overlap_evolution(
         index = everyone[open_rows]
         if index.size == 0:
             break
-        mapped = fine(value[index], index)
+        conjugate = fine.conjugate(value[index], index)
+        q_hat[index], q_hat_error[index] = conjugate
+        mapped = fine.covariance(conjugate, index)
         gap = (mapped.value - value[index]).reshape(len(index), -1)
         gain[index] = _corrected(gain[index], flat[index] - last[0, index], gap - last[1, index])
         last[:, index] = flat[index], gap
@@ -106,11 +109,10 @@ def overlap_evolution(
         open_rows[index[done]] = False
     for k in everyone[open_rows]:
         status[k] = Status.ITERATION_LIMIT
-    rate = (alpha / model.prior.degrees)[:, None, None]
-    finite = _is_covariance(value)
-    if finite.any():
-        information = model.channel.information(_interior(value[finite]))
-        q_hat[finite], q_hat_error[finite] = rate[finite] * information.value, rate[finite] * information.error
+    # Those that were not located have been through no round.
+    lost = np.flatnonzero(~alive & _is_covariance(value))
+    if lost.size:
+        q_hat[lost], q_hat_error[lost] = fine.conjugate(value[lost], lost)
     return replace(
         located,
         value=value,
@@ -131,8 +133,8 @@ def coarse_evolution(
 ) -> Solution:
     """As :func:`overlap_evolution`, with a sixteenth of the data points."""
     alpha, settings = validated_alpha(alpha), settings or _settings(model)
-    rough = state_map(model, alpha, _coarse(model.channel), subspace)
-    return _located(rough, _starting_covariance(model, alpha, start, subspace), settings)[0]
+    rough = OverlapMap(model, alpha, _coarse(model.channel), subspace=subspace)
+    return _located(rough, _starting_covariance(model, alpha, start, subspace), _loosely(model, settings))[0]
 
 
 def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, Array]:
@@ -158,9 +160,17 @@ def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, 
             break
         pushed = _pushed(solution.value[todo], direction.reshape(-1, size, size))
         again = fixed_point(_restricted(update, todo), pushed, settings, _is_covariance)
-        solution = _overlaid(solution, todo, again)
-        todo = todo[[status.ok for status in again.status]]
+        again = replace(again, iterations=again.iterations + solution.iterations[todo])
+        # A point that a push leads back to is stable, and its slope, as rough as the map, of no use.
+        back = _distance(again.value, solution.value[todo]) < _distance(again.value, pushed)
+        slope[todo[back]] = 0.0
+        solution = solution.overlaid(todo, again)
+        todo = todo[~back & [status.ok for status in again.status]]
     return solution, slope
+
+
+def _distance(first: Array, second: Array) -> Array:
+    return np.asarray(np.linalg.norm(first - second, axis=(1, 2)))
 
 
 def _restricted(update: Map, where: Index) -> Map:
@@ -178,68 +188,17 @@ def _pushed(value: Array, direction: Array) -> Array:
     return moved
 
 
-def _overlaid(base: Solution, where: Index, other: Solution) -> Solution:
-    """``base`` with the elements ``where`` taken from ``other``, which has only those, iterations added."""
-    status = list(base.status)
-    fields: dict[str, Any] = {
-        name: np.array(getattr(base, name)) for name in ("value", "residual", "error_estimate", "iterations")
-    }
-    for place, k in enumerate(where):
-        status[k] = other.status[place]
-    for name in ("value", "residual", "error_estimate"):
-        fields[name][where] = getattr(other, name)
-    fields["iterations"][where] += other.iterations
-    return replace(base, status=status, **fields)
-
-
 def _settings(model: MatrixModel) -> Iteration:
     return Iteration() if model.channel.exact else SAMPLED
 
 
+def _loosely(model: MatrixModel, settings: Iteration) -> Iteration:
+    """Where fixed points are only located: few points tell them no better."""
+    return settings if model.channel.exact else replace(settings, tolerance=max(settings.tolerance, _ROUGHLY))
+
+
 def _coarse(channel: MultiIndexChannel) -> MultiIndexChannel:
     return channel.with_points(min(channel.points, max(64, channel.points // _COARSE)))
-
-
-def state_map(model: MatrixModel, alpha: Array, channel: MultiIndexChannel, subspace: Array | None = None) -> Map:
-    """The map of state evolution on covariances, shape (active, P, P), of the batch elements ``index``."""
-    rate = alpha / model.prior.degrees
-
-    def update(variance: Array, index: Index) -> Integral:
-        information = channel.information(_interior(variance))
-        scale = rate[index, None, None]
-        value, error = model.prior.covariance(Integral(scale * information.value, scale * information.error))
-        if subspace is not None:
-            outside = np.eye(len(subspace)) - subspace
-            value = subspace @ value @ subspace + (1 - _side_known(model)) * outside
-            error = np.abs(subspace) @ error @ np.abs(subspace)
-        return Integral(value, error)
-
-    return update
-
-
-def _holding(update: Map, pinned: tuple[int, Array] | None) -> Map:
-    if pinned is None:
-        return update
-
-    def held(variance: Array, index: Index) -> Integral:
-        value, error = update(variance, index)
-        return Integral(_held(value, pinned[0], pinned[1][index]), _held(error, pinned[0], np.zeros(len(index))))
-
-    return held
-
-
-def _held(matrices: Array, row: int, values: Array) -> Array:
-    """Matrices with one row and column replaced by a value on the diagonal."""
-    found = matrices.copy()
-    found[:, row, :] = found[:, :, row] = 0.0
-    found[:, row, row] = values
-    return found
-
-
-def _side_known(model: MatrixModel) -> float:
-    """What side information alone tells of a direction."""
-    nothing = np.zeros((1, model.prior.rows, model.prior.rows))
-    return float(1 - model.prior.covariance(Integral(nothing, nothing)).value[0, 0, 0])
 
 
 def _slope(update: Map, value: Array, index: Index) -> Array:
@@ -278,11 +237,6 @@ def _corrected(gain: Array, moved: Array, changed: Array) -> Array:
     return np.asarray(np.where(usable[:, None, None], gain - update, gain))
 
 
-def _interior(variance: Array) -> Array:
-    """Covariances with eigenvalues that a posterior can be sampled at."""
-    return variance + 1e-12 * np.eye(variance.shape[-1])
-
-
 def _is_covariance(states: Array) -> Flags:
     flat = states.reshape(len(states), -1)
     size = int(np.sqrt(flat.shape[1]))
@@ -297,7 +251,7 @@ def _starting_covariance(model: MatrixModel, alpha: Array, start: str | ArrayLik
     if isinstance(start, str):
         if start not in ("uninformed", "informed"):
             raise ParameterError("start", start, "'uninformed', 'informed' or an array of covariances")
-        unknown = 1.0 - max(_UNINFORMED * model.channel.even, _side_known(model))
+        unknown = 1.0 - max(_UNINFORMED * model.channel.even, side_known(model))
         known = np.eye(size) if subspace is None else subspace
         first = np.eye(size) - known + (unknown if start == "uninformed" else _INFORMED) * known
         return np.broadcast_to(first, shape).copy()

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.channels.multi_index import FieldPosterior
+from glassformer.damping import LEVELS, WINDOW, stagnates, stronger
 from glassformer.errors import DataError
 from glassformer.integral import Array
 from glassformer.models.matrix import MatrixModel
@@ -26,8 +27,6 @@ from glassformer.priors.matrix import MatrixEstimate
 from glassformer.settings import Descent
 from glassformer.solution import Solution, Status
 
-# Damping is raised along these levels when steps stop shrinking from one window of iterations to the next.
-_DAMPINGS, _WINDOW, _PROGRESS = (0.0, 0.3, 0.5, 0.7), 25, 0.7
 # Measured over predicted squared score, beyond which a run contradicts itself.
 _CONTRADICTION = 0.3
 # Standard errors from which on slope and square of the score are told apart.
@@ -152,15 +151,15 @@ def _run(
         spreads.append(float(np.trace(new.estimate.variance)))
         quiet = quiet + 1 if new.size <= _NOISY * new.noise else 0
         # From a vanishing start small steps mean nothing before the overlap has had time to grow.
-        hatching = model.channel.even and side is None and len(history) < _WINDOW
+        hatching = model.channel.even and side is None and len(history) < WINDOW
         growing = hatching or _growing(model, state, new)
         if not growing and (_settled(new, settings) or _at_noise(quiet, spreads)):
             agrees = abs(np.log(max(new.ratio, 1e-300))) <= _CONTRADICTION
             return new, Status.CONVERGED if agrees else Status.CONTRADICTED, history
-        if settings.damping is None and not growing and _stagnates(history, spreads, since):
-            if state.damping >= _DAMPINGS[-1]:
+        if settings.damping is None and not growing and stagnates(history, since) and not _gaining(spreads):
+            if state.damping >= LEVELS[-1]:
                 return new, Status.OSCILLATING, history
-            new, since = replace(new, damping=next(x for x in _DAMPINGS if x > state.damping)), 0
+            new, since = replace(new, damping=stronger(state.damping)), 0
         state = new
     return state, Status.ITERATION_LIMIT, history
 
@@ -185,13 +184,9 @@ def _at_noise(quiet: int, spreads: list[float]) -> bool:
     return bool(np.ptp(recent) <= _STILL * np.mean(recent))
 
 
-def _stagnates(history: list[float], spreads: list[float], since: int) -> bool:
-    """True when in the last window neither steps nor the claimed error shrank, against the window before."""
-    if since < 2 * _WINDOW or since % _WINDOW:
-        return False
-    if np.mean(spreads[-_WINDOW:]) < _GAINING * np.mean(spreads[-2 * _WINDOW : -_WINDOW]):
-        return False
-    return min(history[-_WINDOW:]) > _PROGRESS * min(history[-2 * _WINDOW : -_WINDOW])
+def _gaining(spreads: list[float]) -> bool:
+    """True when the claimed error of the last window is below that of the window before."""
+    return bool(np.mean(spreads[-WINDOW:]) < _GAINING * np.mean(spreads[-2 * WINDOW : -WINDOW]))
 
 
 def _start(
@@ -265,9 +260,9 @@ def _precisions(found: FieldPosterior, ratio: float) -> tuple[Array, Array]:
 
 
 def _gain(a1: Array, a2: Array) -> Array:
-    """:math:`A_1A_2^{-1}` row by row; one where nothing is seen."""
+    """:math:`A_1A_2^{-1}` row by row, at most one: close to zero overlap the slope is noise, many times the square."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.diag(np.where(a2 > 0, a1 / a2, 1.0))
+        return np.diag(np.where(a2 > 0, np.minimum(a1 / a2, 1.0), 1.0))
 
 
 def _positive(matrix: Array) -> Array:

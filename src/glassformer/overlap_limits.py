@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,17 +24,25 @@ _DISTINCT, _ERRORS = 0.02, 5.0
 def overlap_limits(model: MatrixModel, alpha: Array, settings: Iteration | None, throw: bool) -> Table:
     """What :func:`~glassformer.bayes_optimal.limits` returns for a model of several rows."""
     uninformed = overlap_evolution(model, alpha, "uninformed", settings)
-    scout = coarse_evolution(model, alpha, "informed", settings)
-    distinct = _apart(uninformed, scout)
-    informed, best = uninformed.value.copy(), uninformed.value.copy()
+    other = coarse_evolution(model, alpha, "informed", settings)
+    candidates = np.flatnonzero(_apart(uninformed, other))
+    if candidates.size:
+        # What few points hold for a second fixed point must be one with all of them.
+        found = overlap_evolution(model, alpha[candidates], other.value[candidates], settings)
+        other = replace(other, extra=uninformed.extra).overlaid(candidates, found)
+    distinct = _apart(uninformed, other) & np.isin(np.arange(len(alpha)), candidates)
+    informed, best, q_hat = uninformed.value.copy(), uninformed.value.copy(), uninformed.extra["q_hat"].copy()
     if distinct.any():
-        informed[distinct] = scout.value[distinct]
-        phi = [_height(model, alpha[distinct], value[distinct]) for value in (uninformed.value, informed)]
-        best[distinct] = np.where((phi[1] > phi[0])[:, None, None], informed[distinct], best[distinct])
+        informed[distinct] = other.value[distinct]
+        beyond = other.extra["q_hat"][distinct]
+        phi = [
+            overlap_free_entropy(model, alpha[distinct], conjugate, value[distinct]).value
+            for conjugate, value in ((q_hat[distinct], uninformed.value), (beyond, informed))
+        ]
+        higher = (phi[1] > phi[0])[:, None, None]
+        best[distinct] = np.where(higher, informed[distinct], best[distinct])
+        q_hat[distinct] = np.where(higher, beyond, q_hat[distinct])
     prediction = model.channel.prediction_errors(best)
-    rate = (alpha / model.prior.degrees)[:, None, None]
-    information = model.channel.information(best)
-    q_hat = rate * information.value
     table = Table(
         model=model.name,
         parameters=model.parameters,
@@ -88,12 +97,6 @@ def _apart(first: Solution, second: Solution) -> Any:
     blur = np.where(np.isfinite(second.error_estimate), second.error_estimate, 0.0) + first.error_estimate
     settled = np.array([a.ok and b.ok for a, b in zip(first.status, second.status, strict=True)])
     return settled & (gap > _DISTINCT + _ERRORS * blur)
-
-
-def _height(model: MatrixModel, alpha: Array, variance: Array) -> Array:
-    rate = (alpha / model.prior.degrees)[:, None, None]
-    q_hat = rate * model.channel.information(variance).value
-    return overlap_free_entropy(model, alpha, q_hat, variance).value
 
 
 def _mean_error(variance: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.channels.multi_index import PredictionErrors
 from glassformer.experiments import Simulation, require_memory, standard_error, whole_samples
 from glassformer.integral import Array
 from glassformer.models.matrix import MatrixModel
@@ -31,12 +32,14 @@ class RowsInstance:
         row_error: squared error of each row, up to signs that labels are blind to; 1 on average before any data.
         overlap: inner products of estimated with true rows, shape (P, P).
         cosine: cosine similarity of each estimated row with its true one.
+        prediction_error: squared error on new labels of their average over the claimed posterior.
+        plugin_error: squared error on new labels of those that the estimated rows would have.
         claimed_error: the algorithm's own estimate of ``error``.
         nishimori_ratio: measured square over measured slope of the score; 1 for a run that can be trusted.
         status: how the run ended.
         iterations: steps taken.
         damping: damping at the end.
-        history: ``cosine`` and ``row_error`` after every step.
+        history: ``cosine``, ``row_error``, ``prediction_error`` and ``plugin_error`` after every step.
     """
 
     seed: int
@@ -44,6 +47,8 @@ class RowsInstance:
     row_error: Sequence[float]
     overlap: Array
     cosine: Sequence[float]
+    prediction_error: float
+    plugin_error: float
     claimed_error: float
     nishimori_ratio: float
     status: Status
@@ -74,6 +79,7 @@ def simulate_rows(
             runs[point].append(_learn(finite, design.first(int(n)), seed + k, settings))
     realised = samples / size.unit
     theory = overlap_evolution(finite, realised)
+    predicted = finite.channel.prediction_errors(theory.value)
     rows = np.array([[run.row_error for run in point] for point in runs])
     errors = rows.mean(axis=2)
     notes = [] if finite.parameters == model.parameters else [f"theory at the realised ratios {finite.parameters}"]
@@ -90,6 +96,7 @@ def simulate_rows(
             "row_theory": np.diagonal(theory.value, axis1=1, axis2=2),
             "overlap": np.array([[run.overlap for run in point] for point in runs]).mean(axis=1),
             "cosine": np.array([[run.cosine for run in point] for point in runs]).mean(axis=1),
+            **_prediction_columns(runs, predicted),
             "theory_error_estimate": theory.error_estimate,
             "alpha_realised": realised,
         },
@@ -99,6 +106,16 @@ def simulate_rows(
     )
 
 
+def _prediction_columns(runs: list[list[RowsInstance]], theory: PredictionErrors) -> dict[str, Array]:
+    columns = {}
+    for name, expected in (("prediction", theory.bayes), ("plugin", theory.plugin)):
+        values = np.array([[getattr(run, f"{name}_error") for run in point] for point in runs])
+        columns[f"{name}_error"] = values.mean(axis=1)
+        columns[f"{name}_standard_error"] = standard_error(values)
+        columns[f"{name}_theory"] = expected.value
+    return columns
+
+
 def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None) -> RowsInstance:
     shape = (model.prior.rows, *design.row_shape)
     signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
@@ -106,8 +123,8 @@ def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None)
     history: list[dict[str, Any]] = []
 
     def follow(step: Trace) -> None:
-        measured = _measured(model, step.signal, signal)
-        history.append({name: measured[name] for name in ("cosine", "row_error")})
+        measured = _measured(model, step.signal, signal, step.variance)
+        history.append({name: value for name, value in measured.items() if name != "overlap"})
 
     rng, side, start = np.random.default_rng([seed, 3]), None, None
     if model.prior.side > 0:
@@ -123,7 +140,7 @@ def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None)
         solution = overlap_gamp(
             model, design, labels, settings, None, _RANDOM_START * rng.standard_normal(shape), follow
         )
-    measured = _measured(model, solution.value[0], signal)
+    measured = _measured(model, solution.value[0], signal, solution.extra["variance"][0])
     return RowsInstance(
         seed=seed,
         error=float(np.mean(measured["row_error"])),
@@ -137,15 +154,19 @@ def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None)
     )
 
 
-def _measured(model: MatrixModel, estimate: Array, signal: Array) -> dict[str, Any]:
+def _measured(model: MatrixModel, estimate: Array, signal: Array, variance: Array) -> dict[str, Any]:
     """Errors, overlaps and cosines of an estimate, with the signs that make the overlaps largest."""
     overlap = model.prior.gram(estimate, signal)
     signs = max(model.channel.symmetries, key=lambda s: float(s @ np.diag(overlap)))
-    own, true = np.diag(model.prior.gram(estimate, estimate)), np.diag(model.prior.gram(signal, signal))
+    squares = model.prior.gram(estimate, estimate), model.prior.gram(signal, signal)
+    prediction, plugin = model.channel.errors_of(squares[0], overlap, squares[1], variance)
+    own, true = (np.diag(square) for square in squares)
     aligned = signs[:, None] * overlap
     scale = np.sqrt(np.maximum(own * true, 1e-300))
     return {
         "row_error": own + true - 2 * np.diag(aligned),
         "overlap": aligned,
         "cosine": np.diag(aligned) / scale,
+        "prediction_error": prediction,
+        "plugin_error": plugin,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -96,9 +96,29 @@ class Solution:
         """True when every element has status ``CONVERGED``."""
         return all(status.ok for status in self.status)
 
+    def overlaid(self, where: NDArray[Any], other: Solution) -> Solution:
+        """This solution with the elements ``where``, indices or flags, taken from ``other``, which has only those."""
+        status = np.array(self.status, dtype=object)
+        status[where] = other.status
+        return replace(
+            self,
+            **{name: _filled(getattr(self, name), where, getattr(other, name)) for name in _PER_ELEMENT},
+            status=status.tolist(),
+            extra={name: _filled(own, where, other.extra[name]) for name, own in self.extra.items()},
+        )
+
     def raise_unless_converged(self) -> Solution:
         """Return ``self``, or raise :class:`ConvergenceError` naming the first element that did not converge."""
         for status in self.status:
             if not status.ok:
                 raise ConvergenceError(status, self)
         return self
+
+
+_PER_ELEMENT = ("value", "residual", "iterations", "error_estimate")
+
+
+def _filled(base: NDArray[Any], where: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    merged = np.array(base)
+    merged[where] = values
+    return merged

@@ -28,8 +28,9 @@ _ACCURACY, _STEPS, _FARTHEST = 2e-3, 12, 60.0
 _DEGENERATE, _ERRORS = 2e-3, 4.0
 # Weight of a matrix on one row from which on it names that row, and eigenvalue that belongs to the range.
 _PURE, _RANGE = 0.98, 0.05
-# Data points of the operator over those of state evolution: it is computed once, not iterated.
-_FINER = 4
+# Data points of the operator over those of state evolution: it is computed once, not iterated. The accuracy asked of
+# its eigenvalue at the leading threshold and at later ones, and the factor of data points that is out of reach.
+_FINER, _LEADING, _LATER, _MOST = 4, 5e-4, 5e-3, 64
 
 
 class Instability(NamedTuple):
@@ -65,9 +66,23 @@ class Step:
     degenerate: bool
 
 
-def instability(model: MatrixModel, variance: Array, unknown: Array) -> Instability:
-    """The fastest growing overlap in the directions of the projector ``unknown``, at the covariance ``variance``."""
-    channel = model.channel.with_points(_FINER * model.channel.points)
+def instability(model: MatrixModel, variance: Array, unknown: Array, accuracy: float = _LEADING) -> Instability:
+    """The fastest growing overlap in the directions of the projector ``unknown``, at the covariance ``variance``.
+
+    Data points are doubled until the eigenvalue has the relative ``accuracy``, where that is within reach.
+    """
+    finer, most = _FINER, _FINER * _MOST
+    found = _instability(model, variance, unknown, finer)
+    if model.channel.exact or found.error > accuracy * np.sqrt(_MOST) * found.rate:
+        return found
+    while found.error > accuracy * found.rate and finer < most:
+        finer *= 2
+        found = _instability(model, variance, unknown, finer)
+    return found
+
+
+def _instability(model: MatrixModel, variance: Array, unknown: Array, finer: int) -> Instability:
+    channel = model.channel.with_points(finer * model.channel.points)
     basis = _basis(unknown, model)
     first, second, truth, replicas = channel.response(variance)
     tokens = channel.columns
@@ -157,7 +172,7 @@ def _next(model: MatrixModel, known: Array, start: float, farthest: float) -> St
 
     def at(alpha: float) -> Instability:
         variance = overlap_evolution(model, [alpha], subspace=known).value[0]
-        return instability(model, variance, outside)
+        return instability(model, variance, outside, _LATER)
 
     low, growth_low = start, at(start * 1.02).rate * start / degrees
     if growth_low >= 1:

@@ -16,7 +16,7 @@ from glassformer.channels.attention_link import Architecture, attention_link, ea
 from glassformer.channels.compiled import mapped
 from glassformer.channels.latent import Functions, LatentChannel
 from glassformer.channels.latent_sampling import Effort
-from glassformer.channels.small_matrices import inverse_and_log_det, triangular_inverse
+from glassformer.channels.small_matrices import inverse_and_log_det, row_flips
 from glassformer.errors import DataError, IncompatibleError
 from glassformer.integral import Array
 
@@ -149,9 +149,7 @@ def _functions(network: Architecture) -> Functions:
     def images(x: Any, datum: Any) -> Any:
         """The latents of the earlier rows with their signs flipped."""
         _, omega, root = datum
-        mean, own = omega[:-1], root[:-1, :-1]
-        rows = flips[:, :, None] * (mean + own @ x.reshape(mean.shape)) - mean
-        return (triangular_inverse(own) @ rows).reshape(len(flips), -1)
+        return row_flips(x, omega[:-1], root[:-1, :-1], flips)
 
     return Functions(target, features, attention_link(network), images)
 

@@ -73,21 +73,17 @@ class LatentChannel(MultiIndexChannel):
         return posterior_moments(target, features, self.latents, data, self.effort, images)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
-        root = np.asarray(np.linalg.cholesky(variance), dtype=float)
-        found = self.moments(y, omega, root)
-        inverse = np.linalg.inv(root)
-        turned = np.swapaxes(inverse, 1, 2)
+        found, _, inverse = self._whitened(y, omega, variance)
         shape = (len(omega), self.rows, self.columns, self.rows, self.columns)
         identity = np.eye(self.rows * self.columns).reshape(shape[1:])
-        return tuple(
-            np.einsum("npa,nalbm,nbq->nplqm", turned, square.reshape(shape) - identity, inverse, optimize=True)
+        first, second = (
+            np.einsum("nap,nalbm,nbq->nplqm", inverse, square.reshape(shape) - identity, inverse, optimize=True)
             for square in (found.first_square, found.second_square)
         )
+        return first, second
 
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
-        root = np.asarray(np.linalg.cholesky(variance), dtype=float)
-        found = self.moments(y, omega, root)
-        inverse = np.linalg.inv(root)
+        found, root, inverse = self._whitened(y, omega, variance)
         turned = np.swapaxes(inverse, 1, 2)
         shape = (len(omega), self.rows, self.columns)
         within = np.einsum("nakbk->nab", found.covariance.reshape(len(omega), *shape[1:], *shape[1:]))
@@ -97,3 +93,8 @@ class LatentChannel(MultiIndexChannel):
             turned @ (np.diag(self.seen) - within) @ inverse,
             np.asarray(found.log_partition + self.log_constant(root)),
         )
+
+    def _whitened(self, y: Array, omega: Array, variance: Array) -> tuple[Moments, Array, Array]:
+        """Moments of the whitened deviations, roots of the covariances and their inverses."""
+        root = np.asarray(np.linalg.cholesky(variance), dtype=float)
+        return self.moments(y, omega, root), root, np.linalg.inv(root)

@@ -23,12 +23,12 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import chi2, qmc
 
-from glassformer.channels.compiled import chunks
+from glassformer.channels.compiled import in_chunks
 from glassformer.channels.small_matrices import cholesky, triangular_inverse
 from glassformer.integral import Array
 
 # Share of the prior in the mixture, degrees of freedom of the Student densities, and their width over the Laplace one.
-_DEFENSIVE, _FREEDOM, _WIDER = 0.15, 6.0, 1.1
+_DEFENSIVE, _FREEDOM, _WIDER = 0.15, 6, 1.1
 # Modes are weighted by this power of their Laplace mass: one that is misjudged still gets its points.
 _TEMPERED = 0.5
 _FIRST_DAMPING = 0.1
@@ -104,15 +104,14 @@ def posterior_moments(
         effort: numbers of points, starts and steps.
         images: every mode found stands for its images as well, a third such function.
     """
-    parts = []
     with jax.enable_x64(True):
         sample = _Sample(*(jnp.asarray(part) for part in _sample(dimension, effort)))
-        for index, chunk, real in chunks(data):
-            found = _moments(
-                target, features, images, jnp.asarray(index % len(sample.starts)), chunk, sample, effort.steps
-            )
-            parts.append([np.asarray(part)[:real] for part in found])
-    return Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def work(index: Any, chunk: Any) -> Any:
+        turns = jnp.asarray(index % len(sample.starts))
+        return _moments(target, features, images, turns, chunk, sample, effort.steps)
+
+    return Moments(*in_chunks(work, data))
 
 
 class _Sample(NamedTuple):
@@ -200,19 +199,21 @@ def _draw(
     # Every point is used with all its images: symmetries of the posterior hold exactly, and the sampling density is
     # the mean over images of what was drawn from.
     x = jax.vmap(images)(drawn)
-    count = x.shape[1]
     white = jnp.einsum("sij,ncsj->ncsi", inverse, x[:, :, None] - mode)
-    log_student = _student_constant(dimension) - 0.5 * (_FREEDOM + dimension) * jnp.log1p(
-        jnp.sum(white**2, axis=-1) / _FREEDOM
-    )
+    heights = share * jnp.exp(_student_constant(dimension) - log_det)
+    students = _inverse_power(1 + jnp.sum(white**2, axis=-1) / _FREEDOM, dimension) @ heights
     log_prior = -0.5 * jnp.sum(x**2, axis=-1)
-    parts = jnp.concatenate(
-        [log_student - log_det + jnp.log(share), log_prior[..., None] + jnp.log(_DEFENSIVE)], axis=2
-    )
-    log_density = jax.scipy.special.logsumexp(parts, axis=(1, 2)) - jnp.log(count)
+    log_density = jnp.log(jnp.mean(students + _DEFENSIVE * jnp.exp(log_prior), axis=1))
     flat = x.reshape(-1, dimension)
     base = (log_prior - log_density[:, None]).reshape(-1)
     return flat, base[:, None] + _log_likelihood(target, flat)
+
+
+def _inverse_power(base: Any, dimension: int) -> Any:
+    """``base`` to the power of minus half of freedom and dimension, by products and at most one root."""
+    whole, half = divmod(_FREEDOM + dimension, 2)
+    power = base**-whole
+    return power / jnp.sqrt(base) if half else power
 
 
 def _log_likelihood(target: Callable[[Any], tuple[Any, Any]], x: Any) -> Any:

@@ -19,9 +19,10 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from glassformer.channels.compiled import chunks, mapped
-from glassformer.channels.latent import Functions, LatentChannel
+from glassformer.channels.compiled import in_chunks
+from glassformer.channels.latent import Functions
 from glassformer.channels.latent_sampling import Effort, Moments
+from glassformer.channels.link_rows import LinkRowsChannel
 from glassformer.integral import Array
 
 # Half-length of a line, cells on it, crossings kept, and halvings of a cell that holds one.
@@ -32,72 +33,35 @@ _BATCH = 16
 
 
 @dataclass(frozen=True, eq=False)
-class LineChannel(LatentChannel):
-    """:math:`y = g(Z)`, one number, without noise.
+class LineChannel(LinkRowsChannel):
+    """:math:`y = g(Z)`, one number, or several for discrete labels, without noise.
 
     Args:
-        link: traceable function from ``Z``, shape (P, L), to an array of one number, or of several for discrete labels.
-        indices: ``P``.
-        tokens: ``L``.
-        shape: shape of the label.
         discrete: whether labels take few values.
-        signs: signs of the rows that leave labels as they are, shape (count, P).
         points: data points per replica of the averages.
     """
 
-    link: Callable[[Any], Any]
-    indices: int
-    tokens: int
-    shape: tuple[int, ...]
     discrete: bool
-    signs: Array
     effort: Effort = field(default=Effort(points=_LINES, starts=1, steps=1), kw_only=True)
     points: int = field(default=2048, kw_only=True)
-
-    @property
-    def rows(self) -> int:
-        return self.indices
-
-    @property
-    def columns(self) -> int:
-        return self.tokens
-
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        return self.shape
 
     @property
     def rank(self) -> float:
         return 0.0 if self.discrete else 1.0
 
     @property
-    def symmetries(self) -> Array:
-        return self.signs
-
-    @property
     def functions(self) -> Functions:
         return Functions(_nothing, _nothing, self.link)
 
-    @property
-    def latents(self) -> int:
-        return self.indices * self.tokens
-
-    def label_from(self, fields: Array, source: Array) -> Array:
-        del source
-        return np.asarray(mapped(self.link, np.asarray(fields, dtype=float)).reshape(len(fields), *self.shape))
-
-    def observed(self, y: Array) -> Array:
-        return np.asarray(y, dtype=float).reshape(len(y), -1)
-
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:
         data = (self.observed(y), np.asarray(omega, dtype=float), root)
-        parts = []
         with jax.enable_x64(True):
             lines = jnp.asarray(_lines(self.latents, self.effort.points))
-            for index, chunk, real in chunks(data):
-                found = _moments(self.link, self.discrete, jnp.asarray(index % len(lines)), chunk, lines)
-                parts.append([np.asarray(part)[:real] for part in found])
-        return Moments(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+        def work(index: Any, chunk: Any) -> Any:
+            return _moments(self.link, self.discrete, jnp.asarray(index % len(lines)), chunk, lines)
+
+        return Moments(*in_chunks(work, data))
 
 
 def _nothing(x: Any, datum: Any) -> Any:

@@ -74,15 +74,15 @@ def link_channel(
     if noise == 0 and (discrete or tried.shape[1] == 1):
         from glassformer.channels.line_channel import LineChannel
 
-        return LineChannel(flat, indices, tokens, shape, discrete, signs, points=points)
+        return LineChannel(flat, indices, tokens, shape, signs, discrete, points=points)
     from glassformer.channels.noisy_link_rows import NoisyLinkRowsChannel
 
     if noise > 0:
-        return NoisyLinkRowsChannel(flat, indices, tokens, shape, noise, signs, points=points)
+        return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, noise, points=points)
     # The posterior is a thin shell around a level set: more starts and points follow it, for fewer data points.
     small = _NEGLIGIBLE * float(np.mean(np.var(tried, axis=0)))
     fewer = max(32, points // _FEWER)
-    return NoisyLinkRowsChannel(flat, indices, tokens, shape, small, signs, True, effort=_THIN, points=fewer)
+    return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, small, True, effort=_THIN, points=fewer)
 
 
 def _scalar(flat: Callable[[Any], Any], noise: float) -> MultiIndexChannel:

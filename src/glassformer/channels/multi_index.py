@@ -18,6 +18,8 @@ from glassformer.integral import Array, Integral
 
 # Data points of the averages: replicas, whose spread tells the error, times points of each.
 _REPLICAS = 8
+# New samples that tell the errors of one estimate, and posterior copies of each in either half.
+_NEW_SAMPLES, _COPIES = 1024, 4
 
 
 class FieldPosterior(NamedTuple):
@@ -206,6 +208,34 @@ class MultiIndexChannel(ABC):
         return PredictionErrors(
             *(Integral(found[:, k].mean(axis=1), _standard_error(found[:, k], axis=1)) for k in (0, 1))
         )
+
+    def errors_of(self, own: Array, cross: Array, true: Array, variance: Array) -> tuple[float, float]:
+        """Squared errors on labels of new samples, as :meth:`prediction_errors`, of one estimate that was measured.
+
+        Args:
+            own: inner products of the estimated rows, shape (P, P).
+            cross: of estimated with true rows.
+            true: of true rows.
+            variance: the covariance that the estimate claims, over which the Bayes predictor averages.
+
+        Returns:
+            Error of the average label over the claimed posterior, and of the label of the estimated rows.
+        """
+        joint = square_root(np.block([[own, cross], [cross.T, true]]))
+        size = self.rows * self.columns
+        points = normal_points((2 + 2 * _COPIES) * size, _NEW_SAMPLES, 1).reshape(_NEW_SAMPLES, -1, self.columns)
+        both, deviations = np.split(points, [2 * self.rows], axis=1)
+        estimated, fields = np.split(joint @ both, 2, axis=1)
+        copies = deviations.reshape(_NEW_SAMPLES, 2 * _COPIES, self.rows, self.columns)
+        silent = np.zeros((_NEW_SAMPLES, self.sources))
+        label, plugin = (self.label_from(part, silent) for part in (fields, estimated))
+        likely = estimated[:, None] + square_root(variance) @ copies
+        drawn = self.label_from(likely.reshape(-1, *self.field_components), np.repeat(silent, 2 * _COPIES, axis=0))
+        # Two halves of the copies are two independent means, whose product has no bias from their noise.
+        halves = drawn.reshape(_NEW_SAMPLES, 2, _COPIES, -1).mean(axis=2)
+        gaps = label.reshape(_NEW_SAMPLES, 1, -1) - halves
+        bayes = np.sum(gaps[:, 0] * gaps[:, 1], axis=1)
+        return float(np.mean(bayes)), float(np.mean(np.sum((label - plugin).reshape(_NEW_SAMPLES, -1) ** 2, axis=1)))
 
     def _data(self, variance: Array) -> tuple[Array, Array, Array]:
         r"""Means, :math:`V^{-1}(z - \omega)` and labels of sampled data points, shapes (batch, n, ...)."""

@@ -10,58 +10,32 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.channels.compiled import mapped
-from glassformer.channels.latent import Functions, LatentChannel
+from glassformer.channels.latent import Functions
 from glassformer.channels.latent_sampling import Effort
-from glassformer.channels.small_matrices import triangular_inverse
+from glassformer.channels.link_rows import LinkRowsChannel
+from glassformer.channels.small_matrices import row_flips
 from glassformer.integral import Array
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyLinkRowsChannel(LatentChannel):
-    r""":math:`y = g(Z) + \sqrt\Delta\,`, ``Z`` of shape (P, L), with independent normal noise on every entry.
+class NoisyLinkRowsChannel(LinkRowsChannel):
+    r""":math:`y = g(Z) + \sqrt\Delta\,`, with independent normal noise on every entry of the label.
 
     Args:
-        link: traceable function from ``Z`` to a flat label.
-        indices: ``P``.
-        tokens: ``L``.
-        shape: shape of the label.
         noise: :math:`\Delta > 0`, a variance.
-        signs: signs of the rows that leave labels as they are, shape (count, P).
         negligible: whether the noise stands for none.
         effort: work of the sampling per data point.
         points: data points per replica of the averages.
     """
 
-    link: Callable[[Any], Any]
-    indices: int
-    tokens: int
-    shape: tuple[int, ...]
     noise: float
-    signs: Array
     negligible: bool = False
     effort: Effort = field(default=Effort(points=64, starts=8, steps=10), kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
     @property
-    def rows(self) -> int:
-        return self.indices
-
-    @property
-    def columns(self) -> int:
-        return self.tokens
-
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        return self.shape
-
-    @property
     def rank(self) -> float:
         return _rank(self.link, self.indices, self.tokens) if self.negligible else 0.0
-
-    @property
-    def symmetries(self) -> Array:
-        return self.signs
 
     @property
     def sources(self) -> int:
@@ -71,17 +45,9 @@ class NoisyLinkRowsChannel(LatentChannel):
     def functions(self) -> Functions:
         return _functions(self.link, float(self.noise), tuple(map(tuple, self.signs)))
 
-    @property
-    def latents(self) -> int:
-        return self.indices * self.tokens
-
     def label_from(self, fields: Array, source: Array) -> Array:
-        clean = mapped(self.functions.label, np.asarray(fields, dtype=float))
-        noise = 0.0 if self.negligible else np.sqrt(self.noise) * source
-        return np.asarray((clean + noise).reshape(len(fields), *self.shape))
-
-    def observed(self, y: Array) -> Array:
-        return np.asarray(y, dtype=float).reshape(len(y), -1)
+        clean = super().label_from(fields, source)
+        return clean if self.negligible else clean + np.sqrt(self.noise) * source.reshape(clean.shape)
 
 
 def _rank(link: Callable[[Any], Any], indices: int, tokens: int) -> float:
@@ -110,7 +76,6 @@ def _functions(link: Callable[[Any], Any], noise: float, signs: tuple[tuple[floa
 
     def images(x: Any, datum: Any) -> Any:
         _, omega, root = datum
-        rows = flips[:, :, None] * (omega + root @ x.reshape(omega.shape)) - omega
-        return (triangular_inverse(root) @ rows).reshape(len(flips), -1)
+        return row_flips(x, omega, root, flips)
 
     return Functions(target, features, link, images)

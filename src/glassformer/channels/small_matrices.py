@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 # Sizes up to which unrolled formulas compile to less work than a call per matrix.
 _UNROLLED = 8
@@ -59,3 +60,17 @@ def triangular_inverse(lower: Array) -> Array:
         rows.append([*row, 1 / lower[i, i]])
     zero = jnp.zeros(())
     return jnp.array([row + [zero] * (size - len(row)) for row in rows])
+
+
+def row_flips(latent: Array, mean: Array, root: Array, signs: ArrayLike) -> Array:
+    """Latents of the rows ``mean + root x``, shape (P, K), with their signs flipped: shape (count, P K).
+
+    Args:
+        latent: ``x``, flattened.
+        mean: shape (P, K).
+        root: lower triangular, shape (P, P).
+        signs: shape (count, P).
+    """
+    flips = jnp.asarray(signs)
+    flipped = flips[:, :, None] * (mean + root @ latent.reshape(mean.shape)) - mean
+    return (triangular_inverse(root) @ flipped).reshape(len(flips), -1)

@@ -135,7 +135,7 @@ class DeepAttention(MatrixModel):
 
             # Up to two latent variables are easy; where the posterior is a curved sheet, more points must follow it.
             latents = (network.rows - 1) * network.tokens
-            effort = Effort(64, 8, 10) if latents <= 2 else Effort(256, 16, 12)
+            effort = Effort(32, 4, 8) if latents <= 2 else Effort(256, 16, 12)
             return DeepAttentionChannel(network, effort=effort, points=self.points)
         from glassformer.channels.attention_link import attention_link
         from glassformer.channels.link_channel import link_channel

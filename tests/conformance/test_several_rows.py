@@ -1,0 +1,103 @@
+"""Models of several rows: the same checks for links, networks and layers of extensive width."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import DeepAttention, DeepAttentionIndexed, SequenceMultiIndex, simulate
+from glassformer.channels.latent_sampling import Effort
+from glassformer.integral import Integral
+
+MODELS = {
+    "committee of two signs": SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]) + jnp.sign(z[1, 0]), 2, 1),
+    "polynomial": SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1),
+    "noisy": SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, noise=0.2),
+    "two layers": DeepAttention(),
+    "two wide layers": DeepAttentionIndexed(rho=0.5),
+}
+# Posterior covariances with an overlap between the rows; layers of extensive width are told apart one by one.
+VARIANCE = np.array([[0.6, 0.1], [0.1, 0.4]])
+
+
+def sampled_channel(model, points):
+    """The model's channel with its work per data point set."""
+    return replace(model.channel, effort=Effort(points, 8, 10))
+
+
+def covariance_of(model):
+    return VARIANCE * (np.eye(2) if model.prior.diagonal else 1.0)
+
+
+def drawn(model, channel, count, seed):
+    """Means, labels and covariances of ``count`` data points."""
+    rng, v = np.random.default_rng(seed), covariance_of(model)
+    shape = (count, 2, channel.columns)
+    omega = np.linalg.cholesky(channel.moment - v) @ rng.standard_normal(shape)
+    fields = omega + np.linalg.cholesky(v) @ rng.standard_normal(shape)
+    return channel.label_from(fields, rng.standard_normal((count, channel.sources))), omega, np.tile(v, (count, 1, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_scores_are_derivatives_of_the_log_partition(name):
+    channel = sampled_channel(MODELS[name], 4096)
+    y, omega, spread = drawn(MODELS[name], channel, 6, 4)
+    score, step = channel.posterior(y, omega, spread).score, 0.12
+    for a in range(2):
+        for b in range(channel.columns):
+            shift = np.zeros(omega.shape)
+            shift[:, a, b] = step
+            high, low = (channel.posterior(y, omega + s * shift, spread).log_partition for s in (1, -1))
+            np.testing.assert_allclose((high - low) / (2 * step), score[:, a, b], atol=0.08)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_squares_of_scores_equal_their_slopes_on_average(name):
+    channel, count = sampled_channel(MODELS[name], 64), 4000
+    found = channel.posterior(*drawn(MODELS[name], channel, count, 5))
+    gap = np.einsum("nak,nbk->nab", found.first, found.second) - found.curvature
+    error = gap.std(axis=0) / np.sqrt(count)
+    assert np.all(np.abs(gap.mean(axis=0)) < 4 * error + 0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_information_is_twice_the_slope_of_the_expected_log_partition(name):
+    model, step = MODELS[name], 0.05
+    channel, v = model.channel.with_points(512), covariance_of(model)
+    for row in range(2):
+        direction = np.zeros((2, 2))
+        direction[row, row] = step
+        found = channel.averages(np.array([v - direction, v, v + direction]))
+        log_z, blur = found.log_partition.value, found.log_partition.error
+        slope = (log_z[0] - log_z[2]) / (2 * step)
+        information, error = (part[1, row, row] for part in found.information)
+        assert 0.5 * information == pytest.approx(slope, abs=4 * (error + blur.max()) + 0.02 * abs(slope))
+
+
+@pytest.mark.parametrize("name", ["noisy", "two wide layers"])
+def test_the_prior_claims_the_error_that_its_denoiser_makes(name):
+    prior, rng = MODELS[name].prior, np.random.default_rng(6)
+    shape = (2, 4000) if name == "noisy" else (2, 120, 120)
+    q_hat, signal, noise = np.diag([2.0, 0.5]), prior.sample(shape, rng), rng.standard_normal(shape)
+    noise = noise if name == "noisy" else (noise + np.swapaxes(noise, 1, 2)) / np.sqrt(2)
+    field = np.tensordot(q_hat, signal, axes=1) + np.tensordot(np.sqrt(q_hat), noise, axes=1)
+    found = prior.denoise(field, q_hat)
+    gap = found.signal - signal
+    expected = prior.covariance(Integral(q_hat[None], np.zeros((1, 2, 2)))).value[0]
+    np.testing.assert_allclose(np.diag(prior.gram(gap, gap)), np.diag(expected), rtol=0.08)
+    np.testing.assert_allclose(np.diag(found.variance), np.diag(expected), rtol=0.08)
+
+
+@pytest.mark.slow
+def test_message_passing_and_theory_agree_at_large_size():
+    model = replace(MODELS["noisy"], points=256)
+    result = simulate(model, [3.0], d=300, instances=6)
+    assert result.converged
+    gap = np.abs(result["row_error"] - result["row_theory"])
+    assert np.all(gap < 3 * result["row_standard_error"] + 0.03)
+    predicted = np.abs(result["prediction_error"] - result["prediction_theory"])
+    assert np.all(predicted < 3 * result["prediction_standard_error"] + 0.03)
