@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import log_ndtr
+from scipy.special import k0e, k1e, log_ndtr
 from scipy.stats import norm
 
 from glassformer import (
@@ -15,6 +15,8 @@ from glassformer import (
     IncompatibleError,
     ParameterError,
     SequenceMultiIndex,
+    Status,
+    conjugate_overlap,
     landscape,
     limits,
     simulate,
@@ -230,10 +232,33 @@ def test_polynomial_link_against_two_dimensional_integration():
         assert found.score[k, 0, 0] == pytest.approx((mean / total - 0.3) / 0.5, abs=0.02)
 
 
-@pytest.mark.slow
-def test_untied_linear_layer_is_found_where_brute_force_finds_it():
-    found = instability(DeepAttention(depth=1, activation="linear", tied=False), np.eye(2), np.eye(2))
-    assert 1 / found.rate == pytest.approx(0.131, rel=0.02)
+def test_untied_linear_layer_is_found_at_its_closed_form():
+    """F on the identity: with s = |k||q| and m = E[|k|^2 | s] = s K_1(s)/K_0(s), the eigenvalue is 2 + E m^2."""
+    square = quad(lambda s: s**3 * k1e(s) ** 2 / k0e(s) * np.exp(-s), 0, 60)[0]
+    model = DeepAttention(depth=1, activation="linear", tied=False, points=256)
+    found = instability(model, np.eye(2), np.eye(2), accuracy=4e-3)
+    assert found.rate == pytest.approx(2 + square, rel=4 * found.error / found.rate)
+    assert found.error < 4e-3 * found.rate
+    np.testing.assert_allclose(found.matrix, 0.5 * np.eye(2), atol=0.01)
+
+
+def test_untied_softmax_layer_is_found_at_its_closed_form():
+    """Two tokens: m = s + 1, E[q~^2 | s] = s make F = [[3, 2], [2, 1]] on the diagonal."""
+    found = instability(DeepAttention(depth=1, tied=False, points=256), np.eye(2), np.eye(2), accuracy=8e-3)
+    assert found.rate == pytest.approx(2 + np.sqrt(5), abs=4 * found.error)
+    assert found.error < 8e-3 * found.rate
+    golden = (np.sqrt(5) - 1) / 2
+    np.testing.assert_allclose(found.matrix, np.diag([golden, 1 - golden]), atol=0.01)
+
+
+@pytest.mark.parametrize("options", [{"depth": 1}, {"depth": 1, "activation": "linear", "tokens": 3}, {"depth": 2}])
+def test_untied_labels_show_the_vectors_they_are_made_of(options):
+    channel, rng = DeepAttention(tied=False, **options).channel, np.random.default_rng(1)
+    fields = rng.standard_normal((50, *channel.field_components))
+    silent = np.empty((50, 0))
+    shown, known = channel.observed(channel.label_from(fields, silent)), channel.observation_from(fields, silent)
+    signs = np.sign(np.sum(shown * known, axis=1, keepdims=True))
+    np.testing.assert_allclose(signs * shown, known, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -264,10 +289,31 @@ def test_staircase_of_two_layers():
 @pytest.mark.slow
 def test_message_passing_finds_the_last_layer_first_and_both_perfectly():
     result = simulate(DeepAttention(points=64), [1.2], d=500, instances=2, seed=3)
-    assert np.all(1 - result["row_error"] > 0.97)
+    assert np.all(1 - result["row_error"] > 0.99)
+    assert result.converged
     for run in result.instances[0]:
         cosine = np.abs(np.array([step["cosine"] for step in run.history]))
         assert np.argmax(cosine[:, 1] > 0.5) < np.argmax(cosine[:, 0] > 0.5)
+        errors = np.array([(step["prediction_error"], step["plugin_error"]) for step in run.history])
+        assert np.all(errors[-1] < 1e-3)
+        assert np.all(errors[0] > 0.05)
+
+
+@pytest.mark.slow
+def test_noise_close_to_zero_overlap_does_not_end_a_run():
+    """Slopes of the score are noise there, many times its square: their quotient must not become a gain."""
+    result = simulate(DeepAttention(points=64), [0.6], d=150, instances=8)
+    assert all(run.status is not Status.NON_FINITE and len(run.history) > 20 for run in result.instances[0])
+    assert np.all(np.isfinite(result["error"]))
+
+
+@pytest.mark.slow
+def test_message_passing_of_two_heads_follows_theory():
+    """Heads see disjoint coordinates: the sample ratio that counts is alpha times their number."""
+    model = DeepAttention(depth=1, heads=2, noise=0.1, activation="linear", head_weights=[[1.0, 0.6]], points=64)
+    result = simulate(model, [0.8], d=400, instances=4)
+    assert result.converged
+    assert np.all(np.abs(result["row_error"] - result["row_theory"]) < 3 * result["row_standard_error"] + 0.04)
 
 
 def test_message_passing_agrees_with_theory_for_sign_labels():
@@ -285,6 +331,23 @@ def test_side_information_raises_the_overlap():
     )
     assert plain == pytest.approx(1, abs=1e-5)
     assert informed < 0.9
+
+
+def test_conjugate_overlaps_reach_the_accuracy_asked_for():
+    found = conjugate_overlap(DeepAttention(points=64), [0.5, 0.9], accuracy=0.01)
+    assert found.reached
+    assert found.accuracy <= 0.01
+    rough = conjugate_overlap(DeepAttention(points=64), [0.5, 0.9], accuracy=1e-9, most=128)
+    assert not rough.reached
+    assert rough.points == 128
+    assert rough.value[1, 1] == pytest.approx(found.value[1, 1], rel=4 * rough.accuracy)
+    exact = conjugate_overlap(SequenceMultiIndex(lambda z: z[0, 0], noise=0.5), [[0.2]], alpha=2.0)
+    assert exact.value[0, 0] == pytest.approx(2.0 / (0.8 + 0.5))
+    for bad in ([1.0, 0.5], [0.5], [-0.1, 0.5], [np.nan, 0.1]):
+        with pytest.raises(ParameterError, match="overlap"):
+            conjugate_overlap(DeepAttention(), bad)
+    with pytest.raises(ParameterError, match="accuracy"):
+        conjugate_overlap(DeepAttention(), [0.1, 0.1], accuracy=0.0)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ _HOME = {
     "Solution": "solution",
     "Status": "solution",
     "Table": "results",
+    "conjugate_overlap": "conjugates",
     "landscape": "free_entropy",
     "limits": "bayes_optimal",
     "nuclear_norm_threshold": "estimators.nuclear_norm",

@@ -12,7 +12,7 @@ from glassformer.integral import Array
 from glassformer.models.matrix import MatrixModel
 
 # Most sampled data points per replica; each doubling also changes the data, so errors are those of that many alone.
-_MOST = 1 << 20
+_MOST = 1 << 17
 # Entries off the diagonal, and rows of which nothing can be told, are measured against this share of the largest entry.
 _SMALLEST = 1e-6
 

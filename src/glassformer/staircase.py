@@ -170,9 +170,9 @@ def _next(model: MatrixModel, known: Array, start: float, farthest: float) -> St
     """Where the directions outside ``known`` become unstable; None if nowhere up to ``farthest``."""
     outside, degrees = np.eye(len(known)) - known, model.prior.degrees
 
-    def at(alpha: float) -> Instability:
+    def at(alpha: float, accuracy: float = np.inf) -> Instability:
         variance = overlap_evolution(model, [alpha], subspace=known).value[0]
-        return instability(model, variance, outside, _LATER)
+        return instability(model, variance, outside, accuracy)
 
     low, growth_low = start, at(start * 1.02).rate * start / degrees
     if growth_low >= 1:
@@ -191,7 +191,7 @@ def _next(model: MatrixModel, known: Array, start: float, farthest: float) -> St
         # Growth is nearly a power of alpha between the ends.
         share = np.log(1 / growth_low) / np.log(growth_high / growth_low)
         middle = low * (high / low) ** float(np.clip(share, 0.05, 0.95))
-        found = at(middle)
+        found = at(middle, _LATER)
         growth = found.rate * middle / degrees
         slope = np.log(growth_high / growth_low) / np.log(high / low)
         error = middle * found.error / found.rate / max(slope, 1e-3)

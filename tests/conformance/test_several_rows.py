@@ -15,6 +15,7 @@ MODELS = {
     "polynomial": SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1),
     "noisy": SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, noise=0.2),
     "two layers": DeepAttention(),
+    "untied layer": DeepAttention(depth=1, tied=False),
     "two wide layers": DeepAttentionIndexed(rho=0.5),
 }
 # Posterior covariances with an overlap between the rows; layers of extensive width are told apart one by one.
@@ -83,7 +84,8 @@ def test_the_prior_claims_the_error_that_its_denoiser_makes(name):
     prior, rng = MODELS[name].prior, np.random.default_rng(6)
     shape = (2, 4000) if name == "noisy" else (2, 120, 120)
     q_hat, signal, noise = np.diag([2.0, 0.5]), prior.sample(shape, rng), rng.standard_normal(shape)
-    noise = noise if name == "noisy" else (noise + np.swapaxes(noise, 1, 2)) / np.sqrt(2)
+    if name == "two wide layers":
+        noise = (noise + np.swapaxes(noise, 1, 2)) / np.sqrt(2 * shape[-1])
     field = np.tensordot(q_hat, signal, axes=1) + np.tensordot(np.sqrt(q_hat), noise, axes=1)
     found = prior.denoise(field, q_hat)
     gap = found.signal - signal

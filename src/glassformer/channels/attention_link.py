@@ -87,15 +87,20 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
         shape = (network.depth, network.heads, network.tokens)
         keys, queries = (fields, fields) if network.tied else (fields[: network.rows // 2], fields[network.rows // 2 :])
         keys, queries = keys.reshape(shape), queries.reshape(shape)
-        mixing, attention = jnp.eye(network.tokens), jnp.eye(network.tokens)
-        last = network.depth - 1
-        for k in range(network.depth):
-            attention = layer(mixing, keys[k], queries[k], network.head_weights[k], network.activation)
-            if k < last or network.output == "sequence":
-                mixing = network.skip[k] * mixing + attention @ mixing
-        return mixing if network.output == "sequence" else attention
+        mixing = _mixed(network, keys[:-1], queries[:-1])
+        attention = layer(mixing, keys[-1], queries[-1], network.head_weights[-1], network.activation)
+        return network.skip[-1] * mixing + attention @ mixing if network.output == "sequence" else attention
 
     return link
+
+
+def _mixed(network: Architecture, keys: Any, queries: Any) -> Any:
+    """Mixing of the tokens by the first layers, from their keys and queries of shape (layers, H, L)."""
+    mixing = jnp.eye(network.tokens)
+    for k in range(len(keys)):
+        attention = layer(mixing, keys[k], queries[k], network.head_weights[k], network.activation)
+        mixing = network.skip[k] * mixing + attention @ mixing
+    return mixing
 
 
 def _of_vector(vector: Any, name: str) -> Any:
@@ -104,25 +109,26 @@ def _of_vector(vector: Any, name: str) -> Any:
 
 @lru_cache(maxsize=64)
 def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
-    r"""Mixing of the tokens by all layers but the last of a tied network of one head, from their rows of fields.
+    r"""Mixing of the tokens by all layers but the last of a network of one head, from their rows of fields.
 
-    :math:`B_l = (c_l I + r_l\sigma(v_lv_l^T))B_{l-1}` with :math:`v_l = B_{l-1}z_l`; in the limit of large skip, with
-    layers normalised by it, :math:`I + \sum_l \sigma(z_lz_l^T)/c_l`; at depth and skip large together, a constant.
+    :math:`B_l = (c_l I + r_l\sigma(a_lb_l^T))B_{l-1}` with :math:`a_l = B_{l-1}k_l` and :math:`b_l = B_{l-1}q_l`; rows
+    are keys, and queries after them if they differ. In the limit of large skip, with layers normalised by it,
+    :math:`I + \sum_l \sigma(z_lz_l^T)/c_l`; at depth and skip large together, a constant.
     """
     if network.limit == "large-depth":
         constant = flow(network.tokens, network.depth / network.skip[0], network.activation)
         return lambda rows: jnp.asarray(constant)
+    before = network.depth - 1
 
     def mixing(rows: Any) -> Any:
-        product = jnp.eye(network.tokens)
-        for k in range(network.depth - 1):
-            weight = network.head_weights[k][0]
-            if network.limit == "large-skip":
-                product = product + weight * _of_vector(rows[k], network.activation) / network.skip[k]
-            else:
-                attention = weight * _of_vector(product @ rows[k], network.activation)
-                product = network.skip[k] * product + attention @ product
-        return product
+        if network.limit == "large-skip":
+            committee = [
+                network.head_weights[k][0] * _of_vector(rows[k], network.activation) / network.skip[k]
+                for k in range(before)
+            ]
+            return sum(committee, jnp.eye(network.tokens))
+        parts = rows[:, None]
+        return _mixed(network, parts[:before], parts[-before:]) if before else jnp.eye(network.tokens)
 
     return mixing
 

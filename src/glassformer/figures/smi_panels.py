@@ -12,6 +12,7 @@ from glassformer.diagrams import PhaseDiagram, phase_diagram
 from glassformer.experiments import Simulation
 from glassformer.figures.reference import load
 from glassformer.figures.style import canvas, colors, label_alpha
+from glassformer.integral import Array
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.results import Table
 from glassformer.simulation import simulate
@@ -38,7 +39,7 @@ def overlaps(path: Path, quick: bool, reference: Path | None) -> _Result:
         _draw_overlaps(left, theory, model.row_names)
         _draw_runs(left, runs)
         _draw_published_overlaps(left, reference)
-        _draw_errors(middle, theory, reference)
+        _draw_errors(middle, theory, runs, reference)
         _draw_diagram(right, diagram)
     frames = [_labelled(theory, "theory"), _labelled(runs, "message passing"), diagram.to_pandas().assign(kind="phase")]
     summary = "\n".join([_overlap_summary(theory, reference), _run_summary(runs), _diagram_summary(diagram)])
@@ -67,9 +68,17 @@ def in_time(path: Path, quick: bool, reference: Path | None) -> _Result:
     import pandas
 
     data = pandas.DataFrame({"step": time, **{f"cosine_{k + 1}": cosine[:, :, k].mean(axis=0) for k in range(2)}})
-    late, early = (float(np.mean(np.argmax(cosine[:, :, k] > 0.5, axis=1) + 1)) for k in range(2))
-    summary = f"cosine above 1/2 after {early:.1f} (layer 2) and {late:.1f} steps (layer 1), mean of {instances} runs"
-    return data, summary, result.converged
+    lines = [_arrival(cosine[:, :, k], name) for k, name in enumerate(model.row_names)]
+    return data, "\n".join(lines), result.converged
+
+
+def _arrival(cosine: Array, name: str) -> str:
+    """When the runs, shape (runs, steps), found a layer, those that never did left out and counted."""
+    there = (cosine > 0.5).any(axis=1)
+    if not there.any():
+        return f"{name}: cosine above 1/2 in none of {len(cosine)} runs"
+    mean = float(np.mean(np.argmax(cosine[there] > 0.5, axis=1) + 1))
+    return f"{name}: cosine above 1/2 in {there.sum()} of {len(cosine)} runs, after {mean:.1f} steps on average"
 
 
 def three_layers(path: Path, quick: bool, reference: Path | None) -> _Result:
@@ -120,7 +129,7 @@ def _draw_published_overlaps(axes: Axes, reference: Path | None) -> None:
     axes.legend(loc="lower right", fontsize=8)
 
 
-def _draw_errors(axes: Axes, theory: Table, reference: Path | None) -> None:
+def _draw_errors(axes: Axes, theory: Table, runs: Simulation, reference: Path | None) -> None:
     names = {
         "prediction_error": "Bayes-optimal",
         "plugin_error": "plug-in",
@@ -128,6 +137,9 @@ def _draw_errors(axes: Axes, theory: Table, reference: Path | None) -> None:
     }
     for (column, label), color in zip(names.items(), colors(3), strict=True):
         axes.plot(theory["alpha"], theory[column], color=color, label=label)
+        if column in runs.columns:
+            errors = runs[column.replace("error", "standard_error")]
+            axes.errorbar(runs["alpha"], runs[column], errors, fmt="o", ms=4, color=color)
     published = load(reference, _PLUGIN, exact=True)
     if published is not None:
         axes.plot(published["alpha"], published["gen_error"], "k:", lw=1.2, label="published plug-in")

@@ -128,15 +128,21 @@ class DeepAttention(MatrixModel):
     def channel(self) -> MultiIndexChannel:  # type: ignore[override]
         """Exact in the last layer where that inverts, sampled as any link where not."""
         network: Architecture = self.network  # type: ignore[attr-defined]
-        inverts = network.tied and network.heads == 1 and network.output == "attention" and self.noise == 0
+        inverts = network.heads == 1 and network.output == "attention" and self.noise == 0
         if inverts and np.all(np.array(network.head_weights) != 0):
-            from glassformer.channels.deep_attention import DeepAttentionChannel
             from glassformer.channels.latent_sampling import Effort
 
             # Up to two latent variables are easy; where the posterior is a curved sheet, more points must follow it.
-            latents = (network.rows - 1) * network.tokens
-            effort = Effort(32, 4, 8) if latents <= 2 else Effort(256, 16, 12)
-            return DeepAttentionChannel(network, effort=effort, points=self.points)
+            easy, hard = Effort(32, 4, 8), Effort(256, 16, 12)
+            if network.tied:
+                from glassformer.channels.deep_attention import DeepAttentionChannel
+
+                latents = (network.rows - 1) * network.tokens
+                return DeepAttentionChannel(network, effort=easy if latents <= 2 else hard, points=self.points)
+            from glassformer.channels.untied_attention import UntiedAttentionChannel
+
+            effort = Effort(64, 8, 10) if network.depth == 1 else hard
+            return UntiedAttentionChannel(network, effort=effort, points=self.points)
         from glassformer.channels.attention_link import attention_link
         from glassformer.channels.link_channel import link_channel
 
