@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from glassformer.models import MatrixModel, Model
+    from glassformer.settings import Descent, Regularised, Training
 
 BAD_USAGE, NOT_CONVERGED = 2, 3
 
@@ -110,12 +111,24 @@ def _landscape_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--algorithm", default="gamp", help="gamp (default)")
+    text = "gamp (default), ridge, nuclear-norm, gd or averaged-gd; all but gamp for bsr with linear labels"
+    parser.add_argument("--algorithm", default="gamp", help=text)
     parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
     parser.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
     parser.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
     parser.add_argument("--storage", default="float64", help="float64 (default), or float32: half the memory")
-    parser.add_argument("--max-iterations", type=int, default=300, help="steps allowed per run (default 300)")
+    text = "steps allowed per run (default 300 for gamp, 5000 for nuclear-norm, 50000 for gd)"
+    parser.add_argument("--max-iterations", type=int, help=text)
+    baseline = parser.add_argument_group("ridge and nuclear-norm")
+    baseline.add_argument("--strength", type=float, help="weight of the regulariser (default by the noise)")
+    training = parser.add_argument_group("gd and averaged-gd")
+    training.add_argument("--optimizer", help="sgd (default) or adam")
+    training.add_argument("--learning-rate", type=float, help="length of a step (default by the algorithm)")
+    training.add_argument("--momentum", type=float, help="weight of the last step, for sgd (default 0)")
+    training.add_argument("--weight-decay", type=float, help="decay of the parameters per unit step (default 0)")
+    training.add_argument("--starts", type=int, help="initialisations on the same data (default 1; averaged 64)")
+    training.add_argument("--init", help="prior (default), as large as the teacher, or small")
+    training.add_argument("--student-width", type=int, help="width of the student (default the teacher's)")
 
 
 def _bsr_options(parser: argparse.ArgumentParser) -> None:
@@ -425,8 +438,37 @@ def _landscape(options: argparse.Namespace) -> int:
     return 0
 
 
+# Settings of each algorithm's own, by the option's name on the command line and in Python.
+_REGULARISED = {"strength": "strength", "max_iterations": "max_iterations"}
+_TRAINING = {
+    "max_iterations": "max_steps",
+    **{
+        name: name
+        for name in ("optimizer", "learning_rate", "momentum", "weight_decay", "starts", "init", "student_width")
+    },
+}
+
+
+def _algorithm_settings(options: argparse.Namespace) -> Descent | Regularised | Training:
+    """The settings of the algorithm from the options that are its own; others are refused."""
+    from glassformer.errors import IncompatibleError
+    from glassformer.settings import Descent, Regularised, Training
+
+    own: dict[str, tuple[Any, dict[str, str]]] = {
+        "ridge": (Regularised, _REGULARISED),
+        "nuclear-norm": (Regularised, _REGULARISED),
+        "gd": (Training, _TRAINING),
+        "averaged-gd": (Training, _TRAINING),
+    }
+    kind, names = own.get(options.algorithm, (Descent, {"max_iterations": "max_iterations"}))
+    given = {name for name in {**_REGULARISED, **_TRAINING} if getattr(options, name) is not None}
+    for name in sorted(given - set(names)):
+        raise IncompatibleError(f"--{name.replace('_', '-')} is no option of algorithm {options.algorithm}")
+    settings: Descent | Regularised | Training = kind(**{names[name]: getattr(options, name) for name in given})
+    return settings
+
+
 def _simulate(options: argparse.Namespace) -> int:
-    from glassformer.settings import Descent
     from glassformer.simulation import simulate
 
     result = simulate(
@@ -437,11 +479,12 @@ def _simulate(options: argparse.Namespace) -> int:
         seed=options.seed,
         algorithm=options.algorithm,
         storage=options.storage,
-        settings=Descent(max_iterations=options.max_iterations),
+        settings=_algorithm_settings(options),
     )
     _write(options, result, lambda path: _plots().plot_simulation(result, path))
     rows = ["row_error", "row_theory"] if "row_error" in result.columns else []
-    return _report(options, result, ["alpha", "error", "standard_error", "theory", *rows, "status"])
+    bayes = ["theory_bayes_optimal"] if options.algorithm != "gamp" else []
+    return _report(options, result, ["alpha", "error", "standard_error", "theory", *bayes, *rows, "status"])
 
 
 def _figure(options: argparse.Namespace) -> int:

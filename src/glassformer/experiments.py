@@ -1,9 +1,9 @@
-"""What every simulation shares: its table, whole numbers of samples, memory that must suffice."""
+"""What every simulation shares: its table, its instances, whole numbers of samples, memory that must suffice."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from glassformer.errors import ParameterError
 from glassformer.integral import Array
 from glassformer.models import FiniteSize
+from glassformer.progress import track
 from glassformer.results import Table, plain
+from glassformer.solution import Status
 
-ALGORITHMS = ("gamp",)
+ALGORITHMS = ("gamp", "ridge", "nuclear-norm", "gd", "averaged-gd", "sgd")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,71 @@ class Simulation(Table):
         for row, runs in zip(rows, self.instances, strict=True):
             row["instances"] = [plain(vars(run)) for run in runs]
         return rows
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is drawn and learned from.
+
+    Attributes:
+        model: as it was asked for.
+        size: the model at a finite size.
+        alpha: sample ratios asked for.
+        d: token dimension.
+        instances: runs per sample ratio.
+        seed: of the first instance.
+        algorithm: what learns.
+        storage: precision of the inputs.
+    """
+
+    model: Any
+    size: FiniteSize[Any]
+    alpha: Array
+    d: int
+    instances: int
+    seed: int
+    algorithm: str
+    storage: str
+
+    @property
+    def samples(self) -> NDArray[np.int64]:
+        """Whole numbers of samples, at least one each."""
+        return whole_samples(self.alpha, self.size, self.d)
+
+    @property
+    def realised(self) -> Array:
+        """The sample ratios that these are."""
+        return np.asarray(self.samples / self.size.unit)
+
+    def runs(self, learn: Callable[[Any, int], Any]) -> list[list[Any]]:
+        """``learn(design, seed)`` of every instance at every sample ratio: an instance is one growing data set."""
+        samples = self.samples
+        require_memory(int(samples.max()), self.size.input_shape, self.storage)
+        runs: list[list[Any]] = [[] for _ in self.alpha]
+        for k in track(range(self.instances), f"{self.instances} instances at d = {self.d}"):
+            rng = np.random.default_rng([self.seed + k, 1])
+            design = self.size.design.sample(int(samples.max()), self.size.input_shape, rng, self.storage)
+            for point, n in enumerate(samples):
+                runs[point].append(learn(design.first(int(n)), self.seed + k))
+        return runs
+
+    def table(self, columns: dict[str, Array], runs: list[list[Any]]) -> Simulation:
+        """The table of the runs; the status of a row is that of its first run that did not converge."""
+        own, finite = self.model.parameters, self.size.model.parameters
+        settings = {"algorithm": self.algorithm, "d": self.d, "seed": self.seed, "storage": self.storage}
+        return Simulation(
+            model=self.model.name,
+            parameters={**own, **settings},
+            columns={"alpha": self.alpha, **columns, "alpha_realised": self.realised},
+            status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
+            notes=[] if finite == own else [f"theory at the realised ratios {finite}"],
+            instances=runs,
+        )
+
+
+def collected(runs: list[list[Any]], name: str) -> Array:
+    """One field of all runs, shape (points, instances, ...)."""
+    return np.array([[getattr(run, name) for run in point] for point in runs])
 
 
 def standard_error(samples: Array) -> Array:

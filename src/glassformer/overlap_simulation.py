@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from glassformer.channels.multi_index import PredictionErrors
-from glassformer.experiments import Simulation, require_memory, standard_error, whole_samples
+from glassformer.experiments import Experiment, Simulation, collected, standard_error
 from glassformer.integral import Array
 from glassformer.models.matrix import MatrixModel
 from glassformer.overlap_evolution import overlap_evolution
 from glassformer.overlap_gamp import Trace, overlap_gamp
-from glassformer.progress import track
 from glassformer.settings import Descent
 from glassformer.solution import Status
 
@@ -57,59 +56,33 @@ class RowsInstance:
     history: Sequence[dict[str, Any]]
 
 
-def simulate_rows(
-    model: MatrixModel,
-    alpha: Array,
-    d: int,
-    instances: int,
-    seed: int,
-    algorithm: str,
-    storage: str,
-    settings: Descent | None,
-) -> Simulation:
+def simulate_rows(experiment: Experiment, settings: Descent | None) -> Simulation:
     """What :func:`~glassformer.simulation.simulate` returns for a model of several rows."""
-    size = model.at_size(d)
-    finite, samples = size.model, whole_samples(alpha, size, d)
-    require_memory(int(samples.max()), size.input_shape, storage)
-    runs: list[list[RowsInstance]] = [[] for _ in alpha]
-    for k in track(range(instances), f"{instances} instances at d = {d}"):
-        rng = np.random.default_rng([seed + k, 1])
-        design = size.design.sample(int(samples.max()), size.input_shape, rng, storage)
-        for point, n in enumerate(samples):
-            runs[point].append(_learn(finite, design.first(int(n)), seed + k, settings))
-    realised = samples / size.unit
-    theory = overlap_evolution(finite, realised)
+    finite = experiment.size.model
+    runs = experiment.runs(lambda design, seed: _learn(finite, design, seed, settings))
+    theory = overlap_evolution(finite, experiment.realised)
     predicted = finite.channel.prediction_errors(theory.value)
-    rows = np.array([[run.row_error for run in point] for point in runs])
+    rows = collected(runs, "row_error")
     errors = rows.mean(axis=2)
-    notes = [] if finite.parameters == model.parameters else [f"theory at the realised ratios {finite.parameters}"]
-    return Simulation(
-        model=model.name,
-        parameters={**model.parameters, "algorithm": algorithm, "d": d, "seed": seed, "storage": storage},
-        columns={
-            "alpha": alpha,
-            "error": errors.mean(axis=1),
-            "standard_error": standard_error(errors),
-            "theory": np.trace(theory.value, axis1=1, axis2=2) / finite.prior.rows,
-            "row_error": rows.mean(axis=1),
-            "row_standard_error": np.stack([standard_error(rows[:, :, k]) for k in range(finite.prior.rows)], axis=1),
-            "row_theory": np.diagonal(theory.value, axis1=1, axis2=2),
-            "overlap": np.array([[run.overlap for run in point] for point in runs]).mean(axis=1),
-            "cosine": np.array([[run.cosine for run in point] for point in runs]).mean(axis=1),
-            **_prediction_columns(runs, predicted),
-            "theory_error_estimate": theory.error_estimate,
-            "alpha_realised": realised,
-        },
-        status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
-        notes=notes,
-        instances=runs,
-    )
+    columns = {
+        "error": errors.mean(axis=1),
+        "standard_error": standard_error(errors),
+        "theory": np.trace(theory.value, axis1=1, axis2=2) / finite.prior.rows,
+        "row_error": rows.mean(axis=1),
+        "row_standard_error": np.stack([standard_error(rows[:, :, k]) for k in range(finite.prior.rows)], axis=1),
+        "row_theory": np.diagonal(theory.value, axis1=1, axis2=2),
+        "overlap": collected(runs, "overlap").mean(axis=1),
+        "cosine": collected(runs, "cosine").mean(axis=1),
+        **_prediction_columns(runs, predicted),
+        "theory_error_estimate": theory.error_estimate,
+    }
+    return experiment.table(columns, runs)
 
 
 def _prediction_columns(runs: list[list[RowsInstance]], theory: PredictionErrors) -> dict[str, Array]:
     columns = {}
     for name, expected in (("prediction", theory.bayes), ("plugin", theory.plugin)):
-        values = np.array([[getattr(run, f"{name}_error") for run in point] for point in runs])
+        values = collected(runs, f"{name}_error")
         columns[f"{name}_error"] = values.mean(axis=1)
         columns[f"{name}_standard_error"] = standard_error(values)
         columns[f"{name}_theory"] = expected.value

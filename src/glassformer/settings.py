@@ -73,3 +73,96 @@ class Descent(Iteration):
         super().__post_init__()
         if self.random_start is not None and not 0 <= self.random_start < float("inf"):
             raise ParameterError("random_start", self.random_start, "None, or a finite number >= 0")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How parameters are trained by gradients.
+
+    Args:
+        optimizer: ``"sgd"`` (plain gradient descent, with ``momentum``) or ``"adam"``; None for the algorithm's own.
+        learning_rate: length of a step in the algorithm's own units; None for its default. A run that diverges begins
+            again with half of it.
+        momentum: weight of the last step in [0, 1), for ``"sgd"``.
+        weight_decay: share of the parameters that a step of unit learning rate takes away, >= 0.
+        starts: independent initialisations on the same data; None for the algorithm's own number.
+        init: ``"prior"``, as large as the teacher's parameters, or ``"small"``, ``small`` times as large.
+        small: size of a small initialisation.
+        student_width: width of the student; None for the teacher's.
+        max_steps: steps allowed.
+        floor: training error, relative to the power of the labels, that counts as zero.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> Training(init="large")
+        Traceback (most recent call last):
+        ...
+        glassformer.errors.ParameterError: init = large is not allowed: expected prior or small
+    """
+
+    optimizer: str | None = None
+    learning_rate: float | None = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    starts: int | None = None
+    init: str = "prior"
+    small: float = 1e-3
+    student_width: int | None = None
+    max_steps: int = 50_000
+    floor: float = 1e-9
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in (None, "sgd", "adam"):
+            raise ParameterError("optimizer", self.optimizer, "sgd or adam")
+        if self.init not in ("prior", "small"):
+            raise ParameterError("init", self.init, "prior or small")
+        for name in ("learning_rate", "small"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ParameterError(name, value, "finite and > 0")
+        if not 0 <= self.momentum < 1:
+            raise ParameterError("momentum", self.momentum, "a number in [0, 1)")
+        if self.momentum > 0 and self.optimizer == "adam":
+            raise ParameterError("momentum", self.momentum, "0 with adam, which has its own")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise ParameterError("weight_decay", self.weight_decay, "finite and >= 0")
+        if not 0 <= self.floor < 1:
+            raise ParameterError("floor", self.floor, "a number in [0, 1)")
+        for name in ("starts", "student_width", "max_steps"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise ParameterError(name, value, "an integer >= 1")
+
+
+@dataclass(frozen=True)
+class Regularised:
+    """How strongly a convex estimator is regularised, and how well it is solved.
+
+    Args:
+        strength: weight of the regulariser, >= 0; None for the algorithm's own choice at the noise of the model.
+        tolerance: relative duality gap at which a solution is accepted.
+        max_iterations: steps allowed.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> Regularised(strength=-1.0)
+        Traceback (most recent call last):
+        ...
+        glassformer.errors.ParameterError: strength = -1.0 is not allowed: expected None, or finite and >= 0
+    """
+
+    strength: float | None = None
+    tolerance: float = 1e-6
+    max_iterations: int = 5000
+
+    def __post_init__(self) -> None:
+        if self.strength is not None and not 0 <= self.strength < float("inf"):
+            raise ParameterError("strength", self.strength, "None, or finite and >= 0")
+        if not 0 < self.tolerance < 1:
+            raise ParameterError("tolerance", self.tolerance, "a number in (0, 1)")
+        if self.max_iterations < 1:
+            raise ParameterError("max_iterations", self.max_iterations, "an integer >= 1")

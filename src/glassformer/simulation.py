@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.baselines import BaselineRun, learner, refuse_unless_offered, theory_of
 from glassformer.bayes_optimal import limits
 from glassformer.designs.base import Design
+from glassformer.errors import ParameterError
 from glassformer.experiments import (
+    Experiment,
     Simulation,
-    require_memory,
+    collected,
     require_whole_numbers,
     standard_error,
-    whole_samples,
 )
 from glassformer.gamp import gamp
+from glassformer.integral import Array
 from glassformer.models import MatrixModel, Model
 from glassformer.overlap_simulation import simulate_rows
-from glassformer.progress import track
-from glassformer.settings import Descent
+from glassformer.results import Table
+from glassformer.settings import Descent, Regularised, Training
 from glassformer.solution import Status
 from glassformer.state_evolution import validated_alpha
 
@@ -58,7 +63,7 @@ def simulate(
     seed: int = 0,
     algorithm: str = "gamp",
     storage: str = "float64",
-    settings: Descent | None = None,
+    settings: Descent | Training | Regularised | None = None,
 ) -> Simulation:
     r"""Draw teachers and data, learn from them, and compare with theory.
 
@@ -72,16 +77,20 @@ def simulate(
         d: token dimension; ``L = round(beta d)``.
         instances: independent runs per sample ratio.
         seed: a non-negative integer.
-        algorithm: ``"gamp"``.
+        algorithm: ``"gamp"``; for bilinear sequence regression with linear labels also ``"ridge"``,
+            ``"nuclear-norm"``, ``"gd"`` (gradient descent on the factors) and ``"averaged-gd"`` (the mean of its
+            outcomes from several starts).
         storage: ``"float64"``, or ``"float32"`` for half the memory and time.
-        settings: tolerance, iteration limit and damping of message passing.
+        settings: :class:`~glassformer.Descent` for message passing, :class:`~glassformer.Training` for gradient
+            descent, :class:`~glassformer.Regularised` for ridge and nuclear norm.
 
     Returns:
         :class:`Simulation` with the columns ``alpha``, ``error`` (mean over instances), ``standard_error`` (of that
-        mean; NaN for a single instance), ``theory`` (error reached by message passing in the limit of large sizes),
-        ``theory_bayes_optimal``, ``relative_error`` (summed error over summed power of the teachers, free of the
-        fluctuation of the latter) with its standard error, and ``alpha_realised``. Every run counts in the means,
-        however it ended; the status of a row is that of its first run that did not converge.
+        mean; NaN for a single instance), ``theory`` (error that the algorithm reaches in the limit of large sizes; NaN
+        where that is not known), ``theory_bayes_optimal``, ``relative_error`` (summed error over summed power of the
+        teachers, free of the fluctuation of the latter) with its standard error, and ``alpha_realised``; for baselines
+        also ``training_error``, and for gradient descent ``early_stopped_error`` (least error along the way). Every run
+        counts in the means, however it ended; the status of a row is that of its first run that did not converge.
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.
@@ -96,45 +105,59 @@ def simulate(
     """
     alpha = validated_alpha(alpha)
     require_whole_numbers(d, instances, seed, algorithm)
+    refuse_unless_offered(algorithm, model)
+    experiment = Experiment(model, model.at_size(d), alpha, d, instances, seed, algorithm, storage)
+    if algorithm != "gamp":
+        return _baseline(experiment, settings)
+    if not (settings is None or isinstance(settings, Descent)):
+        raise ParameterError("settings", type(settings).__name__, "Descent for algorithm gamp")
     if isinstance(model, MatrixModel):
-        return simulate_rows(model, alpha, d, instances, seed, algorithm, storage, settings)
-    size = model.at_size(d)
-    finite, samples = size.model, whole_samples(alpha, size, d)
-    require_memory(int(samples.max()), size.input_shape, storage)
-    runs: list[list[Instance]] = [[] for _ in alpha]
-    for k in track(range(instances), f"{instances} instances at d = {d}"):
-        rng = np.random.default_rng([seed + k, 1])
-        design = size.design.sample(int(samples.max()), size.input_shape, rng, storage)
-        for point, n in enumerate(samples):
-            runs[point].append(_learn(finite, design.first(int(n)), seed + k, settings))
-    errors = np.array([[run.error for run in point] for point in runs])
-    realised = samples / size.unit
-    theory = limits(finite, realised, throw=False)
-    powers = np.array([[run.prior_error for run in point] for point in runs])
+        return simulate_rows(experiment, settings)
+    finite = experiment.size.model
+    runs = experiment.runs(lambda design, seed: _learn(finite, design, seed, settings))
+    return experiment.table(_columns(experiment, runs, lambda theory: theory["algorithmic_error"]), runs)
+
+
+def _baseline(experiment: Experiment, settings: Any) -> Simulation:
+    finite = experiment.size.model
+    learn = learner(experiment.algorithm, finite, settings)
+
+    def one(design: Any, seed: int) -> BaselineRun:
+        teacher, labels = _drawn(finite, design, seed)
+        return learn(design, labels, teacher, seed)
+
+    runs = experiment.runs(one)
+    own = theory_of(experiment.algorithm, finite, experiment.realised, settings)
+    columns = _columns(experiment, runs, lambda theory: own)
+    early = collected(runs, "early_stopped_error").mean(axis=1)
+    stopped = {"early_stopped_error": early} if np.any(np.isfinite(early)) else {}
+    training = {"training_error": collected(runs, "training_error").mean(axis=1)}
+    return experiment.table({**columns, **training, **stopped}, runs)
+
+
+def _columns(experiment: Experiment, runs: list[list[Any]], own: Callable[[Table], Array]) -> dict[str, Array]:
+    """Errors of the runs beside the theory of the algorithm and the Bayes-optimal one."""
+    theory = limits(experiment.size.model, experiment.realised, throw=False)
+    errors, powers = collected(runs, "error"), collected(runs, "prior_error")
     relative = errors.sum(axis=1) / powers.sum(axis=1)
-    notes = [] if finite.parameters == model.parameters else [f"theory at the realised ratios {finite.parameters}"]
-    return Simulation(
-        model=model.name,
-        parameters={**model.parameters, "algorithm": algorithm, "d": d, "seed": seed, "storage": storage},
-        columns={
-            "alpha": alpha,
-            "error": errors.mean(axis=1),
-            "standard_error": standard_error(errors),
-            "theory": theory["algorithmic_error"],
-            "theory_bayes_optimal": theory["error"],
-            "relative_error": relative,
-            "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
-            "alpha_realised": realised,
-        },
-        status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
-        notes=notes,
-        instances=runs,
-    )
+    return {
+        "error": errors.mean(axis=1),
+        "standard_error": standard_error(errors),
+        "theory": own(theory),
+        "theory_bayes_optimal": theory["error"],
+        "relative_error": relative,
+        "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
+    }
+
+
+def _drawn(model: Model, design: Design, seed: int) -> tuple[Array, Array]:
+    """The teacher and the labels of one instance."""
+    signal = model.prior.sample(design.signal_shape, np.random.default_rng([seed, 0]))
+    return signal, model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
 
 
 def _learn(model: Model, design: Design, seed: int, settings: Descent | None) -> Instance:
-    signal = model.prior.sample(design.signal_shape, np.random.default_rng([seed, 0]))
-    labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+    signal, labels = _drawn(model, design, seed)
     solution = gamp(model, design, labels, settings, seed)
     estimate = solution.value[0]
     error = model.prior.power(estimate - signal)

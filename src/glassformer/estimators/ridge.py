@@ -1,12 +1,20 @@
-"""Ridge regression on the entries of the token matrices."""
+"""Ridge regression on the entries of the token matrices: its error in large dimensions, and the estimator."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import cho_factor, cho_solve, lstsq
+from scipy.sparse.linalg import LinearOperator, cg
 
-from glassformer.errors import ParameterError
+from glassformer.designs.dense import DenseDesign
+from glassformer.errors import DataError, ParameterError
 from glassformer.integral import Array
+from glassformer.solution import Solution, Status
+
+# Rows of the largest system that is factored; beyond, conjugate gradients need products with the inputs only.
+_FACTORED = 20_000
+_TOLERANCE = 1e-10
 
 
 def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | None = None) -> Array:
@@ -76,3 +84,88 @@ def _least_norm_error(alpha: Array, noise: float) -> Array:
         return np.asarray(bias)[()]
     with np.errstate(divide="ignore"):
         return np.asarray(bias + noise * np.minimum(alpha, 1.0) / np.abs(1 - alpha))[()]
+
+
+def ridge(
+    design: DenseDesign, labels: ArrayLike, regularisation: float, factored: int = _FACTORED, instance: int = 0
+) -> Solution:
+    r"""The minimiser of :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2`.
+
+    The smaller of the primal (``dL`` unknowns) and the dual system (``n`` unknowns) is factored; where both are too
+    large conjugate gradients solve the dual one. :math:`\lambda = 0` gives the interpolator of least norm, or least
+    squares.
+
+    Args:
+        design: inputs.
+        labels: shape (samples,).
+        regularisation: :math:`\lambda\ge 0`.
+        factored: unknowns of the largest system that is factored.
+        instance: which instance of the design.
+
+    Returns:
+        :class:`~glassformer.solution.Solution` with ``value`` of shape (1, L, d); the residual is that of the equations
+        for the minimum, relative to the labels seen through the inputs.
+
+    Raises:
+        DataError: labels do not match the inputs, or are not finite.
+        ParameterError: ``regularisation`` is negative or not finite.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> design = DenseDesign.sample(200, (10, 10), rng)
+        >>> signal = rng.standard_normal((10, 10))
+        >>> found = ridge(design, design.forward(signal, 0), regularisation=0.0)
+        >>> bool(np.allclose(found.value[0], signal))
+        True
+    """
+    y = np.asarray(labels, dtype=float)
+    if y.shape != (design.samples,):
+        raise DataError("y", y.shape, f"a shape ({design.samples},) that matches X")
+    if not np.all(np.isfinite(y)):
+        raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
+    if not (np.isfinite(regularisation) and regularisation >= 0):
+        raise ParameterError("regularisation", regularisation, "finite and >= 0")
+    shape = design.signal_shape
+    size = shape[0] * shape[1]
+    if min(size, design.samples) > factored:
+        flat, steps = _by_conjugate_gradients(design, y, regularisation, instance)
+    else:
+        inputs = design.inputs[instance].reshape(design.samples, size).astype(float) / np.sqrt(size)
+        flat, steps = _by_factors(inputs, y, regularisation), 1
+    signal = flat.reshape(shape)
+    gradient = design.adjoint(y - design.forward(signal, instance), instance) - regularisation * signal
+    scale = float(np.linalg.norm(design.adjoint(y, instance)))
+    residual = float(np.linalg.norm(gradient)) / max(scale, 1e-300)
+    return Solution(
+        value=signal[None],
+        status=[Status.CONVERGED if residual <= 1e-6 else Status.ITERATION_LIMIT],
+        residual=np.array([residual]),
+        iterations=np.array([steps]),
+        error_estimate=np.array([residual]),
+        history=np.array([[residual]]),
+    )
+
+
+def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
+    if strength == 0:
+        return np.asarray(lstsq(inputs, y, check_finite=False)[0])
+    samples, size = inputs.shape
+    if samples <= size:
+        gram = inputs @ inputs.T
+        gram[np.diag_indices(samples)] += strength
+        return np.asarray(cho_solve(cho_factor(gram, overwrite_a=True), y) @ inputs)
+    gram = inputs.T @ inputs
+    gram[np.diag_indices(size)] += strength
+    return np.asarray(cho_solve(cho_factor(gram, overwrite_a=True), y @ inputs))
+
+
+def _by_conjugate_gradients(design: DenseDesign, y: Array, strength: float, instance: int) -> tuple[Array, int]:
+    steps = [0]
+
+    def product(score: Array) -> Array:
+        steps[0] += 1
+        return design.forward(design.adjoint(score, instance), instance) + strength * score
+
+    operator = LinearOperator((len(y), len(y)), matvec=product, dtype=float)
+    score, _ = cg(operator, y, rtol=_TOLERANCE, maxiter=10 * len(y))
+    return design.adjoint(score, instance).ravel(), steps[0]

@@ -1,0 +1,158 @@
+"""The estimators that the optimal algorithm is compared with, as learners of one simulated instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.channels.gaussian import GaussianChannel
+from glassformer.designs.dense import DenseDesign
+from glassformer.errors import IncompatibleError, ParameterError
+from glassformer.estimators.nuclear_norm_descent import least_nuclear_norm
+from glassformer.estimators.ridge import ridge, ridge_error
+from glassformer.integral import Array
+from glassformer.models import BilinearSequenceRegression
+from glassformer.settings import Iteration, Regularised, Training
+from glassformer.solution import Status
+
+# Starts whose mean is taken by averaged gradient descent, as published.
+_AVERAGED = 64
+
+
+@dataclass(frozen=True)
+class BaselineRun:
+    r"""One run of a baseline: its seed, what it reached and how it ended.
+
+    Attributes:
+        seed: seed of teacher, inputs, noise and initial parameters.
+        error: :math:`\|\hat S - S\|^2/(dL)`; for several starts the mean of their errors, or the error of their mean.
+        prior_error: the error before any data, :math:`\|S\|^2/(dL)`.
+        training_error: mean squared residual on the samples learned from.
+        residual: what is left of the algorithm's own condition of convergence.
+        status: how the run ended.
+        iterations: steps taken.
+        early_stopped_error: least error along the way, by an oracle that knows the teacher; NaN without a way.
+        history: snapshots along the way, as dictionaries.
+    """
+
+    seed: int
+    error: float
+    prior_error: float
+    training_error: float
+    residual: float
+    status: Status
+    iterations: int
+    early_stopped_error: float
+    history: Sequence[dict[str, Any]]
+
+
+Learner = Callable[[DenseDesign, Array, Array, int], BaselineRun]
+"""``learner(design, labels, teacher, seed)``."""
+
+
+def refuse_unless_offered(algorithm: str, model: Any) -> None:
+    """Raise unless the algorithm exists for the model."""
+    if algorithm == "gamp":
+        return
+    if algorithm == "sgd":
+        raise IncompatibleError(f"algorithm sgd is not offered for {model.name}: use gamp, or gd for bsr")
+    if not isinstance(model, BilinearSequenceRegression):
+        raise IncompatibleError(f"algorithm {algorithm} is for bsr, not for {model.name}: use gamp")
+    if not isinstance(model.channel, GaussianChannel):
+        raise IncompatibleError(f"algorithm {algorithm} fits linear labels: use channel gaussian, or algorithm gamp")
+
+
+def learner(algorithm: str, model: BilinearSequenceRegression, settings: Any) -> Learner:
+    """The learner of an algorithm that is offered for the model, settings checked.
+
+    Raises:
+        ParameterError: settings of another algorithm.
+    """
+    if algorithm in ("ridge", "nuclear-norm"):
+        chosen = _checked(settings, Regularised, algorithm)
+        return _ridge(model, chosen) if algorithm == "ridge" else _nuclear_norm(model, chosen)
+    return _descent(model, _checked(settings, Training, algorithm), averaged=algorithm == "averaged-gd")
+
+
+def theory_of(algorithm: str, model: BilinearSequenceRegression, alpha: Array, settings: Any) -> Array:
+    """The algorithm's own error in the limit of large sizes; NaN where it is not known."""
+    if algorithm != "ridge":
+        return np.full(len(alpha), np.nan)
+    strength = settings.strength if isinstance(settings, Regularised) else None
+    return np.asarray(ridge_error(alpha, model.noise, strength))
+
+
+def _checked(settings: Any, kind: type, algorithm: str) -> Any:
+    if settings is None:
+        return kind()
+    if not isinstance(settings, kind):
+        raise ParameterError("settings", type(settings).__name__, f"{kind.__name__} for algorithm {algorithm}")
+    return settings
+
+
+def _ridge(model: BilinearSequenceRegression, settings: Regularised) -> Learner:
+    strength = model.noise if settings.strength is None else settings.strength
+
+    def learn(design: DenseDesign, labels: Array, teacher: Array, seed: int) -> BaselineRun:
+        return _run(design, labels, teacher, seed, ridge(design, labels, strength))
+
+    return learn
+
+
+def _nuclear_norm(model: BilinearSequenceRegression, settings: Regularised) -> Learner:
+    limit = Iteration(tolerance=settings.tolerance, floor=1e-14, max_iterations=settings.max_iterations)
+
+    def learn(design: DenseDesign, labels: Array, teacher: Array, seed: int) -> BaselineRun:
+        strength = _noise_level(design, model.noise) if settings.strength is None else settings.strength
+        return _run(design, labels, teacher, seed, least_nuclear_norm(design, labels, strength, limit))
+
+    return learn
+
+
+def _noise_level(design: DenseDesign, noise: float) -> float:
+    r"""Operator norm of the noise seen through the inputs, :math:`\sqrt{\Delta n/(dL)}(\sqrt d + \sqrt L)`."""
+    rows, columns = design.signal_shape
+    return float(np.sqrt(noise * design.samples / (rows * columns)) * (np.sqrt(rows) + np.sqrt(columns)))
+
+
+def _run(design: DenseDesign, labels: Array, teacher: Array, seed: int, solution: Any) -> BaselineRun:
+    estimate = solution.value[0]
+    return BaselineRun(
+        seed=seed,
+        error=float(np.mean((estimate - teacher) ** 2)),
+        prior_error=float(np.mean(teacher**2)),
+        training_error=float(np.mean((design.forward(estimate, 0) - labels) ** 2)),
+        residual=float(solution.residual[0]),
+        status=solution.status[0],
+        iterations=int(solution.iterations[0]),
+        early_stopped_error=float("nan"),
+        history=[],
+    )
+
+
+def _descent(model: BilinearSequenceRegression, settings: Training, averaged: bool) -> Learner:
+    starts = settings.starts or (_AVERAGED if averaged else 1)
+
+    def learn(design: DenseDesign, labels: Array, teacher: Array, seed: int) -> BaselineRun:
+        from glassformer.estimators.factor_descent import factor_descent
+
+        width = settings.student_width or model.width or max(1, round((model.rho or 0.0) * design.signal_shape[1]))
+        rng = np.random.default_rng([seed, 3])
+        found = factor_descent(design, labels, width, settings, rng, starts, teacher)
+        errors = [entry.averaged_error if averaged else entry.error for entry in found.history]
+        return BaselineRun(
+            seed=seed,
+            error=errors[-1],
+            prior_error=float(np.mean(teacher**2)),
+            training_error=found.history[-1].training_error,
+            residual=found.trained.residual,
+            status=found.trained.status,
+            iterations=found.trained.steps,
+            early_stopped_error=min(errors),
+            history=[entry._asdict() for entry in found.history],
+        )
+
+    return learn
