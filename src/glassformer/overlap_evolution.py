@@ -33,6 +33,8 @@ _UNSTABLE, _PUSH, _PUSHES = 1.005, 0.03, 6
 _LONGEST = 0.2
 # Relative steps of the differences that make the slope of the map.
 _STEP = 0.02
+# Variance of a row that counts as none.
+_NONE = 1e-12
 _INFORMED, _UNINFORMED = 1e-4, 1e-3
 # Sampled covariances may exceed the prior's by this much.
 _ABOVE = 0.05
@@ -208,7 +210,8 @@ def _slope(update: Map, value: Array, index: Index) -> Array:
     """
     batch, size = len(value), value.shape[-1]
     pairs = [(a, b) for a in range(size) for b in range(a, size)]
-    scale = np.sqrt(np.diagonal(value, axis1=1, axis2=2))
+    # A row known exactly may be known to less than nothing, by rounding.
+    scale = np.sqrt(np.maximum(np.diagonal(value, axis1=1, axis2=2), _NONE))
     ends = [value]
     for a, b in pairs:
         direction = np.zeros((batch, size))

@@ -156,18 +156,28 @@ def _moments(
 
 
 def _averages(values: Any, log_weight: Any) -> Any:
-    """Moments from weights of shape (2 n, s), the halves one after the other, and values, branches flattened."""
+    """Moments from weights of shape (2 n, s), the halves one after the other, and values, branches flattened.
+
+    Where no sampled latent has a likelihood that double precision can tell from zero (a mixing without skip may be
+    singular to rounding), the data point counts as saying nothing: its moments are those of the prior.
+    """
     top = jnp.max(log_weight)
-    top = jnp.where(jnp.isfinite(top), top, 0.0)
-    weight = jnp.exp(log_weight - top).ravel()
+    known = jnp.isfinite(top)
+    top = jnp.where(known, top, 0.0)
+    weight = jnp.where(known, jnp.exp(log_weight - top), 1.0).ravel()
     halves = list(zip(jnp.split(weight, 2), jnp.split(values, 2), strict=True))
     (first, one), (second, two) = (_mean_and_covariance(*half) for half in halves)
     # The bias of a covariance falls as one over the sample: twice the whole minus the halves is free of it.
     covariance = 2 * _mean_and_covariance(weight, values)[1] - 0.5 * (one + two)
     squares = (one + jnp.outer(first, first), two + jnp.outer(second, second))
-    whole = jnp.sum(jnp.exp(log_weight - top), axis=1)
+    whole = jnp.sum(weight.reshape(log_weight.shape), axis=1)
     effective = jnp.sum(whole) ** 2 / jnp.sum(whole**2)
-    return top + jnp.log(jnp.mean(whole)), first, second, covariance, *squares, effective
+    log_partition = top + jnp.where(known, jnp.log(jnp.mean(whole)), 0.0)
+    prior = jnp.eye(values.shape[-1])
+    moments = (first, second, covariance, *squares)
+    nothing = (0 * first, 0 * second, prior, prior, prior)
+    chosen = [jnp.where(known, found, other) for found, other in zip(moments, nothing, strict=True)]
+    return log_partition, *chosen, effective
 
 
 def _mean_and_covariance(weight: Any, values: Any) -> tuple[Any, Any]:
