@@ -13,6 +13,7 @@ from scipy.stats import norm
 from glassformer import (
     DeepAttention,
     IncompatibleError,
+    MultiPass,
     ParameterError,
     SequenceMultiIndex,
     Status,
@@ -314,6 +315,32 @@ def test_message_passing_of_two_heads_follows_theory():
     result = simulate(model, [0.8], d=400, instances=4)
     assert result.converged
     assert np.all(np.abs(result["row_error"] - result["row_theory"]) < 3 * result["row_standard_error"] + 0.04)
+
+
+@pytest.mark.slow
+def test_stochastic_gradients_find_the_last_layer_first():
+    result = simulate(
+        DeepAttention(points=64), [15.0], d=100, instances=2, algorithm="sgd", settings=MultiPass(passes=25, looks=4)
+    )
+    for run in result.instances[0]:
+        cosine = np.abs(np.array([step["cosine"] for step in run.history]))
+        found = np.argmax(cosine[:, 1] > 0.9)
+        assert cosine[found, 1] > 0.9
+        assert cosine[found, 0] < 0.3
+        assert cosine[-1, 0] > cosine[found, 0]
+        assert run.history[-1]["plugin_error"] < 0.2 * run.history[0]["plugin_error"]
+        assert run.history[-1]["passes"] == 25
+    again = simulate(
+        DeepAttention(points=64), [15.0], d=100, instances=1, algorithm="sgd", settings=MultiPass(passes=25, looks=4)
+    )
+    assert again.instances[0][0].error == result.instances[0][0].error
+    with pytest.raises(IncompatibleError, match="single"):
+        simulate(SequenceMultiIndex(lambda z: jnp.abs(z[0, 0])), [2.0], d=20, algorithm="sgd")
+    with pytest.raises(ParameterError, match="settings"):
+        simulate(DeepAttention(), [2.0], d=20, algorithm="gamp", settings=MultiPass())
+    for bad in ({"batch": 0}, {"init": "large"}, {"learning_rate": -1.0}, {"weight_decay": np.nan}):
+        with pytest.raises(ParameterError, match=next(iter(bad))):
+            MultiPass(**bad)
 
 
 def test_message_passing_agrees_with_theory_for_sign_labels():

@@ -24,6 +24,7 @@ _HOME = {
     "Descent": "settings",
     "Iteration": "settings",
     "LinkChannel": "channels.link",
+    "MultiPass": "settings",
     "ParameterError": "errors",
     "Regularised": "settings",
     "Training": "settings",

@@ -10,11 +10,12 @@ import numpy as np
 
 from glassformer.channels.gaussian import GaussianChannel
 from glassformer.designs.dense import DenseDesign
-from glassformer.errors import IncompatibleError, ParameterError
+from glassformer.errors import IncompatibleError
 from glassformer.estimators.nuclear_norm_descent import least_nuclear_norm
 from glassformer.estimators.ridge import ridge, ridge_error
+from glassformer.experiments import checked_settings
 from glassformer.integral import Array
-from glassformer.models import BilinearSequenceRegression
+from glassformer.models import BilinearSequenceRegression, MatrixModel
 from glassformer.settings import Iteration, Regularised, Training
 from glassformer.solution import Status
 
@@ -58,7 +59,11 @@ def refuse_unless_offered(algorithm: str, model: Any) -> None:
     if algorithm == "gamp":
         return
     if algorithm == "sgd":
-        raise IncompatibleError(f"algorithm sgd is not offered for {model.name}: use gamp, or gd for bsr")
+        if isinstance(model, MatrixModel) and model.name in ("attention", "smi"):
+            return
+        raise IncompatibleError(
+            f"algorithm sgd is for attention and smi, not for {model.name}: use gamp, or gd for bsr"
+        )
     if not isinstance(model, BilinearSequenceRegression):
         raise IncompatibleError(f"algorithm {algorithm} is for bsr, not for {model.name}: use gamp")
     if not isinstance(model.channel, GaussianChannel):
@@ -72,9 +77,9 @@ def learner(algorithm: str, model: BilinearSequenceRegression, settings: Any) ->
         ParameterError: settings of another algorithm.
     """
     if algorithm in ("ridge", "nuclear-norm"):
-        chosen = _checked(settings, Regularised, algorithm)
+        chosen = checked_settings(settings, Regularised, algorithm)
         return _ridge(model, chosen) if algorithm == "ridge" else _nuclear_norm(model, chosen)
-    return _descent(model, _checked(settings, Training, algorithm), averaged=algorithm == "averaged-gd")
+    return _descent(model, checked_settings(settings, Training, algorithm), averaged=algorithm == "averaged-gd")
 
 
 def theory_of(algorithm: str, model: BilinearSequenceRegression, alpha: Array, settings: Any) -> Array:
@@ -83,14 +88,6 @@ def theory_of(algorithm: str, model: BilinearSequenceRegression, alpha: Array, s
         return np.full(len(alpha), np.nan)
     strength = settings.strength if isinstance(settings, Regularised) else None
     return np.asarray(ridge_error(alpha, model.noise, strength))
-
-
-def _checked(settings: Any, kind: type, algorithm: str) -> Any:
-    if settings is None:
-        return kind()
-    if not isinstance(settings, kind):
-        raise ParameterError("settings", type(settings).__name__, f"{kind.__name__} for algorithm {algorithm}")
-    return settings
 
 
 def _ridge(model: BilinearSequenceRegression, settings: Regularised) -> Learner:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from glassformer.models import MatrixModel, Model
-    from glassformer.settings import Descent, Regularised, Training
 
 BAD_USAGE, NOT_CONVERGED = 2, 3
 
@@ -111,7 +110,7 @@ def _landscape_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate_options(parser: argparse.ArgumentParser) -> None:
-    text = "gamp (default), ridge, nuclear-norm, gd or averaged-gd; all but gamp for bsr with linear labels"
+    text = "gamp (default); ridge, nuclear-norm, gd or averaged-gd (bsr with linear labels); sgd (attention, smi)"
     parser.add_argument("--algorithm", default="gamp", help=text)
     parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
     parser.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
@@ -127,6 +126,9 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     training.add_argument("--momentum", type=float, help="weight of the last step, for sgd (default 0)")
     training.add_argument("--weight-decay", type=float, help="decay of the parameters per unit step (default 0)")
     training.add_argument("--starts", type=int, help="initialisations on the same data (default 1; averaged 64)")
+    batches = parser.add_argument_group("sgd, with --learning-rate, --weight-decay (in units of 1/d) and --init")
+    batches.add_argument("--batch", type=int, help="samples per batch (default 200)")
+    batches.add_argument("--passes", type=int, help="passes over the data (default 40)")
     training.add_argument("--init", help="prior (default), as large as the teacher, or small")
     training.add_argument("--student-width", type=int, help="width of the student (default the teacher's)")
 
@@ -438,34 +440,36 @@ def _landscape(options: argparse.Namespace) -> int:
     return 0
 
 
-# Settings of each algorithm's own, by the option's name on the command line and in Python.
-_REGULARISED = {"strength": "strength", "max_iterations": "max_iterations"}
-_TRAINING = {
-    "max_iterations": "max_steps",
-    **{
-        name: name
-        for name in ("optimizer", "learning_rate", "momentum", "weight_decay", "starts", "init", "student_width")
-    },
+# Options of each algorithm's own, and what they are called in Python where that differs.
+_REGULARISED = ("strength", "max_iterations")
+_TRAINING = ("optimizer", "learning_rate", "momentum", "weight_decay", "starts", "init", "student_width")
+_OWN_OPTIONS = {
+    "gamp": ("max_iterations",),
+    "ridge": _REGULARISED,
+    "nuclear-norm": _REGULARISED,
+    "gd": (*_TRAINING, "max_iterations"),
+    "averaged-gd": (*_TRAINING, "max_iterations"),
+    "sgd": ("learning_rate", "weight_decay", "init", "batch", "passes"),
 }
 
 
-def _algorithm_settings(options: argparse.Namespace) -> Descent | Regularised | Training:
+def _algorithm_settings(options: argparse.Namespace) -> Any:
     """The settings of the algorithm from the options that are its own; others are refused."""
     from glassformer.errors import IncompatibleError
-    from glassformer.settings import Descent, Regularised, Training
+    from glassformer.settings import Descent, MultiPass, Regularised, Training
 
-    own: dict[str, tuple[Any, dict[str, str]]] = {
-        "ridge": (Regularised, _REGULARISED),
-        "nuclear-norm": (Regularised, _REGULARISED),
-        "gd": (Training, _TRAINING),
-        "averaged-gd": (Training, _TRAINING),
-    }
-    kind, names = own.get(options.algorithm, (Descent, {"max_iterations": "max_iterations"}))
-    given = {name for name in {**_REGULARISED, **_TRAINING} if getattr(options, name) is not None}
-    for name in sorted(given - set(names)):
-        raise IncompatibleError(f"--{name.replace('_', '-')} is no option of algorithm {options.algorithm}")
-    settings: Descent | Regularised | Training = kind(**{names[name]: getattr(options, name) for name in given})
-    return settings
+    kinds: dict[str, type] = {"sgd": MultiPass, "gd": Training, "averaged-gd": Training}
+    kinds |= {"ridge": Regularised, "nuclear-norm": Regularised}
+    own = _OWN_OPTIONS.get(options.algorithm, ("max_iterations",))
+    every = {name for names in _OWN_OPTIONS.values() for name in names}
+    given = {name: getattr(options, name) for name in sorted(every) if getattr(options, name) is not None}
+    for name in given:
+        if name not in own:
+            raise IncompatibleError(f"--{name.replace('_', '-')} is no option of algorithm {options.algorithm}")
+    kind = kinds.get(options.algorithm, Descent)
+    if kind is Training and "max_iterations" in given:
+        given["max_steps"] = given.pop("max_iterations")
+    return kind(**given)
 
 
 def _simulate(options: argparse.Namespace) -> int:

@@ -99,6 +99,15 @@ def collected(runs: list[list[Any]], name: str) -> Array:
     return np.array([[getattr(run, name) for run in point] for point in runs])
 
 
+def checked_settings(settings: Any, kind: type, algorithm: str) -> Any:
+    """The settings of an algorithm, its defaults where none are given; those of another one are refused."""
+    if settings is None:
+        return kind()
+    if not isinstance(settings, kind):
+        raise ParameterError("settings", type(settings).__name__, f"{kind.__name__} for algorithm {algorithm}")
+    return settings
+
+
 def standard_error(samples: Array) -> Array:
     """Standard error of the mean over the last axis; NaN for a single sample."""
     count = samples.shape[1]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from glassformer.channels.latent import LatentChannel
 from glassformer.channels.multi_index import PredictionErrors
-from glassformer.experiments import Experiment, Simulation, collected, standard_error
+from glassformer.errors import IncompatibleError
+from glassformer.experiments import Experiment, Simulation, checked_settings, collected, standard_error
 from glassformer.integral import Array
 from glassformer.models.matrix import MatrixModel
 from glassformer.overlap_evolution import overlap_evolution
 from glassformer.overlap_gamp import Trace, overlap_gamp
-from glassformer.settings import Descent
+from glassformer.settings import Descent, MultiPass
 from glassformer.solution import Status
 
 # Size of the random start that even labels need: the overlap must outgrow the noise before that is of order one.
@@ -33,12 +35,14 @@ class RowsInstance:
         cosine: cosine similarity of each estimated row with its true one.
         prediction_error: squared error on new labels of their average over the claimed posterior.
         plugin_error: squared error on new labels of those that the estimated rows would have.
-        claimed_error: the algorithm's own estimate of ``error``.
-        nishimori_ratio: measured square over measured slope of the score; 1 for a run that can be trusted.
+        claimed_error: the algorithm's own estimate of ``error``; NaN where it makes none.
+        nishimori_ratio: measured square over measured slope of the score, 1 for a run that can be trusted; NaN for
+            algorithms without scores.
         status: how the run ended.
         iterations: steps taken.
         damping: damping at the end.
-        history: ``cosine``, ``row_error``, ``prediction_error`` and ``plugin_error`` after every step.
+        history: ``cosine``, ``row_error``, ``prediction_error`` and ``plugin_error`` after every step; for stochastic
+            gradient descent several times per pass over the data, with ``passes`` made.
     """
 
     seed: int
@@ -56,10 +60,15 @@ class RowsInstance:
     history: Sequence[dict[str, Any]]
 
 
-def simulate_rows(experiment: Experiment, settings: Descent | None) -> Simulation:
+def simulate_rows(experiment: Experiment, settings: Any) -> Simulation:
     """What :func:`~glassformer.simulation.simulate` returns for a model of several rows."""
     finite = experiment.size.model
-    runs = experiment.runs(lambda design, seed: _learn(finite, design, seed, settings))
+    if experiment.algorithm == "sgd":
+        chosen = checked_settings(settings, MultiPass, "sgd")
+        runs = experiment.runs(lambda design, seed: _descend(finite, design, seed, chosen))
+    else:
+        chosen = checked_settings(settings, Descent, "gamp")
+        runs = experiment.runs(lambda design, seed: _learn(finite, design, seed, chosen))
     theory = overlap_evolution(finite, experiment.realised)
     predicted = finite.channel.prediction_errors(theory.value)
     rows = collected(runs, "row_error")
@@ -125,6 +134,42 @@ def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None)
         damping=float(solution.extra["damping"][0]),
         history=history,
     )
+
+
+def _descend(model: MatrixModel, design: Any, seed: int, settings: MultiPass) -> RowsInstance:
+    from glassformer.estimators.row_descent import row_descent
+
+    shape = (model.prior.rows, *design.row_shape)
+    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
+    labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+    rng, unclaimed = np.random.default_rng([seed, 3]), np.zeros((model.prior.rows,) * 2)
+    start = (1.0 if settings.init == "prior" else settings.small) * rng.standard_normal(shape)
+    history: list[dict[str, Any]] = []
+
+    def follow(passes: float, weights: Array) -> None:
+        measured = _measured(model, weights, signal, unclaimed)
+        history.append({"passes": passes, **{name: value for name, value in measured.items() if name != "overlap"}})
+
+    found = row_descent(design, labels, _link_of(model), start, settings, rng, follow)
+    measured = _measured(model, found.weights, signal, unclaimed)
+    return RowsInstance(
+        seed=seed,
+        error=float(np.mean(measured["row_error"])),
+        **measured,
+        claimed_error=float("nan"),
+        nishimori_ratio=float("nan"),
+        status=found.status,
+        iterations=found.steps,
+        damping=0.0,
+        history=history,
+    )
+
+
+def _link_of(model: MatrixModel) -> Callable[[Any], Any]:
+    """The label as a traceable function of the fields."""
+    if not isinstance(model.channel, LatentChannel):
+        raise IncompatibleError("algorithm sgd needs labels of several projections: use gamp for a single one")
+    return cast("Callable[[Any], Any]", model.channel.functions.label)
 
 
 def _measured(model: MatrixModel, estimate: Array, signal: Array, variance: Array) -> dict[str, Any]:

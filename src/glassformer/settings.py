@@ -137,6 +137,54 @@ class Training:
 
 
 @dataclass(frozen=True)
+class MultiPass:
+    """How weights are trained on batches, several passes over the same data.
+
+    Args:
+        learning_rate: None for 15, as published for deep attention, on the squared error over ``d``.
+        weight_decay: in units of ``1/d``; None for 0.07, as published.
+        init: ``"prior"``, standard normal weights, or ``"small"``, ``small`` times as large.
+        small: size of a small initialisation.
+        batch: samples per batch.
+        repeats: gradient steps on every batch.
+        passes: passes over the data.
+        looks: entries of the history per pass.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> MultiPass(batch=0)
+        Traceback (most recent call last):
+        ...
+        glassformer.errors.ParameterError: batch = 0 is not allowed: expected an integer >= 1
+    """
+
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+    init: str = "prior"
+    small: float = 1e-3
+    batch: int = 200
+    repeats: int = 3
+    passes: int = 40
+    looks: int = 8
+
+    def __post_init__(self) -> None:
+        if self.init not in ("prior", "small"):
+            raise ParameterError("init", self.init, "prior or small")
+        for name in ("learning_rate", "small"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ParameterError(name, value, "finite and > 0")
+        if self.weight_decay is not None and not 0 <= self.weight_decay < float("inf"):
+            raise ParameterError("weight_decay", self.weight_decay, "None, or finite and >= 0")
+        for name in ("batch", "repeats", "passes", "looks"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ParameterError(name, value, "an integer >= 1")
+
+
+@dataclass(frozen=True)
 class Regularised:
     """How strongly a convex estimator is regularised, and how well it is solved.
 

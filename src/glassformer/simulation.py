@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 from glassformer.baselines import BaselineRun, learner, refuse_unless_offered, theory_of
 from glassformer.bayes_optimal import limits
 from glassformer.designs.base import Design
-from glassformer.errors import ParameterError
 from glassformer.experiments import (
     Experiment,
     Simulation,
+    checked_settings,
     collected,
     require_whole_numbers,
     standard_error,
@@ -25,7 +25,7 @@ from glassformer.integral import Array
 from glassformer.models import MatrixModel, Model
 from glassformer.overlap_simulation import simulate_rows
 from glassformer.results import Table
-from glassformer.settings import Descent, Regularised, Training
+from glassformer.settings import Descent, MultiPass, Regularised, Training
 from glassformer.solution import Status
 from glassformer.state_evolution import validated_alpha
 
@@ -63,7 +63,7 @@ def simulate(
     seed: int = 0,
     algorithm: str = "gamp",
     storage: str = "float64",
-    settings: Descent | Training | Regularised | None = None,
+    settings: Descent | Training | Regularised | MultiPass | None = None,
 ) -> Simulation:
     r"""Draw teachers and data, learn from them, and compare with theory.
 
@@ -79,10 +79,11 @@ def simulate(
         seed: a non-negative integer.
         algorithm: ``"gamp"``; for bilinear sequence regression with linear labels also ``"ridge"``,
             ``"nuclear-norm"``, ``"gd"`` (gradient descent on the factors) and ``"averaged-gd"`` (the mean of its
-            outcomes from several starts).
+            outcomes from several starts); for deep attention and multi-index models also ``"sgd"``.
         storage: ``"float64"``, or ``"float32"`` for half the memory and time.
         settings: :class:`~glassformer.Descent` for message passing, :class:`~glassformer.Training` for gradient
-            descent, :class:`~glassformer.Regularised` for ridge and nuclear norm.
+            descent, :class:`~glassformer.MultiPass` for ``"sgd"``, :class:`~glassformer.Regularised` for ridge and
+            nuclear norm.
 
     Returns:
         :class:`Simulation` with the columns ``alpha``, ``error`` (mean over instances), ``standard_error`` (of that
@@ -107,14 +108,12 @@ def simulate(
     require_whole_numbers(d, instances, seed, algorithm)
     refuse_unless_offered(algorithm, model)
     experiment = Experiment(model, model.at_size(d), alpha, d, instances, seed, algorithm, storage)
-    if algorithm != "gamp":
-        return _baseline(experiment, settings)
-    if not (settings is None or isinstance(settings, Descent)):
-        raise ParameterError("settings", type(settings).__name__, "Descent for algorithm gamp")
     if isinstance(model, MatrixModel):
         return simulate_rows(experiment, settings)
-    finite = experiment.size.model
-    runs = experiment.runs(lambda design, seed: _learn(finite, design, seed, settings))
+    if algorithm != "gamp":
+        return _baseline(experiment, settings)
+    finite, chosen = experiment.size.model, checked_settings(settings, Descent, algorithm)
+    runs = experiment.runs(lambda design, seed: _learn(finite, design, seed, chosen))
     return experiment.table(_columns(experiment, runs, lambda theory: theory["algorithmic_error"]), runs)
 
 

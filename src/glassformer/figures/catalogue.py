@@ -35,6 +35,7 @@ FIGURES = {
     "aim-5": Figure("AIM: softmax attention in the limit of small width", aim_panels.small_width),
     "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", smi_panels.overlaps),
     "smi-2-left": Figure("Deep attention: two layers in time, by message passing", smi_panels.in_time),
+    "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", smi_panels.in_passes),
     "smi-3-left": Figure("Deep attention: overlaps of three layers", smi_panels.three_layers),
 }
 

@@ -15,6 +15,7 @@ from glassformer.figures.style import canvas, colors, label_alpha
 from glassformer.integral import Array
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.results import Table
+from glassformer.settings import MultiPass
 from glassformer.simulation import simulate
 
 if TYPE_CHECKING:
@@ -55,30 +56,49 @@ def in_time(path: Path, quick: bool, reference: Path | None) -> _Result:
     histories = [
         np.array([step["cosine"] for step in run.history] + [run.cosine] * steps)[:steps] for run in result.instances[0]
     ]
-    cosine = np.abs(np.array(histories))
+    return _drawn_in_time(
+        path, model, result, np.array(histories), np.arange(1.0, steps + 1), "step of message passing"
+    )
+
+
+def in_passes(path: Path, quick: bool, reference: Path | None) -> _Result:
+    """Figure ``smi-2-right``: the same during stochastic gradient descent, pass after pass over the data."""
+    del reference
+    model = DeepAttention(depth=2, tokens=2, skip=1.0, points=64)
+    d, instances, passes = (100, 2, 15) if quick else (500, 4, 40)
+    result = simulate(model, [15.0], d=d, instances=instances, algorithm="sgd", settings=MultiPass(passes=passes))
+    histories = np.array([[step["cosine"] for step in run.history] for run in result.instances[0]])
+    time = np.array([step["passes"] for step in result.instances[0][0].history])
+    return _drawn_in_time(path, model, result, histories, time, "passes over the data")
+
+
+def _drawn_in_time(
+    path: Path, model: DeepAttention, result: Simulation, histories: Array, time: Array, label: str
+) -> _Result:
+    """Every run's cosine similarities, shape (runs, times, rows), and their means."""
+    cosine, (alpha,) = np.abs(histories), result["alpha"]
     with canvas(path) as (axes,):
-        time = np.arange(1, steps + 1)
         for k, (name, color) in enumerate(zip(model.row_names, colors(2), strict=True)):
             axes.plot(time, cosine[:, :, k].T, color=color, lw=0.5, alpha=0.4)
             axes.plot(time, cosine[:, :, k].mean(axis=0), color=color, label=name)
-        axes.set_xlabel("step of message passing")
+        axes.set_xlabel(label)
         axes.set_ylabel("cosine similarity with the truth")
-        axes.set_title(rf"depth 2, $L = 2$, $c = 1$, $\alpha = 1.2$, $d = {d}$")
+        axes.set_title(rf"depth 2, $L = 2$, $c = 1$, $\alpha = {alpha:g}$, $d = {result.parameters['d']}$")
         axes.legend(loc="lower right")
     import pandas
 
-    data = pandas.DataFrame({"step": time, **{f"cosine_{k + 1}": cosine[:, :, k].mean(axis=0) for k in range(2)}})
-    lines = [_arrival(cosine[:, :, k], name) for k, name in enumerate(model.row_names)]
+    data = pandas.DataFrame({"time": time, **{f"cosine_{k + 1}": cosine[:, :, k].mean(axis=0) for k in range(2)}})
+    lines = [_arrival(cosine[:, :, k], time, name, label) for k, name in enumerate(model.row_names)]
     return data, "\n".join(lines), result.converged
 
 
-def _arrival(cosine: Array, name: str) -> str:
-    """When the runs, shape (runs, steps), found a layer, those that never did left out and counted."""
+def _arrival(cosine: Array, time: Array, name: str, unit: str) -> str:
+    """When the runs, shape (runs, times), found a layer, those that never did left out and counted."""
     there = (cosine > 0.5).any(axis=1)
     if not there.any():
         return f"{name}: cosine above 1/2 in none of {len(cosine)} runs"
-    mean = float(np.mean(np.argmax(cosine[there] > 0.5, axis=1) + 1))
-    return f"{name}: cosine above 1/2 in {there.sum()} of {len(cosine)} runs, after {mean:.1f} steps on average"
+    mean = float(np.mean(time[np.argmax(cosine[there] > 0.5, axis=1)]))
+    return f"{name}: cosine above 1/2 in {there.sum()} of {len(cosine)} runs, on average at {mean:.2g} ({unit})"
 
 
 def three_layers(path: Path, quick: bool, reference: Path | None) -> _Result:
