@@ -269,7 +269,7 @@ def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bsr-1", "bsr-2", "bsr-4", "bsr-5"])
+@pytest.mark.parametrize("name", ["bsr-1", "bsr-2", "bsr-4", "bsr-5", "bsr-7", "bsr-8"])
 def test_every_figure_can_be_drawn(run, tmp_path, name):
     code, out, _ = run(f"figure {name} --quick --out {tmp_path}")
     assert code in (0, 3)

@@ -17,8 +17,9 @@ from glassformer.estimators.training import Trained, train
 from glassformer.integral import Array
 from glassformer.settings import Training
 
-# Plain gradient descent with this learning rate, as published.
-DEFAULTS = ("sgd", 0.1)
+# Plain gradient descent just below the edge of stability: there, and not at smaller rates, its error without noise is
+# the published one, twice the optimal error, as if it sampled from the posterior.
+DEFAULTS = ("sgd", 0.7)
 
 
 class Snapshot(NamedTuple):

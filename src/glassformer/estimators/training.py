@@ -18,8 +18,9 @@ from glassformer.solution import Status
 
 # Steps between two looks at the training error; looks over which it must still fall by a share to go on.
 _BLOCK, _LOOKS, _FALLING = 100, 20, 0.01
-# Halvings of the learning rate after a divergence, and the growth of the training error that counts as one.
-_HALVINGS, _DIVERGED = 8, 1e3
+# Halvings of the learning rate after a divergence, and the growth of the training error that counts as one; halvings
+# where the training error no longer falls.
+_HALVINGS, _DIVERGED, _COOLINGS = 8, 1e3, 6
 
 Loss = Callable[[Any, Any], Any]
 """``loss(parameters, data)``: training errors of independent starts, shape (starts,)."""
@@ -33,7 +34,7 @@ class Trained:
         parameters: a tree of arrays, the starts along the first axes.
         loss: training error of every start, shape (starts,).
         steps: gradient steps taken.
-        learning_rate: what was used, after halvings.
+        learning_rate: what was used at the end, after halvings.
         status: converged at the floor, or where it no longer falls; else why it stopped.
         history: training errors after every block of steps, shape (blocks, starts), the start first.
         residual: share by which the largest training error fell over the last looks.
@@ -87,9 +88,11 @@ def _attempt(
     way: tuple[str, float],
     watch: Callable[[int, Any, Array], None] | None,
 ) -> Trained:
-    optimizer = _optimizer(*way, settings.momentum, settings.weight_decay)
+    name, rate = way
+    optimizer = _optimizer(name, rate, settings.momentum, settings.weight_decay)
     state, first = optimizer.init(parameters), np.asarray(loss(parameters, data))
     history, steps, status = [first], 0, Status.ITERATION_LIMIT
+    begun, coolings, reached = 0, 0, np.inf
     if watch is not None:
         watch(0, parameters, first)
     while steps < settings.max_steps:
@@ -97,17 +100,25 @@ def _attempt(
         parameters, state, errors = _block(loss, optimizer, parameters, state, data, block)
         steps += block
         history.append(np.asarray(errors))
-        if not np.all(np.isfinite(history[-1])) or np.max(history[-1]) > _DIVERGED * max(np.max(first), power):
+        worst = float(np.max(history[-1]))
+        if not np.isfinite(worst) or worst > _DIVERGED * max(float(np.max(first)), power):
             status = Status.NON_FINITE
             break
         if watch is not None:
             watch(steps, parameters, history[-1])
-        if np.max(history[-1]) <= settings.floor * power or _flat(history):
+        if worst <= settings.floor * power:
             status = Status.CONVERGED
             break
-    return Trained(
-        parameters, history[-1], steps, way[1], status, np.array(history), _fall(history) if len(history) > 1 else 1.0
-    )
+        if _flat(history[begun:]):
+            # Just below the edge of stability the training error may hover: a shorter step tells whether it is a floor.
+            total = float(np.sum(history[-1]))
+            if coolings == _COOLINGS or total > (1 - _FALLING) * reached:
+                status = Status.CONVERGED
+                break
+            reached, begun, coolings, rate = total, len(history), coolings + 1, 0.5 * rate
+            optimizer = _optimizer(name, rate, settings.momentum, settings.weight_decay)
+    fall = _fall(history) if len(history) > 1 else 1.0
+    return Trained(parameters, history[-1], steps, rate, status, np.array(history), fall)
 
 
 def _flat(history: list[Array]) -> bool:

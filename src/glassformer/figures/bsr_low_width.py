@@ -20,7 +20,7 @@ _WIDTHS = (0.5, 0.2, 0.1, 0.05, 0.01)
 
 
 def produce(path: Path, quick: bool, reference: Path | None) -> tuple[pandas.DataFrame, str, bool]:
-    """Figure ``bsr-5``; there are no published data for it."""
+    """Figure ``bsr-8``; there are no published data for it."""
     del reference
     import pandas
 

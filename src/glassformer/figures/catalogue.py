@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.errors import ParameterError
-from glassformer.figures import aim_panels, bsr_error, bsr_landscape, bsr_low_width, bsr_thresholds, smi_panels
+from glassformer.figures import (
+    aim_panels,
+    bsr_baselines,
+    bsr_error,
+    bsr_landscape,
+    bsr_low_width,
+    bsr_thresholds,
+    smi_panels,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -27,7 +35,10 @@ FIGURES = {
     "bsr-2": Figure("BSR: Bayes-optimal error and GAMP, beta = 5, noise 0.1", bsr_error.produce_noisy),
     "bsr-3": Figure("BSR: perfect-recovery thresholds, Bayes-optimal and nuclear norm", bsr_thresholds.produce),
     "bsr-4": Figure("BSR: free-entropy landscape", bsr_landscape.produce),
-    "bsr-5": Figure("BSR: approach to the limit of small width", bsr_low_width.produce),
+    "bsr-5": Figure("BSR: minimal nuclear norm on data against the optimum", bsr_baselines.nuclear_norm),
+    "bsr-6": Figure("BSR: gradient descent, its average, and message passing", bsr_baselines.gradient_descent),
+    "bsr-7": Figure("BSR: gradient descent from a small start, and nuclear norm", bsr_baselines.small_start),
+    "bsr-8": Figure("BSR: approach to the limit of small width", bsr_low_width.produce),
     "aim-1": Figure("AIM: hardmax attention of two tokens, with AMP, and its limit of small width", aim_panels.hardmax),
     "aim-2": Figure("AIM: softmax attention for several widths, and its collapse over tokens", aim_panels.softmax),
     "aim-3": Figure("AIM: linear attention with counting thresholds", aim_panels.linear),

@@ -105,7 +105,7 @@ def three_layers(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``smi-3-left``: overlaps of three layers."""
     del reference
     model = DeepAttention(depth=3, tokens=2, skip=1.0, points=128 if quick else 512)
-    alpha = np.linspace(0.2, 2.5, 4) if quick else np.linspace(0.1, 2.5, 25)
+    alpha = np.linspace(0.2, 2.5, 4) if quick else np.linspace(0.1, 2.1, 15)
     theory = limits(model, alpha, throw=False)
     with canvas(path) as (axes,):
         _draw_overlaps(axes, theory, model.row_names)
