@@ -1,8 +1,8 @@
 """Baselines of bilinear sequence regression beside general tools, in one run.
 
 Minimal nuclear norm against a general convex solver on the vectorised problem, and a step of gradient descent from 64
-starts against 64 steps of one start, each as a plain matrix product and its transpose (with torch where it is installed,
-else NumPy).
+starts against 64 steps of one start, each as a plain matrix product and its transpose (with torch where it is
+installed, else NumPy).
 
     python benchmarks/bench_baselines.py [--published] [--large]
 """

@@ -29,17 +29,18 @@ _DESCENT = ("alpha", "gen_error_mean", "gen_error_std")
 
 @dataclass(frozen=True)
 class _Series:
-    """One algorithm's runs on one model: its label, its error by column, and the table it comes from."""
+    """One algorithm's runs on one model: its label, the table, and which of its errors."""
 
     label: str
     runs: Simulation
-    column: str = "error"
+    early: bool = False
 
     @property
     def errors(self) -> tuple[Array, Array]:
-        """Means, and standard errors where the table has them."""
-        blur = self.runs["standard_error"] if self.column == "error" else np.full(len(self.runs["alpha"]), np.nan)
-        return self.runs[self.column], blur
+        """Errors relative to the power of the teachers, which fluctuates at these sizes, and their standard errors."""
+        if self.early:
+            return self.runs["early_stopped_error"], np.full(len(self.runs["alpha"]), np.nan)
+        return self.runs["relative_error"], self.runs["relative_standard_error"]
 
 
 def nuclear_norm(path: Path, quick: bool, reference: Path | None) -> _Result:
@@ -115,7 +116,7 @@ def _descents(model: BilinearSequenceRegression, noise: float, quick: bool) -> l
         _Series(f"average over {starts} starts", averaged),
         _Series("message passing", passing),
     ]
-    return [*series, _Series("average, stopped at its best", averaged, "early_stopped_error")] if noise else series
+    return [*series, _Series("average, stopped at its best", averaged, early=True)] if noise else series
 
 
 def _draw(axes: Axes, model: BilinearSequenceRegression, series: Sequence[_Series], title: str) -> None:
@@ -136,7 +137,7 @@ def _finish(axes: Axes, title: str) -> None:
     axes.set_ylabel(ERROR_LABEL)
     axes.set_ylim(bottom=-0.03)
     axes.set_title(title)
-    axes.legend(loc="upper right")
+    axes.legend(loc="upper right", frameon=True, framealpha=1.0, edgecolor="none")
 
 
 def _coincidence(one: _Series, other: _Series, alpha: Array) -> str:
