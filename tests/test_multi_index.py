@@ -317,6 +317,33 @@ def test_message_passing_of_two_heads_follows_theory():
     assert np.all(np.abs(result["row_error"] - result["row_theory"]) < 3 * result["row_standard_error"] + 0.04)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_labels_of_weighted_heads_are_understood(tied):
+    channel = DeepAttention(depth=1, activation="linear", tied=tied, head_weights=[[4.0]]).channel
+    fields, silent = np.random.default_rng(2).standard_normal((20, *channel.field_components)), np.empty((20, 0))
+    shown, known = channel.observed(channel.label_from(fields, silent)), channel.observation_from(fields, silent)
+    signs = np.sign(np.sum(shown * known, axis=1, keepdims=True))
+    np.testing.assert_allclose(signs * shown, known, atol=1e-8)
+
+
+def test_rows_seen_in_one_combination_only():
+    """Their sum is known exactly, and of their difference nothing: sampling says so, or says that it cannot tell."""
+    found = overlap_evolution(SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2, points=64), [3.0])
+    assert np.sum(found.value[0]) == pytest.approx(0, abs=1e-6)
+    gap = np.linalg.norm(found.value[0] - np.array([[0.5, -0.5], [-0.5, 0.5]]))
+    assert gap < found.error_estimate[0]
+    assert found.converged == (found.error_estimate[0] < 0.2)
+
+
+def test_close_to_a_threshold_all_starts_lead_to_one_point():
+    model = DeepAttention(depth=1, points=1024)
+    ends = [overlap_evolution(model, [1.05 / 6], start) for start in ("uninformed", [[[0.85]]])]
+    assert all(end.converged for end in ends)
+    overlaps = [1 - end.value[0, 0, 0] for end in ends]
+    assert abs(overlaps[0] - overlaps[1]) < 1e-3
+    assert overlaps[0] > 4e-3
+
+
 @pytest.mark.slow
 def test_stochastic_gradients_find_the_last_layer_first():
     result = simulate(
@@ -334,6 +361,12 @@ def test_stochastic_gradients_find_the_last_layer_first():
         DeepAttention(points=64), [15.0], d=100, instances=1, algorithm="sgd", settings=MultiPass(passes=25, looks=4)
     )
     assert again.instances[0][0].error == result.instances[0][0].error
+    short = MultiPass(passes=5, learning_rate=1e-6, weight_decay=0.0)
+    assert not simulate(DeepAttention(points=64), [4.0], d=40, instances=1, algorithm="sgd", settings=short).converged
+    with pytest.raises(IncompatibleError, match="one head"):
+        simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, algorithm="sgd")
+    with pytest.raises(IncompatibleError, match="smoothly"):
+        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2), [2.0], d=20, algorithm="sgd")
     with pytest.raises(IncompatibleError, match="single"):
         simulate(SequenceMultiIndex(lambda z: jnp.abs(z[0, 0])), [2.0], d=20, algorithm="sgd")
     with pytest.raises(ParameterError, match="settings"):
@@ -370,6 +403,9 @@ def test_conjugate_overlaps_reach_the_accuracy_asked_for():
     assert rough.value[1, 1] == pytest.approx(found.value[1, 1], rel=4 * rough.accuracy)
     exact = conjugate_overlap(SequenceMultiIndex(lambda z: z[0, 0], noise=0.5), [[0.2]], alpha=2.0)
     assert exact.value[0, 0] == pytest.approx(2.0 / (0.8 + 0.5))
+    nothing = conjugate_overlap(DeepAttention(depth=1), [0.0])
+    assert nothing.reached
+    assert nothing.value[0, 0] == pytest.approx(0, abs=1e-12)
     for bad in ([1.0, 0.5], [0.5], [-0.1, 0.5], [np.nan, 0.1]):
         with pytest.raises(ParameterError, match="overlap"):
             conjugate_overlap(DeepAttention(), bad)
@@ -416,6 +452,9 @@ def test_deep_attention_from_the_command_line(capsys, tmp_path):
     assert main(["phase-diagram", "attention", "--depth", "1", "--skip", "0:4:2", "--data-points", "64", "--json"]) == 0
     points = json.loads(capsys.readouterr().out)["points"]
     assert [p["skip"] for p in points if p["threshold"] == "weak_recovery"] == [0.0, 4.0]
+    sgd = ["--algorithm", "sgd", "--passes", "2", "--batch", "10", "--d", "20", "--instances", "1"]
+    assert main(["simulate", "attention", "--alpha", "2", "--depth", "1", "--data-points", "64", *sgd]) in (0, 3)
+    assert "theory_bayes_optimal" in capsys.readouterr().out
     file = tmp_path / "link.py"
     file.write_text("import jax.numpy as jnp\n\ndef phase(z):\n    return jnp.abs(z[0, 0])\n")
     assert main(["thresholds", "smi", "--link", f"{file}:phase", "--indices", "1", "--json"]) == 0

@@ -60,6 +60,8 @@ def refuse_unless_offered(algorithm: str, model: Any) -> None:
         return
     if algorithm == "sgd":
         if isinstance(model, MatrixModel) and model.name in ("attention", "smi"):
+            if model.prior.degrees != 1:
+                raise IncompatibleError("algorithm sgd trains networks of one head: use gamp for several")
             return
         raise IncompatibleError(
             f"algorithm sgd is for attention and smi, not for {model.name}: use gamp, or gd for bsr"

@@ -441,12 +441,11 @@ def _landscape(options: argparse.Namespace) -> int:
 
 
 # Options of each algorithm's own, and what they are called in Python where that differs.
-_REGULARISED = ("strength", "max_iterations")
 _TRAINING = ("optimizer", "learning_rate", "momentum", "weight_decay", "starts", "init", "student_width")
 _OWN_OPTIONS = {
     "gamp": ("max_iterations",),
-    "ridge": _REGULARISED,
-    "nuclear-norm": _REGULARISED,
+    "ridge": ("strength",),
+    "nuclear-norm": ("strength", "max_iterations"),
     "gd": (*_TRAINING, "max_iterations"),
     "averaged-gd": (*_TRAINING, "max_iterations"),
     "sgd": ("learning_rate", "weight_decay", "init", "batch", "passes"),

@@ -13,7 +13,7 @@ from glassformer.models.matrix import MatrixModel
 
 # Most sampled data points per replica; each doubling also changes the data, so errors are those of that many alone.
 _MOST = 1 << 17
-# Entries off the diagonal, and rows of which nothing can be told, are measured against this share of the largest entry.
+# Rows of which next to nothing can be told are measured against this much per unit of alpha and column.
 _SMALLEST = 1e-6
 
 
@@ -69,8 +69,8 @@ def conjugate_overlap(
     while True:
         found = model.channel.with_points(points).information(variance[None])
         value, error = rate * found.value[0], rate * found.error[0]
-        scale = np.diag(value)
-        worst = float(np.max(np.diag(error) / np.maximum(scale, _SMALLEST * scale.max())))
+        floor = _SMALLEST * rate * model.channel.columns
+        worst = float(np.max(np.diag(error) / np.maximum(np.diag(value), floor)))
         if worst <= accuracy or 2 * points > most:
             return ConjugateOverlap(value, error, points, worst, worst <= accuracy)
         # Errors fall as one over the root of the points, and are themselves known to a fifth or so.

@@ -26,9 +26,15 @@ from glassformer.state_evolution import Flags, Index, fixed_point, validated_alp
 # A relative residual that means nothing where averages are sampled, and the variance that counts as none.
 SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
 # Share of the points with which fixed points are located, how well, and rounds of correction by all points.
-_COARSE, _ROUGHLY, _ROUNDS = 16, 3e-3, 30
+_COARSE, _ROUGHLY, _ROUNDS = 16, 5e-4, 30
 # Eigenvalue of the slope above which a point is left, by a push of this length, at most so many times.
 _UNSTABLE, _PUSH, _PUSHES = 1.005, 0.03, 6
+# Tolerances within which a push has led back to where it began.
+_BACK = 3.0
+# Distance to the fixed point, in tolerances of the residual, that may be left.
+_DISTANT = 20.0
+# Error of a covariance, in units of the prior's, from which on it says nothing.
+_MEANINGLESS = 0.2
 # Newton steps longer than this share of the covariance are not believed.
 _LONGEST = 0.2
 # Relative steps of the differences that make the slope of the map.
@@ -102,6 +108,8 @@ def overlap_evolution(
         residual[index] = np.linalg.norm(gap, axis=1)
         estimate[index] = np.linalg.norm(step, axis=1) + np.linalg.norm(blur, axis=1)
         done = residual[index] <= settings.tolerance * norm + settings.floor
+        # Where convergence is slow a small residual is no small distance.
+        done &= np.linalg.norm(step, axis=1) <= _DISTANT * settings.tolerance * norm + settings.floor
         # A step that leaves the cone, or is very long, is not believed: the map itself leads on.
         moved = (flat[index] + step).reshape(mapped.value.shape)
         bad = ~_is_covariance(moved) | (np.linalg.norm(step, axis=1) > _LONGEST * norm)
@@ -111,6 +119,8 @@ def overlap_evolution(
         open_rows[index[done]] = False
     for k in everyone[open_rows]:
         status[k] = Status.ITERATION_LIMIT
+    for k in np.flatnonzero(alive & ~open_rows & (estimate > _MEANINGLESS)):
+        status[k] = Status.INTEGRATION_NOT_CONVERGED
     # Those that were not located have been through no round.
     lost = np.flatnonzero(~alive & _is_covariance(value))
     if lost.size:
@@ -164,7 +174,8 @@ def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, 
         again = fixed_point(_restricted(update, todo), pushed, settings, _is_covariance)
         again = replace(again, iterations=again.iterations + solution.iterations[todo])
         # A point that a push leads back to is stable, and its slope, as rough as the map, of no use.
-        back = _distance(again.value, solution.value[todo]) < _distance(again.value, pushed)
+        near = _BACK * settings.tolerance * np.linalg.norm(pushed, axis=(1, 2))
+        back = _distance(again.value, solution.value[todo]) <= near
         slope[todo[back]] = 0.0
         solution = solution.overlaid(todo, again)
         todo = todo[~back & [status.ok for status in again.status]]
@@ -212,13 +223,18 @@ def _slope(update: Map, value: Array, index: Index) -> Array:
     pairs = [(a, b) for a in range(size) for b in range(a, size)]
     # A row known exactly may be known to less than nothing, by rounding.
     scale = np.sqrt(np.maximum(np.diagonal(value, axis1=1, axis2=2), _NONE))
-    ends = [value]
+    ends, lengths = [value], []
+    inverse = np.linalg.inv(value + _NONE * np.eye(size))
     for a, b in pairs:
         direction = np.zeros((batch, size))
         direction[:, a], direction[:, b] = scale[:, a], scale[:, b]
-        ends.append(value - _STEP * direction[:, :, None] * direction[:, None, :])
+        # At most half of what the covariance has in this direction.
+        share = np.einsum("na,nab,nb->n", direction, inverse, direction)
+        lengths.append(_STEP / np.maximum(1.0, 2 * _STEP * share))
+        ends.append(value - lengths[-1][:, None, None] * direction[:, :, None] * direction[:, None, :])
     found = update(np.concatenate(ends), np.tile(index, len(ends))).value.reshape(len(ends), batch, size, size)
-    change = dict(zip(pairs, (found[0] - found[1:]) / _STEP, strict=True))
+    rates = (found[0] - found[1:]) / np.array(lengths)[:, :, None, None]
+    change = dict(zip(pairs, rates, strict=True))
     slope = np.zeros((batch, size, size, size, size))
     for a, b in pairs:
         if a == b:

@@ -32,6 +32,8 @@ def overlap_limits(model: MatrixModel, alpha: Array, settings: Iteration | None,
         other = replace(other, extra=uninformed.extra).overlaid(candidates, found)
     distinct = _apart(uninformed, other) & np.isin(np.arange(len(alpha)), candidates)
     informed, best, q_hat = uninformed.value.copy(), uninformed.value.copy(), uninformed.extra["q_hat"].copy()
+    # A second fixed point that was seen but did not settle is neither there nor not there.
+    informed[[k for k in candidates.tolist() if not other.status[k].ok]] = np.nan
     if distinct.any():
         informed[distinct] = other.value[distinct]
         beyond = other.extra["q_hat"][distinct]

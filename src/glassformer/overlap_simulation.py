@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from glassformer.channels.latent import LatentChannel
+from glassformer.channels.line_channel import LineChannel
 from glassformer.channels.multi_index import PredictionErrors
 from glassformer.errors import IncompatibleError
 from glassformer.experiments import Experiment, Simulation, checked_settings, collected, standard_error
@@ -73,10 +74,13 @@ def simulate_rows(experiment: Experiment, settings: Any) -> Simulation:
     predicted = finite.channel.prediction_errors(theory.value)
     rows = collected(runs, "row_error")
     errors = rows.mean(axis=2)
+    optimal = np.trace(theory.value, axis1=1, axis2=2) / finite.prior.rows
+    own = optimal if experiment.algorithm == "gamp" else np.full(len(optimal), np.nan)
     columns = {
         "error": errors.mean(axis=1),
         "standard_error": standard_error(errors),
-        "theory": np.trace(theory.value, axis1=1, axis2=2) / finite.prior.rows,
+        "theory": own,
+        "theory_bayes_optimal": optimal,
         "row_error": rows.mean(axis=1),
         "row_standard_error": np.stack([standard_error(rows[:, :, k]) for k in range(finite.prior.rows)], axis=1),
         "row_theory": np.diagonal(theory.value, axis1=1, axis2=2),
@@ -169,6 +173,8 @@ def _link_of(model: MatrixModel) -> Callable[[Any], Any]:
     """The label as a traceable function of the fields."""
     if not isinstance(model.channel, LatentChannel):
         raise IncompatibleError("algorithm sgd needs labels of several projections: use gamp for a single one")
+    if isinstance(model.channel, LineChannel) and model.channel.discrete:
+        raise IncompatibleError("algorithm sgd needs labels that vary smoothly with the weights: use gamp")
     return cast("Callable[[Any], Any]", model.channel.functions.label)
 
 

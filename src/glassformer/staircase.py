@@ -26,6 +26,10 @@ from glassformer.overlap_evolution import overlap_evolution
 _ACCURACY, _STEPS, _FARTHEST = 2e-3, 12, 60.0
 # Share of the largest eigenvalue within which eigenvalues count as one, beside their errors.
 _DEGENERATE, _ERRORS = 2e-3, 4.0
+# Numbers of the largest array of responses.
+_LARGEST = 100_000_000
+# Growth per step that counts as none: its logarithm must exist.
+_NO_GROWTH = 1e-6
 # Weight of a matrix on one row from which on it names that row, and eigenvalue that belongs to the range.
 _PURE, _RANGE = 0.98, 0.05
 # Data points of the operator over those of state evolution: it is computed once, not iterated. The accuracy asked of
@@ -71,7 +75,9 @@ def instability(model: MatrixModel, variance: Array, unknown: Array, accuracy: f
 
     Data points are doubled until the eigenvalue has the relative ``accuracy``, where that is within reach.
     """
-    finer, most = _FINER, _FINER * _MOST
+    channel = model.channel
+    size = 8 * channel.points * (channel.rows * channel.columns) ** 2
+    finer, most = _FINER, max(_FINER, min(_FINER * _MOST, _LARGEST // size))
     found = _instability(model, variance, unknown, finer)
     if model.channel.exact or found.error > accuracy * np.sqrt(_MOST) * found.rate:
         return found
@@ -174,14 +180,14 @@ def _next(model: MatrixModel, known: Array, start: float, farthest: float) -> St
         variance = overlap_evolution(model, [alpha], subspace=known).value[0]
         return instability(model, variance, outside, accuracy)
 
-    low, growth_low = start, at(start * 1.02).rate * start / degrees
+    low, growth_low = start, max(_NO_GROWTH, at(start * 1.02).rate * start / degrees)
     if growth_low >= 1:
         found = at(start * 1.02)
         return Step(start, start * 0.02, found.matrix, found.degenerate)
     high, growth_high = low, growth_low
     for _ in range(_STEPS):
         high = min(high * 1.6, farthest)
-        growth_high = at(high).rate * high / degrees
+        growth_high = max(_NO_GROWTH, at(high).rate * high / degrees)
         if growth_high >= 1:
             break
         low, growth_low = high, growth_high
@@ -192,7 +198,7 @@ def _next(model: MatrixModel, known: Array, start: float, farthest: float) -> St
         share = np.log(1 / growth_low) / np.log(growth_high / growth_low)
         middle = low * (high / low) ** float(np.clip(share, 0.05, 0.95))
         found = at(middle, _LATER)
-        growth = found.rate * middle / degrees
+        growth = max(_NO_GROWTH, found.rate * middle / degrees)
         slope = np.log(growth_high / growth_low) / np.log(high / low)
         error = middle * found.error / found.rate / max(slope, 1e-3)
         if abs(np.log(growth)) <= _ACCURACY * max(slope, 1e-3):

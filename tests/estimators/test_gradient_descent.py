@@ -100,6 +100,14 @@ def test_a_rate_that_diverges_is_halved_until_it_does_not():
     assert np.all(np.isfinite(found.signals))
 
 
+def test_steps_too_short_to_learn_are_not_called_converged():
+    design, _, labels = drawn(30, 5, 1)
+    short = factor_descent(design, labels, 1, Training(learning_rate=1e-6), np.random.default_rng(2))
+    assert not short.trained.status.ok
+    silent = factor_descent(design, 0 * labels, 1, Training(), np.random.default_rng(2))
+    assert silent.trained.status.ok
+
+
 def test_a_student_too_narrow_stops_where_it_no_longer_learns():
     design, signal, labels = drawn(300, 10, 3)
     found = factor_descent(design, labels, 1, Training(), np.random.default_rng(2), 1, signal)
@@ -129,10 +137,10 @@ def test_ridge_on_data_has_the_error_of_its_theory():
 
 
 def test_ways_of_solving_ridge_agree():
-    for samples in (50, 200):
+    for samples, strength in ((50, 0.1), (200, 0.1), (50, 0.0), (200, 0.0)):
         design, _, labels = drawn(samples)
-        factored, iterated = (ridge(design, labels, 0.1, factored=k) for k in (10_000, 1))
-        np.testing.assert_allclose(factored.value, iterated.value, atol=1e-7)
+        factored, iterated = (ridge(design, labels, strength, factored=k) for k in (10_000, 1))
+        np.testing.assert_allclose(factored.value, iterated.value, atol=1e-6)
         assert factored.residual[0] < 1e-10
     with pytest.raises(ParameterError, match="regularisation"):
         ridge(design, labels, -1.0)

@@ -66,6 +66,12 @@ def test_enough_noiseless_samples_give_the_signal_back():
     np.testing.assert_allclose(least_nuclear_norm(design, labels).value[0], signal, atol=1e-4)
 
 
+@pytest.mark.parametrize(("samples", "size"), [(1, 10), (1, 5), (3, 8)])
+def test_very_few_samples_are_solved(samples, size):
+    design, _, labels = drawn(samples, (size, size), 2)
+    assert least_nuclear_norm(design, labels).converged
+
+
 def test_what_cannot_be_solved_is_refused():
     design, _, labels = drawn(30, (5, 5), 1)
     with pytest.raises(DataError, match="penalty > 0"):

@@ -108,6 +108,7 @@ class DeepAttentionChannel(LatentChannel):
         y = np.asarray(y, dtype=float)
         if y.ndim == 2:
             return y
+        y = y / self.network.head_weights[-1][0]
         if self.network.activation == "linear":
             return _rank_one_root(y)
         scores = symmetric_logits(y, 1.0)

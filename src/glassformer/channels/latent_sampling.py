@@ -163,21 +163,32 @@ def _averages(values: Any, log_weight: Any) -> Any:
     """
     top = jnp.max(log_weight)
     known = jnp.isfinite(top)
-    top = jnp.where(known, top, 0.0)
-    weight = jnp.where(known, jnp.exp(log_weight - top), 1.0).ravel()
-    halves = list(zip(jnp.split(weight, 2), jnp.split(values, 2), strict=True))
-    (first, one), (second, two) = (_mean_and_covariance(*half) for half in halves)
+    weight = jnp.exp(log_weight - jnp.where(known, top, 0.0))
+    halves = list(zip(jnp.split(log_weight, 2), jnp.split(values, 2), strict=True))
+    # Each half in its own scale; one without any weight is replaced by the other.
+    usable = [jnp.any(jnp.isfinite(part)) for part, _ in halves]
+    found = [_mean_and_covariance(_scaled(part).ravel(), own) for part, own in halves]
+    (first, one), (second, two) = (
+        tuple(jnp.where(usable[k], mine, other) for mine, other in zip(found[k], found[1 - k], strict=True))
+        for k in (0, 1)
+    )
     # The bias of a covariance falls as one over the sample: twice the whole minus the halves is free of it.
-    covariance = 2 * _mean_and_covariance(weight, values)[1] - 0.5 * (one + two)
+    covariance = 2 * _mean_and_covariance(weight.ravel(), values)[1] - 0.5 * (one + two)
     squares = (one + jnp.outer(first, first), two + jnp.outer(second, second))
-    whole = jnp.sum(weight.reshape(log_weight.shape), axis=1)
+    whole = jnp.sum(weight, axis=1)
     effective = jnp.sum(whole) ** 2 / jnp.sum(whole**2)
-    log_partition = top + jnp.where(known, jnp.log(jnp.mean(whole)), 0.0)
+    log_partition = jnp.where(known, top + jnp.log(jnp.mean(whole)), 0.0)
     prior = jnp.eye(values.shape[-1])
     moments = (first, second, covariance, *squares)
-    nothing = (0 * first, 0 * second, prior, prior, prior)
-    chosen = [jnp.where(known, found, other) for found, other in zip(moments, nothing, strict=True)]
+    nothing = (jnp.zeros_like(first), jnp.zeros_like(second), prior, prior, prior)
+    chosen = [jnp.where(known, mine, other) for mine, other in zip(moments, nothing, strict=True)]
     return log_partition, *chosen, effective
+
+
+def _scaled(log_weight: Any) -> Any:
+    """Weights whose largest is one."""
+    top = jnp.max(log_weight)
+    return jnp.exp(log_weight - jnp.where(jnp.isfinite(top), top, 0.0))
 
 
 def _mean_and_covariance(weight: Any, values: Any) -> tuple[Any, Any]:

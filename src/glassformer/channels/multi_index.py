@@ -19,7 +19,7 @@ from glassformer.integral import Array, Integral
 # Data points of the averages: replicas, whose spread tells the error, times points of each.
 _REPLICAS = 8
 # New samples that tell the errors of one estimate, and posterior copies of each in either half.
-_NEW_SAMPLES, _COPIES = 1024, 4
+_NEW_SAMPLES, _COPIES = 512, 2
 
 
 class FieldPosterior(NamedTuple):

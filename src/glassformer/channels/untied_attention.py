@@ -56,8 +56,10 @@ class UntiedAttentionChannel(LatentChannel):
 
     def __post_init__(self) -> None:
         network = self.network
-        if network.tied or network.heads > 1 or network.output != "attention":
+        if network.tied or network.heads > 1 or network.output != "attention" or network.limit:
             raise IncompatibleError("only untied networks of one head with attention output: use a link channel")
+        if network.activation == "softmax" and network.tokens < 2:
+            raise IncompatibleError("the softmax of a single token is one: give tokens >= 2")
 
     @property
     def label(self) -> str:
@@ -100,7 +102,7 @@ class UntiedAttentionChannel(LatentChannel):
         return np.asarray(-self.columns * (spread + np.log(2 * np.pi)) + 0.5 * _free(self.network) * np.log(2 * np.pi))
 
     def observation_from(self, fields: Array, source: Array) -> Array:
-        """The two vectors, of equal length where their scale is free: softmax underflows where they are long."""
+        """The two vectors, the first of a typical length, for their scale is free: softmax underflows for long ones."""
         del source
         return _normalised(self.network, np.asarray(mapped(_vectors(self.network), np.asarray(fields, dtype=float))))
 
@@ -113,6 +115,7 @@ class UntiedAttentionChannel(LatentChannel):
         y = np.asarray(y, dtype=float)
         if y.ndim == 2:
             return y
+        y = y / self.network.head_weights[-1][0]
         if self.network.activation == "softmax":
             with np.errstate(divide="ignore"):
                 y = np.log(y)

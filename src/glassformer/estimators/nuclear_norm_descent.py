@@ -29,6 +29,8 @@ from glassformer.solution import Solution, Status
 _MEMORY, _SHRINK, _LOOK = 12, 0.3, 5
 # Singular values of the remembered steps, relative to the largest, that count as zero.
 _RIDGE = 1e-10
+# Looks over which the gap must fall to this share for extrapolation to go on.
+_PATIENCE, _GAINING = 12, 0.9
 # An extrapolated step that leaves a residual this many times the last one is undone.
 _WORSE = 2.0
 # Relative size of a pivot below which inputs count as dependent.
@@ -77,6 +79,7 @@ class _Extrapolation:
 
     points: list[Array]
     residuals: list[Array]
+    memory: int = _MEMORY
 
     def next(self, v: Array, residual: Array) -> Array:
         """Where to go on from ``v``, whose step is ``residual``."""
@@ -85,7 +88,7 @@ class _Extrapolation:
             self.residuals.clear()
         self.points.append(v)
         self.residuals.append(residual)
-        del self.points[:-_MEMORY], self.residuals[:-_MEMORY]
+        del self.points[: -self.memory], self.residuals[: -self.memory]
         if len(self.points) == 1:
             return v + residual
         changes = np.diff(np.array(self.residuals), axis=0)
@@ -160,10 +163,12 @@ def _descend(problem: _Problem, settings: Iteration) -> Solution:
             history.append(gap)
             if gap < missing:
                 best, missing = candidate, gap
+            if ahead.memory > 1 and len(history) > _PATIENCE and missing > _GAINING * min(history[:-_PATIENCE]):
+                # Extrapolation leads in a circle: plain steps, from the beginning, lead there.
+                v, ahead = guess, _Extrapolation([], [], memory=1)
+                continue
             if missing <= settings.tolerance:
                 return _solution(best.reshape(problem.shape), missing, Status.CONVERGED, history, step + 1)
-        if not np.all(np.isfinite(z)):
-            return _solution(best.reshape(problem.shape), missing, Status.NON_FINITE, history, step + 1)
         v = ahead.next(v, z - x)
     return _solution(best.reshape(problem.shape), missing, Status.ITERATION_LIMIT, history, settings.max_iterations)
 

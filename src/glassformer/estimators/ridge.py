@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, lstsq
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy.sparse.linalg import LinearOperator, lsqr
 
 from glassformer.designs.dense import DenseDesign
 from glassformer.errors import DataError, ParameterError
 from glassformer.integral import Array
 from glassformer.solution import Solution, Status
 
-# Rows of the largest system that is factored; beyond, conjugate gradients need products with the inputs only.
+# Rows of the largest system that is factored; beyond, an iteration needs products with the inputs only.
 _FACTORED = 20_000
 _TOLERANCE = 1e-10
 
@@ -92,8 +92,8 @@ def ridge(
     r"""The minimiser of :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2`.
 
     The smaller of the primal (``dL`` unknowns) and the dual system (``n`` unknowns) is factored; where both are too
-    large conjugate gradients solve the dual one. :math:`\lambda = 0` gives the interpolator of least norm, or least
-    squares.
+    large the problem is solved by iteration, with products of the inputs only. :math:`\lambda = 0` gives the
+    interpolator of least norm, or least squares.
 
     Args:
         design: inputs.
@@ -128,7 +128,7 @@ def ridge(
     shape = design.signal_shape
     size = shape[0] * shape[1]
     if min(size, design.samples) > factored:
-        flat, steps = _by_conjugate_gradients(design, y, regularisation, instance)
+        flat, steps = _by_iteration(design, y, regularisation, instance)
     else:
         inputs = design.inputs[instance].reshape(design.samples, size).astype(float) / np.sqrt(size)
         flat, steps = _by_factors(inputs, y, regularisation), 1
@@ -159,13 +159,14 @@ def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
     return np.asarray(cho_solve(cho_factor(gram, overwrite_a=True), y @ inputs))
 
 
-def _by_conjugate_gradients(design: DenseDesign, y: Array, strength: float, instance: int) -> tuple[Array, int]:
-    steps = [0]
-
-    def product(score: Array) -> Array:
-        steps[0] += 1
-        return design.forward(design.adjoint(score, instance), instance) + strength * score
-
-    operator = LinearOperator((len(y), len(y)), matvec=product, dtype=float)
-    score, _ = cg(operator, y, rtol=_TOLERANCE, maxiter=10 * len(y))
-    return design.adjoint(score, instance).ravel(), steps[0]
+def _by_iteration(design: DenseDesign, y: Array, strength: float, instance: int) -> tuple[Array, int]:
+    """By products with the inputs alone (LSQR), which needs no factor and squares no condition number."""
+    size = design.signal_shape[0] * design.signal_shape[1]
+    operator = LinearOperator(
+        (len(y), size),
+        matvec=lambda flat: design.forward(flat.reshape(design.signal_shape), instance),
+        rmatvec=lambda score: design.adjoint(score, instance).ravel(),
+        dtype=float,
+    )
+    found = lsqr(operator, y, damp=np.sqrt(strength), atol=_TOLERANCE, btol=_TOLERANCE, iter_lim=10 * len(y))
+    return np.asarray(found[0]), int(found[2])

@@ -24,6 +24,8 @@ from glassformer.solution import Status
 LEARNING_RATE, DECAY = 15.0, 0.07
 # Share of the passes at the end over which rows must stand still, and how still, to have converged.
 _LATE, _STILL = 0.2, 0.01
+# Share of the first training error below which something was learned.
+_LEARNED = 0.9
 
 
 class Passed(NamedTuple):
@@ -75,6 +77,7 @@ def row_descent(
     with jax.enable_x64(True):
         inputs, targets = jnp.asarray(design.inputs[0], dtype=float), jnp.asarray(labels, dtype=float)
         current, steps = jnp.asarray(weights, dtype=float), 0
+        before = float(_loss(link, current, inputs, targets))
         for number in range(settings.passes):
             order = rng.permutation(samples)[: blocks * batch].reshape(blocks, batch)
             for begin in range(0, blocks, size):
@@ -88,23 +91,28 @@ def row_descent(
                     watch(number + min(begin + size, blocks) / blocks, found)
             kept.append(found)
             del kept[: -1 - max(1, int(_LATE * settings.passes))]
+        after = float(_loss(link, current, inputs, targets))
     residual = float(np.linalg.norm(kept[-1] - kept[0]) / np.linalg.norm(kept[-1])) if len(kept) > 1 else np.inf
-    status = Status.CONVERGED if residual <= _STILL else Status.ITERATION_LIMIT
+    # Rows that stand still without having learned do so for want of a gradient, or of a step.
+    learned = after <= _LEARNED * before
+    status = Status.CONVERGED if residual <= _STILL and learned else Status.ITERATION_LIMIT
     return Passed(kept[-1], steps, status, residual)
+
+
+@partial(jax.jit, static_argnames="link")
+def _loss(link: Callable[[Any], Any], weights: Any, inputs: Any, labels: Any) -> Any:
+    fields = jnp.swapaxes(inputs @ weights.T, 1, 2) / np.sqrt(inputs.shape[-1])
+    predicted = jax.vmap(link)(fields).reshape(len(inputs), -1)
+    return jnp.sum((predicted - labels.reshape(len(inputs), -1)) ** 2) / inputs.shape[-1]
 
 
 @partial(jax.jit, static_argnames=("link", "repeats"))
 def _batches(
     link: Callable[[Any], Any], repeats: int, rate: Any, decay: Any, weights: Any, inputs: Any, labels: Any, order: Any
 ) -> Any:
-    def loss(weights: Any, x: Any, y: Any) -> Any:
-        fields = jnp.swapaxes(x @ weights.T, 1, 2) / np.sqrt(x.shape[-1])
-        predicted = jax.vmap(link)(fields)
-        return jnp.sum((predicted.reshape(len(x), -1) - y.reshape(len(x), -1)) ** 2) / x.shape[-1]
-
     def one(weights: Any, chosen: Any) -> Any:
         x, y = inputs[chosen], labels[chosen]
-        step = lambda _, w: w - rate * jax.grad(loss)(w, x, y) - decay * w  # noqa: E731
+        step = lambda _, w: w - rate * jax.grad(_loss, argnums=1)(link, w, x, y) - decay * w  # noqa: E731
         return jax.lax.fori_loop(0, repeats, step, weights), None
 
     return jax.lax.scan(one, weights, order)[0]

@@ -21,6 +21,8 @@ _BLOCK, _LOOKS, _FALLING = 100, 20, 0.01
 # Halvings of the learning rate after a divergence, and the growth of the training error that counts as one; halvings
 # where the training error no longer falls.
 _HALVINGS, _DIVERGED, _COOLINGS = 8, 1e3, 6
+# Fall that the gradient promises, over the looks and at the usual rate after all halvings, of what counts as a floor.
+_DRIVEN = 0.1
 
 Loss = Callable[[Any, Any], Any]
 """``loss(parameters, data)``: training errors of independent starts, shape (starts,)."""
@@ -72,7 +74,7 @@ def train(
     name = settings.optimizer or defaults[0]
     rate = settings.learning_rate or defaults[1]
     for _ in range(_HALVINGS):
-        found = _attempt(loss, parameters, data, power, settings, (name, rate), watch)
+        found = _attempt(loss, parameters, data, power, settings, (name, rate), defaults[1], watch)
         if found.status is not Status.NON_FINITE:
             break
         rate *= 0.5
@@ -86,6 +88,7 @@ def _attempt(
     power: float,
     settings: Training,
     way: tuple[str, float],
+    usual: float,
     watch: Callable[[int, Any, Array], None] | None,
 ) -> Trained:
     name, rate = way
@@ -93,6 +96,7 @@ def _attempt(
     state, first = optimizer.init(parameters), np.asarray(loss(parameters, data))
     history, steps, status = [first], 0, Status.ITERATION_LIMIT
     begun, coolings, reached = 0, 0, np.inf
+    power = max(power, float(np.max(first)))
     if watch is not None:
         watch(0, parameters, first)
     while steps < settings.max_steps:
@@ -101,7 +105,7 @@ def _attempt(
         steps += block
         history.append(np.asarray(errors))
         worst = float(np.max(history[-1]))
-        if not np.isfinite(worst) or worst > _DIVERGED * max(float(np.max(first)), power):
+        if not np.isfinite(worst) or worst > _DIVERGED * power:
             status = Status.NON_FINITE
             break
         if watch is not None:
@@ -113,7 +117,8 @@ def _attempt(
             # Just below the edge of stability the training error may hover: a shorter step tells whether it is a floor.
             total = float(np.sum(history[-1]))
             if coolings == _COOLINGS or total > (1 - _FALLING) * reached:
-                status = Status.CONVERGED
+                slow = _slope(loss, parameters, data) * usual / 2**_COOLINGS
+                status = Status.CONVERGED if slow * _BLOCK * _LOOKS <= _DRIVEN else Status.ITERATION_LIMIT
                 break
             reached, begun, coolings, rate = total, len(history), coolings + 1, 0.5 * rate
             optimizer = _optimizer(name, rate, settings.momentum, settings.weight_decay)
@@ -133,6 +138,13 @@ def _flat(history: list[Array]) -> bool:
 def _fall(history: list[Array]) -> float:
     old, new = history[max(-len(history), -1 - _LOOKS)], history[-1]
     return float(np.max((old - new) / np.where(old > 0, old, 1.0)))
+
+
+def _slope(loss: Loss, parameters: Any, data: Any) -> float:
+    """Relative fall of the training error per unit of learning rate: no floor where this is large."""
+    value, gradient = jax.value_and_grad(lambda p: jnp.sum(loss(p, data)))(parameters)
+    square = sum(float(jnp.sum(part**2)) for part in jax.tree.leaves(gradient))
+    return square / max(float(value), 1e-300)
 
 
 @lru_cache(maxsize=32)
