@@ -70,7 +70,7 @@ def on_grid(omega: np.ndarray, v: np.ndarray, vector: np.ndarray) -> np.ndarray:
         mass = log_p + 2 * np.log(side)
         top = np.max(mass, axis=1)
         # A narrow ridge may pass between centres: early levels keep whatever is near, in log mass, to what matters.
-        slack = max(0.0, 60.0 - 15.0 * level)
+        slack = max(0.0, 24.0 - 8.0 * level)
         kept = top > np.max(top) + np.log(SMALL) - slack
         if level == LEVELS - 1:
             kept[:] = False

@@ -346,7 +346,7 @@ BAD = [
     ("simulate bsr --rho 0.5 --alpha -1 --d 10", ["alpha = -1.0", ">= 0"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --seed -1", ["seed = -1", ">= 0"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --instances 0", ["instances = 0", ">= 1"]),
-    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --algorithm sgd", ["algorithm = 'sgd'", "gamp"]),
+    ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --algorithm newton", ["algorithm = 'newton'", "gamp"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --storage half", ["storage = 'half'", "float32"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --max-iterations 0", ["max_iterations = 0", ">= 1"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 999999", ["d = 999999", "memory"]),

@@ -99,7 +99,7 @@ class Training:
         >>> Training(init="large")
         Traceback (most recent call last):
         ...
-        glassformer.errors.ParameterError: init = large is not allowed: expected prior or small
+        glassformer.errors.ParameterError: init = 'large' is not allowed: expected prior or small
     """
 
     optimizer: str | None = None
