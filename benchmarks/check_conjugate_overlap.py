@@ -25,8 +25,9 @@ OVERLAPS = [
     (0.05, 0.9999),
     (0.9999, 0.9999),
 ]
-# Cells per side of the first grid on [-8, 8]^2, parts each kept cell is split into, and levels.
-FIRST, PARTS, LEVELS = 48, 3, 6
+# Cells per side of the first grid on [-8, 8]^2, parts each kept cell is split into, and the size of the last cells in
+# units of the narrowest width of the posterior: sums over so fine a grid are exact for a Gaussian.
+FIRST, PARTS, FINEST = 48, 3, 0.6
 # Cells whose mass is below this share of the total are not split.
 SMALL = 2e-6
 
@@ -65,20 +66,19 @@ def on_grid(omega: np.ndarray, v: np.ndarray, vector: np.ndarray) -> np.ndarray:
     offsets = (np.arange(PARTS) - (PARTS - 1) / 2) / PARTS
     shifts = np.stack(np.meshgrid(offsets, offsets, indexing="ij"), axis=-1).reshape(-1, 2)
     settled: list[tuple[np.ndarray, np.ndarray]] = []
-    for level in range(LEVELS):
+    finest = FINEST / np.sqrt(1 + v[0] / v[1])
+    while len(cells):
         log_p, whole = log_density(cells, omega, v, vector)
         mass = log_p + 2 * np.log(side)
         top = np.max(mass, axis=1)
-        # A narrow ridge may pass between centres: early levels keep whatever is near, in log mass, to what matters.
-        slack = max(0.0, 24.0 - 8.0 * level)
+        # A ridge narrower than a cell may pass between centres: what its log mass could be instead is kept.
+        slack = 3.0 + 0.5 * (1.5 * side) ** 2 * (1 + v[0] / v[1])
         kept = top > np.max(top) + np.log(SMALL) - slack
-        if level == LEVELS - 1:
+        if side <= finest:
             kept[:] = False
         settled.append((mass[~kept], whole[~kept]))
         cells = (cells[kept][:, None] + side * shifts).reshape(-1, 2)
         side /= PARTS
-        if len(cells) == 0:
-            break
     mass, whole = (np.concatenate([part[k] for part in settled]) for k in (0, 1))
     weight = np.exp(mass - mass.max())
     return np.einsum("ns,nsk->k", weight, whole) / weight.sum()

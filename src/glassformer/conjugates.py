@@ -65,9 +65,10 @@ def conjugate_overlap(
     if not (np.isfinite(accuracy) and accuracy > 0):
         raise ParameterError("accuracy", accuracy, "finite and > 0")
     rate, variance = alpha / model.prior.degrees, model.prior.moment - matrix
-    points = model.channel.points
+    # Posteriors that are sampled have a bias of their own, which no number of data points removes.
+    channel, points = model.channel.careful(), model.channel.points
     while True:
-        found = model.channel.with_points(points).information(variance[None])
+        found = channel.with_points(points).information(variance[None])
         value, error = rate * found.value[0], rate * found.error[0]
         floor = _SMALLEST * rate * model.channel.columns
         worst = float(np.max(np.diag(error) / np.maximum(np.diag(value), floor)))

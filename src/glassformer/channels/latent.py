@@ -3,7 +3,8 @@ r"""Channels whose posterior is that of latent normal variables, sampled around 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -48,6 +49,10 @@ class LatentChannel(MultiIndexChannel):
     @abstractmethod
     def latents(self) -> int:
         """Latent variables of one data point."""
+
+    def careful(self) -> Self:
+        work = Effort(8 * self.effort.points, 2 * self.effort.starts, self.effort.steps + 4)
+        return replace(self, effort=work)  # type: ignore[type-var]
 
     @property
     def seen(self) -> Array:

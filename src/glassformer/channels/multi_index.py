@@ -117,6 +117,10 @@ class MultiIndexChannel(ABC):
         """The same channel with another number of sampled data points per replica, a power of two."""
         return replace(self, points=points)  # type: ignore[type-var]
 
+    def careful(self) -> Self:
+        """The same channel with several times the work per data point, where posteriors are sampled."""
+        return self
+
     @property
     def moment(self) -> Array:
         """Overlap of a signal known exactly, shape (P, P): fields have covariance ``moment`` over the rows."""
