@@ -440,7 +440,7 @@ def _landscape(options: argparse.Namespace) -> int:
     return 0
 
 
-# Options of each algorithm's own, and what they are called in Python where that differs.
+# Options of each algorithm's own.
 _TRAINING = ("optimizer", "learning_rate", "momentum", "weight_decay", "starts", "init", "student_width")
 _OWN_OPTIONS = {
     "gamp": ("max_iterations",),

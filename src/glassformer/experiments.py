@@ -94,6 +94,12 @@ class Experiment:
         )
 
 
+def drawn(model: Any, design: Any, shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:
+    """The teacher, of the given shape, and the labels of one instance."""
+    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
+    return signal, model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+
+
 def collected(runs: list[list[Any]], name: str) -> Array:
     """One field of all runs, shape (points, instances, ...)."""
     return np.array([[getattr(run, name) for run in point] for point in runs])

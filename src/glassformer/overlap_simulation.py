@@ -12,7 +12,7 @@ from glassformer.channels.latent import LatentChannel
 from glassformer.channels.line_channel import LineChannel
 from glassformer.channels.multi_index import PredictionErrors
 from glassformer.errors import IncompatibleError
-from glassformer.experiments import Experiment, Simulation, checked_settings, collected, standard_error
+from glassformer.experiments import Experiment, Simulation, checked_settings, collected, drawn, standard_error
 from glassformer.integral import Array
 from glassformer.models.matrix import MatrixModel
 from glassformer.overlap_evolution import overlap_evolution
@@ -104,8 +104,7 @@ def _prediction_columns(runs: list[list[RowsInstance]], theory: PredictionErrors
 
 def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None) -> RowsInstance:
     shape = (model.prior.rows, *design.row_shape)
-    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
-    labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+    signal, labels = drawn(model, design, shape, seed)
     history: list[dict[str, Any]] = []
 
     def follow(step: Trace) -> None:
@@ -144,8 +143,7 @@ def _descend(model: MatrixModel, design: Any, seed: int, settings: MultiPass) ->
     from glassformer.estimators.row_descent import row_descent
 
     shape = (model.prior.rows, *design.row_shape)
-    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
-    labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+    signal, labels = drawn(model, design, shape, seed)
     rng, unclaimed = np.random.default_rng([seed, 3]), np.zeros((model.prior.rows,) * 2)
     start = (1.0 if settings.init == "prior" else settings.small) * rng.standard_normal(shape)
     history: list[dict[str, Any]] = []

@@ -116,12 +116,8 @@ class Training:
     def __post_init__(self) -> None:
         if self.optimizer not in (None, "sgd", "adam"):
             raise ParameterError("optimizer", self.optimizer, "sgd or adam")
-        if self.init not in ("prior", "small"):
-            raise ParameterError("init", self.init, "prior or small")
-        for name in ("learning_rate", "small"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ParameterError(name, value, "finite and > 0")
+        _require_init(self.init)
+        _require_positive(self, "learning_rate", "small")
         if not 0 <= self.momentum < 1:
             raise ParameterError("momentum", self.momentum, "a number in [0, 1)")
         if self.momentum > 0 and self.optimizer == "adam":
@@ -130,10 +126,7 @@ class Training:
             raise ParameterError("weight_decay", self.weight_decay, "finite and >= 0")
         if not 0 <= self.floor < 1:
             raise ParameterError("floor", self.floor, "a number in [0, 1)")
-        for name in ("starts", "student_width", "max_steps"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ParameterError(name, value, "an integer >= 1")
+        _require_whole(self, "starts", "student_width", "max_steps", optional=True)
 
 
 @dataclass(frozen=True)
@@ -170,18 +163,11 @@ class MultiPass:
     looks: int = 8
 
     def __post_init__(self) -> None:
-        if self.init not in ("prior", "small"):
-            raise ParameterError("init", self.init, "prior or small")
-        for name in ("learning_rate", "small"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ParameterError(name, value, "finite and > 0")
+        _require_init(self.init)
+        _require_positive(self, "learning_rate", "small")
         if self.weight_decay is not None and not 0 <= self.weight_decay < float("inf"):
             raise ParameterError("weight_decay", self.weight_decay, "None, or finite and >= 0")
-        for name in ("batch", "repeats", "passes", "looks"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ParameterError(name, value, "an integer >= 1")
+        _require_whole(self, "batch", "repeats", "passes", "looks")
 
 
 @dataclass(frozen=True)
@@ -214,3 +200,26 @@ class Regularised:
             raise ParameterError("tolerance", self.tolerance, "a number in (0, 1)")
         if self.max_iterations < 1:
             raise ParameterError("max_iterations", self.max_iterations, "an integer >= 1")
+
+
+def _require_init(init: str) -> None:
+    if init not in ("prior", "small"):
+        raise ParameterError("init", init, "prior or small")
+
+
+def _require_positive(settings: object, *names: str) -> None:
+    """Raise unless the settings of these names are None, or finite and > 0."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise ParameterError(name, value, "finite and > 0")
+
+
+def _require_whole(settings: object, *names: str, optional: bool = False) -> None:
+    """Raise unless the settings of these names are integers >= 1, or None where that is allowed."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is None and optional:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ParameterError(name, value, "an integer >= 1")

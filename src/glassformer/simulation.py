@@ -17,6 +17,7 @@ from glassformer.experiments import (
     Simulation,
     checked_settings,
     collected,
+    drawn,
     require_whole_numbers,
     standard_error,
 )
@@ -122,7 +123,7 @@ def _baseline(experiment: Experiment, settings: Any) -> Simulation:
     learn = learner(experiment.algorithm, finite, settings)
 
     def one(design: Any, seed: int) -> BaselineRun:
-        teacher, labels = _drawn(finite, design, seed)
+        teacher, labels = drawn(finite, design, design.signal_shape, seed)
         return learn(design, labels, teacher, seed)
 
     runs = experiment.runs(one)
@@ -149,14 +150,8 @@ def _columns(experiment: Experiment, runs: list[list[Any]], own: Callable[[Table
     }
 
 
-def _drawn(model: Model, design: Design, seed: int) -> tuple[Array, Array]:
-    """The teacher and the labels of one instance."""
-    signal = model.prior.sample(design.signal_shape, np.random.default_rng([seed, 0]))
-    return signal, model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
-
-
 def _learn(model: Model, design: Design, seed: int, settings: Descent | None) -> Instance:
-    signal, labels = _drawn(model, design, seed)
+    signal, labels = drawn(model, design, design.signal_shape, seed)
     solution = gamp(model, design, labels, settings, seed)
     estimate = solution.value[0]
     error = model.prior.power(estimate - signal)

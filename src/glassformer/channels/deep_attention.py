@@ -13,8 +13,9 @@ import numpy as np
 
 from glassformer.channels.attention import symmetric_logits
 from glassformer.channels.attention_link import Architecture, attention_link, earlier_mixing
+from glassformer.channels.attention_matrices import AttentionMatrixChannel
 from glassformer.channels.compiled import mapped
-from glassformer.channels.latent import Functions, LatentChannel
+from glassformer.channels.latent import Functions
 from glassformer.channels.latent_sampling import Effort
 from glassformer.channels.small_matrices import inverse_and_log_det, row_flips
 from glassformer.errors import DataError, IncompatibleError
@@ -22,7 +23,7 @@ from glassformer.integral import Array
 
 
 @dataclass(frozen=True, eq=False)
-class DeepAttentionChannel(LatentChannel):
+class DeepAttentionChannel(AttentionMatrixChannel):
     r"""Noiseless attention matrices of the last layer.
 
     .. math:: y = \sigma(v_P v_P^T), \qquad v_l = B_{l-1}z_l, \qquad B_l = (c_l I + \sigma(v_lv_l^T))B_{l-1}.
@@ -47,7 +48,6 @@ class DeepAttentionChannel(LatentChannel):
         (1, 2)
     """
 
-    network: Architecture
     effort: Effort = field(default=Effort(points=64, starts=8, steps=10), kw_only=True)
     points: int = field(default=256, kw_only=True)
 
@@ -57,22 +57,6 @@ class DeepAttentionChannel(LatentChannel):
             raise IncompatibleError("only tied networks of one head with attention output invert: use a link channel")
         if network.activation == "softmax" and network.tokens < 2:
             raise IncompatibleError("the softmax of a single token is one: give tokens >= 2")
-
-    @property
-    def label(self) -> str:
-        return self.network.activation
-
-    @property
-    def rows(self) -> int:
-        return self.network.rows
-
-    @property
-    def columns(self) -> int:
-        return self.network.tokens
-
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        return self.network.tokens, self.network.tokens
 
     @property
     def rank(self) -> float:

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.attention_link import Architecture, attention_link, earlier_mixing
+from glassformer.channels.attention_matrices import AttentionMatrixChannel
 from glassformer.channels.compiled import mapped
-from glassformer.channels.latent import Functions, LatentChannel
+from glassformer.channels.latent import Functions
 from glassformer.channels.latent_sampling import Effort
 from glassformer.channels.small_matrices import cholesky, inverse_and_log_det, row_flips, triangular_inverse
 from glassformer.errors import DataError, IncompatibleError
@@ -24,7 +25,7 @@ _RANK_ONE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class UntiedAttentionChannel(LatentChannel):
+class UntiedAttentionChannel(AttentionMatrixChannel):
     r"""Noiseless attention matrices of the last layer, keys and queries of their own.
 
     .. math:: y = \sigma(ab^T), \qquad a = B_{P-1}k_P, \quad b = B_{P-1}q_P.
@@ -50,7 +51,6 @@ class UntiedAttentionChannel(LatentChannel):
         ((2, 2), 2, 2.0)
     """
 
-    network: Architecture
     effort: Effort = field(default=Effort(points=64, starts=8, steps=10), kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
@@ -60,22 +60,6 @@ class UntiedAttentionChannel(LatentChannel):
             raise IncompatibleError("only untied networks of one head with attention output: use a link channel")
         if network.activation == "softmax" and network.tokens < 2:
             raise IncompatibleError("the softmax of a single token is one: give tokens >= 2")
-
-    @property
-    def label(self) -> str:
-        return self.network.activation
-
-    @property
-    def rows(self) -> int:
-        return self.network.rows
-
-    @property
-    def columns(self) -> int:
-        return self.network.tokens
-
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        return self.network.tokens, self.network.tokens
 
     @property
     def rank(self) -> float:

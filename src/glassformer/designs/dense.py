@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glassformer.designs.stored import StoredDesign
+from glassformer.errors import DataError
 from glassformer.integral import Array
 
 
@@ -46,6 +48,19 @@ class DenseDesign(StoredDesign):
     @property
     def _size(self) -> int:
         return self.signal_shape[0] * self.signal_shape[1]
+
+    def checked_labels(self, labels: ArrayLike) -> Array:
+        """Labels as an array, one number per sample.
+
+        Raises:
+            DataError: they do not match the inputs, or are not finite.
+        """
+        y = np.asarray(labels, dtype=float)
+        if y.shape != (self.samples,):
+            raise DataError("y", y.shape, f"a shape ({self.samples},) that matches X")
+        if not np.all(np.isfinite(y)):
+            raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
+        return y
 
     def forward(self, signal: Array, instance: int) -> Array:
         matrix = self.inputs[instance].reshape(self.samples, self._size)

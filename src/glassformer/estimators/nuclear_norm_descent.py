@@ -130,11 +130,7 @@ def least_nuclear_norm(
         (True, True)
     """
     settings = settings or SETTINGS
-    y = np.asarray(labels, dtype=float)
-    if y.shape != (design.samples,):
-        raise DataError("y", y.shape, f"a shape ({design.samples},) that matches X")
-    if not np.all(np.isfinite(y)):
-        raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
+    y = design.checked_labels(labels)
     if not (np.isfinite(penalty) and penalty >= 0):
         raise ParameterError("penalty", penalty, "finite and >= 0")
     shape = design.signal_shape

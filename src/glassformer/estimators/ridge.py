@@ -8,7 +8,7 @@ from scipy.linalg import cho_factor, cho_solve, lstsq
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from glassformer.designs.dense import DenseDesign
-from glassformer.errors import DataError, ParameterError
+from glassformer.errors import ParameterError
 from glassformer.integral import Array
 from glassformer.solution import Solution, Status
 
@@ -118,11 +118,7 @@ def ridge(
         >>> bool(np.allclose(found.value[0], signal))
         True
     """
-    y = np.asarray(labels, dtype=float)
-    if y.shape != (design.samples,):
-        raise DataError("y", y.shape, f"a shape ({design.samples},) that matches X")
-    if not np.all(np.isfinite(y)):
-        raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
+    y = design.checked_labels(labels)
     if not (np.isfinite(regularisation) and regularisation >= 0):
         raise ParameterError("regularisation", regularisation, "finite and >= 0")
     shape = design.signal_shape
