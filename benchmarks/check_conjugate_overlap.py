@@ -1,7 +1,8 @@
 """Deep attention: posteriors against an independent grid that is refined where the mass is, and Q_hat to 1e-3.
 
-For the same data points the sampled square of the score and that of the grid are averaged; their difference, with its
-standard error, is what sampling the posterior changes. The error of the average over data is that of conjugate_overlap.
+For the same data points the square of the score, sampled as carefully as conjugate_overlap does, and that of the grid
+are averaged; their difference, with its standard error, is what sampling the posterior changes. The error of the
+average over data is that of conjugate_overlap.
 
     python benchmarks/check_conjugate_overlap.py [data points]
 """
@@ -87,13 +88,14 @@ def on_grid(omega: np.ndarray, v: np.ndarray, vector: np.ndarray) -> np.ndarray:
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     model = DeepAttention()
+    channel = model.channel.careful()
     for overlap in OVERLAPS:
         rng, q = np.random.default_rng(0), np.array(overlap)
         v = 1 - q
         omega = np.sqrt(q)[:, None] * rng.standard_normal((count, 2, 2))
         fields = omega + np.sqrt(v)[:, None] * rng.standard_normal((count, 2, 2))
         vectors = model.channel.observation_from(fields, np.empty((count, 0)))
-        found = model.channel.posterior(vectors, omega, np.tile(np.diag(v), (count, 1, 1)))
+        found = channel.posterior(vectors, omega, np.tile(np.diag(v), (count, 1, 1)))
         ours = np.sum(found.first * found.second, axis=2) * v
         grid = np.array([on_grid(*item) for item in zip(omega, [v] * count, vectors, strict=True)])
         exact = np.sum(grid.reshape(count, 2, 2) ** 2, axis=2)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from glassformer.channels.gaussian import GaussianChannel
+from glassformer.checkpoints import Checkpoint
 from glassformer.designs.dense import DenseDesign
 from glassformer.errors import IncompatibleError
 from glassformer.estimators.nuclear_norm_descent import least_nuclear_norm
 from glassformer.estimators.ridge import ridge, ridge_error
-from glassformer.experiments import checked_settings
 from glassformer.integral import Array
-from glassformer.models import BilinearSequenceRegression, MatrixModel
+from glassformer.models import AttentionIndexed, BilinearSequenceRegression, MatrixModel, Model
 from glassformer.settings import Iteration, Regularised, Training
 from glassformer.solution import Status
+
+if TYPE_CHECKING:
+    from glassformer.estimators.signal_descent import Descended
 
 # Starts whose mean is taken by averaged gradient descent, as published.
 _AVERAGED = 64
@@ -29,8 +32,9 @@ class BaselineRun:
 
     Attributes:
         seed: seed of teacher, inputs, noise and initial parameters.
-        error: :math:`\|\hat S - S\|^2/(dL)`; for several starts the mean of their errors, or the error of their mean.
-        prior_error: the error before any data, :math:`\|S\|^2/(dL)`.
+        error: squared error of the signal, as the model normalises it; for several starts the mean of their errors, or
+            the error of their mean.
+        prior_error: the error before any data.
         training_error: mean squared residual on the samples learned from.
         residual: what is left of the algorithm's own condition of convergence.
         status: how the run ended.
@@ -50,8 +54,8 @@ class BaselineRun:
     history: Sequence[dict[str, Any]]
 
 
-Learner = Callable[[DenseDesign, Array, Array, int], BaselineRun]
-"""``learner(design, labels, teacher, seed)``."""
+Learner = Callable[[Any, Array, Array, int, Checkpoint], BaselineRun]
+"""``learner(design, labels, teacher, seed, checkpoint)``."""
 
 
 def refuse_unless_offered(algorithm: str, model: Any) -> None:
@@ -66,27 +70,29 @@ def refuse_unless_offered(algorithm: str, model: Any) -> None:
         raise IncompatibleError(
             f"algorithm sgd is for attention and smi, not for {model.name}: use gamp, or gd for bsr"
         )
+    descent = algorithm in ("gd", "averaged-gd")
+    if descent and isinstance(model, AttentionIndexed):
+        return
     if not isinstance(model, BilinearSequenceRegression):
-        raise IncompatibleError(f"algorithm {algorithm} is for bsr, not for {model.name}: use gamp")
+        offered = "bsr and for aim of one layer" if descent else "bsr"
+        own = "sgd or gamp" if model.name in ("attention", "smi") else "gamp"
+        raise IncompatibleError(f"algorithm {algorithm} is for {offered}, not for this model ({model.name}): use {own}")
     if not isinstance(model.channel, GaussianChannel):
         raise IncompatibleError(f"algorithm {algorithm} fits linear labels: use channel gaussian, or algorithm gamp")
 
 
-def learner(algorithm: str, model: BilinearSequenceRegression, settings: Any) -> Learner:
-    """The learner of an algorithm that is offered for the model, settings checked.
-
-    Raises:
-        ParameterError: settings of another algorithm.
-    """
-    if algorithm in ("ridge", "nuclear-norm"):
-        chosen = checked_settings(settings, Regularised, algorithm)
-        return _ridge(model, chosen) if algorithm == "ridge" else _nuclear_norm(model, chosen)
-    return _descent(model, checked_settings(settings, Training, algorithm), averaged=algorithm == "averaged-gd")
+def learner(algorithm: str, model: Model, settings: Any) -> Learner:
+    """The learner of an algorithm that is offered for the model."""
+    if algorithm in ("gd", "averaged-gd"):
+        return _descent(model, settings, averaged=algorithm == "averaged-gd")
+    # Others are refused before.
+    bilinear = cast(BilinearSequenceRegression, model)
+    return _ridge(bilinear, settings) if algorithm == "ridge" else _nuclear_norm(bilinear, settings)
 
 
-def theory_of(algorithm: str, model: BilinearSequenceRegression, alpha: Array, settings: Any) -> Array:
+def theory_of(algorithm: str, model: Model, alpha: Array, settings: Any) -> Array:
     """The algorithm's own error in the limit of large sizes; NaN where it is not known."""
-    if algorithm != "ridge":
+    if algorithm != "ridge" or not isinstance(model, BilinearSequenceRegression):
         return np.full(len(alpha), np.nan)
     strength = settings.strength if isinstance(settings, Regularised) else None
     return np.asarray(ridge_error(alpha, model.noise, strength))
@@ -95,7 +101,7 @@ def theory_of(algorithm: str, model: BilinearSequenceRegression, alpha: Array, s
 def _ridge(model: BilinearSequenceRegression, settings: Regularised) -> Learner:
     strength = model.noise if settings.strength is None else settings.strength
 
-    def learn(design: DenseDesign, labels: Array, teacher: Array, seed: int) -> BaselineRun:
+    def learn(design: Any, labels: Array, teacher: Array, seed: int, checkpoint: Checkpoint) -> BaselineRun:
         return _run(design, labels, teacher, seed, ridge(design, labels, strength))
 
     return learn
@@ -104,7 +110,7 @@ def _ridge(model: BilinearSequenceRegression, settings: Regularised) -> Learner:
 def _nuclear_norm(model: BilinearSequenceRegression, settings: Regularised) -> Learner:
     limit = Iteration(tolerance=settings.tolerance, floor=1e-14, max_iterations=settings.max_iterations)
 
-    def learn(design: DenseDesign, labels: Array, teacher: Array, seed: int) -> BaselineRun:
+    def learn(design: Any, labels: Array, teacher: Array, seed: int, checkpoint: Checkpoint) -> BaselineRun:
         strength = _noise_level(design, model.noise) if settings.strength is None else settings.strength
         return _run(design, labels, teacher, seed, least_nuclear_norm(design, labels, strength, limit))
 
@@ -132,20 +138,18 @@ def _run(design: DenseDesign, labels: Array, teacher: Array, seed: int, solution
     )
 
 
-def _descent(model: BilinearSequenceRegression, settings: Training, averaged: bool) -> Learner:
+def _descent(model: Model, settings: Training, averaged: bool) -> Learner:
     starts = settings.starts or (_AVERAGED if averaged else 1)
 
-    def learn(design: DenseDesign, labels: Array, teacher: Array, seed: int) -> BaselineRun:
-        from glassformer.estimators.factor_descent import factor_descent
-
-        width = settings.student_width or model.width or max(1, round((model.rho or 0.0) * design.signal_shape[1]))
-        rng = np.random.default_rng([seed, 3])
-        found = factor_descent(design, labels, width, settings, rng, starts, teacher)
+    def learn(design: Any, labels: Array, teacher: Array, seed: int, checkpoint: Checkpoint) -> BaselineRun:
+        found = _descended(
+            model, settings, starts, design, labels, teacher, np.random.default_rng([seed, 3]), checkpoint
+        )
         errors = [entry.averaged_error if averaged else entry.error for entry in found.history]
         return BaselineRun(
             seed=seed,
             error=errors[-1],
-            prior_error=float(np.mean(teacher**2)),
+            prior_error=model.prior.power(teacher - model.prior.mean(teacher.shape)),
             training_error=found.history[-1].training_error,
             residual=found.trained.residual,
             status=found.trained.status,
@@ -155,3 +159,31 @@ def _descent(model: BilinearSequenceRegression, settings: Training, averaged: bo
         )
 
     return learn
+
+
+def _descended(
+    model: Model,
+    settings: Training,
+    starts: int,
+    design: Any,
+    labels: Array,
+    teacher: Array,
+    rng: np.random.Generator,
+    checkpoint: Checkpoint,
+) -> Descended:
+    """Gradient descent on the parameters of the model's signal."""
+    from glassformer.estimators.attention_descent import attention_descent
+    from glassformer.estimators.factor_descent import factor_descent
+
+    rest = (settings, rng, starts, teacher, checkpoint)
+    columns = design.signal_shape[1]
+    if isinstance(model, AttentionIndexed):
+        width = settings.student_width or _width(model.rho, columns)
+        return attention_descent(model.channel, design, labels, width, *rest)
+    bilinear = cast(BilinearSequenceRegression, model)
+    width = settings.student_width or bilinear.width or _width(bilinear.rho or 0.0, columns)
+    return factor_descent(design, labels, width, *rest)
+
+
+def _width(rho: float, dimension: int) -> int:
+    return max(1, round(rho * dimension))

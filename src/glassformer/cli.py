@@ -110,7 +110,7 @@ def _landscape_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate_options(parser: argparse.ArgumentParser) -> None:
-    text = "gamp (default); ridge, nuclear-norm, gd or averaged-gd (bsr with linear labels); sgd (attention, smi)"
+    text = "gamp (default); ridge, nuclear-norm (bsr); gd, averaged-gd (bsr, aim); sgd (attention, smi)"
     parser.add_argument("--algorithm", default="gamp", help=text)
     parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
     parser.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
@@ -118,10 +118,12 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--storage", default="float64", help="float64 (default), or float32: half the memory")
     text = "steps allowed per run (default 300 for gamp, 5000 for nuclear-norm, 50000 for gd)"
     parser.add_argument("--max-iterations", type=int, help=text)
+    text = "folder that keeps finished runs and the state of unfinished ones; the same command continues from it"
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help=text)
     baseline = parser.add_argument_group("ridge and nuclear-norm")
     baseline.add_argument("--strength", type=float, help="weight of the regulariser (default by the noise)")
     training = parser.add_argument_group("gd and averaged-gd")
-    training.add_argument("--optimizer", help="sgd (default) or adam")
+    training.add_argument("--optimizer", help="sgd (default for bsr) or adam (for aim)")
     training.add_argument("--learning-rate", type=float, help="length of a step (default by the algorithm)")
     training.add_argument("--momentum", type=float, help="weight of the last step, for sgd (default 0)")
     training.add_argument("--weight-decay", type=float, help="decay of the parameters per unit step (default 0)")
@@ -483,6 +485,7 @@ def _simulate(options: argparse.Namespace) -> int:
         algorithm=options.algorithm,
         storage=options.storage,
         settings=_algorithm_settings(options),
+        checkpoint=options.checkpoint,
     )
     _write(options, result, lambda path: _plots().plot_simulation(result, path))
     rows = ["row_error", "row_theory"] if "row_error" in result.columns else []

@@ -12,7 +12,7 @@ from glassformer.integral import Array
 from glassformer.models.matrix import MatrixModel
 
 # Most sampled data points per replica; each doubling also changes the data, so errors are those of that many alone.
-_MOST = 1 << 17
+_MOST = 1 << 18
 # Rows of which next to nothing can be told are measured against this much per unit of alpha and column.
 _SMALLEST = 1e-6
 

@@ -5,19 +5,32 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer import __version__
+from glassformer.checkpoints import Checkpoint, Keeper
 from glassformer.errors import ParameterError
+from glassformer.fingerprint import code_of
 from glassformer.integral import Array
 from glassformer.models import FiniteSize
 from glassformer.progress import track
 from glassformer.results import Table, plain
+from glassformer.settings import Descent, MultiPass, Regularised, Training
 from glassformer.solution import Status
 
-ALGORITHMS = ("gamp", "ridge", "nuclear-norm", "gd", "averaged-gd", "sgd")
+# Algorithms, and the settings of each.
+SETTINGS: dict[str, type] = {
+    "gamp": Descent,
+    "ridge": Regularised,
+    "nuclear-norm": Regularised,
+    "gd": Training,
+    "averaged-gd": Training,
+    "sgd": MultiPass,
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,8 @@ class Experiment:
         seed: of the first instance.
         algorithm: what learns.
         storage: precision of the inputs.
+        settings: of the algorithm.
+        keeper: where finished runs and the state of unfinished ones are kept.
     """
 
     model: Any
@@ -57,6 +72,8 @@ class Experiment:
     seed: int
     algorithm: str
     storage: str
+    settings: Any
+    keeper: Keeper
 
     @property
     def samples(self) -> NDArray[np.int64]:
@@ -68,22 +85,42 @@ class Experiment:
         """The sample ratios that these are."""
         return np.asarray(self.samples / self.size.unit)
 
-    def runs(self, learn: Callable[[Any, int], Any]) -> list[list[Any]]:
-        """``learn(design, seed)`` of every instance at every sample ratio: an instance is one growing data set."""
+    def runs(self, kind: type, learn: Callable[[Any, int, Checkpoint], Any]) -> list[list[Any]]:
+        """``learn(design, seed, checkpoint)``, a ``kind``, of every instance at every sample ratio.
+
+        An instance is one growing data set, drawn where a run of it is not kept already.
+        """
         samples = self.samples
         require_memory(int(samples.max()), self.size.input_shape, self.storage)
-        runs: list[list[Any]] = [[] for _ in self.alpha]
-        for k in track(range(self.instances), f"{self.instances} instances at d = {self.d}"):
-            rng = np.random.default_rng([self.seed + k, 1])
-            design = self.size.design.sample(int(samples.max()), self.size.input_shape, rng, self.storage)
-            for point, n in enumerate(samples):
-                runs[point].append(learn(design.first(int(n)), self.seed + k))
+        designs, runs = _Designs(self), [list[Any]() for _ in samples]
+        pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]
+        for k, point in track(pairs, f"{self.instances} instances at {len(samples)} sample ratios, d = {self.d}"):
+            n, seed = int(samples[point]), self.seed + k
+            one = partial(_one, learn, designs, n, seed)
+            runs[point].append(self.keeper.run(kind, self.identity(n, seed), one))
         return runs
+
+    def identity(self, samples: int, seed: int) -> dict[str, Any]:
+        """All that determines a run."""
+        finite = self.size.model
+        return {
+            "version": __version__,
+            "model": finite.name,
+            "parameters": {name: repr(value) for name, value in finite.parameters.items()},
+            "code": code_of(finite),
+            "algorithm": self.algorithm,
+            "settings": {name: repr(value) for name, value in vars(self.settings).items()},
+            "d": self.d,
+            "samples": samples,
+            "seed": seed,
+            "storage": self.storage,
+        }
 
     def table(self, columns: dict[str, Array], runs: list[list[Any]]) -> Simulation:
         """The table of the runs; the status of a row is that of its first run that did not converge."""
         own, finite = self.model.parameters, self.size.model.parameters
-        settings = {"algorithm": self.algorithm, "d": self.d, "seed": self.seed, "storage": self.storage}
+        given = {name: value for name, value in vars(self.settings).items() if value is not None}
+        settings = {"algorithm": self.algorithm, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
         return Simulation(
             model=self.model.name,
             parameters={**own, **settings},
@@ -92,6 +129,27 @@ class Experiment:
             notes=[] if finite == own else [f"theory at the realised ratios {finite}"],
             instances=runs,
         )
+
+
+class _Designs:
+    """The design of one instance at a time, drawn when it is first needed."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment, self._seed = experiment, -1
+        self._design: Any = None
+
+    def of(self, seed: int) -> Any:
+        """Inputs for the largest sample ratio."""
+        if seed != self._seed:
+            self._design, size = None, self._experiment.size
+            rng, samples = np.random.default_rng([seed, 1]), int(self._experiment.samples.max())
+            self._design = size.design.sample(samples, size.input_shape, rng, self._experiment.storage)
+            self._seed = seed
+        return self._design
+
+
+def _one(learn: Callable[..., Any], designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Any:
+    return learn(designs.of(seed).first(samples), seed, checkpoint)
 
 
 def drawn(model: Any, design: Any, shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:
@@ -134,8 +192,8 @@ def require_whole_numbers(d: int, instances: int, seed: int, algorithm: str) -> 
     for name, value, low in (("d", d, 2), ("instances", instances, 1), ("seed", seed, 0)):
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
             raise ParameterError(name, value, f"an integer >= {low}")
-    if algorithm not in ALGORITHMS:
-        raise ParameterError("algorithm", algorithm, f"one of {', '.join(ALGORITHMS)}")
+    if algorithm not in SETTINGS:
+        raise ParameterError("algorithm", algorithm, f"one of {', '.join(SETTINGS)}")
 
 
 def require_memory(samples: int, shape: tuple[int, int], storage: str) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 from glassformer.channels.latent import LatentChannel
 from glassformer.channels.line_channel import LineChannel
 from glassformer.channels.multi_index import PredictionErrors
+from glassformer.checkpoints import Checkpoint
 from glassformer.errors import IncompatibleError
-from glassformer.experiments import Experiment, Simulation, checked_settings, collected, drawn, standard_error
+from glassformer.experiments import Experiment, Simulation, collected, drawn, standard_error
 from glassformer.integral import Array
 from glassformer.models.matrix import MatrixModel
 from glassformer.overlap_evolution import overlap_evolution
@@ -61,15 +62,16 @@ class RowsInstance:
     history: Sequence[dict[str, Any]]
 
 
-def simulate_rows(experiment: Experiment, settings: Any) -> Simulation:
+def simulate_rows(experiment: Experiment) -> Simulation:
     """What :func:`~glassformer.simulation.simulate` returns for a model of several rows."""
-    finite = experiment.size.model
-    if experiment.algorithm == "sgd":
-        chosen = checked_settings(settings, MultiPass, "sgd")
-        runs = experiment.runs(lambda design, seed: _descend(finite, design, seed, chosen))
-    else:
-        chosen = checked_settings(settings, Descent, "gamp")
-        runs = experiment.runs(lambda design, seed: _learn(finite, design, seed, chosen))
+    finite, settings = experiment.size.model, experiment.settings
+
+    def learn(design: Any, seed: int, checkpoint: Checkpoint) -> RowsInstance:
+        if experiment.algorithm == "sgd":
+            return _descend(finite, design, seed, settings, checkpoint)
+        return _learn(finite, design, seed, settings)
+
+    runs = experiment.runs(RowsInstance, learn)
     theory = overlap_evolution(finite, experiment.realised)
     predicted = finite.channel.prediction_errors(theory.value)
     rows = collected(runs, "row_error")
@@ -139,20 +141,19 @@ def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None)
     )
 
 
-def _descend(model: MatrixModel, design: Any, seed: int, settings: MultiPass) -> RowsInstance:
+def _descend(model: MatrixModel, design: Any, seed: int, settings: MultiPass, checkpoint: Checkpoint) -> RowsInstance:
     from glassformer.estimators.row_descent import row_descent
 
     shape = (model.prior.rows, *design.row_shape)
     signal, labels = drawn(model, design, shape, seed)
     rng, unclaimed = np.random.default_rng([seed, 3]), np.zeros((model.prior.rows,) * 2)
     start = (1.0 if settings.init == "prior" else settings.small) * rng.standard_normal(shape)
-    history: list[dict[str, Any]] = []
 
-    def follow(passes: float, weights: Array) -> None:
+    def follow(weights: Array) -> dict[str, Any]:
         measured = _measured(model, weights, signal, unclaimed)
-        history.append({"passes": passes, **{name: value for name, value in measured.items() if name != "overlap"}})
+        return {name: value for name, value in measured.items() if name != "overlap"}
 
-    found = row_descent(design, labels, _link_of(model), start, settings, rng, follow)
+    found = row_descent(design, labels, _link_of(model), start, settings, rng, follow, checkpoint)
     measured = _measured(model, found.weights, signal, unclaimed)
     return RowsInstance(
         seed=seed,
@@ -163,7 +164,7 @@ def _descend(model: MatrixModel, design: Any, seed: int, settings: MultiPass) ->
         status=found.status,
         iterations=found.steps,
         damping=0.0,
-        history=history,
+        history=found.records,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from numpy.typing import ArrayLike
 
 from glassformer.baselines import BaselineRun, learner, refuse_unless_offered, theory_of
 from glassformer.bayes_optimal import limits
+from glassformer.checkpoints import Checkpoint, Keeper
 from glassformer.designs.base import Design
 from glassformer.experiments import (
+    SETTINGS,
     Experiment,
     Simulation,
     checked_settings,
@@ -65,6 +68,7 @@ def simulate(
     algorithm: str = "gamp",
     storage: str = "float64",
     settings: Descent | Training | Regularised | MultiPass | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Simulation:
     r"""Draw teachers and data, learn from them, and compare with theory.
 
@@ -78,13 +82,16 @@ def simulate(
         d: token dimension; ``L = round(beta d)``.
         instances: independent runs per sample ratio.
         seed: a non-negative integer.
-        algorithm: ``"gamp"``; for bilinear sequence regression with linear labels also ``"ridge"``,
-            ``"nuclear-norm"``, ``"gd"`` (gradient descent on the factors) and ``"averaged-gd"`` (the mean of its
-            outcomes from several starts); for deep attention and multi-index models also ``"sgd"``.
+        algorithm: ``"gamp"``; for bilinear sequence regression with linear labels also ``"ridge"`` and
+            ``"nuclear-norm"``; for that and attention-indexed models of one layer ``"gd"`` (gradient descent on the
+            factors) and ``"averaged-gd"`` (the mean of its outcomes from several starts); for deep attention and
+            multi-index models ``"sgd"``.
         storage: ``"float64"``, or ``"float32"`` for half the memory and time.
         settings: :class:`~glassformer.Descent` for message passing, :class:`~glassformer.Training` for gradient
             descent, :class:`~glassformer.MultiPass` for ``"sgd"``, :class:`~glassformer.Regularised` for ridge and
             nuclear norm.
+        checkpoint: a folder that keeps finished runs and, every 20 seconds, the state of training in progress. The
+            same call continues from it, with the outcome of an uninterrupted one.
 
     Returns:
         :class:`Simulation` with the columns ``alpha``, ``error`` (mean over instances), ``standard_error`` (of that
@@ -96,7 +103,8 @@ def simulate(
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.
-        IncompatibleError: the model is a limit without data.
+        IncompatibleError: the model is a limit without data, or the algorithm does not exist for it.
+        DataError: the checkpoint cannot be written.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -108,25 +116,27 @@ def simulate(
     alpha = validated_alpha(alpha)
     require_whole_numbers(d, instances, seed, algorithm)
     refuse_unless_offered(algorithm, model)
-    experiment = Experiment(model, model.at_size(d), alpha, d, instances, seed, algorithm, storage)
+    chosen = checked_settings(settings, SETTINGS[algorithm], algorithm)
+    keeper = Keeper(None if checkpoint is None else Path(checkpoint))
+    size: Any = model.at_size(d)
+    experiment = Experiment(model, size, alpha, d, instances, seed, algorithm, storage, chosen, keeper)
     if isinstance(model, MatrixModel):
-        return simulate_rows(experiment, settings)
+        return simulate_rows(experiment)
     if algorithm != "gamp":
-        return _baseline(experiment, settings)
-    finite, chosen = experiment.size.model, checked_settings(settings, Descent, algorithm)
-    runs = experiment.runs(lambda design, seed: _learn(finite, design, seed, chosen))
+        return _baseline(experiment)
+    runs = experiment.runs(Instance, lambda design, seed, _: _learn(size.model, design, seed, chosen))
     return experiment.table(_columns(experiment, runs, lambda theory: theory["algorithmic_error"]), runs)
 
 
-def _baseline(experiment: Experiment, settings: Any) -> Simulation:
-    finite = experiment.size.model
+def _baseline(experiment: Experiment) -> Simulation:
+    finite, settings = experiment.size.model, experiment.settings
     learn = learner(experiment.algorithm, finite, settings)
 
-    def one(design: Any, seed: int) -> BaselineRun:
+    def one(design: Any, seed: int, checkpoint: Checkpoint) -> BaselineRun:
         teacher, labels = drawn(finite, design, design.signal_shape, seed)
-        return learn(design, labels, teacher, seed)
+        return learn(design, labels, teacher, seed, checkpoint)
 
-    runs = experiment.runs(one)
+    runs = experiment.runs(BaselineRun, one)
     own = theory_of(experiment.algorithm, finite, experiment.realised, settings)
     columns = _columns(experiment, runs, lambda theory: own)
     early = collected(runs, "early_stopped_error").mean(axis=1)

@@ -8,6 +8,7 @@ a few steps on every batch ``B``, pass after pass over the same data, with weigh
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,8 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.checkpoints import Checkpoint, stacked, unstacked
 from glassformer.designs.projection import ProjectionDesign
 from glassformer.integral import Array
+from glassformer.progress import note
 from glassformer.settings import MultiPass
 from glassformer.solution import Status
 
@@ -29,12 +32,32 @@ _LEARNED = 0.9
 
 
 class Passed(NamedTuple):
-    """Weights after the last pass, gradient steps taken, how training ended, and how far rows still moved."""
+    """Weights after the last pass, gradient steps taken, how training ended, how far rows still moved, and records.
+
+    A record holds ``passes``, the passes made, a fraction, and what ``watch`` returned.
+    """
 
     weights: Array
     steps: int
     status: Status
     residual: float
+    records: list[dict[str, Any]]
+
+
+@dataclass
+class _Run:
+    """Weights after each of the last passes, gradient steps, records."""
+
+    kept: list[Array]
+    steps: int
+    records: list[dict[str, Any]]
+
+    def arrays(self) -> dict[str, Array]:
+        return {"kept": np.array(self.kept), "steps": np.array(self.steps), **stacked(self.records)}
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Array]) -> _Run:
+        return cls(list(arrays["kept"]), int(arrays["steps"]), unstacked(arrays))
 
 
 def row_descent(
@@ -44,7 +67,8 @@ def row_descent(
     weights: Array,
     settings: MultiPass,
     rng: np.random.Generator,
-    watch: Callable[[float, Array], None] | None = None,
+    watch: Callable[[Array], dict[str, Any]] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Passed:
     r"""Train the rows of ``weights`` on the first instance of a design of one head.
 
@@ -55,7 +79,8 @@ def row_descent(
         weights: initial weights, shape (P, d).
         settings: batches, steps on each, passes, learning rate and weight decay.
         rng: order of the samples in every pass.
-        watch: called with the passes made so far, a fraction, and the weights, several times in each.
+        watch: called with the weights several times in each pass; what it returns is recorded.
+        checkpoint: where to continue from, and to leave the state now and then; the outcome is that of one go.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -73,30 +98,35 @@ def row_descent(
     decay = rate * (DECAY if settings.weight_decay is None else settings.weight_decay) / d
     blocks = max(1, samples // batch)
     size = -(-blocks // settings.looks)
-    kept: list[Array] = []
+    # Every pass has an order of its own, which does not depend on where the run began.
+    key, checkpoint = int(rng.integers(2**63)), checkpoint or Checkpoint()
+    watch = watch or (lambda weights: {})
+    stored = checkpoint.load()
+    run = _Run([np.asarray(weights)], 0, []) if stored is None else _Run.restored(stored)
     with jax.enable_x64(True):
         inputs, targets = jnp.asarray(design.inputs[0], dtype=float), jnp.asarray(labels, dtype=float)
-        current, steps = jnp.asarray(weights, dtype=float), 0
-        before = float(_loss(link, current, inputs, targets))
-        for number in range(settings.passes):
-            order = rng.permutation(samples)[: blocks * batch].reshape(blocks, batch)
+        before = float(_loss(link, jnp.asarray(weights, dtype=float), inputs, targets))
+        for number in range(run.steps // (settings.repeats * blocks), settings.passes):
+            order = np.random.default_rng([key, number]).permutation(samples)[: blocks * batch].reshape(blocks, batch)
+            current = jnp.asarray(run.kept[-1], dtype=float)
             for begin in range(0, blocks, size):
                 part = jnp.asarray(order[begin : begin + size])
                 current = _batches(link, settings.repeats, rate, decay, current, inputs, targets, part)
-                steps += settings.repeats * len(part)
+                run.steps += settings.repeats * len(part)
                 found = np.asarray(current)
                 if not np.all(np.isfinite(found)):
-                    return Passed(kept[-1] if kept else weights, steps, Status.NON_FINITE, np.inf)
-                if watch is not None:
-                    watch(number + min(begin + size, blocks) / blocks, found)
-            kept.append(found)
-            del kept[: -1 - max(1, int(_LATE * settings.passes))]
-        after = float(_loss(link, current, inputs, targets))
-    residual = float(np.linalg.norm(kept[-1] - kept[0]) / np.linalg.norm(kept[-1])) if len(kept) > 1 else np.inf
+                    return Passed(run.kept[-1], run.steps, Status.NON_FINITE, np.inf, run.records)
+                run.records.append({"passes": number + min(begin + size, blocks) / blocks, **watch(found)})
+            run.kept.append(found)
+            del run.kept[: -1 - max(1, int(_LATE * settings.passes))]
+            note(f"pass {number + 1} of {settings.passes}")
+            checkpoint.offer(run.arrays)
+        after = float(_loss(link, jnp.asarray(run.kept[-1], dtype=float), inputs, targets))
+    residual = float(np.linalg.norm(run.kept[-1] - run.kept[0]) / np.linalg.norm(run.kept[-1]))
     # Rows that stand still without having learned do so for want of a gradient, or of a step.
     learned = after <= _LEARNED * before
     status = Status.CONVERGED if residual <= _STILL and learned else Status.ITERATION_LIMIT
-    return Passed(kept[-1], steps, status, residual)
+    return Passed(run.kept[-1], run.steps, status, residual, run.records)
 
 
 @partial(jax.jit, static_argnames="link")

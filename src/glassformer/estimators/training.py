@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
 
+from glassformer.checkpoints import Checkpoint, stacked, unstacked
 from glassformer.integral import Array
+from glassformer.progress import note
 from glassformer.settings import Training
 from glassformer.solution import Status
 
@@ -27,6 +29,22 @@ _DRIVEN = 0.1
 Loss = Callable[[Any, Any], Any]
 """``loss(parameters, data)``: training errors of independent starts, shape (starts,)."""
 
+Watch = Callable[[int, Any, Array], dict[str, Any]]
+"""``watch(steps, parameters, errors)``: what to remember, numbers or arrays under names."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Data that change on the way, for annealing; nothing counts as a floor before they have their final form.
+
+    Attributes:
+        at: ``at(data, steps)``, the data to use after so many steps.
+        steps: from when on they no longer change.
+    """
+
+    at: Callable[[Any, int], Any]
+    steps: int
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -40,6 +58,7 @@ class Trained:
         status: converged at the floor, or where it no longer falls; else why it stopped.
         history: training errors after every block of steps, shape (blocks, starts), the start first.
         residual: share by which the largest training error fell over the last looks.
+        records: what ``watch`` returned at the start and after every block.
     """
 
     parameters: Any
@@ -49,6 +68,60 @@ class Trained:
     status: Status
     history: Array
     residual: float
+    records: list[dict[str, Any]]
+
+
+@dataclass
+class _Counts:
+    """The numbers of a run, all that decides how it goes on beside arrays.
+
+    Attributes:
+        rate: present learning rate.
+        halvings: divergences so far.
+        steps: gradient steps since the last of them.
+        begun: blocks before the last cooling.
+        coolings: halvings of the rate where the training error no longer fell.
+        reached: total training error at the last of them.
+        power: what the floor is measured against.
+        label: how the run ended, empty while it goes on.
+    """
+
+    rate: float
+    power: float
+    halvings: int = 0
+    steps: int = 0
+    begun: int = 0
+    coolings: int = 0
+    reached: float = np.inf
+    label: str = ""
+
+
+@dataclass
+class _Run:
+    """A run between two blocks of steps."""
+
+    parameters: Any
+    state: Any
+    counts: _Counts
+    losses: list[Array] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def arrays(self) -> dict[str, Array]:
+        """Everything, as named arrays."""
+        leaves = jax.tree.leaves((self.parameters, self.state))
+        kept = {f"leaf_{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
+        kept |= {f"count_{name}": np.array(value) for name, value in asdict(self.counts).items()}
+        return {**kept, **stacked(self.records), "losses": np.array(self.losses)}
+
+    def restore(self, arrays: dict[str, Array]) -> None:
+        """Take the place of the run that :meth:`arrays` describes, which began as this one did."""
+        leaves, structure = jax.tree.flatten((self.parameters, self.state))
+        filled = [jnp.asarray(arrays[f"leaf_{k}"]) for k in range(len(leaves))]
+        self.parameters, self.state = jax.tree.unflatten(structure, filled)
+        counts: dict[str, Any] = {name: arrays[f"count_{name}"].item() for name in asdict(self.counts)}
+        self.counts = _Counts(**counts)
+        self.losses = list(arrays["losses"])
+        self.records = unstacked(arrays)
 
 
 def train(
@@ -57,8 +130,10 @@ def train(
     data: Any,
     power: float,
     settings: Training,
-    defaults: tuple[str, float],
-    watch: Callable[[int, Any, Array], None] | None = None,
+    rates: dict[str, float],
+    watch: Watch | None = None,
+    checkpoint: Checkpoint | None = None,
+    schedule: Schedule | None = None,
 ) -> Trained:
     """Descend the training errors of all starts at once until they are at their floor or no longer fall.
 
@@ -68,62 +143,75 @@ def train(
         data: a tree of arrays, what the loss takes beside the parameters.
         power: training error of predicting zero, against which the floor is measured.
         settings: optimizer, learning rate, steps allowed.
-        defaults: optimizer and learning rate where the settings leave them open.
+        rates: learning rates of the optimizers, for settings that leave them open; the first is the default optimizer.
         watch: called with steps taken, parameters and training errors at the start and after every block.
+        checkpoint: where to continue from, and to leave the state now and then; the outcome is that of one go.
+        schedule: how the data change on the way; None for data that do not.
     """
-    name = settings.optimizer or defaults[0]
-    rate = settings.learning_rate or defaults[1]
-    for _ in range(_HALVINGS):
-        found = _attempt(loss, parameters, data, power, settings, (name, rate), defaults[1], watch)
-        if found.status is not Status.NON_FINITE:
-            break
-        rate *= 0.5
-    return found
-
-
-def _attempt(
-    loss: Loss,
-    parameters: Any,
-    data: Any,
-    power: float,
-    settings: Training,
-    way: tuple[str, float],
-    usual: float,
-    watch: Callable[[int, Any, Array], None] | None,
-) -> Trained:
-    name, rate = way
-    optimizer = _optimizer(name, rate, settings.momentum, settings.weight_decay)
-    state, first = optimizer.init(parameters), np.asarray(loss(parameters, data))
-    history, steps, status = [first], 0, Status.ITERATION_LIMIT
-    begun, coolings, reached = 0, 0, np.inf
+    name, checkpoint = settings.optimizer or next(iter(rates)), checkpoint or Checkpoint()
+    watch = watch or (lambda steps, parameters, errors: {})
+    schedule = schedule or Schedule(lambda data, steps: data, 0)
+    first = np.asarray(loss(parameters, schedule.at(data, 0)))
     power = max(power, float(np.max(first)))
-    if watch is not None:
-        watch(0, parameters, first)
-    while steps < settings.max_steps:
-        block = min(_BLOCK, settings.max_steps - steps)
-        parameters, state, errors = _block(loss, optimizer, parameters, state, data, block)
-        steps += block
-        history.append(np.asarray(errors))
-        worst = float(np.max(history[-1]))
-        if not np.isfinite(worst) or worst > _DIVERGED * power:
-            status = Status.NON_FINITE
-            break
-        if watch is not None:
-            watch(steps, parameters, history[-1])
-        if worst <= settings.floor * power:
-            status = Status.CONVERGED
-            break
-        if _flat(history[begun:]):
-            # Just below the edge of stability the training error may hover: a shorter step tells whether it is a floor.
-            total = float(np.sum(history[-1]))
-            if coolings == _COOLINGS or total > (1 - _FALLING) * reached:
-                slow = _slope(loss, parameters, data) * usual / 2**_COOLINGS
-                status = Status.CONVERGED if slow * _BLOCK * _LOOKS <= _DRIVEN else Status.ITERATION_LIMIT
-                break
-            reached, begun, coolings, rate = total, len(history), coolings + 1, 0.5 * rate
-            optimizer = _optimizer(name, rate, settings.momentum, settings.weight_decay)
-    fall = _fall(history) if len(history) > 1 else 1.0
-    return Trained(parameters, history[-1], steps, rate, status, np.array(history), fall)
+
+    def begin(rate: float, halvings: int) -> _Run:
+        state = _optimizer(name, rate, settings.momentum, settings.weight_decay).init(parameters)
+        records = [watch(0, parameters, first)]
+        return _Run(parameters, state, _Counts(rate, power, halvings), [first], records)
+
+    run = begin(settings.learning_rate or rates[name], 0)
+    stored = checkpoint.load()
+    if stored is not None:
+        run.restore(stored)
+    while run.counts.steps < settings.max_steps and not run.counts.label:
+        _advance(run, loss, schedule, data, settings, (name, rates["sgd"]), watch)
+        if run.counts.label == str(Status.NON_FINITE) and run.counts.halvings < _HALVINGS - 1:
+            run = begin(0.5 * run.counts.rate, run.counts.halvings + 1)
+        worst = float(np.max(run.losses[-1]))
+        note(f"step {run.counts.steps} of at most {settings.max_steps}, training error {worst / power:.1e}")
+        checkpoint.offer(run.arrays)
+    counts = run.counts
+    status = next((s for s in Status if str(s) == counts.label), Status.ITERATION_LIMIT)
+    fall = _fall(run.losses) if len(run.losses) > 1 else 1.0
+    history = np.array(run.losses)
+    return Trained(run.parameters, history[-1], counts.steps, counts.rate, status, history, fall, run.records)
+
+
+def _advance(
+    run: _Run,
+    loss: Loss,
+    schedule: Schedule,
+    data: Any,
+    settings: Training,
+    usual: tuple[str, float],
+    watch: Watch,
+) -> None:
+    """One block of steps, and what follows from the training errors after it."""
+    counts = run.counts
+    data = schedule.at(data, counts.steps)
+    optimizer = _optimizer(usual[0], counts.rate, settings.momentum, settings.weight_decay)
+    block = min(_BLOCK, settings.max_steps - counts.steps)
+    run.parameters, run.state, errors = _block(loss, optimizer, run.parameters, run.state, data, block)
+    counts.steps += block
+    run.losses.append(np.asarray(errors))
+    worst, total = float(np.max(run.losses[-1])), float(np.sum(run.losses[-1]))
+    if not np.isfinite(worst) or worst > _DIVERGED * counts.power:
+        counts.label = str(Status.NON_FINITE)
+        return
+    run.records.append(watch(counts.steps, run.parameters, run.losses[-1]))
+    if counts.steps < schedule.steps:
+        counts.begun = len(run.losses)
+    elif worst <= settings.floor * counts.power:
+        counts.label = str(Status.CONVERGED)
+    elif _flat(run.losses[counts.begun :]):
+        # Just below the edge of stability the training error may hover: a shorter step tells whether it is a floor.
+        if counts.coolings == _COOLINGS or total > (1 - _FALLING) * counts.reached:
+            slow = _slope(loss, run.parameters, data) * usual[1] / 2**_COOLINGS
+            at_floor = slow * _BLOCK * _LOOKS <= _DRIVEN
+            counts.label = str(Status.CONVERGED if at_floor else Status.ITERATION_LIMIT)
+        else:
+            counts.reached, counts.begun = total, len(run.losses)
+            counts.coolings, counts.rate = counts.coolings + 1, 0.5 * counts.rate
 
 
 def _flat(history: list[Array]) -> bool:

@@ -1,0 +1,172 @@
+"""What an interrupted computation leaves on disk, and what it continues from."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from glassformer.errors import DataError
+from glassformer.fingerprint import digest
+from glassformer.integral import Array
+from glassformer.solution import Status
+
+# Seconds of work that an interruption may cost.
+_EVERY = 20.0
+_STATUS = {str(status): status for status in Status}
+
+
+@dataclass
+class Checkpoint:
+    """The state of one computation in a file, replaced now and then as a whole; nothing without a ``path``.
+
+    Args:
+        path: the file, or None to keep nothing.
+        every: seconds between two writes.
+
+    Example:
+        >>> Checkpoint().load() is None
+        True
+    """
+
+    path: Path | None = None
+    every: float = _EVERY
+    written: float = field(default_factory=time.monotonic)
+
+    def load(self) -> dict[str, Array] | None:
+        """The arrays last saved; None if there are none, or (with a warning) none that can be read."""
+        if self.path is None or not self.path.exists():
+            return None
+        try:
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+            _discarded(self.path)
+            return None
+
+    def offer(self, state: Callable[[], dict[str, Array]]) -> None:
+        """Save ``state()`` if the last write is long enough ago."""
+        if self.path is not None and time.monotonic() - self.written >= self.every:
+            arrays = state()
+            with _replaced(self.path, "wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+            self.written = time.monotonic()
+
+    def clear(self) -> None:
+        """Forget the state: the computation is finished."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+def stacked(records: list[dict[str, Any]]) -> dict[str, Array]:
+    """Records with the same names, as one array per name."""
+    return {f"record_{name}": np.array([record[name] for record in records]) for name in (records or [{}])[0]}
+
+
+def unstacked(arrays: dict[str, Array]) -> list[dict[str, Any]]:
+    """The records in what :func:`stacked` made of them, among other arrays.
+
+    Example:
+        >>> unstacked({**stacked([{"a": 1.0}, {"a": 2.0}]), "b": np.zeros(3)}) == [{"a": 1.0}, {"a": 2.0}]
+        True
+    """
+    named = {name.removeprefix("record_"): part for name, part in arrays.items() if name.startswith("record_")}
+    return [dict(zip(named, entry, strict=True)) for entry in zip(*named.values(), strict=True)]
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Finished runs and states of unfinished ones in a folder, under a key of all that determines them.
+
+    Args:
+        folder: created if missing; None to keep nothing.
+
+    Raises:
+        DataError: the folder cannot be made or written to.
+    """
+
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.folder is None:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(self.folder, error) from error
+
+    def run(self, kind: type, identity: dict[str, Any], compute: Callable[[Checkpoint], Any]) -> Any:
+        """The finished run of this identity, read or else computed and kept.
+
+        Args:
+            kind: the data class of the run.
+            identity: all that determines the run, in types that JSON knows.
+            compute: called with the checkpoint of the computation.
+        """
+        if self.folder is None:
+            return compute(Checkpoint())
+        key = digest(identity)
+        record, checkpoint = self.folder / f"{key}.json", Checkpoint(self.folder / f"{key}.npz")
+        found = _read(record, kind)
+        if found is None:
+            found = compute(checkpoint)
+            _write(record, identity, found)
+        checkpoint.clear()
+        return found
+
+
+def _read(path: Path, kind: type) -> Any:
+    if not path.exists():
+        return None
+    try:
+        fields = json.loads(path.read_text())["run"]
+        return kind(**{**fields, "status": _STATUS[fields["status"]]})
+    except (OSError, ValueError, KeyError, TypeError):
+        _discarded(path)
+        return None
+
+
+def _write(path: Path, identity: dict[str, Any], run: Any) -> None:
+    with _replaced(path, "w") as file:
+        json.dump({"identity": identity, "run": vars(run)}, file, default=_encoded, indent=1)
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Status):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+@contextlib.contextmanager
+def _replaced(path: Path, mode: str) -> Iterator[IO[Any]]:
+    """A file that takes the place of ``path`` once it is complete, so that no reader ever sees a part of it."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open(mode) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _unwritable(path: Path, error: OSError) -> DataError:
+    return DataError("checkpoint", str(path), "a folder that can be written to", f"free or choose another ({error})")
+
+
+def _discarded(path: Path) -> None:
+    warnings.warn(f"{path} cannot be read: what it held is computed again", RuntimeWarning, stacklevel=2)
