@@ -128,8 +128,8 @@ def _read(path: Path, kind: type) -> Any:
     if not path.exists():
         return None
     try:
-        fields = json.loads(path.read_text())["run"]
-        return kind(**{**fields, "status": _STATUS[fields["status"]]})
+        fields = json.loads(path.read_text(), object_hook=_decoded)["run"]
+        return kind(**fields)
     except (OSError, ValueError, KeyError, TypeError):
         _discarded(path)
         return None
@@ -141,11 +141,19 @@ def _write(path: Path, identity: dict[str, Any], run: Any) -> None:
 
 
 def _encoded(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist()}
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, Status):
-        return str(value)
+        return {"status": str(value)}
     raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _decoded(found: dict[str, Any]) -> Any:
+    if found.keys() == {"array"}:
+        return np.array(found["array"])
+    return _STATUS[found["status"]] if found.keys() == {"status"} else found
 
 
 @contextlib.contextmanager

@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     figure.add_argument("--quick", action="store_true", help="fewer points, instances and smaller sizes")
     figure.add_argument("--out", type=Path, default=Path("out"), help="folder for PNG, CSV and summary (default out)")
     figure.add_argument("--reference", type=Path, help="folder of published data to compare with")
+    figure.add_argument("--data", type=Path, metavar="DIR", help="folder of the data set, for smi-3-right")
     figure.set_defaults(run=_figure)
     return parser
 
@@ -503,7 +504,7 @@ def _figure(options: argparse.Namespace) -> int:
     if options.name is None:
         print("glassformer figure: error: give a NAME, or --list to see them", file=sys.stderr)
         return BAD_USAGE
-    return 0 if draw(options.name, options.out, options.quick, options.reference) else NOT_CONVERGED
+    return 0 if draw(options.name, options.out, options.quick, options.reference, options.data) else NOT_CONVERGED
 
 
 def _plots() -> Any:

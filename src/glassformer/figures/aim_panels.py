@@ -48,7 +48,7 @@ def softmax(path: Path, quick: bool, reference: Path | None) -> _Result:
     widths = _widths("softmax", 2, (0.1, 0.25, 0.5, 1.0, 2.0), {0.25: (0.04, 0.08, 0.12), 0.5: (0.05, 0.1, 0.15, 0.2)})
     at = (0.15, 0.3, 0.45, 0.6, 0.9)
     tokens = tuple(
-        Curve(AttentionIndexed(0.5, t, "softmax"), f"$T = {t}$", at if t in (2, 3) else (), line)
+        Curve(AttentionIndexed(0.5, t, "softmax"), f"$T = {t}$", at if t in (2, 3) else (), line, at if t == 2 else ())
         for t, line in ((2, "-"), (3, "--"), (4, ":"))
     )
     scales = tuple(float(t * t + t - 2) for t in (2, 3, 4))

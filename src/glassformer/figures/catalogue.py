@@ -16,6 +16,7 @@ from glassformer.figures import (
     bsr_low_width,
     bsr_thresholds,
     smi_panels,
+    text_layers,
 )
 
 if TYPE_CHECKING:
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: its title and the function that computes it, draws it to a file and returns the data."""
+    """A figure: its title and the function that computes it, draws it to a file and returns the data.
+
+    The function also takes the folder of published numbers to compare with or, for a figure ``of_data``, of the data.
+    """
 
     title: str
     produce: Callable[[Path, bool, Path | None], tuple[pandas.DataFrame, str, bool]]
+    of_data: bool = False
 
 
 FIGURES = {
@@ -48,10 +53,11 @@ FIGURES = {
     "smi-2-left": Figure("Deep attention: two layers in time, by message passing", smi_panels.in_time),
     "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", smi_panels.in_passes),
     "smi-3-left": Figure("Deep attention: overlaps of three layers", smi_panels.three_layers),
+    "smi-3-right": Figure("Attention layers trained on questions (needs --data)", text_layers.produce, of_data=True),
 }
 
 
-def draw(name: str, out: Path, quick: bool = False, reference: Path | None = None) -> bool:
+def draw(name: str, out: Path, quick: bool = False, reference: Path | None = None, data: Path | None = None) -> bool:
     """Compute a figure and leave ``NAME.png``, ``NAME.csv`` and ``NAME.txt`` in ``out``; print the summary.
 
     Args:
@@ -59,18 +65,21 @@ def draw(name: str, out: Path, quick: bool = False, reference: Path | None = Non
         out: folder, made if needed.
         quick: fewer points, instances and smaller sizes.
         reference: folder of published data to compare with.
+        data: folder of the data set, for the figures that are computed from one.
 
     Returns:
         Whether everything converged.
 
     Raises:
         ParameterError: an unknown name, or a reference folder that does not exist.
+        DataError: a data set that is missing or cannot be read.
     """
     if name not in FIGURES:
         raise ParameterError("name", name, f"one of {', '.join(FIGURES)}")
     out.mkdir(parents=True, exist_ok=True)
-    data, summary, converged = FIGURES[name].produce(out / f"{name}.png", quick, reference)
-    data.to_csv(out / f"{name}.csv", index=False)
+    figure = FIGURES[name]
+    found, summary, converged = figure.produce(out / f"{name}.png", quick, data if figure.of_data else reference)
+    found.to_csv(out / f"{name}.csv", index=False)
     files = ", ".join(f"{name}.{ending}" for ending in ("png", "csv", "txt"))
     text = f"{name}: {FIGURES[name].title}\n\n{summary}\n\nwritten to {out}: {files}"
     (out / f"{name}.txt").write_text(text + "\n")

@@ -1,0 +1,1 @@
+"""Attention layers trained on real text."""
