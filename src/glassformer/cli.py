@@ -253,108 +253,26 @@ def parse_alpha(text: str) -> list[float]:
     return [float(value) for value in np.linspace(start, stop, number)]
 
 
+# Parameters of each model, as the options of the command line are called.
+_PARAMETERS = {
+    "bsr": ("beta", "rho", "noise", "channel", "width"),
+    "aim": ("rho", "tokens", "channel", "noise", "temperature", "layers", "skip"),
+    "attention": ("depth", "tokens", "skip", "activation", "heads", "output", "limit", "noise", "side_information"),
+    "smi": ("link", "indices", "tokens", "noise", "label_type", "side_information"),
+}
+
+
 def _model(options: argparse.Namespace) -> Model | MatrixModel:
-    builders = {"bsr": _bsr_model, "aim": _aim_model, "attention": _attention_model, "smi": _smi_model}
-    return builders[options.model](options)
+    from glassformer.models.named import build
 
-
-def _attention_model(options: argparse.Namespace) -> MatrixModel:
-    from glassformer.models.deep_attention import DeepAttention
-
-    return DeepAttention(
-        depth=options.depth,
-        tokens=options.tokens,
-        skip=parse_numbers("skip", options.skip),
-        activation=options.activation,
-        tied=not options.untied,
-        heads=options.heads,
-        output=options.output,
-        limit=options.limit,
-        noise=options.noise,
-        side_information=options.side_information,
-        points=options.data_points,
-    )
-
-
-def _smi_model(options: argparse.Namespace) -> MatrixModel:
-    from glassformer.models.multi_index import SequenceMultiIndex
-
-    return SequenceMultiIndex(
-        link=_function_from(options.link),
-        indices=options.indices,
-        tokens=options.tokens,
-        noise=options.noise,
-        label_type=options.label_type,
-        side_information=options.side_information,
-        points=options.data_points,
-    )
-
-
-def _function_from(text: str) -> Callable[..., Any]:
-    """The function that FILE.py:FUNCTION names."""
-    import runpy
-
-    from glassformer.errors import ParameterError
-
-    path, _, name = text.rpartition(":")
-    if not path or not Path(path).is_file():
-        raise ParameterError("link", text, "FILE.py:FUNCTION with a file that exists")
-    try:
-        found = runpy.run_path(path).get(name)
-    except Exception as error:
-        # Anything may go wrong in a user's file; where it did is what they need to know.
-        raise ParameterError("link", text, f"a file that runs ({type(error).__name__}: {error})") from None
-    if not callable(found):
-        raise ParameterError("link", text, f"a function {name!r} defined in {path}")
-    return found
-
-
-def _bsr_model(options: argparse.Namespace) -> Model:
-    from glassformer.channels.scalar import NAMES
-    from glassformer.errors import ParameterError
-    from glassformer.models import BilinearSequenceRegression
-
-    if options.channel not in NAMES:
-        raise ParameterError("channel", options.channel, f"one of {', '.join(NAMES)}")
-    return BilinearSequenceRegression(
-        beta=options.beta, rho=options.rho, noise=options.noise, channel=options.channel, width=options.width
-    )
-
-
-def _aim_model(options: argparse.Namespace) -> Model | MatrixModel:
-    from glassformer.channels.attention_channel import NAMES
-    from glassformer.errors import IncompatibleError, ParameterError
-    from glassformer.models import AttentionIndexed
-
-    if options.channel not in NAMES:
-        raise ParameterError("channel", options.channel, f"one of {', '.join(NAMES)}")
-    if options.layers != 1:
-        return _deep_aim_model(options)
-    if options.skip is not None:
-        raise IncompatibleError(f"skip = {options.skip} belongs to several layers: give --layers 2 or more")
-    return AttentionIndexed(
-        rho=options.rho,
-        tokens=options.tokens,
-        channel=options.channel,
-        noise=options.noise,
-        temperature=options.temperature,
-    )
-
-
-def _deep_aim_model(options: argparse.Namespace) -> MatrixModel:
-    from glassformer.errors import IncompatibleError
-    from glassformer.models.deep_attention_indexed import DeepAttentionIndexed
-
-    if options.noise != 0:
-        raise IncompatibleError(f"noise = {options.noise} and layers = {options.layers} exclude each other")
-    return DeepAttentionIndexed(
-        rho=options.rho,
-        tokens=options.tokens,
-        layers=options.layers,
-        skip=parse_numbers("skip", options.skip or "1"),
-        channel=options.channel,
-        temperature=options.temperature,
-    )
+    given = {name: getattr(options, name) for name in _PARAMETERS[options.model]}
+    if given.get("skip") is not None:
+        given["skip"] = parse_numbers("skip", given["skip"])
+    if options.model == "attention":
+        given["tied"] = not options.untied
+    if options.model in ("attention", "smi"):
+        given["points"] = options.data_points
+    return build(options.model, given)
 
 
 def parse_numbers(name: str, text: str) -> list[float]:
