@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from glassformer.errors import DataError
+from glassformer.files import made, replaced
 from glassformer.fingerprint import digest
 from glassformer.integral import Array
 from glassformer.solution import Status
@@ -57,7 +55,7 @@ class Checkpoint:
         """Save ``state()`` if the last write is long enough ago."""
         if self.path is not None and time.monotonic() - self.written >= self.every:
             arrays = state()
-            with _replaced(self.path, "wb") as file:
+            with replaced(self.path, "wb", "checkpoint") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]
             self.written = time.monotonic()
 
@@ -97,12 +95,8 @@ class Keeper:
     folder: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.folder is None:
-            return
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _unwritable(self.folder, error) from error
+        if self.folder is not None:
+            made(self.folder, "checkpoint")
 
     def run(self, kind: type, identity: dict[str, Any], compute: Callable[[Checkpoint], Any]) -> Any:
         """The finished run of this identity, read or else computed and kept.
@@ -136,7 +130,7 @@ def _read(path: Path, kind: type) -> Any:
 
 
 def _write(path: Path, identity: dict[str, Any], run: Any) -> None:
-    with _replaced(path, "w") as file:
+    with replaced(path, "w", "checkpoint") as file:
         json.dump({"identity": identity, "run": vars(run)}, file, default=_encoded, indent=1)
 
 
@@ -154,26 +148,6 @@ def _decoded(found: dict[str, Any]) -> Any:
     if found.keys() == {"array"}:
         return np.array(found["array"])
     return _STATUS[found["status"]] if found.keys() == {"status"} else found
-
-
-@contextlib.contextmanager
-def _replaced(path: Path, mode: str) -> Iterator[IO[Any]]:
-    """A file that takes the place of ``path`` once it is complete, so that no reader ever sees a part of it."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with part.open(mode) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _unwritable(path: Path, error: OSError) -> DataError:
-    return DataError("checkpoint", str(path), "a folder that can be written to", f"free or choose another ({error})")
 
 
 def _discarded(path: Path) -> None:

@@ -65,8 +65,9 @@ class Table:
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per row; numbers that are not finite become None, as JSON has no word for them."""
+        listed = {name: _listed(column) for name, column in self.columns.items()}
         return [
-            {**{name: plain(column[i]) for name, column in self.columns.items()}, "status": str(status)}
+            {**{name: column[i] for name, column in listed.items()}, "status": str(status)}
             for i, status in enumerate(self.status)
         ]
 
@@ -102,6 +103,13 @@ def _scalars(name: str, column: Array) -> dict[str, Array]:
     column = np.asarray(column)
     places = np.ndindex(column.shape[1:])
     return {"_".join([name, *(str(k + 1) for k in place)]): column[(slice(None), *place)] for place in places}
+
+
+def _listed(column: Array) -> Any:
+    """The column as lists in types that JSON knows."""
+    values = np.asarray(column)
+    ready = values.dtype.kind in "iub" or (values.dtype.kind == "f" and np.all(np.isfinite(values)))
+    return values.tolist() if ready else plain(column)
 
 
 def plain(value: Any) -> Any:

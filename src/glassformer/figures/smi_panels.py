@@ -65,7 +65,7 @@ def in_passes(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``smi-2-right``: the same during stochastic gradient descent, pass after pass over the data."""
     del reference
     model = DeepAttention(depth=2, tokens=2, skip=1.0, points=64)
-    d, instances, passes = (100, 2, 15) if quick else (500, 4, 40)
+    d, instances, passes = (100, 2, 15) if quick else (500, 4, 150)
     result = simulate(model, [15.0], d=d, instances=instances, algorithm="sgd", settings=MultiPass(passes=passes))
     histories = np.array([[step["cosine"] for step in run.history] for run in result.instances[0]])
     time = np.array([step["passes"] for step in result.instances[0][0].history])

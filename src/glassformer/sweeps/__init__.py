@@ -1,0 +1,1 @@
+"""Sweeps: one computation on a grid of parameters, kept point by point."""
