@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from glassformer import Sweep
+
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -17,3 +19,9 @@ def test_every_python_block_of_the_readme_runs():
     for block in blocks:
         exec(compile(block, str(README), "exec"), names)
     assert {"mine", "deep", "solution", "curve"} <= set(names)
+
+
+def test_the_sweep_of_the_readme_is_one(tmp_path):
+    (block,) = re.findall(r"```toml\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    (tmp_path / "sweep.toml").write_text(block)
+    assert Sweep.from_toml(tmp_path / "sweep.toml").shape == (2, 4, 4)

@@ -99,6 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     figure.add_argument("--data", type=Path, metavar="DIR", help="folder of the data set, for smi-3-right")
     figure.set_defaults(run=_figure)
     _add_sweep_commands(commands)
+    cite = commands.add_parser("cite", help="BibTeX of the papers behind what was used")
+    cite.add_argument("used", nargs="*", help="bsr, aim, attention, smi, nuclear-norm, text (default all)")
+    cite.set_defaults(run=_cite)
     return parser
 
 
@@ -501,6 +504,13 @@ def _sweep_plot(options: argparse.Namespace) -> int:
     path = options.out or options.store / "sweep.png"
     plot(collect(options.store), path, options.quantity)
     print(f"written to {path}")
+    return 0
+
+
+def _cite(options: argparse.Namespace) -> int:
+    from glassformer.citations import bibtex
+
+    print(bibtex(options.used))
     return 0
 
 

@@ -87,8 +87,8 @@ def small_start(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``bsr-7``: gradient descent from a small start beside minimal nuclear norm, on the same data."""
     del reference
     model = BilinearSequenceRegression(beta=1, rho=0.2)
-    alpha = np.linspace(0.1, 0.6, 4 if quick else 9)
-    d, instances = (24, 2) if quick else (50, 8)
+    alpha = np.linspace(0.1, 0.6, 4 if quick else 6)
+    d, instances = (24, 2) if quick else (32, 4)
     own, full = Training(init="small"), Training(init="small", student_width=d)
     series = [
         _Series("gradient descent, teacher's r", simulate(model, alpha, d, instances, algorithm="gd", settings=own)),
@@ -102,8 +102,8 @@ def small_start(path: Path, quick: bool, reference: Path | None) -> _Result:
 
 
 def _descents(model: BilinearSequenceRegression, noise: float, quick: bool) -> list[_Series]:
-    d, instances, starts = (20, 2, 8) if quick else (50, 4, 64)
-    alpha = np.linspace(0.1, 0.5, 3) if quick else np.linspace(0.05, 0.6, 8)
+    d, instances, starts = (20, 2, 8) if quick else (40, 3, 32)
+    alpha = np.linspace(0.1, 0.5, 3) if quick else np.linspace(0.1, 0.6, 6)
     steps = 6000 if quick else 20_000
     training = Training(starts=starts, max_steps=steps, floor=1e-6)
     averaged, single = (

@@ -1,0 +1,107 @@
+"""The public conformance checks pass sound models, and find the mistakes that broken ones have."""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    DeepAttention,
+    DeepAttentionIndexed,
+    GaussianChannel,
+    SequenceMultiIndex,
+)
+from glassformer.integral import Integral
+from glassformer.priors.bilinear import BilinearPrior
+from glassformer.testing import check_model
+
+SOUND = {
+    "linear": BilinearSequenceRegression(beta=1, rho=0.5),
+    "sign": BilinearSequenceRegression(beta=2, rho=0.3, channel="sign"),
+    "narrow": BilinearSequenceRegression(beta=1.5, width=2, noise=0.1),
+    "limit": BilinearSequenceRegression(beta=1, rho=0.0, noise=0.1),
+    "softmax": AttentionIndexed(0.5),
+    "hardmax": AttentionIndexed(0.5, 2, "hardmax"),
+}
+SLOW = {
+    "link": BilinearSequenceRegression(beta=1, rho=0.5, channel=np.tanh, noise=0.1),
+    "rows": SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, noise=0.2, points=512),
+    "attention": DeepAttention(points=512),
+    "wide layers": DeepAttentionIndexed(0.5),
+}
+
+
+@pytest.mark.parametrize("name", [*SOUND, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_sound_models_pass(name):
+    report = check_model({**SOUND, **SLOW}[name], d=40)
+    assert report.ok, str(report)
+    assert [check.name for check in report.checks] == ["score", "Nishimori", "gradient", "denoiser", "size"]
+    made = {check.name for check in report.checks if check.made}
+    assert made >= ({"score", "Nishimori", "gradient"} if name == "limit" else {"score", "Nishimori", "size"})
+
+
+@dataclass(frozen=True)
+class WrongScore(GaussianChannel):
+    def score(self, y, omega, variance):
+        return 1.1 * super().score(y, omega, variance)
+
+
+@dataclass(frozen=True)
+class WrongSample(GaussianChannel):
+    def sample(self, h, rng):
+        return h + 2 * np.sqrt(self.noise) * rng.standard_normal(h.shape)
+
+
+@dataclass(frozen=True)
+class WrongInformation(GaussianChannel):
+    def information(self, variance):
+        value, error = super().information(variance)
+        return Integral(1.2 * value, error)
+
+
+@dataclass(frozen=True)
+class Raises(GaussianChannel):
+    def log_partition(self, y, omega, variance):
+        raise ValueError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("channel", "failing"),
+    [
+        (WrongScore(0.3), {"score", "Nishimori"}),
+        (WrongSample(0.3), {"Nishimori"}),
+        (WrongInformation(0.3), {"Nishimori", "gradient"}),
+        (Raises(0.3), {"score"}),
+    ],
+)
+def test_mistakes_in_a_channel_are_found_and_explained(channel, failing):
+    report = check_model(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3, channel=channel), d=40)
+    assert not report.ok
+    assert failing <= {check.name for check in report.checks if not check.passed}
+    assert "FAIL" in str(report)
+    if "score" in failing:
+        assert "score" in str(report).partition("FAIL")[2]
+
+
+def test_a_mistake_in_a_prior_is_found(monkeypatch):
+    whole = BilinearPrior.denoise
+
+    def wrong(self, field, precision, memory=None):
+        found = whole(self, field, precision, memory)
+        return replace(found, signal=0.5 * found.signal)
+
+    monkeypatch.setattr(BilinearPrior, "denoise", wrong)
+    report = check_model(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3), d=40)
+    assert {"denoiser", "size"} <= {check.name for check in report.checks if not check.passed}
+
+
+def test_a_mistake_in_a_channel_of_rows_is_found(monkeypatch):
+    model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[1, 0]), 2, 1, noise=0.2, points=256)
+    kind = type(model.channel)
+    whole = kind.label_from
+    monkeypatch.setattr(kind, "label_from", lambda self, fields, noise: 1.5 * whole(self, fields, noise))
+    failed = {check.name for check in check_model(model, d=20).checks if not check.passed}
+    assert "Nishimori" in failed
