@@ -261,6 +261,26 @@ def test_figures_are_listed(run):
     assert all(len(line.split()) > 1 for line in out.splitlines())
 
 
+def test_all_figures_are_drawn_but_those_that_lack_their_data(run, tmp_path, monkeypatch):
+    from glassformer.figures import catalogue
+
+    few = {name: catalogue.FIGURES[name] for name in ("bsr-3", "smi-3-right", "bsr-4")}
+    monkeypatch.setattr(catalogue, "FIGURES", few)
+    code, out, _ = run(f"figure --all --quick --out {tmp_path}")
+    assert code == 0
+    assert {path.stem for path in tmp_path.iterdir()} == {"bsr-3", "bsr-4"}
+    assert "smi-3-right: left out" in out
+
+
+def test_papers_are_cited(run):
+    code, out, _ = run("cite aim nuclear-norm")
+    assert code == 0
+    assert out.count("@") == 3
+    assert "2506.01582" in out
+    assert run("cite")[1].count("2502.00901") == 1
+    is_one_clear_line(run("cite ising"), "ising", "bsr")
+
+
 def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
     code, out, _ = run(f"figure bsr-3 --quick --out {tmp_path}")
     assert code == 0

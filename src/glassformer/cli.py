@@ -92,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_phase_diagram(commands)
     figure = commands.add_parser("figure", help="compute and draw a figure of the papers")
     figure.add_argument("name", nargs="?", help="see --list")
-    figure.add_argument("--list", action="store_true", help="list the figures")
+    figure.add_argument("--list", action="store_true", help="list the figures, with their numbers in the papers")
+    figure.add_argument("--all", action="store_true", help="draw every figure")
     figure.add_argument("--quick", action="store_true", help="fewer points, instances and smaller sizes")
     figure.add_argument("--out", type=Path, default=Path("out"), help="folder for PNG, CSV and summary (default out)")
     figure.add_argument("--reference", type=Path, help="folder of published data to compare with")
@@ -446,14 +447,16 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _figure(options: argparse.Namespace) -> int:
-    from glassformer.figures.catalogue import FIGURES, draw
+    from glassformer.figures.catalogue import FIGURES, draw, draw_all, source
 
     if options.list:
         for name, figure in FIGURES.items():
-            print(f"{name:12s} {figure.title}")
+            print(f"{name:12s} {figure.title} [{source(name)}]")
         return 0
+    if options.all:
+        return 0 if draw_all(options.out, options.quick, options.reference, options.data) else NOT_CONVERGED
     if options.name is None:
-        print("glassformer figure: error: give a NAME, or --list to see them", file=sys.stderr)
+        print("glassformer figure: error: give a NAME, --all, or --list to see them", file=sys.stderr)
         return BAD_USAGE
     return 0 if draw(options.name, options.out, options.quick, options.reference, options.data) else NOT_CONVERGED
 

@@ -248,7 +248,7 @@ def _rows_posterior(model: MatrixModel, count: int, seed: int) -> tuple[Any, Arr
 
 
 def _rows_score(model: MatrixModel, seed: int) -> float:
-    channel, y, omega, spread = _rows_posterior(model, 400, seed)
+    channel, y, omega, spread = _rows_posterior(model, 120, seed)
     found, step, worst = channel.posterior(y, omega, spread), 0.1, 0.0
     for a, b in np.ndindex(omega.shape[1:]):
         shift = np.zeros(omega.shape[1:])
@@ -261,7 +261,7 @@ def _rows_score(model: MatrixModel, seed: int) -> float:
 
 
 def _rows_nishimori(model: MatrixModel, seed: int) -> float:
-    channel, *drawn = _rows_posterior(model, 3000, seed)
+    channel, *drawn = _rows_posterior(model, 1000, seed)
     found = channel.posterior(*drawn)
     square = np.einsum("nak,nbk->nab", found.first, found.second)
     gap = square - found.curvature
@@ -271,7 +271,7 @@ def _rows_nishimori(model: MatrixModel, seed: int) -> float:
 
 
 def _rows_gradient(model: MatrixModel) -> float:
-    channel, v, step, worst = model.channel.with_points(512), _covariance(model), 0.05, 0.0
+    channel, v, step, worst = model.channel.with_points(256), _covariance(model), 0.05, 0.0
     for row in range(model.prior.rows):
         direction = np.zeros_like(v)
         direction[row, row] = step

@@ -57,6 +57,34 @@ FIGURES = {
 }
 
 
+_PAPERS = {"bsr": "2410.18858", "aim": "2506.01582", "smi": "2502.00901"}
+
+
+def source(name: str) -> str:
+    """The published figure that a figure of the catalogue stands for.
+
+    Example:
+        >>> source("smi-2-left")
+        'arXiv:2502.00901, figure 2 (left)'
+    """
+    family, number, *panel = name.split("-")
+    if name == "bsr-8":
+        return f"after arXiv:{_PAPERS[family]}"
+    return f"arXiv:{_PAPERS[family]}, figure {number}" + "".join(f" ({part})" for part in panel)
+
+
+def draw_all(out: Path, quick: bool = False, reference: Path | None = None, data: Path | None = None) -> bool:
+    """Draw every figure; those of a data set only where that is given. Arguments as those of :func:`draw`."""
+    good = []
+    for name, figure in FIGURES.items():
+        if figure.of_data and data is None:
+            print(f"{name}: left out, it needs a data set (--data DIR)\n")
+            continue
+        good.append(draw(name, out, quick, reference, data))
+        print()
+    return all(good)
+
+
 def draw(name: str, out: Path, quick: bool = False, reference: Path | None = None, data: Path | None = None) -> bool:
     """Compute a figure and leave ``NAME.png``, ``NAME.csv`` and ``NAME.txt`` in ``out``; print the summary.
 
