@@ -39,6 +39,7 @@ _HOME = {
     "Table": "results",
     "collect": "sweeps.collect",
     "conjugate_overlap": "conjugates",
+    "follow_branches": "hysteresis",
     "landscape": "free_entropy",
     "limits": "bayes_optimal",
     "nuclear_norm_threshold": "estimators.nuclear_norm",

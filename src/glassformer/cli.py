@@ -87,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_model_command(commands, "limits", "Bayes-optimal error and overlap against the sample ratio", _limits)
     _add_model_command(commands, "thresholds", "weak and perfect recovery, and the hard phase", _thresholds)
     _add_model_command(commands, "landscape", "free entropy against the overlap", _landscape, _landscape_options)
+    _add_model_command(commands, "hysteresis", "fixed points followed up and down in the sample ratio", _hysteresis)
     text = "an algorithm on simulated data, next to theory"
     _add_model_command(commands, "simulate", text, _simulate, _simulate_options)
     _add_phase_diagram(commands)
@@ -336,6 +337,14 @@ def _limits(options: argparse.Namespace) -> int:
     algorithmic = ["algorithmic_error"] if bistable else []
     overlaps = ["row_error", "prediction_error"] if "row_error" in table.columns else ["overlap"]
     return _report(options, table, ["alpha", "error", *algorithmic, *overlaps, "status", "error_estimate"])
+
+
+def _hysteresis(options: argparse.Namespace) -> int:
+    from glassformer.hysteresis import follow_branches
+
+    table = follow_branches(_model(options), parse_alpha(options.alpha))
+    _write(options, table, lambda path: _plots().plot_branches(table, path))
+    return _report(options, table, ["alpha", "error_up", "error_down", "two_branches", "status", "error_estimate"])
 
 
 def _thresholds(options: argparse.Namespace) -> int:

@@ -36,6 +36,14 @@ def plot_limits(table: Table, path: Path) -> None:
         _finish(axes, table.parameters)
 
 
+def plot_branches(table: Table, path: Path) -> None:
+    """The fixed points followed up and down in the sample ratio."""
+    with canvas(path) as (axes,):
+        axes.plot(table["alpha"], table["error_up"], color="#b3402a", marker=">", ms=4, label="upwards, from ignorance")
+        axes.plot(table["alpha"], table["error_down"], color="#2b5c8a", marker="<", ms=4, label="downwards, informed")
+        _finish(axes, table.parameters)
+
+
 def plot_simulation(result: Simulation, path: Path) -> None:
     """Mean error of the runs with its standard error, and theory."""
     with canvas(path) as (axes,):
