@@ -1,6 +1,7 @@
 # make demo : recompute a published figure into out/
 # make test : every check
-# Both create .venv on first use. Another interpreter: make PYTHON=python3.12 test
+# make docs : the documentation
+# Each creates .venv on first use. Another interpreter: make PYTHON=python3.12 test
 
 PYTHON ?= python3
 OUT ?= out
@@ -9,17 +10,19 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 # One process per core, each with one thread: threads that wait for each other cost more than they bring.
 PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+DOCS := $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 INPUTS := pyproject.toml constraints.txt
 REFERENCE := $(wildcard ../shared/reference)
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fast bench format clean
+.PHONY: help demo test fast docs bench format clean
 
 help:
 	@echo "make demo    recompute a published figure: PNG, CSV and summary in $(OUT)/"
 	@echo "make test    every check: lint, format, types, all tests"
+	@echo "make docs    the documentation, in docs/_build/html"
 	@echo "make fast    the tests not marked slow"
 	@echo "make bench   every benchmark"
 	@echo "make format  rewrite the code in the house format"
@@ -34,6 +37,11 @@ test: .venv/.ready-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PYTEST)
+	$(DOCS)
+
+docs: .venv/.ready-test
+	$(DOCS)
+	@echo "written to docs/_build/html"
 
 fast: .venv/.ready-test
 	$(PYTEST) -m "not slow"
@@ -46,7 +54,7 @@ format: .venv/.ready-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv out build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv out build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is removed before an install and written after it: it exists only when the install went through.

@@ -1,4 +1,4 @@
-"""The code of the README runs."""
+"""The code of the README and of the documentation runs."""
 
 import re
 from pathlib import Path
@@ -11,14 +11,21 @@ from glassformer import Sweep
 README = Path(__file__).parents[1] / "README.md"
 
 
+PAGES = [README, *sorted((README.parent / "docs").glob("*.md"))]
+
+
 @pytest.mark.slow
-def test_every_python_block_of_the_readme_runs():
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "```python" in page.read_text()], ids=lambda page: page.stem
+)
+def test_every_python_block_of_a_page_runs(page, capsys):
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     rng = np.random.default_rng(0)
     names: dict[str, object] = {"X": rng.standard_normal((300, 20, 20)), "y": rng.standard_normal(300)}
     for block in blocks:
-        exec(compile(block, str(README), "exec"), names)
-    assert {"mine", "deep", "solution", "curve"} <= set(names)
+        exec(compile(block, str(page), "exec"), names)
+    assert page != README or {"mine", "deep", "solution", "curve"} <= set(names)
+    assert "FAIL" not in capsys.readouterr().out
 
 
 def test_the_sweep_of_the_readme_is_one(tmp_path):
