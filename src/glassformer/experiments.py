@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from glassformer import __version__
 from glassformer.checkpoints import Checkpoint, Keeper
-from glassformer.errors import ParameterError
+from glassformer.designs.generated import GeneratedDesign
+from glassformer.errors import IncompatibleError, ParameterError
 from glassformer.fingerprint import code_of
 from glassformer.integral import Array
 from glassformer.models import FiniteSize
@@ -22,6 +23,8 @@ from glassformer.results import Table, plain
 from glassformer.settings import Descent, MultiPass, Regularised, Training
 from glassformer.solution import Status
 
+# Inputs that are drawn again whenever they are needed.
+GENERATED = "generated"
 # Algorithms, and the settings of each.
 SETTINGS: dict[str, type] = {
     "gamp": Descent,
@@ -91,7 +94,12 @@ class Experiment:
         An instance is one growing data set, drawn where a run of it is not kept already.
         """
         samples = self.samples
-        require_memory(int(samples.max()), self.size.input_shape, self.storage)
+        if self.storage != GENERATED:
+            require_memory(int(samples.max()), self.size.input_shape, self.storage)
+        elif self.algorithm != "gamp":
+            raise IncompatibleError(
+                f"storage generated is for algorithm gamp, {self.algorithm} needs its inputs in memory"
+            )
         designs, runs = _Designs(self), [list[Any]() for _ in samples]
         pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]
         for k, point in track(pairs, f"{self.instances} instances at {len(samples)} sample ratios, d = {self.d}"):
@@ -142,8 +150,12 @@ class _Designs:
         """Inputs for the largest sample ratio."""
         if seed != self._seed:
             self._design, size = None, self._experiment.size
-            rng, samples = np.random.default_rng([seed, 1]), int(self._experiment.samples.max())
-            self._design = size.design.sample(samples, size.input_shape, rng, self._experiment.storage)
+            samples, storage = int(self._experiment.samples.max()), self._experiment.storage
+            if storage == GENERATED:
+                self._design = GeneratedDesign(size.design, (seed, 1), samples, size.input_shape)
+            else:
+                rng = np.random.default_rng([seed, 1])
+                self._design = size.design.sample(samples, size.input_shape, rng, storage)
             self._seed = seed
         return self._design
 
@@ -208,5 +220,5 @@ def require_memory(samples: int, shape: tuple[int, int], storage: str) -> None:
             "d",
             shape[1],
             f"inputs that fit into memory ({size / 1e9:.1f} GB needed, {available / 1e9:.1f} GB available)",
-            "use a smaller d or alpha, or storage float32",
+            "use a smaller d or alpha, storage float32, or for gamp storage generated",
         )

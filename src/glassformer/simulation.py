@@ -86,7 +86,8 @@ def simulate(
             ``"nuclear-norm"``; for that and attention-indexed models of one layer ``"gd"`` (gradient descent on the
             factors) and ``"averaged-gd"`` (the mean of its outcomes from several starts); for deep attention and
             multi-index models ``"sgd"``.
-        storage: ``"float64"``, or ``"float32"`` for half the memory and time.
+        storage: ``"float64"``, ``"float32"`` for half the memory and time, or ``"generated"`` for inputs that are drawn
+            from their seed whenever message passing needs them, and never stored (other ones than the stored ones).
         settings: :class:`~glassformer.Descent` for message passing, :class:`~glassformer.Training` for gradient
             descent, :class:`~glassformer.MultiPass` for ``"sgd"``, :class:`~glassformer.Regularised` for ridge and
             nuclear norm.
