@@ -151,9 +151,7 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
     parser.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
     parser.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
-    parser.add_argument(
-        "--storage", default="float64", help="float64 (default), float32: half the memory, generated: none"
-    )
+    parser.add_argument("--storage", default="float64", help="float64 (default), float32, sharded, generated")
     text = "steps allowed per run (default 300 for gamp, 5000 for nuclear-norm, 50000 for gd)"
     parser.add_argument("--max-iterations", type=int, help=text)
     text = "folder that keeps finished runs and the state of unfinished ones; the same command continues from it"

@@ -23,8 +23,8 @@ from glassformer.results import Table, plain
 from glassformer.settings import Descent, MultiPass, Regularised, Training
 from glassformer.solution import Status
 
-# Inputs that are drawn again whenever they are needed.
-GENERATED = "generated"
+# Inputs that are drawn again whenever they are needed, or shared out over devices.
+GENERATED, SHARDED = "generated", "sharded"
 # Algorithms, and the settings of each.
 SETTINGS: dict[str, type] = {
     "gamp": Descent,
@@ -144,6 +144,7 @@ class _Designs:
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment, self._seed = experiment, -1
+        self.sharded = experiment.storage == SHARDED
         self._design: Any = None
 
     def of(self, seed: int) -> Any:
@@ -154,14 +155,21 @@ class _Designs:
             if storage == GENERATED:
                 self._design = GeneratedDesign(size.design, (seed, 1), samples, size.input_shape)
             else:
-                rng = np.random.default_rng([seed, 1])
-                self._design = size.design.sample(samples, size.input_shape, rng, storage)
+                rng, kept = np.random.default_rng([seed, 1]), "float32" if storage == SHARDED else storage
+                self._design = size.design.sample(samples, size.input_shape, rng, kept)
             self._seed = seed
         return self._design
 
 
 def _one(learn: Callable[..., Any], designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Any:
-    return learn(designs.of(seed).first(samples), seed, checkpoint)
+    design = designs.of(seed).first(samples)
+    return learn(design if not designs.sharded else _sharded(design), seed, checkpoint)
+
+
+def _sharded(design: Any) -> Any:
+    from glassformer.designs.sharded import ShardedDesign
+
+    return ShardedDesign(design)
 
 
 def drawn(model: Any, design: Any, shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:
@@ -210,7 +218,7 @@ def require_whole_numbers(d: int, instances: int, seed: int, algorithm: str) -> 
 
 def require_memory(samples: int, shape: tuple[int, int], storage: str) -> None:
     """Raise if the inputs would not fit into the memory that is available."""
-    size = samples * shape[0] * shape[1] * (4 if storage == "float32" else 8)
+    size = samples * shape[0] * shape[1] * (4 if storage in ("float32", SHARDED) else 8)
     try:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -86,8 +86,9 @@ def simulate(
             ``"nuclear-norm"``; for that and attention-indexed models of one layer ``"gd"`` (gradient descent on the
             factors) and ``"averaged-gd"`` (the mean of its outcomes from several starts); for deep attention and
             multi-index models ``"sgd"``.
-        storage: ``"float64"``, ``"float32"`` for half the memory and time, or ``"generated"`` for inputs that are drawn
-            from their seed whenever message passing needs them, and never stored (other ones than the stored ones).
+        storage: ``"float64"``; ``"float32"`` for half the memory and time; for message passing also ``"sharded"``,
+            single precision shared out over all of JAX's devices, and ``"generated"`` for inputs that are drawn from
+            their seed whenever they are needed, and never stored (other ones than the stored ones).
         settings: :class:`~glassformer.Descent` for message passing, :class:`~glassformer.Training` for gradient
             descent, :class:`~glassformer.MultiPass` for ``"sgd"``, :class:`~glassformer.Regularised` for ridge and
             nuclear norm.
