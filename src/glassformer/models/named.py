@@ -94,7 +94,9 @@ def _layered(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     if layers == 1:
         given.pop("layers", None)
         if given.get("skip") is not None:
-            raise IncompatibleError(f"skip = {given['skip']} belongs to several layers: give layers = 2 or more")
+            raise IncompatibleError(
+                f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
+            )
         given.pop("skip", None)
         return AttentionIndexed, given
     if given.pop("noise", 0) != 0:
