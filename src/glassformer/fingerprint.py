@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-
 _PACKAGE = Path(__file__).parent
 
 
