@@ -16,7 +16,7 @@ SCRIPT = """
 import json
 import sys
 import jax, numpy as np
-from glassformer import AttentionIndexed, BilinearSequenceRegression, DeepAttention, DeepAttentionIndexed, simulate
+from glassformer import AttentionIndexed, BilinearSequenceRegression, simulate
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.layered import LayeredQuadraticDesign
 from glassformer.designs.projection import ProjectionDesign
@@ -48,7 +48,7 @@ stored = DenseDesign.sample(450, (30, 30), rng)
 labels = model.channel.sample(stored.forward(model.prior.sample((30, 30), rng), 0), rng)
 several, one = gamp(model, ShardedDesign(stored), labels), gamp(model, ShardedDesign(stored, jax.devices()[:1]), labels)
 gaps["gamp"] = float(np.max(np.abs(several.value - one.value)))
-for model, alpha, d in ((model, 0.5, 30), (AttentionIndexed(0.5), 0.1, 30), (DeepAttention(points=64), 1.5, 100)):
+for model, alpha, d in ((model, 0.5, 30), (AttentionIndexed(0.5), 0.1, 30)):
     plain, shared = (simulate(model, [alpha], d, 1, storage=kept)["error"][0] for kept in ("float32", "sharded"))
     gaps[model.name] = float(abs(plain - shared))
 print(json.dumps(gaps))

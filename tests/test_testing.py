@@ -10,7 +10,6 @@ from glassformer import (
     AttentionIndexed,
     BilinearSequenceRegression,
     DeepAttention,
-    DeepAttentionIndexed,
     GaussianChannel,
     SequenceMultiIndex,
 )
@@ -30,7 +29,6 @@ SLOW = {
     "link": BilinearSequenceRegression(beta=1, rho=0.5, channel=np.tanh, noise=0.1),
     "rows": SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, noise=0.2, points=256),
     "attention": DeepAttention(points=256),
-    "wide layers": DeepAttentionIndexed(0.5),
 }
 
 

@@ -44,7 +44,7 @@ def drawn(model, channel, count, seed):
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_are_derivatives_of_the_log_partition(name):
     channel = sampled_channel(MODELS[name], 4096)
-    y, omega, spread = drawn(MODELS[name], channel, 6, 4)
+    y, omega, spread = drawn(MODELS[name], channel, 3, 4)
     score, step = channel.posterior(y, omega, spread).score, 0.12
     for a in range(2):
         for b in range(channel.columns):

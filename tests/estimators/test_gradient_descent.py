@@ -118,9 +118,9 @@ def test_a_student_too_narrow_stops_where_it_no_longer_learns():
 
 @pytest.mark.slow
 def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_error():
-    settings = Training(starts=32, learning_rate=0.5)
+    settings = Training(starts=16, learning_rate=0.5)
     averaged, single = (
-        simulate(MODEL, [0.2], d=40, instances=4, algorithm=name, settings=settings) for name in ("averaged-gd", "gd")
+        simulate(MODEL, [0.2], d=36, instances=3, algorithm=name, settings=settings) for name in ("averaged-gd", "gd")
     )
     gap = averaged["relative_error"][0] - averaged["theory_bayes_optimal"][0]
     assert abs(gap) < 3 * averaged["relative_standard_error"][0] + 0.12

@@ -123,7 +123,7 @@ def _on_scheduler(function: Callable[[T], R], tasks: Iterator[T], address: str) 
         raise IncompatibleError("a scheduler needs dask: pip install 'glassformer[cluster]'") from None
     try:
         client: Any = distributed.Client(  # type: ignore[no-untyped-call]
-            address, timeout="20s", set_as_default=False
+            address, timeout="8s", set_as_default=False
         )
     except (OSError, ValueError) as error:
         raise ParameterError("scheduler", address, "the address of a running dask scheduler", str(error)) from None

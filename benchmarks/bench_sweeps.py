@@ -1,0 +1,63 @@
+"""What a sweep costs beside the bare computation, and what a second worker brings.
+
+python benchmarks/bench_sweeps.py
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from glassformer import BilinearSequenceRegression, Sweep, limits, run_sweep
+
+WIDTHS = [0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6]
+RATIOS = np.linspace(0.01, 1, 1000)
+REPEATS = 3
+
+
+def bare() -> float:
+    start = time.perf_counter()
+    for rho in WIDTHS:
+        limits(BilinearSequenceRegression(beta=1, rho=rho), RATIOS, throw=False)
+    return time.perf_counter() - start
+
+
+def swept() -> float:
+    sweep = Sweep("bsr", {"rho": WIDTHS, "alpha": RATIOS.tolist()}, parameters={"beta": 1})
+    start = time.perf_counter()
+    found = run_sweep(sweep, tempfile.mkdtemp())
+    assert found.computed == len(WIDTHS) * len(RATIOS)
+    return time.perf_counter() - start
+
+
+def simulated(workers: int) -> float:
+    sweep = Sweep(
+        "bsr",
+        {"rho": [0.2, 0.4], "alpha": [0.3, 0.5, 0.7]},
+        compute="simulate",
+        parameters={"beta": 1, "noise": 0.1},
+        simulation={"d": 70, "instances": 6},
+    )
+    start = time.perf_counter()
+    run_sweep(sweep, tempfile.mkdtemp(), workers)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    bare()
+    pairs = [(bare(), swept()) for _ in range(REPEATS)]
+    plain, whole = np.median(pairs, axis=0)
+    print(
+        f"10,000 points of theory: bare {plain:.2f} s, as a sweep {whole:.2f} s, ratio {whole / plain:.2f} (target 1.5)"
+    )
+    # One thread per process on both sides.
+    with threadpool_limits(1):
+        one, two = simulated(1), simulated(2)
+    print(f"36 simulations: one worker {one:.1f} s, two {two:.1f} s, ratio {one / two:.2f} (target 1.7)")
+
+
+if __name__ == "__main__":
+    main()
