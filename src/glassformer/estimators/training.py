@@ -215,12 +215,12 @@ def _advance(
 
 
 def _flat(history: list[Array]) -> bool:
-    """True when no start's training error fell by a hundredth over the last looks, nor faster than before."""
+    """True when the sum of the training errors fell by no hundredth over the last looks, nor faster than before."""
     if len(history) <= 2 * _LOOKS:
         return False
-    ends = [np.asarray(history[-1 - k * _LOOKS]) for k in range(3)]
+    ends = [float(np.sum(history[-1 - k * _LOOKS])) for k in range(3)]
     now, before = ends[1] - ends[0], ends[2] - ends[1]
-    return bool(np.all(now <= _FALLING * ends[1]) and np.all(now <= np.abs(before)))
+    return now <= _FALLING * ends[1] and now <= abs(before)
 
 
 def _fall(history: list[Array]) -> float:
