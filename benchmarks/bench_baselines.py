@@ -18,7 +18,8 @@ import numpy as np
 
 from glassformer import BilinearSequenceRegression, Training, least_nuclear_norm, simulate
 from glassformer.designs.dense import DenseDesign
-from glassformer.estimators.factor_descent import factor_descent
+from glassformer.estimators.factor_descent import factor_student
+from glassformer.estimators.signal_descent import descend
 
 # Published errors of gradient descent at d = L = 100, rho = 0.2, no noise: single and mean of 64 starts.
 PUBLISHED = {0.1: (1.766, 0.869), 0.2: (1.258, 0.680), 0.3: (0.675, 0.384), 0.45: (0.0, 0.0)}
@@ -92,9 +93,9 @@ def descent_step() -> None:
     flat = design.inputs[0].reshape(samples, -1)
     one = plain_step(flat, labels.astype(np.float32), d, width)
     rng = np.random.default_rng(0)
-    factor_descent(design, labels, width, Training(max_steps=100), rng, starts, signal)
+    descend(factor_student(design, labels, width), Training(max_steps=100), rng, starts, signal)
     start = time.perf_counter()
-    factor_descent(design, labels, width, Training(max_steps=100), rng, starts, signal)
+    descend(factor_student(design, labels, width), Training(max_steps=100), rng, starts, signal)
     all_of_them = (time.perf_counter() - start) / 100
     ratio = starts * one / all_of_them
     print(

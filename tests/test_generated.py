@@ -69,8 +69,10 @@ def test_in_simulations_of_several_rows():
     assert np.all(result["row_error"] < 0.2)
 
 
-def test_algorithms_that_need_their_inputs_refuse():
+@pytest.mark.parametrize("storage", ["generated", "sharded"])
+def test_algorithms_that_need_their_inputs_refuse(storage):
+    for algorithm in ("ridge", "averaged-gd"):
+        with pytest.raises(IncompatibleError, match=f"storage {storage} is for algorithm gamp"):
+            simulate(BilinearSequenceRegression(beta=1, rho=0.3), [0.5], d=10, algorithm=algorithm, storage=storage)
     with pytest.raises(IncompatibleError, match="gamp"):
-        simulate(BilinearSequenceRegression(beta=1, rho=0.3), [0.5], d=10, algorithm="ridge", storage="generated")
-    with pytest.raises(IncompatibleError, match="gamp"):
-        simulate(DeepAttention(), [0.5], d=10, algorithm="sgd", storage="generated")
+        simulate(DeepAttention(), [0.5], d=10, algorithm="sgd", storage=storage)

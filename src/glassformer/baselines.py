@@ -20,7 +20,7 @@ from glassformer.settings import Iteration, Regularised, Training
 from glassformer.solution import Status
 
 if TYPE_CHECKING:
-    from glassformer.estimators.signal_descent import Descended
+    from glassformer.estimators.signal_descent import Student
 
 # Starts whose mean is taken by averaged gradient descent, as published.
 _AVERAGED = 64
@@ -142,9 +142,10 @@ def _descent(model: Model, settings: Training, averaged: bool) -> Learner:
     starts = settings.starts or (_AVERAGED if averaged else 1)
 
     def learn(design: Any, labels: Array, teacher: Array, seed: int, checkpoint: Checkpoint) -> BaselineRun:
-        found = _descended(
-            model, settings, starts, design, labels, teacher, np.random.default_rng([seed, 3]), checkpoint
-        )
+        from glassformer.estimators.signal_descent import descend
+
+        student, rng = _student(model, settings.student_width, design, labels), np.random.default_rng([seed, 3])
+        found = descend(student, settings, rng, starts, teacher, checkpoint)
         errors = [entry.averaged_error if averaged else entry.error for entry in found.history]
         return BaselineRun(
             seed=seed,
@@ -161,28 +162,16 @@ def _descent(model: Model, settings: Training, averaged: bool) -> Learner:
     return learn
 
 
-def _descended(
-    model: Model,
-    settings: Training,
-    starts: int,
-    design: Any,
-    labels: Array,
-    teacher: Array,
-    rng: np.random.Generator,
-    checkpoint: Checkpoint,
-) -> Descended:
-    """Gradient descent on the parameters of the model's signal."""
-    from glassformer.estimators.attention_descent import attention_descent
-    from glassformer.estimators.factor_descent import factor_descent
+def _student(model: Model, width: int | None, design: Any, labels: Array) -> Student:
+    """What gradient descent trains: the parameters of the model's signal, as wide as the teacher's by default."""
+    from glassformer.estimators.attention_descent import attention_student
+    from glassformer.estimators.factor_descent import factor_student
 
-    rest = (settings, rng, starts, teacher, checkpoint)
     columns = design.signal_shape[1]
     if isinstance(model, AttentionIndexed):
-        width = settings.student_width or _width(model.rho, columns)
-        return attention_descent(model.channel, design, labels, width, *rest)
+        return attention_student(model.channel, design, labels, width or _width(model.rho, columns))
     bilinear = cast(BilinearSequenceRegression, model)
-    width = settings.student_width or bilinear.width or _width(bilinear.rho or 0.0, columns)
-    return factor_descent(design, labels, width, *rest)
+    return factor_student(design, labels, width or bilinear.width or _width(bilinear.rho or 0.0, columns))
 
 
 def _width(rho: float, dimension: int) -> int:

@@ -6,7 +6,7 @@ import json
 import time
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,21 @@ def unstacked(arrays: dict[str, Array]) -> list[dict[str, Any]]:
     """
     named = {name.removeprefix("record_"): part for name, part in arrays.items() if name.startswith("record_")}
     return [dict(zip(named, entry, strict=True)) for entry in zip(*named.values(), strict=True)]
+
+
+def leaves(values: Iterable[Any]) -> dict[str, Array]:
+    """Arrays in a given order, each under a name.
+
+    Example:
+        >>> sorted(leaves([np.zeros(2), np.ones(3)]))
+        ['leaf_0', 'leaf_1']
+    """
+    return {f"leaf_{k}": np.asarray(value) for k, value in enumerate(values)}
+
+
+def unleaved(arrays: dict[str, Array]) -> list[Array]:
+    """What :func:`leaves` was given, among other arrays."""
+    return [arrays[f"leaf_{k}"] for k in range(sum(name.startswith("leaf_") for name in arrays))]
 
 
 @dataclass(frozen=True)

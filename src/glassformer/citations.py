@@ -78,6 +78,16 @@ def bibtex(used: Iterable[str] = ()) -> str:
     return "\n\n".join(_entry(key, _PAPERS[key]) for key in keys)
 
 
+def arxiv(model: str) -> str:
+    """The number of a model's first paper.
+
+    Example:
+        >>> arxiv("bsr")
+        '2410.18858'
+    """
+    return _PAPERS[_BEHIND[model][0]]["eprint"]
+
+
 def _entry(key: str, fields: dict[str, str]) -> str:
     kind = "article" if "journal" in fields else "inproceedings" if "booktitle" in fields else "misc"
     archive = {"archiveprefix": "arXiv"} if "eprint" in fields else {}

@@ -419,17 +419,16 @@ _OWN_OPTIONS = {
 def _algorithm_settings(options: argparse.Namespace) -> Any:
     """The settings of the algorithm from the options that are its own; others are refused."""
     from glassformer.errors import IncompatibleError
-    from glassformer.settings import Descent, MultiPass, Regularised, Training
+    from glassformer.experiments import SETTINGS
+    from glassformer.settings import Descent, Training
 
-    kinds: dict[str, type] = {"sgd": MultiPass, "gd": Training, "averaged-gd": Training}
-    kinds |= {"ridge": Regularised, "nuclear-norm": Regularised}
     own = _OWN_OPTIONS.get(options.algorithm, ("max_iterations",))
     every = {name for names in _OWN_OPTIONS.values() for name in names}
     given = {name: getattr(options, name) for name in sorted(every) if getattr(options, name) is not None}
     for name in given:
         if name not in own:
             raise IncompatibleError(f"--{name.replace('_', '-')} is no option of algorithm {options.algorithm}")
-    kind = kinds.get(options.algorithm, Descent)
+    kind = SETTINGS.get(options.algorithm, Descent)
     if kind is Training and "max_iterations" in given:
         given["max_steps"] = given.pop("max_iterations")
     return kind(**given)

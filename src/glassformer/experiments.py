@@ -94,17 +94,18 @@ class Experiment:
         An instance is one growing data set, drawn where a run of it is not kept already.
         """
         samples = self.samples
+        if self.storage in (GENERATED, SHARDED) and self.algorithm != "gamp":
+            raise IncompatibleError(
+                f"storage {self.storage} is for algorithm gamp, {self.algorithm} needs its inputs in one array: "
+                "use float64 or float32"
+            )
         if self.storage != GENERATED:
             require_memory(int(samples.max()), self.size.input_shape, self.storage)
-        elif self.algorithm != "gamp":
-            raise IncompatibleError(
-                f"storage generated is for algorithm gamp, {self.algorithm} needs its inputs in memory"
-            )
         designs, runs = _Designs(self), [list[Any]() for _ in samples]
         pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]
         for k, point in track(pairs, f"{self.instances} instances at {len(samples)} sample ratios, d = {self.d}"):
             n, seed = int(samples[point]), self.seed + k
-            one = partial(_one, learn, designs, n, seed)
+            one = partial(_learned, learn, designs, n, seed)
             runs[point].append(self.keeper.run(kind, self.identity(n, seed), one))
         return runs
 
@@ -144,32 +145,30 @@ class _Designs:
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment, self._seed = experiment, -1
-        self.sharded = experiment.storage == SHARDED
         self._design: Any = None
 
-    def of(self, seed: int) -> Any:
-        """Inputs for the largest sample ratio."""
+    def of(self, seed: int, samples: int) -> Any:
+        """Its first samples, of as many as the largest sample ratio needs."""
         if seed != self._seed:
-            self._design, size = None, self._experiment.size
-            samples, storage = int(self._experiment.samples.max()), self._experiment.storage
-            if storage == GENERATED:
-                self._design = GeneratedDesign(size.design, (seed, 1), samples, size.input_shape)
-            else:
-                rng, kept = np.random.default_rng([seed, 1]), "float32" if storage == SHARDED else storage
-                self._design = size.design.sample(samples, size.input_shape, rng, kept)
-            self._seed = seed
-        return self._design
+            self._design = None
+            self._design, self._seed = self._drawn(seed, int(self._experiment.samples.max())), seed
+        return self._design.first(samples)
+
+    def _drawn(self, seed: int, samples: int) -> Any:
+        size, storage = self._experiment.size, self._experiment.storage
+        if storage == GENERATED:
+            return GeneratedDesign(size.design, (seed, 1), samples, size.input_shape)
+        kept = "float32" if storage == SHARDED else storage
+        design: Any = size.design.sample(samples, size.input_shape, np.random.default_rng([seed, 1]), kept)
+        if storage != SHARDED:
+            return design
+        from glassformer.designs.sharded import ShardedDesign
+
+        return ShardedDesign(design)
 
 
-def _one(learn: Callable[..., Any], designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Any:
-    design = designs.of(seed).first(samples)
-    return learn(design if not designs.sharded else _sharded(design), seed, checkpoint)
-
-
-def _sharded(design: Any) -> Any:
-    from glassformer.designs.sharded import ShardedDesign
-
-    return ShardedDesign(design)
+def _learned(learn: Callable[..., Any], designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Any:
+    return learn(designs.of(seed, samples), seed, checkpoint)
 
 
 def drawn(model: Any, design: Any, shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:

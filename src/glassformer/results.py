@@ -80,7 +80,7 @@ class Table:
         """A data frame with a ``status`` column and one column per entry of a matrix; parameters in ``attrs``."""
         import pandas
 
-        columns = {name: part for column in self.columns.items() for name, part in _scalars(*column).items()}
+        columns = {name: part for column in self.columns.items() for name, part in scalars(*column).items()}
         frame = pandas.DataFrame({**columns, "status": [str(status) for status in self.status]})
         frame.attrs = {"model": self.model, **self.parameters}
         return frame
@@ -98,7 +98,7 @@ class Table:
         return xarray.Dataset(variables, attrs={"model": self.model, **self.parameters}).set_coords("alpha")
 
 
-def _scalars(name: str, column: Array) -> dict[str, Array]:
+def scalars(name: str, column: Array) -> dict[str, Array]:
     """The entries of a column of vectors or matrices, each under its name with its indices from 1."""
     column = np.asarray(column)
     places = np.ndindex(column.shape[1:])

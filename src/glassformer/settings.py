@@ -116,17 +116,16 @@ class Training:
     def __post_init__(self) -> None:
         if self.optimizer not in (None, "sgd", "adam"):
             raise ParameterError("optimizer", self.optimizer, "sgd or adam")
-        _require_init(self.init)
-        _require_positive(self, "learning_rate", "small")
+        require_init(self.init)
+        require_positive(self, "learning_rate", "small")
         if not 0 <= self.momentum < 1:
             raise ParameterError("momentum", self.momentum, "a number in [0, 1)")
         if self.momentum > 0 and self.optimizer == "adam":
             raise ParameterError("momentum", self.momentum, "0 with adam, which has its own")
-        if not 0 <= self.weight_decay < float("inf"):
-            raise ParameterError("weight_decay", self.weight_decay, "finite and >= 0")
+        require_not_negative(self, "weight_decay")
         if not 0 <= self.floor < 1:
             raise ParameterError("floor", self.floor, "a number in [0, 1)")
-        _require_whole(self, "starts", "student_width", "max_steps", optional=True)
+        require_whole(self, "starts", "student_width", "max_steps", optional=True)
 
 
 @dataclass(frozen=True)
@@ -163,11 +162,10 @@ class MultiPass:
     looks: int = 8
 
     def __post_init__(self) -> None:
-        _require_init(self.init)
-        _require_positive(self, "learning_rate", "small")
-        if self.weight_decay is not None and not 0 <= self.weight_decay < float("inf"):
-            raise ParameterError("weight_decay", self.weight_decay, "None, or finite and >= 0")
-        _require_whole(self, "batch", "repeats", "passes", "looks")
+        require_init(self.init)
+        require_positive(self, "learning_rate", "small")
+        require_not_negative(self, "weight_decay", optional=True)
+        require_whole(self, "batch", "repeats", "passes", "looks")
 
 
 @dataclass(frozen=True)
@@ -194,20 +192,20 @@ class Regularised:
     max_iterations: int = 5000
 
     def __post_init__(self) -> None:
-        if self.strength is not None and not 0 <= self.strength < float("inf"):
-            raise ParameterError("strength", self.strength, "None, or finite and >= 0")
+        require_not_negative(self, "strength", optional=True)
         if not 0 < self.tolerance < 1:
             raise ParameterError("tolerance", self.tolerance, "a number in (0, 1)")
         if self.max_iterations < 1:
             raise ParameterError("max_iterations", self.max_iterations, "an integer >= 1")
 
 
-def _require_init(init: str) -> None:
+def require_init(init: str) -> None:
+    """Raise unless the kind of initialisation is known."""
     if init not in ("prior", "small"):
         raise ParameterError("init", init, "prior or small")
 
 
-def _require_positive(settings: object, *names: str) -> None:
+def require_positive(settings: object, *names: str) -> None:
     """Raise unless the settings of these names are None, or finite and > 0."""
     for name in names:
         value = getattr(settings, name)
@@ -215,7 +213,17 @@ def _require_positive(settings: object, *names: str) -> None:
             raise ParameterError(name, value, "finite and > 0")
 
 
-def _require_whole(settings: object, *names: str, optional: bool = False) -> None:
+def require_not_negative(settings: object, *names: str, optional: bool = False) -> None:
+    """Raise unless the settings of these names are finite and >= 0, or None where that is allowed."""
+    for name in names:
+        value = getattr(settings, name)
+        if value is None and optional:
+            continue
+        if value is None or not 0 <= value < float("inf"):
+            raise ParameterError(name, value, f"{'None, or ' if optional else ''}finite and >= 0")
+
+
+def require_whole(settings: object, *names: str, optional: bool = False) -> None:
     """Raise unless the settings of these names are integers >= 1, or None where that is allowed."""
     for name in names:
         value = getattr(settings, name)

@@ -11,7 +11,8 @@ from glassformer.channels.hardmax import HardmaxPairChannel
 from glassformer.channels.pairs import to_matrices
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.estimators import attention_descent as module
-from glassformer.estimators.attention_descent import attention_descent
+from glassformer.estimators.attention_descent import attention_student
+from glassformer.estimators.signal_descent import descend
 
 SOFTMAX = SoftmaxAttentionChannel(2, temperature=0.7)
 
@@ -53,7 +54,7 @@ def test_gradients_agree_with_finite_differences(name):
 @pytest.mark.parametrize("settings", [Training(), Training(optimizer="sgd"), Training(init="small")])
 def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
     design, signal, labels = drawn(channel, 150)
-    found = attention_descent(channel, design, labels, 2, settings, np.random.default_rng(2), 2, signal)
+    found = descend(attention_student(channel, design, labels, 2), settings, np.random.default_rng(2), 2, signal)
     assert found.history[-1].error < 1e-3
     assert found.history[-1].averaged_error < 1e-3
 
@@ -61,7 +62,7 @@ def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
 def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior():
     channel = HardmaxPairChannel(1.2)
     design, signal, labels = drawn(channel, 600)
-    found = attention_descent(channel, design, labels, 2, Training(), np.random.default_rng(2), 2, signal)
+    found = descend(attention_student(channel, design, labels, 2), Training(), np.random.default_rng(2), 2, signal)
     assert found.history[-1].training_error < 0.02
     assert found.history[-1].error < 0.1 * np.sum(signal**2) / 10
     assert np.trace(found.signals[0]) == pytest.approx(np.sqrt(20))
@@ -70,8 +71,8 @@ def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior
 def test_starts_are_trained_as_if_each_were_alone():
     design, signal, labels = drawn(SOFTMAX, 60)
     settings = Training(max_steps=40)
-    together = attention_descent(SOFTMAX, design, labels, 2, settings, np.random.default_rng(5), 3, signal)
-    alone = attention_descent(SOFTMAX, design, labels, 2, settings, np.random.default_rng(5), 1, signal)
+    together = descend(attention_student(SOFTMAX, design, labels, 2), settings, np.random.default_rng(5), 3, signal)
+    alone = descend(attention_student(SOFTMAX, design, labels, 2), settings, np.random.default_rng(5), 1, signal)
     np.testing.assert_allclose(together.signals[0], alone.signals[0], atol=1e-9)
 
 

@@ -20,8 +20,9 @@ from glassformer import (
 )
 from glassformer.cli import main
 from glassformer.designs.dense import DenseDesign
-from glassformer.estimators.factor_descent import _loss, factor_descent
+from glassformer.estimators.factor_descent import _loss, factor_student
 from glassformer.estimators.ridge import ridge
+from glassformer.estimators.signal_descent import descend
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.0)
 
@@ -52,7 +53,7 @@ def test_gradients_agree_with_finite_differences():
 def test_starts_are_trained_as_if_each_were_alone():
     design, signal, labels = drawn()
     settings = Training(max_steps=200)
-    together = factor_descent(design, labels, 2, settings, np.random.default_rng(5), 3, signal)
+    together = descend(factor_student(design, labels, 2), settings, np.random.default_rng(5), 3, signal)
     rng = np.random.default_rng(5)
     left, right = rng.standard_normal((3, 10, 2)), rng.standard_normal((3, 10, 2))
 
@@ -66,7 +67,7 @@ def test_starts_are_trained_as_if_each_were_alone():
             return part
 
     for k in range(3):
-        alone = factor_descent(design, labels, 2, settings, Fixed(k), 1, signal)
+        alone = descend(factor_student(design, labels, 2), settings, Fixed(k), 1, signal)
         np.testing.assert_allclose(together.signals[k], alone.signals[0], atol=1e-8)
 
 
@@ -83,7 +84,7 @@ def test_starts_are_trained_as_if_each_were_alone():
 def test_enough_noiseless_samples_are_learned_perfectly(settings):
     design, signal, labels = drawn(90)
     width = settings.student_width or 2
-    found = factor_descent(design, labels, width, settings, np.random.default_rng(2), 1, signal)
+    found = descend(factor_student(design, labels, width), settings, np.random.default_rng(2), 1, signal)
     assert found.trained.status.ok
     last = found.history[-1]
     assert last.training_error < 1e-7 * np.mean(labels**2)
@@ -93,7 +94,9 @@ def test_enough_noiseless_samples_are_learned_perfectly(settings):
 
 def test_a_rate_that_diverges_is_halved_until_it_does_not():
     design, signal, labels = drawn()
-    found = factor_descent(design, labels, 2, Training(learning_rate=30.0), np.random.default_rng(2), 2, signal)
+    found = descend(
+        factor_student(design, labels, 2), Training(learning_rate=30.0), np.random.default_rng(2), 2, signal
+    )
     assert found.trained.learning_rate < 30
     assert found.trained.status.ok
     assert found.history[0].step == 0
@@ -102,15 +105,15 @@ def test_a_rate_that_diverges_is_halved_until_it_does_not():
 
 def test_steps_too_short_to_learn_are_not_called_converged():
     design, _, labels = drawn(30, 5, 1)
-    short = factor_descent(design, labels, 1, Training(learning_rate=1e-6), np.random.default_rng(2))
+    short = descend(factor_student(design, labels, 1), Training(learning_rate=1e-6), np.random.default_rng(2))
     assert not short.trained.status.ok
-    silent = factor_descent(design, 0 * labels, 1, Training(), np.random.default_rng(2))
+    silent = descend(factor_student(design, 0 * labels, 1), Training(), np.random.default_rng(2))
     assert silent.trained.status.ok
 
 
 def test_a_student_too_narrow_stops_where_it_no_longer_learns():
     design, signal, labels = drawn(300, 10, 3)
-    found = factor_descent(design, labels, 1, Training(), np.random.default_rng(2), 1, signal)
+    found = descend(factor_student(design, labels, 1), Training(), np.random.default_rng(2), 1, signal)
     assert found.trained.status.ok
     assert found.trained.steps < 50_000
     assert found.history[-1].training_error > 0.05

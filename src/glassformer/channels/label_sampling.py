@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import norm, qmc
+from scipy.special import ndtri
 
 from glassformer.channels.pairs import to_matrices
 from glassformer.integral import Array
@@ -27,9 +27,12 @@ def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLI
         >>> bool(np.all(np.abs(points.mean(axis=1)) < 1e-2))
         True
     """
+    # Slow to import, and of no use to models without labels of several components.
+    from scipy.stats import qmc
+
     sets = [qmc.Sobol(dimensions, seed=seed).random(points) for seed in range(replicas)]
     # A scrambled point may touch the boundary, where the normal quantile is infinite.
-    return np.asarray(norm.ppf(np.clip(np.stack(sets), 1e-16, 1 - 1e-16)))
+    return np.asarray(ndtri(np.clip(np.stack(sets), 1e-16, 1 - 1e-16)))
 
 
 def mean_and_error(replicas: Array) -> tuple[Array, Array]:

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from glassformer.designs.base import Design
-from glassformer.errors import IncompatibleError
+from glassformer.designs.wrapped import WrappedDesign
 from glassformer.integral import Array
 
 # Numbers of a block: large enough for a matrix product to be quick, small enough for several in memory.
@@ -20,7 +19,7 @@ _BLOCK = 1 << 23
 
 
 @dataclass(frozen=True)
-class GeneratedDesign(Design):
+class GeneratedDesign(WrappedDesign):
     r"""A design of another kind whose inputs are never stored.
 
     Block ``k`` of the samples is drawn in single precision from the seed ``[*seed, k]``, used, and forgotten: memory is
@@ -51,11 +50,6 @@ class GeneratedDesign(Design):
         if self.block == 0:
             object.__setattr__(self, "block", max(1, _BLOCK // (self.shape[0] * self.shape[1])))
 
-    @classmethod
-    def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
-        del samples, shape, rng, storage
-        raise IncompatibleError("generated inputs are made by their constructor, from a seed")
-
     def first(self, samples: int) -> Self:
         return replace(self, number=samples)
 
@@ -64,33 +58,8 @@ class GeneratedDesign(Design):
         return self.kind(np.concatenate([part.inputs[0] for _, part in self._blocks(range(self._count))]))
 
     @property
-    def instances(self) -> int:
-        return 1
-
-    @property
     def samples(self) -> int:
         return self.number
-
-    @property
-    def signal_shape(self) -> tuple[int, int]:
-        return self._one.signal_shape
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row of the signal, for designs of several rows."""
-        return self._one.row_shape
-
-    @property
-    def sample_ratio(self) -> float:
-        return self.samples * self._one.sample_ratio
-
-    @property
-    def field_shape(self) -> tuple[int, ...]:
-        return (self.samples, *self._one.field_shape[1:])
-
-    @property
-    def damping(self) -> float:
-        return self._one.damping
 
     def forward(self, signal: Array, instance: int) -> Array:
         del instance
@@ -102,8 +71,7 @@ class GeneratedDesign(Design):
         return total
 
     @cached_property
-    def _one(self) -> Any:
-        """One sample, which knows all that does not depend on their number."""
+    def _like(self) -> Any:
         return self.kind(np.zeros((1, *self.shape)))
 
     @property

@@ -13,18 +13,18 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from glassformer.channels.pairs import pair_indices
-from glassformer.designs.base import Design
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.layered import LayeredQuadraticDesign
 from glassformer.designs.projection import ProjectionDesign
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.designs.stored import StoredDesign
+from glassformer.designs.wrapped import WrappedDesign
 from glassformer.errors import IncompatibleError
 from glassformer.integral import Array
 
 
 @dataclass(frozen=True)
-class ShardedDesign(Design):
+class ShardedDesign(WrappedDesign):
     """A stored design of one instance whose samples are divided among devices, GPUs for instance.
 
     Fields are computed where the samples are, sums over samples are added up across devices. Results are those of the
@@ -51,43 +51,16 @@ class ShardedDesign(Design):
         if type(self.stored) not in _MAPS or self.stored.instances != 1:
             raise IncompatibleError(f"{type(self.stored).__name__} cannot be shared out: use one head and one instance")
 
-    @classmethod
-    def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
-        del samples, shape, rng, storage
-        raise IncompatibleError("a sharded design is made from a stored one")
-
     def first(self, samples: int) -> Self:
         return type(self)(self.stored.first(samples), self.devices)
-
-    @property
-    def instances(self) -> int:
-        return 1
 
     @property
     def samples(self) -> int:
         return self.stored.samples
 
     @property
-    def signal_shape(self) -> tuple[int, int]:
-        return self.stored.signal_shape
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row of the signal, for designs of several rows."""
-        shape: tuple[int, ...] = self.stored.row_shape  # type: ignore[attr-defined]
-        return shape
-
-    @property
-    def sample_ratio(self) -> float:
-        return self.stored.sample_ratio
-
-    @property
-    def field_shape(self) -> tuple[int, ...]:
-        return self.stored.field_shape
-
-    @property
-    def damping(self) -> float:
-        return self.stored.damping
+    def _like(self) -> StoredDesign:
+        return self.stored
 
     def forward(self, signal: Array, instance: int) -> Array:
         del instance

@@ -14,13 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.checkpoints import Checkpoint
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.errors import IncompatibleError
-from glassformer.estimators.signal_descent import Descended, Student, descend
+from glassformer.estimators.signal_descent import Student
 from glassformer.estimators.training import Schedule
 from glassformer.integral import Array
-from glassformer.settings import Training
 
 # Learning rates of the optimizers, the default one first.
 RATES = {"adam": 0.05, "sgd": 2.0}
@@ -28,41 +26,28 @@ RATES = {"adam": 0.05, "sgd": 2.0}
 _COLDEST, _ANNEALING = 20.0, 2000
 
 
-def attention_descent(
-    channel: Any,
-    design: QuadraticDesign,
-    labels: Array,
-    width: int,
-    settings: Training,
-    rng: np.random.Generator,
-    starts: int = 1,
-    teacher: Array | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> Descended:
-    r"""Train ``W`` of ``width`` columns from several starts on the first instance of a design.
+def attention_student(channel: Any, design: QuadraticDesign, labels: Array, width: int) -> Student:
+    r"""Weights ``W`` of ``width`` columns, standard normal or small at first, to be trained on the first instance.
 
     Args:
         channel: linear, softmax or hardmax attention, with or without noise.
         design: tokens; the precision they are stored in is that of the training.
         labels: as the channel draws them.
         width: ``r``.
-        settings: optimizer, learning rate, initialisation, steps allowed.
-        rng: source of the initial weights, standard normal or small.
-        starts: independent initialisations.
-        teacher: the true signal, shape (d, d), for the errors in the history.
-        checkpoint: where to continue from and to save to.
 
     Raises:
         IncompatibleError: a channel of another kind.
 
     Example:
         >>> from glassformer.channels.attention import SoftmaxAttentionChannel
+        >>> from glassformer.estimators.signal_descent import descend
+        >>> from glassformer.settings import Training
         >>> rng = np.random.default_rng(0)
         >>> design = QuadraticDesign.sample(150, (2, 10), rng)
         >>> signal = np.outer(*2 * [rng.standard_normal(10)]) / np.sqrt(10)
         >>> labels = SoftmaxAttentionChannel(2).sample(design.forward(signal, 0), rng)
-        >>> found = attention_descent(SoftmaxAttentionChannel(2), design, labels, 1, Training(), rng, teacher=signal)
-        >>> bool(found.history[-1].error < 1e-3)
+        >>> student = attention_student(SoftmaxAttentionChannel(2), design, labels, width=1)
+        >>> bool(descend(student, Training(), rng, teacher=signal).history[-1].error < 1e-3)
         True
     """
     if channel.label not in ("linear", "softmax", "hardmax"):
@@ -71,7 +56,7 @@ def attention_descent(
     hard = channel.label == "hardmax"
     targets = np.eye(design.tokens)[np.asarray(labels, dtype=int)] if hard else np.asarray(labels)
     temperature = np.ones((), kind) * getattr(channel, "temperature", 1.0)
-    student = Student(
+    return Student(
         parameters=((d, width),),
         data=(design.inputs[0], targets.astype(kind), temperature),
         loss={"linear": _linear_loss, "softmax": _softmax_loss, "hardmax": _scaled_loss}[channel.label],
@@ -80,10 +65,9 @@ def attention_descent(
         samples=design.samples,
         unit=1.0,
         rates=RATES,
+        distance=lambda signal, teacher: float(np.sum((signal - teacher) ** 2) / d),
         schedule=Schedule(_colder, _ANNEALING) if hard else None,
     )
-    distance = None if teacher is None else lambda signal: float(np.sum((signal - teacher) ** 2) / d)
-    return descend(student, settings, rng, starts, distance, checkpoint)
 
 
 def _colder(data: Any, steps: int) -> Any:

@@ -11,49 +11,36 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.checkpoints import Checkpoint
 from glassformer.designs.dense import DenseDesign
-from glassformer.estimators.signal_descent import Descended, Student, descend
+from glassformer.estimators.signal_descent import Student
 from glassformer.integral import Array
-from glassformer.settings import Training
 
 # Plain gradient descent just below the edge of stability: there, and not at smaller rates, its error without noise is
 # the published one, twice the optimal error, as if it sampled from the posterior.
 RATES = {"sgd": 0.7, "adam": 0.05}
 
 
-def factor_descent(
-    design: DenseDesign,
-    labels: Array,
-    width: int,
-    settings: Training,
-    rng: np.random.Generator,
-    starts: int = 1,
-    teacher: Array | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> Descended:
-    r"""Train factors of ``width`` from several starts on the first instance of a design.
+def factor_student(design: DenseDesign, labels: Array, width: int) -> Student:
+    r"""Factors of ``width``, standard normal or small at first, to be trained on the first instance of a design.
 
     Args:
         design: inputs; the precision they are stored in is that of the training.
         labels: shape (samples,).
         width: ``r``, the columns of both factors.
-        settings: optimizer, learning rate, initialisation, steps allowed.
-        rng: source of the initial factors, standard normal or small.
-        starts: independent initialisations.
-        teacher: the true signal, shape (L, d), for the errors in the history.
-        checkpoint: where to continue from and to save to.
 
     Example:
+        >>> from glassformer.estimators.signal_descent import descend
+        >>> from glassformer.settings import Training
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(80, (10, 10), rng)
         >>> signal = np.outer(rng.standard_normal(10), rng.standard_normal(10))
-        >>> found = factor_descent(design, design.forward(signal, 0), 1, Training(), rng, teacher=signal)
+        >>> student = factor_student(design, design.forward(signal, 0), width=1)
+        >>> found = descend(student, Training(), rng, starts=2, teacher=signal)
         >>> bool(found.history[-1].error < 1e-3)
         True
     """
     rows, columns = design.signal_shape
-    student = Student(
+    return Student(
         parameters=((rows, width), (columns, width)),
         data=(design.inputs[0].reshape(design.samples, rows * columns), labels.astype(design.inputs.dtype)),
         loss=_loss,
@@ -62,9 +49,8 @@ def factor_descent(
         samples=design.samples,
         unit=float(np.sqrt(max(rows, columns))),
         rates=RATES,
+        distance=lambda signal, teacher: float(np.mean((signal - teacher) ** 2)),
     )
-    distance = None if teacher is None else lambda signal: float(np.mean((signal - teacher) ** 2))
-    return descend(student, settings, rng, starts, distance, checkpoint)
 
 
 def _signals(factors: Any) -> Any:

@@ -29,6 +29,7 @@ class Student:
         samples: number of labels.
         unit: singular values are given in units of this.
         rates: learning rates of the optimizers, the default one first.
+        distance: squared error of a signal, given the true one.
         schedule: how the data change on the way, see :class:`~glassformer.estimators.training.Schedule`.
     """
 
@@ -40,6 +41,7 @@ class Student:
     samples: int
     unit: float
     rates: dict[str, float]
+    distance: Callable[[Array, Array], float]
     schedule: Schedule | None = None
 
 
@@ -77,7 +79,7 @@ def descend(
     settings: Training,
     rng: np.random.Generator,
     starts: int = 1,
-    distance: Callable[[Array], float] | None = None,
+    teacher: Array | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Descended:
     r"""Train a student from several starts, in the precision of its data.
@@ -87,13 +89,15 @@ def descend(
         settings: optimizer, learning rate, initialisation, steps allowed.
         rng: source of the initial parameters.
         starts: independent initialisations.
-        distance: squared error of a signal, for the history.
+        teacher: the true signal, for the errors in the history.
         checkpoint: where to continue from and to save to.
     """
     kind = student.data[0].dtype
     size = 1.0 if settings.init == "prior" else settings.small
     initial = [(size * rng.standard_normal((starts, *shape))).astype(kind) for shape in student.parameters]
-    far = distance or (lambda signal: np.nan)
+
+    def far(signal: Array) -> float:
+        return np.nan if teacher is None else student.distance(signal, teacher)
 
     def watch(step: int, parameters: Any, errors: Array) -> dict[str, Any]:
         signals = np.asarray(student.signals(parameters), dtype=float)

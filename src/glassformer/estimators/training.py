@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
 
-from glassformer.checkpoints import Checkpoint, stacked, unstacked
+from glassformer.checkpoints import Checkpoint, leaves, stacked, unleaved, unstacked
 from glassformer.integral import Array
 from glassformer.progress import note
 from glassformer.settings import Training
@@ -108,16 +108,14 @@ class _Run:
 
     def arrays(self) -> dict[str, Array]:
         """Everything, as named arrays."""
-        leaves = jax.tree.leaves((self.parameters, self.state))
-        kept = {f"leaf_{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
+        kept = leaves(jax.tree.leaves((self.parameters, self.state)))
         kept |= {f"count_{name}": np.array(value) for name, value in asdict(self.counts).items()}
         return {**kept, **stacked(self.records), "losses": np.array(self.losses)}
 
     def restore(self, arrays: dict[str, Array]) -> None:
         """Take the place of the run that :meth:`arrays` describes, which began as this one did."""
-        leaves, structure = jax.tree.flatten((self.parameters, self.state))
-        filled = [jnp.asarray(arrays[f"leaf_{k}"]) for k in range(len(leaves))]
-        self.parameters, self.state = jax.tree.unflatten(structure, filled)
+        structure = jax.tree.structure((self.parameters, self.state))
+        self.parameters, self.state = jax.tree.unflatten(structure, map(jnp.asarray, unleaved(arrays)))
         counts: dict[str, Any] = {name: arrays[f"count_{name}"].item() for name in asdict(self.counts)}
         self.counts = _Counts(**counts)
         self.losses = list(arrays["losses"])

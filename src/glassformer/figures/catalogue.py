@@ -2,62 +2,64 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.citations import arxiv
 from glassformer.errors import ParameterError
-from glassformer.figures import (
-    aim_panels,
-    bsr_baselines,
-    bsr_error,
-    bsr_landscape,
-    bsr_low_width,
-    bsr_thresholds,
-    smi_panels,
-    text_layers,
-)
 
 if TYPE_CHECKING:
     import pandas
 
+Produce = Callable[[Path, bool, Path | None], "tuple[pandas.DataFrame, str, bool]"]
+"""``produce(path, quick, folder)`` draws to a file and returns the data, a summary and whether all converged."""
+
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: its title and the function that computes it, draws it to a file and returns the data.
+    """A figure: its title, and where the function that produces it is, as ``"module.function"`` of this package.
 
-    The function also takes the folder of published numbers to compare with or, for a figure ``of_data``, of the data.
+    The folder that the function takes is that of published numbers to compare with or, for a figure ``of_data``, of
+    the data.
     """
 
     title: str
-    produce: Callable[[Path, bool, Path | None], tuple[pandas.DataFrame, str, bool]]
+    home: str
     of_data: bool = False
+
+    @property
+    def produce(self) -> Produce:
+        """The function, imported when it is needed."""
+        module, function = self.home.split(".")
+        found: Produce = getattr(importlib.import_module(f"glassformer.figures.{module}"), function)
+        return found
 
 
 FIGURES = {
-    "bsr-1": Figure("BSR: Bayes-optimal error and GAMP, beta = 1, no noise", bsr_error.produce_noiseless),
-    "bsr-2": Figure("BSR: Bayes-optimal error and GAMP, beta = 5, noise 0.1", bsr_error.produce_noisy),
-    "bsr-3": Figure("BSR: perfect-recovery thresholds, Bayes-optimal and nuclear norm", bsr_thresholds.produce),
-    "bsr-4": Figure("BSR: free-entropy landscape", bsr_landscape.produce),
-    "bsr-5": Figure("BSR: minimal nuclear norm on data against the optimum", bsr_baselines.nuclear_norm),
-    "bsr-6": Figure("BSR: gradient descent, its average, and message passing", bsr_baselines.gradient_descent),
-    "bsr-7": Figure("BSR: gradient descent from a small start, and nuclear norm", bsr_baselines.small_start),
-    "bsr-8": Figure("BSR: approach to the limit of small width", bsr_low_width.produce),
-    "aim-1": Figure("AIM: hardmax attention of two tokens, with AMP, and its limit of small width", aim_panels.hardmax),
-    "aim-2": Figure("AIM: softmax attention for several widths, and its collapse over tokens", aim_panels.softmax),
-    "aim-3": Figure("AIM: linear attention with counting thresholds", aim_panels.linear),
-    "aim-4": Figure("AIM: softmax attention of four and five tokens", aim_panels.many_tokens),
-    "aim-5": Figure("AIM: softmax attention in the limit of small width", aim_panels.small_width),
-    "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", smi_panels.overlaps),
-    "smi-2-left": Figure("Deep attention: two layers in time, by message passing", smi_panels.in_time),
-    "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", smi_panels.in_passes),
-    "smi-3-left": Figure("Deep attention: overlaps of three layers", smi_panels.three_layers),
-    "smi-3-right": Figure("Attention layers trained on questions (needs --data)", text_layers.produce, of_data=True),
+    "bsr-1": Figure("BSR: Bayes-optimal error and GAMP, beta = 1, no noise", "bsr_error.produce_noiseless"),
+    "bsr-2": Figure("BSR: Bayes-optimal error and GAMP, beta = 5, noise 0.1", "bsr_error.produce_noisy"),
+    "bsr-3": Figure("BSR: perfect-recovery thresholds, Bayes-optimal and nuclear norm", "bsr_thresholds.produce"),
+    "bsr-4": Figure("BSR: free-entropy landscape", "bsr_landscape.produce"),
+    "bsr-5": Figure("BSR: minimal nuclear norm on data against the optimum", "bsr_baselines.nuclear_norm"),
+    "bsr-6": Figure("BSR: gradient descent, its average, and message passing", "bsr_baselines.gradient_descent"),
+    "bsr-7": Figure("BSR: gradient descent from a small start, and nuclear norm", "bsr_baselines.small_start"),
+    "bsr-8": Figure("BSR: approach to the limit of small width", "bsr_low_width.produce"),
+    "aim-1": Figure(
+        "AIM: hardmax attention of two tokens, with AMP, and its limit of small width", "aim_panels.hardmax"
+    ),
+    "aim-2": Figure("AIM: softmax attention for several widths, and its collapse over tokens", "aim_panels.softmax"),
+    "aim-3": Figure("AIM: linear attention with counting thresholds", "aim_panels.linear"),
+    "aim-4": Figure("AIM: softmax attention of four and five tokens", "aim_panels.many_tokens"),
+    "aim-5": Figure("AIM: softmax attention in the limit of small width", "aim_panels.small_width"),
+    "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", "smi_panels.overlaps"),
+    "smi-2-left": Figure("Deep attention: two layers in time, by message passing", "smi_panels.in_time"),
+    "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", "smi_panels.in_passes"),
+    "smi-3-left": Figure("Deep attention: overlaps of three layers", "smi_panels.three_layers"),
+    "smi-3-right": Figure("Attention layers trained on questions (needs --data)", "text_layers.produce", of_data=True),
 }
-
-
-_PAPERS = {"bsr": "2410.18858", "aim": "2506.01582", "smi": "2502.00901"}
 
 
 def source(name: str) -> str:
@@ -69,8 +71,8 @@ def source(name: str) -> str:
     """
     family, number, *panel = name.split("-")
     if name == "bsr-8":
-        return f"after arXiv:{_PAPERS[family]}"
-    return f"arXiv:{_PAPERS[family]}, figure {number}" + "".join(f" ({part})" for part in panel)
+        return f"after arXiv:{arxiv(family)}"
+    return f"arXiv:{arxiv(family)}, figure {number}" + "".join(f" ({part})" for part in panel)
 
 
 def draw_all(out: Path, quick: bool = False, reference: Path | None = None, data: Path | None = None) -> bool:

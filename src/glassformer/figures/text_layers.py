@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassformer.errors import DataError
+from glassformer.experiments import standard_error
 from glassformer.figures.style import canvas, colors
 from glassformer.text.attention_classifier import ClassifierRun, ClassifierTraining, repeated_runs
 from glassformer.text.questions import TEST_FILE, TRAINING_FILE, read_questions
@@ -48,12 +49,9 @@ def produce(path: Path, quick: bool, data: Path | None) -> tuple[pandas.DataFram
 def _draw(axes: Axes, name: str, runs: list[ClassifierRun]) -> None:
     layers = runs[0].similarity.shape[1]
     for layer, color in enumerate(colors(layers)):
-        for k, run in enumerate(runs):
-            label = f"layer {layer + 1}" if k == 0 else None
-            axes.plot(run.epochs, run.similarity[:, layer], color=color, lw=1, alpha=0.45, label=None)
-            if label:
-                mean = np.mean([one.similarity[:, layer] for one in runs], axis=0)
-                axes.plot(run.epochs, mean, color=color, label=label)
+        every = np.array([run.similarity[:, layer] for run in runs])
+        axes.plot(runs[0].epochs, every.T, color=color, lw=1, alpha=0.45)
+        axes.plot(runs[0].epochs, every.mean(axis=0), color=color, label=f"layer {layer + 1}")
     accuracy = np.mean([run.test_accuracy for run in runs], axis=0)
     axes.plot(runs[0].epochs, accuracy, "--", color="0.4", lw=1.2, label="test accuracy")
     axes.set_xlim(0, runs[0].epochs[-1])
@@ -70,13 +68,11 @@ def _line(item: tuple[str, list[ClassifierRun]]) -> str:
     final = np.array([run.test_accuracy[-1] for run in runs])
     halves = ", ".join(
         f"layer {k + 1} half way at epoch {mean:.2f} +- {spread:.2f}"
-        for k, (mean, spread) in enumerate(zip(times.mean(axis=0), _error(times), strict=True))
+        for k, (mean, spread) in enumerate(zip(times.mean(axis=0), standard_error(times.T), strict=True))
     )
-    return f"{name}: {halves}; test accuracy {final.mean():.3f} +- {_error(final):.3f} ({len(runs)} runs)"
-
-
-def _error(values: np.ndarray) -> np.ndarray:
-    return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(len(values)))
+    return (
+        f"{name}: {halves}; test accuracy {final.mean():.3f} +- {standard_error(final[None])[0]:.3f} ({len(runs)} runs)"
+    )
 
 
 def _frame(runs: dict[str, list[ClassifierRun]]) -> pandas.DataFrame:

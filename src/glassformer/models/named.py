@@ -5,25 +5,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from glassformer.channels.attention_channel import NAMES as ATTENTION_CHANNELS
-from glassformer.channels.scalar import NAMES as SCALAR_CHANNELS
+import glassformer
 from glassformer.errors import IncompatibleError, ParameterError
-from glassformer.models.attention import AttentionIndexed
-from glassformer.models.base import Model
-from glassformer.models.bilinear import BilinearSequenceRegression
-from glassformer.models.deep_attention import DeepAttention
-from glassformer.models.deep_attention_indexed import DeepAttentionIndexed
-from glassformer.models.matrix import MatrixModel
-from glassformer.models.multi_index import SequenceMultiIndex
 
-_CHANNELS = {"bsr": SCALAR_CHANNELS, "aim": ATTENTION_CHANNELS}
-_KINDS: dict[str, Any] = {
-    "bsr": BilinearSequenceRegression,
-    "aim": AttentionIndexed,
-    "attention": DeepAttention,
-    "smi": SequenceMultiIndex,
+if TYPE_CHECKING:
+    from glassformer.models import MatrixModel, Model
+
+# Public names of the models, imported when they are asked for: most of them bring a compiler along.
+_KINDS = {
+    "bsr": "BilinearSequenceRegression",
+    "aim": "AttentionIndexed",
+    "attention": "DeepAttention",
+    "smi": "SequenceMultiIndex",
 }
 
 
@@ -47,16 +42,17 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     """
     if name not in _KINDS:
         raise ParameterError("model", name, f"one of {', '.join(_KINDS)}")
-    given, kind = dict(parameters), _KINDS[name]
+    given, title = dict(parameters), _KINDS[name]
     if name == "aim":
-        kind, given = _layered(given)
+        title, given = _layered(given)
+    kind: Any = getattr(glassformer, title)
     allowed = inspect.signature(kind).parameters
     for parameter in given:
         if parameter not in allowed:
             raise ParameterError(parameter, given[parameter], f"one of {name}'s parameters: {', '.join(allowed)}")
     channel = given.get("channel")
-    if isinstance(channel, str) and channel not in _CHANNELS.get(name, (channel,)):
-        raise ParameterError("channel", channel, f"one of {', '.join(_CHANNELS[name])}")
+    if isinstance(channel, str) and channel not in _channels(name):
+        raise ParameterError("channel", channel, f"one of {', '.join(_channels(name))}")
     if isinstance(given.get("link"), str):
         given["link"] = function_from(given["link"], folder)
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in given]
@@ -88,7 +84,14 @@ def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
     return found
 
 
-def _layered(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _channels(name: str) -> tuple[str, ...]:
+    """Channels of a model that has one, by name."""
+    from glassformer.channels import attention_channel, scalar
+
+    return scalar.NAMES if name == "bsr" else attention_channel.NAMES
+
+
+def _layered(given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Attention-indexed models of one layer and of several are different classes."""
     layers = given.get("layers", 1)
     if layers == 1:
@@ -98,7 +101,7 @@ def _layered(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
                 f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
             )
         given.pop("skip", None)
-        return AttentionIndexed, given
+        return _KINDS["aim"], given
     if given.pop("noise", 0) != 0:
         raise IncompatibleError(f"noise and layers = {layers} exclude each other")
-    return DeepAttentionIndexed, {"skip": 1.0, **given}
+    return "DeepAttentionIndexed", {"skip": 1.0, **given}

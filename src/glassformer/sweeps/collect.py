@@ -9,14 +9,12 @@ import numpy as np
 
 from glassformer import __version__
 from glassformer.errors import DataError, ParameterError
+from glassformer.results import scalars
 from glassformer.sweeps.store import Record, Store
 
 if TYPE_CHECKING:
     import pandas
     import xarray
-
-# Units of the axes that have one.
-_UNITS = {"rho": "r/d", "beta": "L/d", "noise": "variance of the label noise", "d": "token dimension"}
 
 
 def collect(store: str | Path) -> xarray.Dataset:
@@ -54,9 +52,8 @@ def collect(store: str | Path) -> xarray.Dataset:
     variables["message"] = (tuple(axes), np.array([r.message if r else "" for r in records], object).reshape(shape))
     found = xarray.Dataset(variables, coords=axes, attrs=_attributes(sweep))
     for name in axes:
-        unit = _alpha_unit(sweep) if name == "alpha" else _UNITS.get(name)
-        if unit:
-            found[name].attrs["units"] = unit
+        if name in sweep["units"]:
+            found[name].attrs["units"] = sweep["units"][name]
     return found
 
 
@@ -64,16 +61,13 @@ def to_frame(found: xarray.Dataset) -> pandas.DataFrame:
     """One line per point, vectors and matrices spread over columns with their indices from 1."""
     import pandas
 
-    inner = [name for name in found.dims if name in ("row", "column")]
+    inner = ("row", "column")
     axes = [name for name in found.dims if name not in inner]
-    frame = found[[name for name in found.data_vars if not set(found[name].dims) & set(inner)]].to_dataframe()
-    parts = [frame]
-    for name in found.data_vars:
-        own = [dim for dim in found[name].dims if dim in inner]
-        for place in np.ndindex(*(found.sizes[dim] for dim in own)) if own else []:
-            label = "_".join([str(name), *(str(k + 1) for k in place)])
-            parts.append(found[name].isel(dict(zip(own, place, strict=True))).to_dataframe(label)[[label]])
-    return pandas.concat(parts, axis=1).reset_index()[[*axes, *(c for part in parts for c in part.columns)]]
+    flat = found.stack(point=axes).transpose("point", ...)
+    # Numbers before vectors and matrices, whose entries take many columns.
+    names = sorted(map(str, flat.data_vars), key=lambda name: flat[name].ndim > 1)
+    columns = {label: part for name in names for label, part in scalars(name, flat[name].to_numpy()).items()}
+    return pandas.DataFrame({**{str(name): flat[name].to_numpy() for name in axes}, **columns})
 
 
 def plot(found: xarray.Dataset, path: Path, quantity: str | None = None) -> None:
@@ -132,20 +126,6 @@ def _value(record: Record | None, name: str, size: tuple[int, ...]) -> Any:
         found = np.array(value, dtype=float)
         filled[tuple(slice(length) for length in found.shape)] = found
     return filled
-
-
-def _alpha_unit(sweep: dict[str, Any]) -> str:
-    from glassformer.models.named import build
-
-    # The unit depends on the model alone, or on a width of zero, which every point of a sweep shares or names.
-    parameters = {
-        **sweep["parameters"],
-        **{n: v[0] for n, v in sweep["axes"].items() if n not in ("alpha", "seed", "d")},
-    }
-    try:
-        return str(build(sweep["model"], parameters).parameters["alpha"])
-    except (ParameterError, KeyError):
-        return ""
 
 
 def _attributes(sweep: dict[str, Any]) -> dict[str, Any]:

@@ -11,12 +11,10 @@ from glassformer.errors import GlassformerError
 from glassformer.experiments import SETTINGS
 from glassformer.models.named import build
 from glassformer.recovery import thresholds
+from glassformer.settings import MultiPass, Training
 from glassformer.simulation import simulate
 from glassformer.sweeps.plan import Task
 from glassformer.sweeps.store import FAILED, Record
-
-# Algorithms whose runs are long enough to be worth continuing.
-_TRAINED = ("gd", "averaged-gd", "sgd")
 
 
 def computed(task: Task, checkpoint: str | None = None) -> list[Record]:
@@ -48,7 +46,8 @@ def _found(task: Task, checkpoint: str | None) -> list[Record]:
     options = dict(task.simulation)
     del options["instances"]
     settings = SETTINGS[options["algorithm"]](**task.settings)
-    kept = checkpoint if options["algorithm"] in _TRAINED else None
+    # Training alone is long enough to be worth continuing in the middle of a point.
+    kept = checkpoint if isinstance(settings, Training | MultiPass) else None
     table = simulate(model, task.alpha, instances=1, settings=settings, checkpoint=kept, **options)
     run = table.instances[0][0]
     (row,) = table.rows()

@@ -22,6 +22,7 @@ COMPUTATIONS = ("limits", "thresholds", "simulate")
 _SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
 # Points whose theory is computed in one call: many of those that take fractions of a millisecond, few of slow ones.
 _BATCH = {"bsr": 1024, "aim": 1024, "attention": 8, "smi": 8}
+_UNITS = {"rho": "r/d", "beta": "L/d", "noise": "variance of the label noise", "d": "token dimension"}
 # Version of what records hold.
 FORMAT = 1
 
@@ -222,11 +223,18 @@ class Sweep:
         return {
             "model": self.model,
             "compute": self.compute,
-            "parameters": {name: _plain(value) for name, value in self.parameters.items()},
+            "parameters": plain_values(self.parameters),
             "axes": {name: [_plain(value) for value in values] for name, values in self.axes.items()},
-            "simulation": {name: _plain(value) for name, value in self._simulation.items()},
-            "settings": {name: _plain(value) for name, value in self.settings.items()},
+            "units": self._units(),
+            "simulation": plain_values(self._simulation),
+            "settings": plain_values(self.settings),
         }
+
+    def _units(self) -> dict[str, str]:
+        """Units of the axes that have one; that of the sample ratio is the model's."""
+        model = self.built({**self.parameters, **self._first_of_model()})
+        units = {**_UNITS, "alpha": str(model.parameters.get("alpha", ""))}
+        return {name: units[name] for name in self.axes if units.get(name)}
 
 
 _TABLES = {"parameters": "parameters", "grid": "grid", "simulation": "simulate", "settings": "settings"}
@@ -254,6 +262,11 @@ def _word(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return repr(int(value))
     return f"{_name(value)} {code_of(value)}" if callable(value) else repr(value)
+
+
+def plain_values(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The values in types that JSON knows; functions by their names."""
+    return {name: _plain(value) for name, value in named.items()}
 
 
 def _plain(value: Any) -> Any:

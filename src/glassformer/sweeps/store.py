@@ -17,7 +17,7 @@ from typing import Any
 from glassformer import __version__
 from glassformer.errors import DataError
 from glassformer.files import made, replaced
-from glassformer.sweeps.plan import FORMAT, Point, Sweep
+from glassformer.sweeps.plan import FORMAT, Point, Sweep, plain_values
 
 FAILED = "failed"
 
@@ -142,7 +142,7 @@ _HEAD, _NECK, _TAIL = '{"checksum": "', '", "record": ', "}\n"
 
 def _line(point: Point, record: Record) -> str:
     versions = {"format": FORMAT, "glassformer": __version__}
-    text = json.dumps({"key": point.key, **versions, "coordinates": _named(point.coordinates), **vars(record)})
+    text = json.dumps({"key": point.key, **versions, "coordinates": plain_values(point.coordinates), **vars(record)})
     return f"{_HEAD}{zlib.crc32(text.encode()):08x}{_NECK}{text}{_TAIL}"
 
 
@@ -157,10 +157,3 @@ def _parsed(line: str) -> tuple[str, Record]:
 
 def _damaged(path: Path, part: str) -> None:
     warnings.warn(f"{path} is damaged ({part}): what it held counts as missing", RuntimeWarning, stacklevel=2)
-
-
-def _named(coordinates: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: getattr(value, "__name__", "function") if callable(value) else value
-        for name, value in coordinates.items()
-    }

@@ -19,11 +19,11 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from glassformer import __version__
-from glassformer.checkpoints import Checkpoint, Keeper
-from glassformer.errors import ParameterError
+from glassformer.checkpoints import Checkpoint, Keeper, leaves, unleaved
 from glassformer.fingerprint import digest
 from glassformer.integral import Array
 from glassformer.progress import note, track
+from glassformer.settings import require_not_negative, require_positive, require_whole
 from glassformer.text.questions import PADDING, QuestionData
 
 
@@ -67,16 +67,9 @@ class ClassifierTraining:
     looks: int = 4
 
     def __post_init__(self) -> None:
-        for name in ("layers", "embedding", "width", "epochs", "batch", "looks"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ParameterError(name, value, "an integer >= 1")
-        for name in ("learning_rate", "scale"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ParameterError(name, getattr(self, name), "finite and > 0")
-        for name in ("skip", "weight_decay"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ParameterError(name, getattr(self, name), "finite and >= 0")
+        require_whole(self, "layers", "embedding", "width", "epochs", "batch", "looks")
+        require_positive(self, "learning_rate", "scale")
+        require_not_negative(self, "skip", "weight_decay")
 
 
 @dataclass(frozen=True)
@@ -122,7 +115,7 @@ def train_classifier(
     weights, accuracy, losses = [np.asarray(parameters["attention"])], [_accuracy(parameters, data, settings)], [np.nan]
     stored = checkpoint.load()
     if stored is not None:
-        carried = [jnp.asarray(stored[f"leaf_{k}"]) for k in range(len(carried))]
+        carried = list(map(jnp.asarray, unleaved(stored)))
         weights, accuracy, losses = (list(stored[name]) for name in ("weights", "accuracy", "losses"))
     samples = len(data.training.labels)
     blocks = np.array_split(np.arange(-(-samples // settings.batch)), settings.looks)
@@ -130,8 +123,12 @@ def train_classifier(
     tokens, labels = jnp.asarray(data.training.tokens), jnp.asarray(data.training.labels)
 
     def state() -> dict[str, Array]:
-        leaves = {f"leaf_{k}": np.asarray(leaf) for k, leaf in enumerate(carried)}
-        return {**leaves, "weights": np.array(weights), "accuracy": np.array(accuracy), "losses": np.array(losses)}
+        return {
+            **leaves(carried),
+            "weights": np.array(weights),
+            "accuracy": np.array(accuracy),
+            "losses": np.array(losses),
+        }
 
     for epoch in range((len(weights) - 1) // len(blocks), settings.epochs):
         # Every epoch has an order of its own, wherever the run began; the last batch is filled up.
