@@ -1,9 +1,11 @@
 """Sweeps: their points, their store, and what interruptions leave of them."""
 
+import contextlib
 import errno
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +35,7 @@ from glassformer.sweeps.engines import outcomes
 from glassformer.sweeps.run import progress
 from glassformer.sweeps.store import Store
 
+DOCUMENTATION = Path(__file__).parents[1] / "docs" / "sweeps.md"
 THEORY = Sweep("bsr", {"rho": [0.2, 0.5], "alpha": "0.1:0.9:5"}, parameters={"beta": 1})
 RUNS = Sweep(
     "bsr",
@@ -309,6 +312,36 @@ def test_a_cluster_loses_a_worker_and_nothing_else(tmp_path, undisturbed):
     assert found.complete
     assert found.computed == 12
     assert content(store) == undisturbed
+
+
+SRUN = """#!/bin/bash
+shift  # the number of tasks
+for task in 1 2; do "$@" & done
+wait
+"""
+
+
+@pytest.mark.slow
+def test_the_documented_job_script_computes_a_sweep(tmp_path, undisturbed):
+    (script,) = re.findall(r"```bash\n(#!.*?)```", DOCUMENTATION.read_text(), flags=re.DOTALL)
+    (tmp_path / "job.sh").write_text(script)
+    (tmp_path / "sweep.toml").write_text(TOML)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "srun").write_text(SRUN)
+    (tmp_path / "bin" / "srun").chmod(0o755)
+    places = [str(tmp_path / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": os.pathsep.join(places)}
+    with (tmp_path / "output").open("w") as output:
+        # A group of its own: a system for jobs ends what a script leaves behind, and so does this test.
+        job = subprocess.Popen(
+            ["bash", "job.sh"], cwd=tmp_path, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            assert job.wait(timeout=240) == 0, (tmp_path / "output").read_text()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+    assert content(tmp_path / "results") == undisturbed
 
 
 DEADLY = """

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from glassformer.errors import IncompatibleError, ParameterError
+from glassformer.errors import ParameterError
 from glassformer.integral import Array, Integral
 from glassformer.models import MatrixModel, Model, counting_threshold
 from glassformer.overlap_evolution import overlap_evolution
+from glassformer.overlap_map import held
 from glassformer.results import Table, plain
 from glassformer.solution import Status
 from glassformer.state_curve import overlap_grid
@@ -188,18 +189,18 @@ def profile(model: MatrixModel, alpha: float, points: int, row: int) -> Landscap
     """Free entropy against the overlap of one row, the others at the fixed point that state evolution reaches."""
     if not (isinstance(row, int) and 0 <= row < model.prior.rows):
         raise ParameterError("row", row, f"an integer from 0 to {model.prior.rows - 1}")
-    if model.prior.diagonal:
-        raise IncompatibleError("layers of extensive width have no landscape here: use limits")
-    # Dense towards both ends, like the overlaps of a single row.
-    overlap = 1 / (1 + np.exp(-np.linspace(-6, 6, points)))
-    rates = np.full(points, float(alpha))
-    found = overlap_evolution(model, rates, pinned=(row, 1 - overlap))
-    own = np.asarray(np.linalg.inv(found.value)[:, row, row] - 1 - model.prior.side, dtype=float)
-    phi = overlap_free_entropy(model, rates, found.extra["q_hat"], found.value)
+    own, variance = model.prior.profile(points)
+    rates, largest = np.full(points, float(alpha)), float(model.prior.moment[row, row])
+    overlap = largest - variance
+    found = overlap_evolution(model, rates, pinned=(row, variance))
+    asked = found.extra["q_hat"]
+    phi = overlap_free_entropy(model, rates, held(asked, row, own), found.value)
     # Half the gradient: what state evolution asks of the row less what the row is held at.
-    rises = found.extra["q_hat"][:, row, row] - own > 0
+    slope = (asked[:, row, row] - own) / (asked[:, row, row] + np.abs(own))
+    rises = slope > 0
     change = np.flatnonzero(rises[1:] != rises[:-1])
-    middle = 0.5 * (overlap[change] + overlap[change + 1])
+    share = slope[change] / (slope[change] - slope[change + 1])
+    middle = overlap[change] + share * (overlap[change + 1] - overlap[change])
     rank = model.channel.rank
     return Landscape(
         model=model.name,
@@ -212,6 +213,7 @@ def profile(model: MatrixModel, alpha: float, points: int, row: int) -> Landscap
         maxima=middle[rises[change]],
         minima=middle[~rises[change]],
         diverges=bool(rank > 0 and rises[-1]),
+        largest=largest,
     )
 
 

@@ -78,6 +78,10 @@ class GaussianRowsPrior(MatrixPrior):
         size = np.abs(value)
         return Integral(np.asarray(0.5 * (value + np.swapaxes(value, -1, -2))), size @ np.abs(q_hat.error) @ size)
 
+    def profile(self, points: int) -> tuple[Array, Array]:
+        variance = 1 / (1 + np.exp(np.linspace(-6, 6, points)))
+        return 1 / variance - 1 - self.side, variance
+
     def entropy(self, q_hat: Array, variance: Array) -> Integral:
         del q_hat
         overlap = np.eye(self.count) - variance

@@ -74,6 +74,10 @@ class LayeredPrior(MatrixPrior):
             relative = np.where(precision > 0, _diagonal(q_hat.error) / precision, 0.0)
         return Integral(_from_diagonal(value), _from_diagonal(own + relative * value))
 
+    def profile(self, points: int) -> tuple[Array, Array]:
+        q_hat = self.layer.onset + self.layer.dimension * np.geomspace(1e-2, 1e4, points)
+        return q_hat, self.layer.mmse(q_hat).value
+
     def entropy(self, q_hat: Array, variance: Array) -> Integral:
         precision, spread = np.maximum(_diagonal(q_hat), 0.0), _diagonal(variance)
         information = self.layer.mutual_information(precision.ravel())

@@ -77,6 +77,10 @@ class MatrixPrior(ABC):
         r"""Posterior covariance ``V``, shape (batch, P, P), from :math:`\hat Q` and its error, of that shape."""
 
     @abstractmethod
+    def profile(self, points: int) -> tuple[Array, Array]:
+        """Precisions of a row seen apart from the others, from almost none to almost all, and its variances there."""
+
+    @abstractmethod
     def entropy(self, q_hat: Array, variance: Array) -> Integral:
         r"""Prior part of the free entropy, :math:`\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,)."""
 
