@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from glassformer.bayes_optimal import limits
 from glassformer.figures.aim_error import Curve, Panel, produce
+from glassformer.figures.reference import QUADRATIC, deviations, load
 from glassformer.models import AttentionIndexed
 
 if TYPE_CHECKING:
@@ -61,7 +65,6 @@ def softmax(path: Path, quick: bool, reference: Path | None) -> _Result:
 
 def linear(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``aim-3``."""
-    del reference
     at = {0.25: (0.02, 0.04, 0.06, 0.09), 0.5: (0.03, 0.06, 0.09, 0.15)}
     two = _widths("linear", 2, (0.1, 0.25, 0.5, 1.0, 2.0), at)
     one = _widths("linear", 1, (0.1, 0.25, 0.5, 1.0, 2.0), {0.5: (0.1, 0.2, 0.3, 0.45)})
@@ -69,7 +72,17 @@ def linear(path: Path, quick: bool, reference: Path | None) -> _Result:
         Panel(r"linear, $T = 2$", _ALPHA, 0.2, two, _ones(two)),
         Panel(r"linear, $T = 1$ (quadratic network)", _ALPHA, 0.6, one, _ones(one)),
     ]
-    return produce(panels, path, quick)
+    data, summary, converged = produce(panels, path, quick)
+    published = load(reference, QUADRATIC)
+    if published is not None:
+        alpha = published["alpha"].to_numpy()
+        ours = limits(AttentionIndexed(0.5, 1, "linear"), alpha, throw=False)["error"]
+        few = slice(None, None, max(1, len(alpha) // 16))
+        rows = alpha[few], ours[few], published["gen_error"].to_numpy()[few]
+        worst = np.max(np.abs(ours - published["gen_error"]))
+        text = deviations(r"quadratic network, rho = 0.5", *rows)
+        summary = f"{summary}\n{text}\nlargest difference at all {len(alpha)} ratios: {worst:.1e}"
+    return data, summary, converged
 
 
 def many_tokens(path: Path, quick: bool, reference: Path | None) -> _Result:

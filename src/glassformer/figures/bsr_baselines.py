@@ -12,7 +12,7 @@ import numpy as np
 from glassformer.bayes_optimal import limits
 from glassformer.estimators.nuclear_norm import nuclear_norm_threshold
 from glassformer.experiments import Simulation
-from glassformer.figures.reference import load
+from glassformer.figures.reference import DESCENT, THRESHOLDS, deviations, load, load_each
 from glassformer.figures.style import ERROR_LABEL, canvas, colors, label_alpha
 from glassformer.integral import Array
 from glassformer.models import BilinearSequenceRegression
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
+_WIDTHS = (0.1, 0.2, 0.5)
 _Result = tuple["pandas.DataFrame", str, bool]
-_DESCENT = ("alpha", "gen_error_mean", "gen_error_std")
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,26 @@ class _Series:
 
 def nuclear_norm(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``bsr-5``: minimal nuclear norm on data, its threshold, and the Bayes-optimal error."""
+    data, summary, converged = _nuclear_norm(path, quick, 0.0)
+    published = load(reference, THRESHOLDS)
+    if published is not None:
+        rows = published[(published["beta"] == 1) & published["rho"].round(6).isin(_WIDTHS)]
+        ours = np.array([nuclear_norm_threshold(1.0, rho) for rho in rows["rho"]])
+        text = deviations("threshold of the nuclear norm (width for alpha)", rows["rho"], ours, rows["alpha_MNNE"])
+        summary = f"{summary}\n{text}"
+    return data, summary, converged
+
+
+def noisy_nuclear_norm(path: Path, quick: bool, reference: Path | None) -> _Result:
+    """Figure ``bsr-5-noisy``: nuclear norm as a regulariser; there are no published data for it."""
     del reference
-    widths, alpha = (0.1, 0.2, 0.5), np.linspace(0.1, 0.9, 5 if quick else 9)
+    return _nuclear_norm(path, quick, 0.1)
+
+
+def _nuclear_norm(path: Path, quick: bool, noise: float) -> _Result:
+    widths, alpha = _WIDTHS, np.linspace(0.1, 0.9, 5 if quick else 9)
     d, instances = (24, 2) if quick else (50, 6)
-    models = [BilinearSequenceRegression(beta=1, rho=rho) for rho in widths]
+    models = [BilinearSequenceRegression(beta=1, rho=rho, noise=noise) for rho in widths]
     series = [
         _Series(
             f"nuclear norm, rho = {rho}", simulate(model, alpha, d=d, instances=instances, algorithm="nuclear-norm")
@@ -58,12 +74,14 @@ def nuclear_norm(path: Path, quick: bool, reference: Path | None) -> _Result:
     with canvas(path) as (axes,):
         for rho, model, one, color in zip(widths, models, series, colors(len(widths)), strict=True):
             _optimum(axes, model, color, rf"Bayes-optimal, $\rho = {rho:g}$")
-            axes.axvline(nuclear_norm_threshold(1.0, rho), color=color, ls=":", lw=1)
+            if noise == 0:
+                axes.axvline(nuclear_norm_threshold(1.0, rho), color=color, ls=":", lw=1)
             mean, blur = one.errors
             axes.errorbar(alpha, mean, blur, fmt="o", ms=4, color=color)
-        axes.plot([], [], "o", color="0.3", label=f"minimal nuclear norm, $d = {d}$")
-        axes.plot([], [], ":", color="0.3", label="its threshold")
-        _finish(axes, r"$\beta = 1$, no noise")
+        axes.plot([], [], "o", color="0.3", label=f"nuclear norm, $d = {d}$")
+        if noise == 0:
+            axes.plot([], [], ":", color="0.3", label="its threshold")
+        _finish(axes, rf"$\beta = 1$, $\Delta = {noise:g}$")
     return _collected(series)
 
 
@@ -76,17 +94,29 @@ def gradient_descent(path: Path, quick: bool, reference: Path | None) -> _Result
             own = _descents(model, noise, quick)
             series += own
             _draw(axes, model, own, rf"$\rho = 0.2$, $\Delta = {noise:g}$")
-        published = load(reference, _DESCENT)
-        if published is not None:
-            panels[0].plot(published["alpha"], published["gen_error_mean"], "x", color="0.4", ms=4, label="published")
-            panels[0].legend(loc="upper right")
-    return _collected(series)
+        published = load_each(reference, DESCENT)
+        for k, rows in enumerate(published):
+            label = "published" if k == 0 else None
+            panels[0].plot(rows["alpha"], rows["gen_error_mean"], "x", color="0.4", ms=4, label=label)
+        panels[0].legend(loc="upper right")
+    data, summary, converged = _collected(series)
+    return data, "\n".join([summary, *_published(series[:2], published)]), converged
 
 
 def small_start(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``bsr-7``: gradient descent from a small start beside minimal nuclear norm, on the same data."""
     del reference
-    model = BilinearSequenceRegression(beta=1, rho=0.2)
+    return _small_start(path, quick, 0.0)
+
+
+def noisy_small_start(path: Path, quick: bool, reference: Path | None) -> _Result:
+    """Figure ``bsr-7-noisy``: the same with noise, stopped at its best as well."""
+    del reference
+    return _small_start(path, quick, 0.1)
+
+
+def _small_start(path: Path, quick: bool, noise: float) -> _Result:
+    model = BilinearSequenceRegression(beta=1, rho=0.2, noise=noise)
     alpha = np.linspace(0.1, 0.6, 4 if quick else 6)
     d, instances = (24, 2) if quick else (32, 4)
     own, full = Training(init="small"), Training(init="small", student_width=d)
@@ -95,8 +125,10 @@ def small_start(path: Path, quick: bool, reference: Path | None) -> _Result:
         _Series("gradient descent, full r", simulate(model, alpha, d, instances, algorithm="gd", settings=full)),
         _Series("nuclear norm", simulate(model, alpha, d, instances, algorithm="nuclear-norm")),
     ]
+    if noise:
+        series.append(_Series("full r, stopped at its best", series[1].runs, early=True))
     with canvas(path) as (axes,):
-        _draw(axes, model, series, rf"small start ($10^{{-3}}$), $\rho = 0.2$, $d = {d}$")
+        _draw(axes, model, series, rf"small start ($10^{{-3}}$), $\rho = 0.2$, $\Delta = {noise:g}$, $d = {d}$")
     data, summary, converged = _collected(series)
     return data, "\n".join([summary, *(_coincidence(one, series[2], alpha) for one in series[:2])]), converged
 
@@ -138,6 +170,21 @@ def _finish(axes: Axes, title: str) -> None:
     axes.set_ylim(bottom=-0.03)
     axes.set_title(title)
     axes.legend(loc="upper right", frameon=True, framealpha=1.0, edgecolor="none")
+
+
+def _published(series: Sequence[_Series], published: Sequence[pandas.DataFrame]) -> list[str]:
+    """Our errors against published ones at the ratios of both; averages are smaller than single runs."""
+    tables = []
+    for one, rows in zip(series, sorted(published, key=lambda frame: -frame["gen_error_mean"].max()), strict=False):
+        alpha, (mean, blur), rounded = one.runs["alpha"], one.errors, rows.assign(alpha=rows["alpha"].round(6))
+        there = np.isin(np.round(alpha, 6), rounded["alpha"])
+        found = rounded.set_index("alpha").loc[np.round(alpha[there], 6)]
+        spread = np.hypot(blur[there], found["gen_error_std"])
+        title = f"{one.label}, no noise (published: d = 100)"
+        tables.append(
+            deviations(title, alpha[there], mean[there], found["gen_error_mean"].to_numpy(), spread.to_numpy())
+        )
+    return tables
 
 
 def _coincidence(one: _Series, other: _Series, alpha: Array) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +72,15 @@ _NOISY = Panel(
 )
 
 
+# The first panel with noise.
+_SQUARE_NOISY = replace(_NOISELESS, noise=0.1, runs={0.2: (0.1, 0.3, 0.5, 0.8), 1.0: (0.1, 0.3, 0.5, 0.8)})
+
+
+def produce_square_noisy(path: Path, quick: bool, reference: Path | None) -> tuple[pandas.DataFrame, str, bool]:
+    """Figure ``bsr-1-noisy``."""
+    return _produce(_quick(_SQUARE_NOISY, quick), path, reference)
+
+
 def produce_noiseless(path: Path, quick: bool, reference: Path | None) -> tuple[pandas.DataFrame, str, bool]:
     """Figure ``bsr-1``."""
     return _produce(_quick(_NOISELESS, quick), path, reference)
@@ -86,7 +95,7 @@ def _quick(panel: Panel, quick: bool) -> Panel:
     if not quick:
         return panel
     runs = {rho: alphas[::3] for rho, alphas in panel.runs.items()}
-    return Panel(panel.beta, panel.noise, panel.widths, panel.largest_alpha, runs, panel.d // 2, 2, 41)
+    return replace(panel, runs=runs, d=panel.d // 2, instances=2, points=41)
 
 
 def _produce(panel: Panel, path: Path, reference: Path | None) -> tuple[pandas.DataFrame, str, bool]:

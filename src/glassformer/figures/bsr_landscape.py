@@ -23,10 +23,22 @@ _PANELS = {"gaussian": (0.35, 0.5, 0.65, 0.8), "absolute": (0.6, 0.7, 0.8, 0.9)}
 
 def produce(path: Path, quick: bool, reference: Path | None) -> tuple[pandas.DataFrame, str, bool]:
     """Figure ``bsr-4``."""
+    return _produce(path, quick, reference, 0.0)
+
+
+def produce_noisy(path: Path, quick: bool, reference: Path | None) -> tuple[pandas.DataFrame, str, bool]:
+    """Figure ``bsr-4-noisy``; there are no published data for it."""
+    del reference
+    return _produce(path, quick, None, 0.01)
+
+
+def _produce(path: Path, quick: bool, reference: Path | None, noise: float) -> tuple[pandas.DataFrame, str, bool]:
     import pandas
 
     points = 120 if quick else 400
-    curves = {channel: [landscape(_model(channel), a, points) for a in alphas] for channel, alphas in _PANELS.items()}
+    curves = {
+        channel: [landscape(_model(channel, noise), a, points) for a in alphas] for channel, alphas in _PANELS.items()
+    }
     with canvas(path, columns=2, size=(4.8, 4.0)) as panels:
         for axes, (channel, alphas) in zip(panels, _PANELS.items(), strict=True):
             for curve, color in zip(curves[channel], colors(len(alphas)), strict=True):
@@ -35,28 +47,28 @@ def produce(path: Path, quick: bool, reference: Path | None) -> tuple[pandas.Dat
             axes.set_xlabel(r"overlap $q$")
             axes.set_ylabel(r"free entropy $\Phi(q) - \Phi(0)$ [nats]")
             link = "h" if channel == "gaussian" else "|h|"
-            axes.set_title(rf"$y = {link}$, $\beta = 1$, $\rho = {_RHO}$, $\Delta = 0$", fontsize=11)
+            axes.set_title(rf"$y = {link}$, $\beta = 1$, $\rho = {_RHO}$, $\Delta = {noise:g}$", fontsize=11)
             axes.legend(title=r"$\alpha$", loc="lower left")
-            _limit_height(axes, curves[channel])
+            _limit_height(axes, curves[channel], 0.97 if noise == 0 else 0.9)
     data = pandas.concat([c.to_pandas().assign(channel=name) for name, cs in curves.items() for c in cs])
-    return data, _summary(curves, load(reference, LANDSCAPE)), True
+    return data, _summary(curves, noise, load(reference, LANDSCAPE)), True
 
 
-def _model(channel: str) -> BilinearSequenceRegression:
-    return BilinearSequenceRegression(beta=1.0, rho=_RHO, channel=channel)
+def _model(channel: str, noise: float = 0.0) -> BilinearSequenceRegression:
+    return BilinearSequenceRegression(beta=1.0, rho=_RHO, noise=noise, channel=channel)
 
 
-def _limit_height(axes: object, curves: list[Landscape]) -> None:
-    """Show the part up to overlap 0.97: at perfect overlap a noiseless free entropy diverges either way."""
-    shown = np.concatenate([(c.free_entropy - c.free_entropy[0])[c.overlap < 0.97] for c in curves])
+def _limit_height(axes: object, curves: list[Landscape], largest: float) -> None:
+    """Show the part up to an overlap: at a perfect one a noiseless free entropy diverges either way."""
+    shown = np.concatenate([(c.free_entropy - c.free_entropy[0])[c.overlap < largest] for c in curves])
     margin = 0.08 * np.ptp(shown)
     axes.set_ylim(shown.min() - margin, shown.max() + margin)  # type: ignore[attr-defined]
 
 
-def _summary(curves: dict[str, list[Landscape]], published: pandas.DataFrame | None) -> str:
+def _summary(curves: dict[str, list[Landscape]], noise: float, published: pandas.DataFrame | None) -> str:
     lines = []
     for channel, members in curves.items():
-        found = thresholds(_model(channel))
+        found = thresholds(_model(channel, noise))
         span = f"{found['hard_phase_start'].alpha:.4f} to {found['hard_phase_end'].alpha:.4f}"
         lines.append(f"{channel}: hard phase {'at alpha = ' + span if found.hard_phase else 'nowhere'}")
         for curve in members:

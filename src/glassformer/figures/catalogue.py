@@ -40,12 +40,16 @@ class Figure:
 
 FIGURES = {
     "bsr-1": Figure("BSR: Bayes-optimal error and GAMP, beta = 1, no noise", "bsr_error.produce_noiseless"),
+    "bsr-1-noisy": Figure("BSR: the same with noise 0.1", "bsr_error.produce_square_noisy"),
     "bsr-2": Figure("BSR: Bayes-optimal error and GAMP, beta = 5, noise 0.1", "bsr_error.produce_noisy"),
     "bsr-3": Figure("BSR: perfect-recovery thresholds, Bayes-optimal and nuclear norm", "bsr_thresholds.produce"),
     "bsr-4": Figure("BSR: free-entropy landscape", "bsr_landscape.produce"),
+    "bsr-4-noisy": Figure("BSR: free-entropy landscape with noise 0.01", "bsr_landscape.produce_noisy"),
     "bsr-5": Figure("BSR: minimal nuclear norm on data against the optimum", "bsr_baselines.nuclear_norm"),
+    "bsr-5-noisy": Figure("BSR: nuclear norm as a regulariser, noise 0.1", "bsr_baselines.noisy_nuclear_norm"),
     "bsr-6": Figure("BSR: gradient descent, its average, and message passing", "bsr_baselines.gradient_descent"),
     "bsr-7": Figure("BSR: gradient descent from a small start, and nuclear norm", "bsr_baselines.small_start"),
+    "bsr-7-noisy": Figure("BSR: a small start with noise 0.1", "bsr_baselines.noisy_small_start"),
     "bsr-8": Figure("BSR: approach to the limit of small width", "bsr_low_width.produce"),
     "aim-1": Figure(
         "AIM: hardmax attention of two tokens, with AMP, and its limit of small width", "aim_panels.hardmax"
@@ -70,7 +74,7 @@ def source(name: str) -> str:
         'arXiv:2502.00901, figure 2 (left)'
     """
     family, number, *panel = name.split("-")
-    if name == "bsr-8":
+    if name == "bsr-8" or "noisy" in panel:
         return f"after arXiv:{arxiv(family)}"
     return f"arXiv:{arxiv(family)}, figure {number}" + "".join(f" ({part})" for part in panel)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.errors import ParameterError
+from glassformer.integral import Array
 
 if TYPE_CHECKING:
     import pandas
@@ -13,10 +14,23 @@ if TYPE_CHECKING:
 CURVES = ("rho", "delta", "beta", "alpha", "mmse")
 THRESHOLDS = ("rho", "beta", "alpha_BO", "alpha_MNNE")
 LANDSCAPE = ("alpha", "q", "fe")
+DESCENT = ("alpha", "gen_error_mean", "gen_error_std")
+QUADRATIC = ("Unnamed: 0", "alpha", "gen_error")
 
 
 def load(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> pandas.DataFrame | None:
     """All CSV files below ``folder`` that have the columns, as one frame; None where there is none.
+
+    Arguments and errors as those of :func:`load_each`.
+    """
+    import pandas
+
+    found = load_each(folder, columns, exact)
+    return pandas.concat(found, ignore_index=True) if found else None
+
+
+def load_each(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> list[pandas.DataFrame]:
+    """The CSV files below ``folder`` that have the columns, a frame each.
 
     Authors' own files and renamed ones are found alike; with ``exact``, only files without other columns are.
 
@@ -24,7 +38,7 @@ def load(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> 
         ParameterError: ``folder`` is not a folder.
     """
     if folder is None:
-        return None
+        return []
     if not folder.is_dir():
         raise ParameterError("reference", str(folder), "an existing folder of CSV files")
     import pandas
@@ -34,4 +48,21 @@ def load(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> 
         header = pandas.read_csv(path, nrows=0)
         if set(columns) == set(header.columns) or (set(columns) <= set(header.columns) and not exact):
             found.append(pandas.read_csv(path)[list(columns)])
-    return pandas.concat(found, ignore_index=True) if found else None
+    return found
+
+
+def deviations(title: str, alpha: Array, ours: Array, published: Array, spread: Array | None = None) -> str:
+    """A table of ours against published values, with the differences, in units of ``spread`` where that is known.
+
+    Example:
+        >>> import numpy as np
+        >>> print(deviations("error", np.array([0.2]), np.array([0.61]), np.array([0.6]), np.array([0.02])))
+        error: alpha, ours, published, difference (in standard errors)
+            0.2000   0.61000   0.60000  +1.0e-02  (+0.5)
+    """
+    lines = [f"{title}: alpha, ours, published, difference" + ("" if spread is None else " (in standard errors)")]
+    for k, (a, own, other) in enumerate(zip(alpha, ours, published, strict=True)):
+        line = f"  {a:8.4f}  {own:8.5f}  {other:8.5f}  {own - other:+.1e}"
+        known = spread is not None and spread[k] > 0
+        lines.append(f"{line}  ({(own - other) / spread[k]:+.1f})" if known else line)  # type: ignore[index]
+    return "\n".join(lines)

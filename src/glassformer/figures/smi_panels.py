@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.bayes_optimal import limits
 from glassformer.diagrams import PhaseDiagram, phase_diagram
 from glassformer.experiments import Simulation
-from glassformer.figures.reference import load
+from glassformer.figures.reference import deviations, load
 from glassformer.figures.style import canvas, colors, label_alpha
 from glassformer.integral import Array
 from glassformer.models.deep_attention import DeepAttention
@@ -43,7 +43,7 @@ def overlaps(path: Path, quick: bool, reference: Path | None) -> _Result:
         _draw_errors(middle, theory, runs, reference)
         _draw_diagram(right, diagram)
     frames = [_labelled(theory, "theory"), _labelled(runs, "message passing"), diagram.to_pandas().assign(kind="phase")]
-    summary = "\n".join([_overlap_summary(theory, reference), _run_summary(runs), _diagram_summary(diagram)])
+    summary = "\n".join([_overlap_summary(theory, reference), _run_summary(runs, reference), _diagram_summary(diagram)])
     return _joined(frames), summary, theory.converged
 
 
@@ -210,14 +210,26 @@ def _overlap_summary(theory: Table, reference: Path | None) -> str:
     return "\n".join(lines)
 
 
-def _run_summary(runs: Simulation) -> str:
+def _run_summary(runs: Simulation, reference: Path | None) -> str:
     lines = [f"message passing, d = {runs.parameters['d']} (overlap of each layer, standard error, theory)"]
     for k, a in enumerate(runs["alpha"]):
         numbers = zip(runs["row_error"][k], runs["row_standard_error"][k], runs["row_theory"][k], strict=True)
         cells = [f"{1 - error:.3f} +- {blur:.3f} ({1 - exact:.3f})" for error, blur, exact in numbers]
         done = sum(run.status.ok for run in runs.instances[k])
         lines.append(f"  alpha {a:.2f}: " + ", ".join(cells) + f"; converged {done}/{len(runs.instances[k])}")
+    published = load(reference, (*_AMP, "Q11_std", "Q22_std"))
+    if published is not None:
+        lines += [_run_deviations(runs, published[published["alpha"] <= _REGULARISED], k) for k in range(2)]
     return "\n".join(lines)
+
+
+def _run_deviations(runs: Simulation, published: pandas.DataFrame, row: int) -> str:
+    rows, rounded = published.set_index(published["alpha"].round(6)), np.round(runs["alpha"], 6)
+    there = np.isin(rounded, rows.index)
+    found, name = rows.loc[rounded[there]], f"Q{row + 1}{row + 1}"
+    spread = np.hypot(runs["row_standard_error"][there, row], found[f"{name}_std"])
+    ours, theirs = 1 - runs["row_error"][there, row], found[f"{name}_mean"].to_numpy()
+    return deviations(f"message passing, {name}", rounded[there], ours, theirs, spread.to_numpy())
 
 
 def _diagram_summary(diagram: PhaseDiagram) -> str:
