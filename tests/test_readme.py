@@ -1,5 +1,6 @@
 """The code of the README and of the documentation runs."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -32,3 +33,17 @@ def test_the_sweep_of_the_readme_is_one(tmp_path):
     (block,) = re.findall(r"```toml\n(.*?)```", README.read_text(), flags=re.DOTALL)
     (tmp_path / "sweep.toml").write_text(block)
     assert Sweep.from_toml(tmp_path / "sweep.toml").shape == (2, 4, 4)
+
+
+def test_equations_and_functions_name_each_other():
+    page = (README.parent / "docs" / "equations.md").read_text()
+    labels = re.findall(r":label: (\S+)", page)
+    named = re.findall(r"\{py:\w+\}`~([\w.]+)`", page)
+    reference = (README.parent / "docs" / "api.md").read_text()
+    back = set()
+    for place in named:
+        module, name = place.rsplit(".", 1)
+        back |= set(re.findall(r":eq:`(\S+)`", getattr(importlib.import_module(module), name).__doc__))
+        assert place in reference
+    assert back == set(labels)
+    assert len(labels) == len(set(labels)) > 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -140,6 +140,8 @@ def _run(design: DenseDesign, labels: Array, teacher: Array, seed: int, solution
 
 def _descent(model: Model, settings: Training, averaged: bool) -> Learner:
     starts = settings.starts or (_AVERAGED if averaged else 1)
+    if averaged and isinstance(model, BilinearSequenceRegression):
+        settings = _exploring(settings)
 
     def learn(design: Any, labels: Array, teacher: Array, seed: int, checkpoint: Checkpoint) -> BaselineRun:
         from glassformer.estimators.signal_descent import descend
@@ -160,6 +162,17 @@ def _descent(model: Model, settings: Training, averaged: bool) -> Learner:
         )
 
     return learn
+
+
+def _exploring(settings: Training) -> Training:
+    """Settings that leave optimizer, rate and exploration open, filled in for averages of factors."""
+    from glassformer.estimators.factor_descent import EXPLORING
+
+    own = settings.optimizer, settings.learning_rate, settings.explore
+    if own != (None, None, None) or settings.momentum > 0:
+        return settings
+    optimizer, rate, explore = EXPLORING
+    return replace(settings, optimizer=optimizer, learning_rate=rate, explore=min(explore, settings.max_steps // 2))
 
 
 def _student(model: Model, width: int | None, design: Any, labels: Array) -> Student:

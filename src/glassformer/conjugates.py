@@ -41,6 +41,8 @@ def conjugate_overlap(
 ) -> ConjugateOverlap:
     r"""One step of state evolution: :math:`\hat Q(Q)`, with as many sampled data points as the accuracy takes.
 
+    Equation :eq:`matrix-state-evolution` of the documentation.
+
     .. math:: \hat Q = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T.
 
     Args:

@@ -30,6 +30,8 @@ from glassformer.state_curve import overlap_grid
 def free_entropy(model: Model, alpha: float | Array, q_hat: Array) -> Integral:
     r""":math:`\Phi` at the overlap :math:`q(\hat q)`, for finite ``q_hat`` of shape (batch,).
 
+    Equation :eq:`free-entropy` of the documentation.
+
     Args:
         model: prior and channel.
         alpha: one sample ratio, or one per element of ``q_hat``.
@@ -53,6 +55,8 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array) -> Integral:
 
 def overlap_free_entropy(model: MatrixModel, alpha: Array, q_hat: Array, variance: Array) -> Integral:
     r""":math:`\Phi = \alpha E\log Z_{out} + \Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,), in nats.
+
+    Equation :eq:`matrix-free-entropy` of the documentation.
 
     Up to what labels contribute whatever is known; exact differences between overlaps at one sample ratio.
 
@@ -141,6 +145,8 @@ class Landscape:
 
 def landscape(model: Model | MatrixModel, alpha: float, points: int = 400, row: int | None = None) -> Landscape:
     """Free entropy on a grid of overlaps, dense towards both ends of [0, 1).
+
+    Equation :eq:`free-entropy` of the documentation.
 
     Args:
         model: prior and channel.

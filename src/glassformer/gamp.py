@@ -68,6 +68,8 @@ class _State:
 def gamp(model: Model, design: Design, labels: ArrayLike, settings: Descent | None = None, seed: int = 0) -> Solution:
     r"""Estimate the signal behind labels by message passing; every instance of the design on its own.
 
+    Equation :eq:`message-passing` of the documentation.
+
     Args:
         model: prior and channel the labels are believed to come from.
         design: inputs, for instance :class:`~glassformer.designs.dense.DenseDesign`.

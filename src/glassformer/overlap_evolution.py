@@ -58,6 +58,8 @@ def overlap_evolution(
 ) -> Solution:
     r"""Fixed point of state evolution at each sample ratio, for models of several rows.
 
+    Equation :eq:`matrix-state-evolution` of the documentation.
+
     .. math:: \hat Q = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T, \qquad V = \mathrm{covariance}(\hat Q).
 
     Args:

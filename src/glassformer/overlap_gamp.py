@@ -84,6 +84,8 @@ def overlap_gamp(
 ) -> Solution:
     r"""Estimate the rows behind labels by message passing, for one instance.
 
+    Equation :eq:`message-passing` of the documentation.
+
     Args:
         model: prior and channel of several rows.
         design: inputs of one instance.

@@ -100,6 +100,8 @@ class Thresholds:
 def thresholds(model: Model | MatrixModel) -> Thresholds:
     """Weak and perfect recovery, Bayes-optimal and algorithmic, the extent of a hard phase, and the baseline's.
 
+    Equation :eq:`weak-recovery` of the documentation.
+
     ``weak_recovery``: from there on the uninformed start (and message passing) finds a non-zero overlap.
     ``perfect_recovery``: from there on the Bayes-optimal error is zero. ``algorithmic_perfect_recovery``: the error
     reached by message passing is zero. ``hard_phase_start`` and ``hard_phase_end``: between them, and only there, the

@@ -89,6 +89,9 @@ class Training:
         init: ``"prior"``, as large as the teacher's parameters, or ``"small"``, ``small`` times as large.
         small: size of a small initialisation.
         student_width: width of the student; None for the teacher's.
+        explore: steps at first during which no floor counts; a tenth of the learning rate follows. At a large rate the
+            weights wander among those that fit, and averages over starts come closer to the optimal error. None for
+            the algorithm's own number.
         max_steps: steps allowed.
         floor: training error, relative to the power of the labels, that counts as zero.
 
@@ -110,6 +113,7 @@ class Training:
     init: str = "prior"
     small: float = 1e-3
     student_width: int | None = None
+    explore: int | None = None
     max_steps: int = 50_000
     floor: float = 1e-9
 
@@ -126,6 +130,8 @@ class Training:
         if not 0 <= self.floor < 1:
             raise ParameterError("floor", self.floor, "a number in [0, 1)")
         require_whole(self, "starts", "student_width", "max_steps", optional=True)
+        if self.explore is not None and self.explore != 0:
+            require_whole(self, "explore")
 
 
 @dataclass(frozen=True)

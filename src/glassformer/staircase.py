@@ -73,6 +73,8 @@ class Step:
 def instability(model: MatrixModel, variance: Array, unknown: Array, accuracy: float = _LEADING) -> Instability:
     """The fastest growing overlap in the directions of the projector ``unknown``, at the covariance ``variance``.
 
+    Equation :eq:`weak-recovery` of the documentation.
+
     Data points are doubled until the eigenvalue has the relative ``accuracy``, where that is within reach.
     """
     channel = model.channel

@@ -78,6 +78,8 @@ def _vertex(t: Array, value: Array) -> float:
 def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
     r"""The fixed points with the given :math:`\hat q > 0`, and the sample ratios they belong to.
 
+    Equation :eq:`equation-of-state` of the documentation.
+
     Example:
         >>> from glassformer import BilinearSequenceRegression
         >>> equation_of_state(BilinearSequenceRegression(rho=np.inf, noise=0.5), np.array([1.0])).alpha

@@ -179,6 +179,8 @@ def state_evolution(
 ) -> Solution:
     r"""Fixed point of state evolution at each sample ratio.
 
+    Equation :eq:`state-evolution` of the documentation.
+
     .. math:: \hat q = \frac{\alpha}{\mathrm{degrees}}\, E\,|g_{out}|^2(V), \qquad V = \mathrm{MMSE}(\hat q).
 
     Args:

@@ -130,6 +130,29 @@ def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_erro
     assert single["relative_error"][0] > 1.5 * averaged["relative_error"][0]
 
 
+def test_no_floor_counts_while_weights_explore():
+    design, signal, labels = drawn(90)
+    student, settings = factor_student(design, labels, 2), Training(explore=700, floor=1e-6)
+    found = descend(student, settings, np.random.default_rng(2), 2, signal).trained
+    assert found.steps >= 800
+    assert found.status.ok
+    assert np.all(found.loss <= 1e-6 * student.power)
+
+
+@pytest.mark.slow
+def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
+    ask = {"d": 30, "instances": 4, "algorithm": "averaged-gd", "storage": "float32"}
+    plain, exploring = (
+        simulate(MODEL, [0.3], settings=Training(starts=16, floor=1e-6, optimizer=name), **ask)
+        for name in ("sgd", None)
+    )
+    errors = [np.array([run.error for run in found.instances[0]]) for found in (plain, exploring)]
+    gain = errors[0] - errors[1]
+    assert np.mean(gain) > 2 * np.std(gain, ddof=1) / np.sqrt(len(gain))
+    optimal = exploring["theory_bayes_optimal"][0]
+    assert optimal - 0.1 < exploring["relative_error"][0] < optimal + 0.1
+
+
 def test_ridge_on_data_has_the_error_of_its_theory():
     model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3)
     for settings in (None, Regularised(strength=1.0)):

@@ -29,6 +29,8 @@ _COLDEST, _ANNEALING = 20.0, 2000
 def attention_student(channel: Any, design: QuadraticDesign, labels: Array, width: int) -> Student:
     r"""Weights ``W`` of ``width`` columns, standard normal or small at first, to be trained on the first instance.
 
+    Equation :eq:`descent` of the documentation.
+
     Args:
         channel: linear, softmax or hardmax attention, with or without noise.
         design: tokens; the precision they are stored in is that of the training.

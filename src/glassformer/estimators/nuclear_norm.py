@@ -14,6 +14,8 @@ _NODES = 161
 def nuclear_norm_threshold(beta: float, rho: float) -> float:
     r"""Sample ratio above which minimal nuclear norm recovers the signal perfectly.
 
+    Equation :eq:`nuclear-norm-threshold` of the documentation.
+
     The estimator minimises :math:`\|S\|_*` subject to :math:`\mathrm{Tr}(X_\mu S^T)/\sqrt{dL} = y_\mu`. Its threshold
     is the normalised statistical dimension of the nuclear norm's descent cone. For :math:`\beta = L/d \ge 1`, with
     :math:`b = 1/\beta`, :math:`\gamma = b(1-\rho)/(1-\rho b)` and ``t`` of the Marchenko-Pastur law of ratio

@@ -102,6 +102,8 @@ def least_nuclear_norm(
 ) -> Solution:
     r"""The matrix of least nuclear norm with the given labels, or the best compromise with noisy ones.
 
+    Equation :eq:`nuclear-norm` of the documentation.
+
     Without a penalty :math:`\min\|S\|_*` subject to :math:`\mathrm{Tr}(X_\mu S^T)/\sqrt{dL} = y_\mu`; with one
     :math:`\min \frac12\sum_\mu(y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_*`. Only the first
     instance of the design is solved.

@@ -20,6 +20,8 @@ _TOLERANCE = 1e-10
 def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | None = None) -> Array:
     r"""Error of ridge regression that ignores the structure of the signal, in the limit of large dimensions.
 
+    Equation :eq:`ridge-error` of the documentation.
+
     The estimator minimises :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2` for
     labels :math:`y = \mathrm{Tr}(X S^T)/\sqrt{dL} + \sqrt\Delta\,z` and any signal of unit power per entry;
     :math:`E = \|\hat S - S\|_F^2/(dL)` depends on nothing else. With
@@ -90,6 +92,8 @@ def ridge(
     design: DenseDesign, labels: ArrayLike, regularisation: float, factored: int = _FACTORED, instance: int = 0
 ) -> Solution:
     r"""The minimiser of :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2`.
+
+    Equation :eq:`ridge` of the documentation.
 
     The smaller of the primal (``dL`` unknowns) and the dual system (``n`` unknowns) is factored; where both are too
     large the problem is solved by iteration, with products of the inputs only. :math:`\lambda = 0` gives the

@@ -72,6 +72,8 @@ def row_descent(
 ) -> Passed:
     r"""Train the rows of ``weights`` on the first instance of a design of one head.
 
+    Equation :eq:`batches` of the documentation.
+
     Args:
         design: inputs.
         labels: shape (samples, ...).

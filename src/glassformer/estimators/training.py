@@ -23,6 +23,8 @@ _BLOCK, _LOOKS, _FALLING = 100, 20, 0.01
 # Halvings of the learning rate after a divergence, and the growth of the training error that counts as one; halvings
 # where the training error no longer falls.
 _HALVINGS, _DIVERGED, _COOLINGS = 8, 1e3, 6
+# Share of the learning rate with which exploring weights settle.
+_SETTLING = 0.1
 # Fall that the gradient promises, over the looks and at the usual rate after all halvings, of what counts as a floor.
 _DRIVEN = 0.1
 
@@ -185,9 +187,10 @@ def _advance(
     watch: Watch,
 ) -> None:
     """One block of steps, and what follows from the training errors after it."""
-    counts = run.counts
+    counts, explore = run.counts, settings.explore or 0
     data = schedule.at(data, counts.steps)
-    optimizer = _optimizer(usual[0], counts.rate, settings.momentum, settings.weight_decay)
+    rate = counts.rate * (_SETTLING if 0 < explore <= counts.steps else 1.0)
+    optimizer = _optimizer(usual[0], rate, settings.momentum, settings.weight_decay)
     block = min(_BLOCK, settings.max_steps - counts.steps)
     run.parameters, run.state, errors = _block(loss, optimizer, run.parameters, run.state, data, block)
     counts.steps += block
@@ -197,7 +200,7 @@ def _advance(
         counts.label = str(Status.NON_FINITE)
         return
     run.records.append(watch(counts.steps, run.parameters, run.losses[-1]))
-    if counts.steps < schedule.steps:
+    if counts.steps < max(schedule.steps, explore):
         counts.begun = len(run.losses)
     elif worst <= settings.floor * counts.power:
         counts.label = str(Status.CONVERGED)

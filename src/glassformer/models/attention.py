@@ -23,6 +23,8 @@ _NARROWEST, _WIDEST = 1e-3, 1e6
 class AttentionIndexed:
     r"""Attention-indexed model: :math:`y = g(h)`, :math:`h_{ab} = (x_a^T S x_b - \delta_{ab}\mathrm{Tr} S)/\sqrt d`.
 
+    Equation :eq:`model-aim` of the documentation.
+
     Each sample has ``T`` tokens with standard normal entries; :math:`S = W W^T/\sqrt{rd}` with standard normal ``W`` of
     shape (d, r); sizes large at fixed :math:`\rho = r/d`. The sample ratio is :math:`\alpha = n/d^2`, at ``rho = 0`` it
     is :math:`\bar\alpha = n/(rd)`. Errors are :math:`\|\hat S - S\|_F^2/d`, one before any data (the mean

@@ -70,6 +70,8 @@ class Model(Protocol):
 def counting_threshold(model: Model) -> float:
     """Sample ratio at which noiseless labels are as many as the unknowns; infinite where labels never fix the field.
 
+    Equation :eq:`counting` of the documentation.
+
     Example:
         >>> from glassformer import BilinearSequenceRegression
         >>> counting_threshold(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0))

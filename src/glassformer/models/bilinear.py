@@ -24,6 +24,8 @@ from glassformer.priors.limits import GaussianMatrixPrior, LongSequencePrior, Lo
 class BilinearSequenceRegression:
     r"""Bilinear sequence regression: :math:`y = \varphi(h)`, :math:`h = \mathrm{Tr}(X S^T)/\sqrt{dL}`.
 
+    Equation :eq:`model-bsr` of the documentation.
+
     Tokens ``X`` of shape (L, d) with standard normal entries; :math:`S = U V^T/\sqrt r` with standard normal factors
     of width ``r``; sizes large at fixed :math:`\beta = L/d`. The sample ratio is :math:`\alpha = n/(dL)`, except
     where the width is negligible (``rho = 0`` or ``width`` given): there it is

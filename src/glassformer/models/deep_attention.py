@@ -24,6 +24,8 @@ from glassformer.priors.matrix import MatrixPrior
 class DeepAttention(MatrixModel):
     r"""Layers of attention with key and query weights of one direction each, learned from ``n = alpha d`` sequences.
 
+    Equation :eq:`model-deep-attention` of the documentation.
+
     .. math::
        X_l = \Bigl[c_l I + \sum_h r_{lh}\,\sigma\bigl((X_{l-1}k_{lh})(X_{l-1}q_{lh})^T/d\bigr)\Bigr]X_{l-1},
        \qquad y = \sum_h r_{Ph}\,\sigma\bigl((X_{P-1}k_{Ph})(X_{P-1}q_{Ph})^T/d\bigr).

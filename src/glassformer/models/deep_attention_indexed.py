@@ -23,6 +23,8 @@ from glassformer.priors.matrix import MatrixPrior
 class DeepAttentionIndexed(MatrixModel):
     r"""Attention-indexed model of :math:`L` layers with skip connections, noiseless.
 
+    Equation :eq:`model-deep-aim` of the documentation.
+
     :math:`B_0 = I,\; B_l = (c_l I + \sigma(B_{l-1} h^l B_{l-1}^T)) B_{l-1},\; y = \sigma(B_{L-1} h^L B_{L-1}^T)` with
     :math:`\sigma` the row softmax and :math:`h^l` the indices of layer ``l``
     (:class:`~glassformer.models.attention.AttentionIndexed`). Sample ratio, errors and overlaps are those of one layer:

@@ -22,6 +22,8 @@ from glassformer.priors.matrix import MatrixPrior
 class SequenceMultiIndex(MatrixModel):
     r"""Labels :math:`y = g(Z) + \sqrt\Delta\,` noise with :math:`Z = WX^T/\sqrt d`, learned from ``n = alpha d``.
 
+    Equation :eq:`model-smi` of the documentation.
+
     ``Z`` has shape (P, L); tokens ``X``, shape (L, d), and weights ``W``, shape (P, d), have standard normal
     entries. Overlaps are matrices :math:`Q = \hat W W^T/d`, errors their complement :math:`I - Q`.
 

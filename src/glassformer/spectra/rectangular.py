@@ -82,6 +82,8 @@ class _Points(NamedTuple):
 class RectangularLaw:
     r"""Law of the singular values of :math:`S' + \sqrt R\,Z`; see the module for symbols and normalisation.
 
+    Equation :eq:`rectangular-law` of the documentation.
+
     Args:
         beta: aspect ratio :math:`L/d > 0`; below one the law is that of the transposed matrix,
             :math:`(1/\beta, \rho/\beta)`, which has the same singular values.

@@ -73,6 +73,8 @@ class _Piece(NamedTuple):
 class SymmetricLaw:
     r"""Law of the eigenvalues of :math:`S + \sqrt\Delta\,Z`; see the module for symbols and normalisation.
 
+    Equation :eq:`symmetric-law` of the documentation.
+
     Args:
         rho: width ratio :math:`r/d > 0`.
         noise: noise level :math:`\Delta > 0`, in units where ``Z`` has off-diagonal variance ``1/d``.

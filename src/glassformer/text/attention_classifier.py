@@ -100,6 +100,8 @@ def train_classifier(
 ) -> ClassifierRun:
     """Train the network once, by AdamW on the cross-entropy.
 
+    Equation :eq:`classifier` of the documentation.
+
     Args:
         data: questions, see :func:`~glassformer.text.questions.read_questions`.
         settings: network and training.
