@@ -168,7 +168,7 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     batches.add_argument("--batch", type=int, help="samples per batch (default 200)")
     batches.add_argument("--passes", type=int, help="passes over the data (default 40)")
     training.add_argument("--init", help="prior (default), as large as the teacher, or small")
-    training.add_argument("--explore", type=int, help="steps before a floor counts (default 0; averaged bsr 4000)")
+    training.add_argument("--explore", type=int, help="steps before a floor counts (default 0; averaged bsr 8000)")
     training.add_argument("--student-width", type=int, help="width of the student (default the teacher's)")
 
 

@@ -20,7 +20,7 @@ from glassformer.integral import Array
 RATES = {"sgd": 0.7, "adam": 0.05}
 # Optimizer, rate and steps of exploration that make means over starts nearly optimal: Adam wanders among the weights
 # that fit. Starts of plain descent stay close to what they began with, and their mean above the optimum.
-EXPLORING = ("adam", 0.5, 4000)
+EXPLORING = ("adam", 0.5, 8000)
 
 
 def factor_student(design: DenseDesign, labels: Array, width: int) -> Student:
