@@ -23,5 +23,10 @@ plot_include_source = True
 plot_html_show_source_link = False
 plot_html_show_formats = False
 plot_formats = [("png", 110)]
-plot_rcparams = {"figure.figsize": (5.6, 3.8), "font.size": 10, "legend.frameon": False, "figure.constrained_layout.use": True}
+plot_rcparams = {
+    "figure.figsize": (5.6, 3.8),
+    "font.size": 10,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+}
 plot_apply_rcparams = True
