@@ -1,11 +1,19 @@
 """The solver of the minimal nuclear norm against a general convex solver, and its certificate."""
 
+import importlib
+from functools import partial
+
 import cvxpy
 import numpy as np
 import pytest
 
 from glassformer import DataError, Iteration, ParameterError, Status, least_nuclear_norm
 from glassformer.designs.dense import DenseDesign
+from glassformer.estimators import nuclear_norm_descent
+from glassformer.estimators.arrays import library
+from glassformer.estimators.ridge import ridge
+
+ridge_module = importlib.import_module("glassformer.estimators.ridge")
 
 
 def drawn(samples, shape, width, noise=0.0, seed=0):
@@ -84,3 +92,17 @@ def test_what_cannot_be_solved_is_refused():
     with pytest.raises(ParameterError, match="penalty"):
         least_nuclear_norm(design, labels, penalty=-1.0)
     assert np.all(least_nuclear_norm(design.first(10), np.zeros(10)).value == 0)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.1])
+def test_the_library_of_accelerators_finds_the_same(penalty, monkeypatch):
+    design, _, labels = drawn(30, (8, 6), 1)
+    plain = least_nuclear_norm(design, labels, penalty), ridge(design, labels, penalty)
+    for module in (nuclear_norm_descent, ridge_module):
+        monkeypatch.setattr(module, "library", partial(library, accelerated=True))
+    other = least_nuclear_norm(design, labels, penalty), ridge(design, labels, penalty)
+    for first, second in zip(plain, other, strict=True):
+        np.testing.assert_allclose(second.value, first.value, atol=1e-8)
+    dependent = DenseDesign(np.concatenate([design.inputs, design.inputs], axis=1))
+    with pytest.raises(DataError, match="linearly independent"):
+        least_nuclear_norm(dependent, np.concatenate([labels, labels]))

@@ -13,14 +13,14 @@ missing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_factor, solve_triangular
 
 from glassformer.designs.dense import DenseDesign
 from glassformer.errors import DataError, ParameterError
+from glassformer.estimators.arrays import PLAIN, Library, library
 from glassformer.integral import Array
 from glassformer.settings import Iteration
 from glassformer.solution import Solution, Status
@@ -42,8 +42,8 @@ SETTINGS = Iteration(tolerance=1e-6, floor=1e-14, max_iterations=5000)
 class _Fit(NamedTuple):
     r"""The proximal map of the fit, :math:`v \mapsto v - \tilde A^T(\tilde Av - \tilde y)`."""
 
-    rows: Array
-    labels: Array
+    rows: Any
+    labels: Any
 
     def __call__(self, v: Array) -> Array:
         return np.asarray(v - (self.rows @ v - self.labels) @ self.rows)
@@ -52,19 +52,21 @@ class _Fit(NamedTuple):
 class _Problem(NamedTuple):
     r"""Minimise :math:`\|S\|_*` on the fits, or plus :math:`\|As - y\|^2/(2\lambda)`, in units where ``s`` is flat."""
 
-    inputs: Array
-    labels: Array
+    inputs: Any
+    labels: Any
     shape: tuple[int, int]
     penalty: float
+    library: Library = PLAIN
 
     def gap(self, fit: _Fit, x: Array, z: Array, w: Array) -> tuple[Array, float]:
         """The better of the candidates for the primal problem, and its distance from the dual value, relative."""
         if self.penalty > 0:
-            residual = self.labels - self.inputs @ z
+            labels = np.asarray(self.labels)
+            residual = labels - np.asarray(self.inputs @ z)
             slack = _operator_norm(residual @ self.inputs, self.shape)
             dual = residual * min(1.0, self.penalty / slack) if slack > 0 else residual
             primal = 0.5 * float(np.sum(residual**2)) + self.penalty * _nuclear_norm(z, self.shape)
-            value = 0.5 * float(np.sum(self.labels**2) - np.sum((self.labels - dual) ** 2))
+            value = 0.5 * float(np.sum(labels**2) - np.sum((labels - dual) ** 2))
             return z, (primal - value) / max(primal, 1e-300)
         # The projection of the subgradient on the span of the inputs, scaled until it is one.
         multiplier = fit.rows @ w
@@ -138,16 +140,16 @@ def least_nuclear_norm(
     shape = design.signal_shape
     size = shape[0] * shape[1]
     inputs = np.asarray(design.inputs[0].reshape(design.samples, size), dtype=float) / np.sqrt(size)
-    problem = _Problem(inputs, y, shape, float(penalty))
-    power = np.linalg.norm(y)
-    if power == 0:
+    if np.linalg.norm(y) == 0:
         return _solution(np.zeros(shape), 0.0, Status.CONVERGED, [0.0])
-    return _descend(problem, settings)
+    with library() as found:
+        problem = _Problem(found.xp.asarray(inputs), found.xp.asarray(y), shape, float(penalty), found)
+        return _descend(problem, settings)
 
 
 def _descend(problem: _Problem, settings: Iteration) -> Solution:
-    guess = problem.labels @ problem.inputs
-    guess *= problem.labels @ problem.labels / (guess @ guess)
+    guess = np.array(problem.labels @ problem.inputs)
+    guess *= float(problem.labels @ problem.labels) / (guess @ guess)
     width = _SHRINK * _operator_norm(guess, problem.shape)
     fit = _fit(problem, width)
     v, history = guess, []
@@ -173,18 +175,23 @@ def _descend(problem: _Problem, settings: Iteration) -> Solution:
 
 def _fit(problem: _Problem, width: float) -> _Fit:
     """The proximal map of the fit, from one Cholesky factor of the inputs' inner products."""
+    linalg = problem.library.linalg
     gram = problem.inputs @ problem.inputs.T
     if problem.penalty > 0:
-        gram[np.diag_indices_from(gram)] += problem.penalty / width
+        gram = problem.library.raised(gram, problem.penalty / width)
     try:
-        lower = cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)[0]
+        lower = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)[0]
+        pivots = np.diag(np.asarray(lower))
     except np.linalg.LinAlgError:
-        lower = None
-    if lower is None or np.min(np.diag(lower)) < _DEPENDENT * np.max(np.diag(lower)):
+        pivots = np.zeros(1)
+    # A factorisation that fails is an error with one library and not finite with the other.
+    if not np.min(pivots) > _DEPENDENT * np.max(pivots):
         raise DataError("X", "<samples>", "linearly independent samples, at most L d", "give a penalty > 0")
-    joint = np.column_stack([problem.inputs, problem.labels])
-    solved = solve_triangular(lower, joint, lower=True, overwrite_b=True, check_finite=False)
-    return _Fit(np.ascontiguousarray(solved[:, :-1]), solved[:, -1])
+    rows, labels = (
+        linalg.solve_triangular(lower, part, lower=True, check_finite=False)
+        for part in (problem.inputs, problem.labels)
+    )
+    return _Fit(rows, labels)
 
 
 def _shrunk(v: Array, shape: tuple[int, int], width: float) -> Array:
@@ -192,12 +199,12 @@ def _shrunk(v: Array, shape: tuple[int, int], width: float) -> Array:
     return np.asarray((left * np.maximum(values - width, 0.0)) @ right).ravel()
 
 
-def _nuclear_norm(v: Array, shape: tuple[int, int]) -> float:
-    return float(np.linalg.svd(v.reshape(shape), compute_uv=False).sum())
+def _nuclear_norm(v: Any, shape: tuple[int, int]) -> float:
+    return float(np.linalg.svd(np.asarray(v).reshape(shape), compute_uv=False).sum())
 
 
-def _operator_norm(v: Array, shape: tuple[int, int]) -> float:
-    return float(np.linalg.svd(v.reshape(shape), compute_uv=False)[0])
+def _operator_norm(v: Any, shape: tuple[int, int]) -> float:
+    return float(np.linalg.svd(np.asarray(v).reshape(shape), compute_uv=False)[0])
 
 
 def _solution(value: Array, gap: float, status: Status, history: list[float], iterations: int = 0) -> Solution:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_factor, cho_solve, lstsq
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from glassformer.designs.dense import DenseDesign
 from glassformer.errors import ParameterError
+from glassformer.estimators.arrays import library
 from glassformer.integral import Array
 from glassformer.solution import Solution, Status
 
@@ -147,16 +147,16 @@ def ridge(
 
 
 def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
-    if strength == 0:
-        return np.asarray(lstsq(inputs, y, check_finite=False)[0])
-    samples, size = inputs.shape
-    if samples <= size:
-        gram = inputs @ inputs.T
-        gram[np.diag_indices(samples)] += strength
-        return np.asarray(cho_solve(cho_factor(gram, overwrite_a=True), y) @ inputs)
-    gram = inputs.T @ inputs
-    gram[np.diag_indices(size)] += strength
-    return np.asarray(cho_solve(cho_factor(gram, overwrite_a=True), y @ inputs))
+    with library() as own:
+        xp, linalg = own
+        x, labels = xp.asarray(inputs), xp.asarray(y)
+        if strength == 0:
+            return np.asarray(xp.linalg.lstsq(x, labels, rcond=None)[0])
+        dual = len(x) <= x.shape[1]
+        gram = x @ x.T if dual else x.T @ x
+        factor = linalg.cho_factor(own.raised(gram, strength), overwrite_a=True)
+        solved = linalg.cho_solve(factor, labels if dual else labels @ x)
+        return np.asarray(solved @ x if dual else solved)
 
 
 def _by_iteration(design: DenseDesign, y: Array, strength: float, instance: int) -> tuple[Array, int]:
