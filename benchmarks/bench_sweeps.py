@@ -39,7 +39,7 @@ def simulated(workers: int) -> float:
         {"rho": [0.2, 0.4], "alpha": [0.3, 0.5, 0.7]},
         compute="simulate",
         parameters={"beta": 1, "noise": 0.1},
-        simulation={"d": 70, "instances": 6},
+        simulation={"d": 70, "instances": 16},
     )
     start = time.perf_counter()
     run_sweep(sweep, tempfile.mkdtemp(), workers)
@@ -56,7 +56,7 @@ def main() -> None:
     # One thread per process on both sides.
     with threadpool_limits(1):
         one, two = simulated(1), simulated(2)
-    print(f"36 simulations: one worker {one:.1f} s, two {two:.1f} s, ratio {one / two:.2f} (target 1.7)")
+    print(f"96 simulations: one worker {one:.1f} s, two {two:.1f} s, ratio {one / two:.2f} (target 1.7)")
 
 
 if __name__ == "__main__":

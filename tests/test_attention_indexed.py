@@ -59,6 +59,7 @@ def test_published_quadratic_network():
     assert np.mean(np.abs(computed - error) <= 1e-6) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.0, 0.2, 1.0, np.inf])
 @pytest.mark.parametrize("tokens", [2, 3, 5])
 @pytest.mark.parametrize("channel", ["linear", "softmax"])
@@ -88,6 +89,7 @@ def test_the_temperature_drops_out_of_everything_but_the_label():
     assert np.allclose(*scores, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rho", "dimension"), [(0.1, 0.19), (0.5, 0.75), (1.0, 1.0), (3.0, 1.0)])
 @pytest.mark.parametrize(("channel", "tokens"), [("linear", 1), ("linear", 2), ("softmax", 2), ("softmax", 4)])
 def test_perfect_recovery_counts_degrees_of_freedom(channel, tokens, rho, dimension):
@@ -112,6 +114,7 @@ def test_small_width(tokens):
     assert found["perfect_recovery"].alpha == pytest.approx(2 / scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", ["linear", "softmax", "hardmax"])
 def test_small_width_is_approached(channel):
     abar = np.array([0.4, 0.8]) if channel == "hardmax" else np.array([1.3, 1.7]) / counted(channel, 2)
@@ -129,6 +132,7 @@ def test_unlimited_width(channel):
     assert np.allclose(limits(AttentionIndexed(1e4, 2, channel), alpha)["error"], wide, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [("linear", 0.0), ("softmax", 0.0), ("hardmax", 0.0), ("linear", 0.3)], ids=str)
 @pytest.mark.parametrize("rho", [0.05, 0.5, 2.0])
 def test_error_decreases_and_free_entropy_is_stationary(model, rho):
@@ -170,6 +174,7 @@ def test_landscape_peaks_at_the_limit():
 # --- hardmax for two tokens, by routes that share nothing -------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("v", [1.4, 0.5, 0.05, 1e-3])
 def test_hardmax_information_by_integration_over_the_shared_index(v):
     """Products of two one-dimensional rules, over the plane of row differences and over h_12: nothing in common."""
@@ -271,6 +276,7 @@ CHANNELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANNELS)
 def test_score_and_curvature_are_derivatives_of_log_z(name):
     channel, tolerance = CHANNELS[name]
@@ -317,6 +323,7 @@ def test_probabilities_of_all_labels_of_three_tokens_add_up(v):
         channel.score(np.array(cyclic[:1], dtype=float), omega, v)
 
 
+@pytest.mark.slow
 def test_a_linear_link_with_noise_by_sampling():
     """A channel that is also known in closed form: iid noise on all entries, symmetrised."""
     noise, v = 0.5, 0.3
@@ -354,6 +361,7 @@ def test_fields_and_their_transpose(storage):
     assert np.sum(design.forward(signal, 0) * score) == pytest.approx(np.sum(signal * back) * d / 2, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("channel", "tokens", "ratio"), [("linear", 1, 0.6), ("softmax", 2, 0.5), ("softmax", 3, 0.8), ("hardmax", 2, 2.5)]
 )

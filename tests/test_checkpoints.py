@@ -55,7 +55,9 @@ def interrupted(monkeypatch, at):
     monkeypatch.setattr(Checkpoint, "offer", offer)
 
 
-@pytest.mark.parametrize("algorithm", ["gd", "averaged-gd", "sgd"])
+@pytest.mark.parametrize(
+    "algorithm", ["gd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("averaged-gd", "sgd"))]
+)
 def test_training_continues_as_if_it_had_not_been_interrupted(algorithm, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS[algorithm]
     ask = {"d": d, "instances": 2, "algorithm": algorithm, "settings": settings}
@@ -83,6 +85,7 @@ def test_training_continues_as_if_it_had_not_been_interrupted(algorithm, tmp_pat
     assert not list(tmp_path.glob("*.npz"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", list(RUNS))
 def test_finished_runs_are_read_and_nothing_is_drawn_again(algorithm, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS[algorithm]

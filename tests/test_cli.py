@@ -90,6 +90,7 @@ def test_a_range_includes_both_ends_exactly():
     assert (values[0], values[-1]) == (0.05, 1.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", ["gaussian", "sign", "absolute"])
 def test_every_channel_by_name(document, channel):
     answer = document(f"limits bsr --alpha 0.4 --rho 0.5 --channel {channel}")
@@ -231,6 +232,7 @@ def test_csv(run, tmp_path, name):
         assert {row["status"] for row in rows} == {"converged"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("ending", ["png", "pdf"])
 def test_plot(run, tmp_path, name, ending):
@@ -261,6 +263,7 @@ def test_figures_are_listed(run):
     assert all(len(line.split()) > 1 for line in out.splitlines())
 
 
+@pytest.mark.slow
 def test_all_figures_are_drawn_but_those_that_lack_their_data(run, tmp_path, monkeypatch):
     from glassformer.figures import catalogue
 

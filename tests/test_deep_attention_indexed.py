@@ -47,6 +47,7 @@ def test_labels_are_those_of_the_network(tokens, skip, temperature):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", [(1.0, 1.0), (0.3, 0.2)])
 def test_posterior_of_two_layers_agrees_with_a_grid(variance):
     """Scores and log partition from Gauss-Hermite quadrature over all three fields of the first layer."""
@@ -77,6 +78,7 @@ def test_posterior_of_two_layers_agrees_with_a_grid(variance):
         assert found.log_partition[k] == pytest.approx(level, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", [(1.0, 1.0), (0.4, 0.05), (1e-3, 1e-3)])
 def test_squares_of_scores_equal_their_slopes_on_average(variance):
     """Nishimori; without the determinant of the mixing the two differ by tens of per cent."""
@@ -93,6 +95,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(variance):
     assert np.all(np.abs(gap.mean(axis=0)) < 4 * error + 0.01)
 
 
+@pytest.mark.slow
 def test_strong_skip_leaves_one_layer_visible():
     channel = DeepAttentionIndexedChannel(2, (1e4,), 1.5, last="linear")
     value = channel.information(np.diag([1.0, 0.5])[None]).value[0]
@@ -100,6 +103,7 @@ def test_strong_skip_leaves_one_layer_visible():
     assert abs(value[0, 0]) < 1e-3
 
 
+@pytest.mark.slow
 def test_information_is_the_slope_of_the_expected_log_partition():
     channel = DeepAttentionIndexedChannel(2, (1.0,), 1.5, points=1024)
     v, step = np.array([0.5, 0.3]), 0.05
@@ -146,6 +150,7 @@ def _inverse(prior, variance):
     return brentq(lambda q: prior.mmse(np.array([q])).value[0] - variance, 1e-6, 100)
 
 
+@pytest.mark.slow
 def test_perfect_recovery_is_where_labels_are_as_many_as_unknowns():
     found = find_thresholds(MODEL)
     assert found["perfect_recovery"].alpha == pytest.approx(2 * 0.75 / 4)
@@ -168,6 +173,7 @@ def test_message_passing_approaches_theory_layer_by_layer():
     assert near.converged
 
 
+@pytest.mark.slow
 def test_several_layers_from_the_command_line(capsys):
     assert main(["thresholds", "aim", "--rho", "0", "--layers", "2", "--skip", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -57,6 +57,7 @@ def test_error_estimate_bounds_the_true_error_of_a_curved_map(start):
         assert abs(solution.value[0] - 0.7) <= max(2 * solution.error_estimate[0], 1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [ACCELERATED, PLAIN], ids=["accelerated", "plain"])
 def test_slow_convergence_is_not_taken_for_a_small_distance(settings):
     """At slope 0.999 a residual r means a distance of 1000 r: stopping at r < tolerance would be wrong by that."""
@@ -76,6 +77,7 @@ def test_slow_convergence_cut_short_reports_its_distance():
     assert solution.error_estimate[0] > 500 * solution.residual[0]
 
 
+@pytest.mark.slow
 def test_acceleration_pays_off():
     quick, slow = (solve(affine(1.0, 0.999), [0.0], settings) for settings in (ACCELERATED, PLAIN))
     assert quick.iterations[0] < slow.iterations[0] / 100
@@ -277,6 +279,7 @@ def test_limits_raise_unless_told_not_to():
     assert np.all(np.isfinite(kept["error"]))
 
 
+@pytest.mark.slow
 def test_a_hard_phase_is_no_failure_of_limits():
     table = limits(BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute"), [0.8])
     assert table.status == [Status.BISTABLE]

@@ -54,6 +54,7 @@ def test_message_passing_takes_them_for_stored_ones():
     np.testing.assert_allclose(found.value, expected.value, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1), AttentionIndexed(0.5)])
 def test_in_simulations(model):
     alpha = 0.5 if model.name == "bsr" else 0.1

@@ -17,6 +17,7 @@ from glassformer.cli import main
 HARD = BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute")
 
 
+@pytest.mark.slow
 def test_the_branches_part_at_the_ends_of_the_hard_phase():
     alpha = np.linspace(0.4, 1.2, 17)
     found, ends = follow_branches(HARD, alpha), thresholds(HARD)
@@ -46,6 +47,7 @@ def test_models_of_several_rows():
     assert found["row_error_up"][2, 1] < 0.2
 
 
+@pytest.mark.slow
 def test_the_command_line(capsys, tmp_path):
     line = (
         f"hysteresis bsr --rho 0.5 --channel absolute --alpha 0.4:1.2:9 --plot {tmp_path}/a.png --csv {tmp_path}/a.csv"

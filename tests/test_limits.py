@@ -91,6 +91,7 @@ def test_agrees_with_the_published_thresholds():
 # --- independent computations -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beta", "rho", "noise", "alpha"),
     [
@@ -156,6 +157,7 @@ def test_sign_channel_against_independent_quadrature(yardstick, alpha, beta, rho
     assert table["label_mse"][0] == pytest.approx(1 - 2 / np.pi * np.arcsin(1 - expected), abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.6, 0.7])
 def test_absolute_channel_against_independent_quadrature(yardstick, alpha):
     expected = independent_error(yardstick, absolute_information, alpha, 1.0, 0.5, 0.5, 0.995)
@@ -165,6 +167,7 @@ def test_absolute_channel_against_independent_quadrature(yardstick, alpha):
 # --- transposition ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", ["gaussian", "sign", "absolute"])
 @pytest.mark.parametrize(("beta", "rho"), [(4.0, 0.3), (2.0, 1.5), (0.2, 0.1)])
 def test_transposition(channel, beta, rho):
@@ -199,6 +202,7 @@ def per_factor(alpha_lr, beta, rho):
     return alpha_lr * rho * (1 + beta) / beta
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", [{"noise": 0.1}, {"noise": 0.0}, {"channel": "sign"}], ids=str)
 @pytest.mark.parametrize("beta", [1.0, 5.0, 0.5])
 def test_small_width_approaches_negligible_width(beta, channel):
@@ -209,6 +213,7 @@ def test_small_width_approaches_negligible_width(beta, channel):
     shrinks(finite, error_at(alpha, beta=beta, rho=0.0, **channel), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", [{"noise": 0.1}, {"noise": 0.0}, {"channel": "sign"}], ids=str)
 @pytest.mark.parametrize("rho", [0.3, 1.5])
 def test_long_sequences_approach_infinite_ones(rho, channel):
@@ -296,6 +301,7 @@ def test_weak_recovery_at_negligible_width(beta, noise):
     assert above > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beta", "rho"), [(1.0, 0.5), (1.0, 0.05), (3.0, 1.0), (0.5, 0.2), (1.0, np.inf)])
 def test_weak_recovery_of_the_absolute_value(beta, rho):
     """At q = 0 the information grows as 2q and the overlap as q_hat: 1/2 for a matrix that is no narrower than both."""
@@ -354,6 +360,7 @@ def test_linear_labels_have_no_hard_phase(shape, noise):
 EVEN = {"channel": "absolute", "beta": 1, "rho": 0.5}
 
 
+@pytest.mark.slow
 def test_the_absolute_value_has_a_hard_phase():
     found = thresholds(BilinearSequenceRegression(**EVEN))
     start, end = found["hard_phase_start"].alpha, found["hard_phase_end"].alpha
@@ -369,6 +376,7 @@ def test_the_absolute_value_has_a_hard_phase():
     assert end == pytest.approx(c - b**2 / (4 * a), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beta", "rho"),
     [(1.0, 0.5), (1.0, np.inf), (np.inf, 0.5), (2.0, 0.9), (5.0, 0.5)],
@@ -386,6 +394,7 @@ def test_bistable_exactly_inside_the_hard_phase(beta, rho):
     assert np.all(table["error"][3:] < 1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beta", "rho"), [(1.0, 0.5), (1.0, np.inf), (np.inf, 0.5)])
 def test_perfect_recovery_is_optimal_from_its_threshold_on(beta, rho):
     """Without noise the free entropy grows without bound towards overlap 1 as soon as labels outnumber unknowns."""
@@ -394,6 +403,7 @@ def test_perfect_recovery_is_optimal_from_its_threshold_on(beta, rho):
     assert limits(model, threshold + 0.003)["error"][0] < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.6085, 0.61, 0.611])
 def test_the_uninformed_start_ends_at_the_first_fixed_point(alpha):
     """All fixed points lie on the equation of state: the first one of its branch solves it by bisection."""

@@ -55,6 +55,7 @@ def network(x, keys, queries, model):
     return attention, sequence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -98,6 +99,7 @@ def test_noiseless_linear_labels_give_overlap_alpha():
     np.testing.assert_allclose(table["overlap"][:, 0, 0], [0.2, 0.7], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_noisy_linear_labels_against_the_closed_form():
     """V = 1/(1 + q_hat), q_hat = alpha/(V + Delta): a quadratic equation."""
     alpha, noise = 1.5, 0.3
@@ -201,6 +203,7 @@ def channel_named(name, points):
     return replace(link_channel(LINKS[name], 2, 1), effort=Effort(points, 8, 10))
 
 
+@pytest.mark.slow
 def test_committee_of_two_signs_against_plain_averages():
     """Posterior means given y = sign + sign at zero mean: half-normal in the corners, zero on the mixed ones."""
     channel = channel_named("committee of two signs", 1024)
@@ -211,6 +214,7 @@ def test_committee_of_two_signs_against_plain_averages():
     np.testing.assert_allclose(np.exp(found.log_partition), [0.25, 0.5, 0.25], atol=0.01)
 
 
+@pytest.mark.slow
 def test_polynomial_link_against_two_dimensional_integration():
     """Posterior mean of z_1 given z_1 z_2 + z_1 = y: an integral over z_2 with the root z_1 = y/(1 + z_2)."""
     channel = channel_named("polynomial", 4096)
@@ -233,6 +237,7 @@ def test_polynomial_link_against_two_dimensional_integration():
         assert found.score[k, 0, 0] == pytest.approx((mean / total - 0.3) / 0.5, abs=0.02)
 
 
+@pytest.mark.slow
 def test_untied_linear_layer_is_found_at_its_closed_form():
     """F on the identity: with s = |k||q| and m = E[|k|^2 | s] = s K_1(s)/K_0(s), the eigenvalue is 2 + E m^2."""
     square = quad(lambda s: s**3 * k1e(s) ** 2 / k0e(s) * np.exp(-s), 0, 60)[0]
@@ -243,6 +248,7 @@ def test_untied_linear_layer_is_found_at_its_closed_form():
     np.testing.assert_allclose(found.matrix, 0.5 * np.eye(2), atol=0.01)
 
 
+@pytest.mark.slow
 def test_untied_softmax_layer_is_found_at_its_closed_form():
     """Two tokens: m = s + 1, E[q~^2 | s] = s make F = [[3, 2], [2, 1]] on the diagonal."""
     found = instability(DeepAttention(depth=1, tied=False, points=256), np.eye(2), np.eye(2), accuracy=8e-3)
@@ -272,6 +278,7 @@ def test_two_layers_are_learned_one_after_the_other():
     assert overlap[1, 1] == pytest.approx(0.77, abs=0.02)
 
 
+@pytest.mark.slow
 def test_two_layers_are_known_perfectly_above_one():
     solution = overlap_evolution(DeepAttention(points=128), [1.2])
     assert solution.converged
@@ -326,6 +333,7 @@ def test_labels_of_weighted_heads_are_understood(tied):
     np.testing.assert_allclose(signs * shown, known, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_rows_seen_in_one_combination_only():
     """Their sum is known exactly, and of their difference nothing: sampling says so, or says that it cannot tell."""
     found = overlap_evolution(SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2, points=64), [3.0])
@@ -376,6 +384,7 @@ def test_stochastic_gradients_find_the_last_layer_first():
             MultiPass(**bad)
 
 
+@pytest.mark.slow
 def test_message_passing_agrees_with_theory_for_sign_labels():
     model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), points=32)
     result = simulate(model, [1.5], d=400, instances=4)
@@ -393,6 +402,7 @@ def test_side_information_raises_the_overlap():
     assert informed < 0.9
 
 
+@pytest.mark.slow
 def test_conjugate_overlaps_reach_the_accuracy_asked_for():
     found = conjugate_overlap(DeepAttention(points=64), [0.5, 0.9], accuracy=0.01)
     assert found.reached
@@ -444,6 +454,7 @@ def test_arguments_out_of_range_are_refused():
         simulate(DeepAttention(heads=2), [0.5], d=11)
 
 
+@pytest.mark.slow
 def test_deep_attention_from_the_command_line(capsys, tmp_path):
     assert main(["limits", "attention", "--alpha", "0.4", "--depth", "1", "--data-points", "64", "--json"]) == 0
     point = json.loads(capsys.readouterr().out)["points"][0]
@@ -465,12 +476,14 @@ def test_deep_attention_from_the_command_line(capsys, tmp_path):
     assert "other" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_without_skip_mixing_may_be_singular_and_thresholds_are_finite():
     found = instability(DeepAttention(skip=0.0, points=256), np.eye(2), np.eye(2))
     assert np.isfinite(found.rate)
     assert found.rate < 6
 
 
+@pytest.mark.slow
 def test_limits_of_large_depth():
     """Constant mixing leaves one tied layer; a committee at large skip approaches it, and the exact network both."""
     found = thresholds_of(DeepAttention(depth=10, skip=10.0, limit="large-depth", points=64))
@@ -486,6 +499,7 @@ def test_limits_of_large_depth():
         DeepAttention(skip=0.0, limit="large-skip")
 
 
+@pytest.mark.slow
 def test_landscape_of_one_row_peaks_at_its_fixed_point():
     model = DeepAttention(depth=1, points=256)
     curve = landscape(model, 0.3, points=30)
@@ -495,6 +509,7 @@ def test_landscape_of_one_row_peaks_at_its_fixed_point():
         landscape(model, 0.3, row=3)
 
 
+@pytest.mark.slow
 def test_phase_diagram_is_a_table_of_thresholds():
     found = diagram_of(DeepAttention(depth=1, points=64), "skip", [0.5, 1.0])
     np.testing.assert_allclose(found.curve("weak_recovery"), 1 / 6)

@@ -88,6 +88,7 @@ def test_theory_is_that_of_the_plain_computation(tmp_path):
     assert found.attrs["beta"] == 1
 
 
+@pytest.mark.slow
 def test_runs_are_those_of_the_plain_simulation(undisturbed, tmp_path):
     run_sweep(RUNS, tmp_path)
     found = collect(tmp_path)
@@ -103,6 +104,7 @@ def test_thresholds_have_axes_without_alpha(tmp_path):
     np.testing.assert_allclose(collect(tmp_path)["perfect_recovery"], [0.36, 0.75])
 
 
+@pytest.mark.slow
 def test_vectors_and_matrices_keep_their_shape(tmp_path):
     parameters = {"depth": 2, "points": 64}
     run_sweep(Sweep("attention", {"skip": [1.0, 2.0], "alpha": [0.05, 0.1]}, parameters=parameters), tmp_path)
@@ -111,6 +113,7 @@ def test_vectors_and_matrices_keep_their_shape(tmp_path):
     assert {"overlap_1_2", "row_error_2", "error", "status"} <= set(to_frame(found).columns)
 
 
+@pytest.mark.slow
 def test_a_rerun_computes_only_what_is_missing(tmp_path):
     assert run_sweep(THEORY, tmp_path).computed == 10
     before = files(tmp_path)
@@ -153,6 +156,7 @@ def test_a_damaged_record_is_reported_and_computed_again(damage, tmp_path):
     assert content(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_in_an_error_and_a_usable_store(tmp_path, monkeypatch):
     replace, calls = Path.replace, []
 
@@ -211,6 +215,7 @@ def test_mistakes_in_a_file_are_named(text, named, tmp_path):
         Sweep.from_toml(tmp_path / "sweep.toml")
 
 
+@pytest.mark.slow
 def test_a_link_of_ones_own_is_found_beside_the_file_and_part_of_the_key(tmp_path):
     (tmp_path / "links.py").write_text("def link(z):\n    return 2.0 * z[0, 0]\n")
     (tmp_path / "sweep.toml").write_text(
@@ -223,6 +228,7 @@ def test_a_link_of_ones_own_is_found_beside_the_file_and_part_of_the_key(tmp_pat
     assert run_sweep(Sweep.from_toml(tmp_path / "sweep.toml"), tmp_path / "store").computed == 1
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path, capsys):
     (tmp_path / "sweep.toml").write_text(TOML.replace("instances = 2", "instances = 1"))
     store = str(tmp_path / "store")
@@ -370,6 +376,7 @@ def test_tasks_of_lost_workers_are_tried_again_and_given_up_at_last(tmp_path, mo
     assert isinstance(result, BrokenProcessPool)
 
 
+@pytest.mark.slow
 def test_where_tasks_cannot_be_computed_is_said(tmp_path):
     with pytest.raises(ParameterError, match="workers"):
         run_sweep(THEORY, tmp_path, workers=0)

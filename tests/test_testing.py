@@ -66,6 +66,7 @@ class Raises(GaussianChannel):
         raise ValueError("no such thing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("channel", "failing"),
     [
@@ -96,6 +97,7 @@ def test_a_mistake_in_a_prior_is_found(monkeypatch):
     assert {"denoiser", "size"} <= {check.name for check in report.checks if not check.passed}
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_channel_of_rows_is_found(monkeypatch):
     model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[1, 0]), 2, 1, noise=0.2, points=256)
     kind = type(model.channel)

@@ -59,6 +59,7 @@ def test_what_is_wrong_with_a_data_set_is_said(tmp_path, name, text, named):
         read_questions(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skip", [0.0, 1.0])
 def test_masked_padding_changes_nothing_and_unmasked_does(data, skip):
     parameters = classifier._initial(data, SMALL, np.random.default_rng(0))
@@ -70,6 +71,7 @@ def test_masked_padding_changes_nothing_and_unmasked_does(data, skip):
         assert np.allclose(short, long, atol=1e-5) is masked
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_network_written_out(data):
     rng = np.random.default_rng(1)
     parameters = {name: np.asarray(part) * 20 for name, part in classifier._initial(data, SMALL, rng).items()}
@@ -83,6 +85,7 @@ def test_scores_are_those_of_the_network_written_out(data):
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_gradients_agree_with_finite_differences(data):
     with jax.enable_x64(True):
         start = classifier._initial(data, SMALL, np.random.default_rng(0))
@@ -99,6 +102,7 @@ def test_gradients_agree_with_finite_differences(data):
     assert slope == pytest.approx(difference, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_classes_are_learned_and_the_layers_reach_their_final_value(data):
     run = train_classifier(data, SMALL)
     assert run.test_accuracy[-1] > 0.9
@@ -109,6 +113,7 @@ def test_the_classes_are_learned_and_the_layers_reach_their_final_value(data):
     assert np.all((run.half_time() > 0) & (run.half_time() < SMALL.epochs))
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_continues_with_the_same_result(data, tmp_path, monkeypatch):
     whole = train_classifier(data, SMALL, seed=3)
     path, calls = tmp_path / "state.npz", []
@@ -127,6 +132,7 @@ def test_an_interrupted_run_continues_with_the_same_result(data, tmp_path, monke
         np.testing.assert_array_equal(value, getattr(resumed, name))
 
 
+@pytest.mark.slow
 def test_runs_are_kept_by_what_determines_them(data, tmp_path):
     folder = tmp_path / "runs"
     first = repeated_runs(data, SMALL, 2, folder)
@@ -143,6 +149,7 @@ def test_settings_out_of_range_are_named(name):
         ClassifierTraining(**{name: -1})
 
 
+@pytest.mark.slow
 def test_the_figure(tmp_path, capsys):
     folder = tmp_path / "data"
     folder.mkdir()

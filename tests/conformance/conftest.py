@@ -90,7 +90,16 @@ def curve(model, alphas):
     return limits(model, alphas, throw=False)
 
 
-@pytest.fixture(scope="module", params=CASES, ids=" ".join)
+# Two of them in the fast part of the tests.
+QUICK = ("square", "linear"), ("square", "sign")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(case, marks=() if tuple(case) in QUICK else pytest.mark.slow, id=" ".join(case)) for case in CASES
+    ],
+)
 def case(request):
     shape, channel = request.param
     model = MODELS[f"{shape} {channel}"]

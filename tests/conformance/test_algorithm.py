@@ -70,6 +70,7 @@ def test_estimate_overlaps_with_the_signal_as_with_itself(draw):
     assert abs(np.mean(differences)) <= 5 * np.std(differences, ddof=1) / np.sqrt(6) + 1e-3
 
 
+@pytest.mark.slow
 def test_an_even_channel_is_solved_up_to_a_global_sign():
     result = simulate(ABSOLUTE, [1.0], d=40, instances=3, seed=2)
     for run in result.instances[0]:
@@ -184,6 +185,7 @@ def stays_bounded(d, beta, rho, noise):
             assert np.isfinite(run.claimed_error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("rho", [0.2, 1.0])
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])

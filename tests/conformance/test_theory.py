@@ -82,6 +82,7 @@ def test_knowing_the_signal_never_hurts(curve):
     assert np.all(curve["error"] <= curve["algorithmic_error"] + slack)
 
 
+@pytest.mark.slow
 def test_fixed_points_solve_the_equation_of_state(model, alphas):
     for solution in starts(model, alphas).values():
         kept = nontrivial(model, solution.value)
@@ -121,6 +122,7 @@ def test_knowing_the_signal_exactly_is_a_legal_start(channel):
     assert known.value[0] == 0.0
 
 
+@pytest.mark.slow
 def test_damping_changes_the_path_only(model, alphas):
     # Where plain iteration creeps it may stop at its limit, but then it says so.
     alpha = alphas[[2, 3, 9]]
@@ -141,6 +143,7 @@ def test_a_batch_equals_its_elements(model, alphas):
         assert single.value[0] == pytest.approx(batch.value[i], rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_residual_is_that_of_the_undamped_map(model, alphas):
     alpha = alphas[[3, 5, 8]]
     for settings in (Iteration(), Iteration(damping=0.3, max_iterations=100)):

@@ -35,6 +35,7 @@ def test_the_students_indices_are_those_of_the_design():
         np.testing.assert_allclose(found[k], to_matrices(design.forward(signals[k], 0), 2), atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["_linear_loss", "_softmax_loss", "_scaled_loss"])
 def test_gradients_agree_with_finite_differences(name):
     design, _, labels = drawn(SOFTMAX, 20)
@@ -50,6 +51,7 @@ def test_gradients_agree_with_finite_differences(name):
     assert slope == pytest.approx(difference, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", [SOFTMAX, LinearAttentionChannel(2), LinearAttentionChannel(1)])
 @pytest.mark.parametrize("settings", [Training(), Training(optimizer="sgd"), Training(init="small")])
 def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
@@ -59,6 +61,7 @@ def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
     assert found.history[-1].averaged_error < 1e-3
 
 
+@pytest.mark.slow
 def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior():
     channel = HardmaxPairChannel(1.2)
     design, signal, labels = drawn(channel, 600)
@@ -68,6 +71,7 @@ def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior
     assert np.trace(found.signals[0]) == pytest.approx(np.sqrt(20))
 
 
+@pytest.mark.slow
 def test_starts_are_trained_as_if_each_were_alone():
     design, signal, labels = drawn(SOFTMAX, 60)
     settings = Training(max_steps=40)
@@ -88,6 +92,7 @@ def test_averaging_over_starts_halves_the_error_of_gradient_descent():
     assert 1.6 < single["error"][0] / averaged["error"][0] < 2.4
 
 
+@pytest.mark.slow
 def test_in_a_simulation():
     result = simulate(AttentionIndexed(0.3), [0.4], d=20, instances=2, algorithm="gd")
     assert np.all(result["relative_error"] < 1e-3)

@@ -50,6 +50,7 @@ def test_gradients_agree_with_finite_differences():
     assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(expected, rel=1e-7)
 
 
+@pytest.mark.slow
 def test_starts_are_trained_as_if_each_were_alone():
     design, signal, labels = drawn()
     settings = Training(max_steps=200)
@@ -71,6 +72,7 @@ def test_starts_are_trained_as_if_each_were_alone():
         np.testing.assert_allclose(together.signals[k], alone.signals[0], atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -92,6 +94,7 @@ def test_enough_noiseless_samples_are_learned_perfectly(settings):
     assert np.mean(last.singular_values) == pytest.approx(last.nuclear_norm)
 
 
+@pytest.mark.slow
 def test_a_rate_that_diverges_is_halved_until_it_does_not():
     design, signal, labels = drawn()
     found = descend(
@@ -103,6 +106,7 @@ def test_a_rate_that_diverges_is_halved_until_it_does_not():
     assert np.all(np.isfinite(found.signals))
 
 
+@pytest.mark.slow
 def test_steps_too_short_to_learn_are_not_called_converged():
     design, _, labels = drawn(30, 5, 1)
     short = descend(factor_student(design, labels, 1), Training(learning_rate=1e-6), np.random.default_rng(2))
@@ -111,6 +115,7 @@ def test_steps_too_short_to_learn_are_not_called_converged():
     assert silent.trained.status.ok
 
 
+@pytest.mark.slow
 def test_a_student_too_narrow_stops_where_it_no_longer_learns():
     design, signal, labels = drawn(300, 10, 3)
     found = descend(factor_student(design, labels, 1), Training(), np.random.default_rng(2), 1, signal)
@@ -153,6 +158,7 @@ def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
     assert optimal - 0.1 < exploring["relative_error"][0] < optimal + 0.1
 
 
+@pytest.mark.slow
 def test_ridge_on_data_has_the_error_of_its_theory():
     model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3)
     for settings in (None, Regularised(strength=1.0)):
@@ -200,6 +206,7 @@ def test_combinations_that_do_not_exist_are_refused():
         Training(optimizer="adam", momentum=0.5)
 
 
+@pytest.mark.slow
 def test_baselines_from_the_command_line(capsys):
     common = ["simulate", "bsr", "--rho", "0.2", "--alpha", "0.3", "--d", "15", "--instances", "2"]
     assert main([*common, "--algorithm", "gd", "--starts", "2", "--optimizer", "adam", "--json"]) == 0

@@ -94,6 +94,7 @@ def test_what_cannot_be_solved_is_refused():
     assert np.all(least_nuclear_norm(design.first(10), np.zeros(10)).value == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 0.1])
 def test_the_library_of_accelerators_finds_the_same(penalty, monkeypatch):
     design, _, labels = drawn(30, (8, 6), 1)

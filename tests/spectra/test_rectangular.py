@@ -65,11 +65,13 @@ def merging_noise(beta, rho):
     return float(np.exp(low))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", HARD)
 def test_mmse_at_hard_points(oracle, point):
     check_mmse(oracle, point)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1 - 1e-3, 1 - 1e-6, 1 + 1e-6, 1 + 1e-4, 1 + 1e-2])
 @pytest.mark.parametrize(("beta", "rho"), [(1.0, 0.3), (30.0, 0.5)])
 def test_mmse_where_two_bulks_merge(oracle, beta, rho, factor):
