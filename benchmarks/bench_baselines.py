@@ -21,7 +21,7 @@ from glassformer import BilinearSequenceRegression, Training, least_nuclear_norm
 from glassformer.designs.dense import DenseDesign
 from glassformer.estimators.factor_descent import factor_student
 from glassformer.estimators.signal_descent import descend
-from glassformer.figures.reference import DESCENT, load_each
+from glassformer.figures.reference import DESCENT, at_ratios, descents
 
 # Sample ratios at which gradient descent is compared with released data.
 RATIOS = (0.1, 0.2, 0.25, 0.3, 0.33)
@@ -107,14 +107,16 @@ def descent_step() -> None:
 
 
 def published(reference: Path, starts: int, instances: int) -> None:
-    """Single runs and means over starts at D = 100 beside released data: the file with the larger errors is single."""
-    released = sorted(load_each(reference, DESCENT), key=lambda frame: -frame["gen_error_mean"].max())
+    """Single runs and means over starts at D = 100 beside released data."""
+    released = descents(reference)
+    if released is None:
+        raise SystemExit(f"{reference}: two files with the columns {DESCENT} are needed")
     model, settings = BilinearSequenceRegression(beta=1, rho=0.2), Training(starts=starts, floor=1e-6)
     for alpha in RATIOS:
         for name, frame in zip(("gd", "averaged-gd"), released, strict=True):
             start = time.perf_counter()
             run = simulate(model, [alpha], 100, instances, algorithm=name, storage="float32", settings=settings)
-            row = frame[np.isclose(frame["alpha"], alpha)].iloc[0]
+            row = at_ratios(frame, np.array([alpha]))[1].iloc[0]
             ours, blur = run["relative_error"][0], run["relative_standard_error"][0]
             print(
                 f"alpha = {alpha}, {name}: {ours:.3f} +- {blur:.3f}, published {row['gen_error_mean']:.3f} +- "

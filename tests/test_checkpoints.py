@@ -26,6 +26,7 @@ BSR = BilinearSequenceRegression(beta=1, rho=0.2)
 RUNS = {
     "gd": (BSR, 0.3, 16, Training(max_steps=1000, floor=0.0)),
     "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, Training(starts=3, max_steps=1000)),
+    "exploring": (BSR, 0.3, 16, Training(starts=3, max_steps=1000)),
     "sgd": (DeepAttention(), 2.0, 40, MultiPass(batch=20, passes=8)),
     "nuclear-norm": (BSR, 0.3, 16, None),
     "gamp": (BSR, 0.3, 20, Descent(max_iterations=30)),
@@ -56,10 +57,11 @@ def interrupted(monkeypatch, at):
 
 
 @pytest.mark.parametrize(
-    "algorithm", ["gd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("averaged-gd", "sgd"))]
+    "name", ["gd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("averaged-gd", "exploring", "sgd"))]
 )
-def test_training_continues_as_if_it_had_not_been_interrupted(algorithm, tmp_path, monkeypatch):
-    model, alpha, d, settings = RUNS[algorithm]
+def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, monkeypatch):
+    model, alpha, d, settings = RUNS[name]
+    algorithm = "averaged-gd" if name == "exploring" else name
     ask = {"d": d, "instances": 2, "algorithm": algorithm, "settings": settings}
     whole = simulate(model, [alpha], **ask)
     steps = whole.instances[0][0].iterations
@@ -86,7 +88,7 @@ def test_training_continues_as_if_it_had_not_been_interrupted(algorithm, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", list(RUNS))
+@pytest.mark.parametrize("algorithm", [name for name in RUNS if name != "exploring"])
 def test_finished_runs_are_read_and_nothing_is_drawn_again(algorithm, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS[algorithm]
     ask = {"d": d, "instances": 2, "algorithm": algorithm, "settings": settings, "checkpoint": tmp_path}

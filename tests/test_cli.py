@@ -275,6 +275,49 @@ def test_all_figures_are_drawn_but_those_that_lack_their_data(run, tmp_path, mon
     assert "smi-3-right: left out" in out
 
 
+def test_figures_have_functions():
+    from glassformer.figures import catalogue
+
+    assert all(callable(figure.produce) for figure in catalogue.FIGURES.values())
+
+
+def test_published_descents_are_compared_where_both_files_are_there(tmp_path):
+    import pandas
+
+    from glassformer.figures.reference import at_ratios, descents
+
+    rows = pandas.DataFrame({"alpha": [0.1, 0.2], "gen_error_mean": [0.9, 0.7], "gen_error_std": [0.1, 0.1]})
+    rows.to_csv(tmp_path / "first.csv", index=False)
+    assert descents(tmp_path) is None
+    rows.assign(gen_error_mean=[1.8, 1.3]).to_csv(tmp_path / "second.csv", index=False)
+    found = descents(tmp_path)
+    assert found is not None
+    assert [frame["gen_error_mean"].max() for frame in found] == [1.8, 0.9]
+    there, published = at_ratios(pandas.concat([rows, rows]), np.array([0.2, 0.5]))
+    assert there.tolist() == [True, False]
+    assert published["gen_error_mean"].tolist() == [0.7]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "table", "words"),
+    [
+        (
+            "bsr-5",
+            {"rho": [0.2], "beta": [1.0], "alpha_BO": [0.36], "alpha_MNNE": [0.5]},
+            "threshold of the nuclear norm",
+        ),
+        ("aim-3", {"": [0, 1], "alpha": [0.1, 0.2], "gen_error": [0.7, 0.4]}, "largest difference at all 2 ratios"),
+    ],
+)
+def test_figures_compare_with_published_data(run, tmp_path, name, table, words):
+    import pandas
+
+    pandas.DataFrame(table).to_csv(tmp_path / "published.csv", index=False)
+    _, out, _ = run(f"figure {name} --quick --out {tmp_path} --reference {tmp_path}")
+    assert words in out
+
+
 def test_papers_are_cited(run):
     code, out, _ = run("cite aim nuclear-norm")
     assert code == 0
@@ -292,7 +335,7 @@ def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bsr-1", "bsr-2", "bsr-4", "bsr-5", "bsr-7", "bsr-8"])
+@pytest.mark.parametrize("name", ["bsr-1", "bsr-1-noisy", "bsr-2", "bsr-4", "bsr-5", "bsr-5-noisy", "bsr-7", "bsr-8"])
 def test_every_figure_can_be_drawn(run, tmp_path, name):
     code, out, _ = run(f"figure {name} --quick --out {tmp_path}")
     assert code in (0, 3)

@@ -510,6 +510,13 @@ def test_landscape_of_one_row_peaks_at_its_fixed_point():
 
 
 @pytest.mark.slow
+def test_landscape_with_side_information_alone_peaks_at_what_it_tells():
+    curve = landscape(DeepAttention(side_information=0.3, points=64), 0.0, points=30)
+    assert curve.maxima == pytest.approx(0.3, abs=2e-3)
+    assert curve.converged
+
+
+@pytest.mark.slow
 def test_phase_diagram_is_a_table_of_thresholds():
     found = diagram_of(DeepAttention(depth=1, points=64), "skip", [0.5, 1.0])
     np.testing.assert_allclose(found.curve("weak_recovery"), 1 / 6)

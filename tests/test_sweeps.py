@@ -113,6 +113,19 @@ def test_vectors_and_matrices_keep_their_shape(tmp_path):
     assert {"overlap_1_2", "row_error_2", "error", "status"} <= set(to_frame(found).columns)
 
 
+def test_a_store_of_another_format_says_so(tmp_path):
+    run_sweep(THEORY, tmp_path)
+    described = tmp_path / "sweep.json"
+    described.write_text(described.read_text().replace('"format": 2', '"format": 1'))
+    with pytest.raises(DataError, match=r"run the sweep again.*format 1"):
+        collect(tmp_path)
+
+
+def test_a_computation_without_axes_is_one_line(tmp_path):
+    run_sweep(Sweep("bsr", {}, compute="thresholds", parameters={"rho": 0.5}), tmp_path)
+    assert len(to_frame(collect(tmp_path))) == 1
+
+
 @pytest.mark.slow
 def test_a_rerun_computes_only_what_is_missing(tmp_path):
     assert run_sweep(THEORY, tmp_path).computed == 10

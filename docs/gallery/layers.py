@@ -4,7 +4,7 @@ import numpy as np
 from glassformer import DeepAttention, limits
 
 model = DeepAttention(depth=2, tokens=2, skip=1.0, points=64)
-curve = limits(model, np.array([0.1, 0.25, 0.4, 0.6, 0.85, 1.1]), throw=False)
+curve = limits(model, np.array([0.1, 0.25, 0.4, 0.6, 0.85, 1.1]))
 for row, name in enumerate(model.row_names):
     plt.plot(curve["alpha"], 1 - curve["row_error"][:, row], "o:", label=name)
 plt.xlabel(r"$\alpha = n/d$")

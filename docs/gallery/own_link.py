@@ -10,7 +10,7 @@ def gated(Z):
 
 
 model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1, points=64)
-curve = limits(model, np.linspace(0.5, 3.5, 6), throw=False)
+curve = limits(model, np.linspace(0.5, 3, 6))
 for row, name in enumerate(["signal", "gate"]):
     plt.plot(curve["alpha"], 1 - curve["row_error"][:, row], "o:", label=name)
 plt.xlabel(r"$\alpha = n/d$")

@@ -81,6 +81,24 @@ def refuse_unless_offered(algorithm: str, model: Any) -> None:
         raise IncompatibleError(f"algorithm {algorithm} fits linear labels: use channel gaussian, or algorithm gamp")
 
 
+def completed(algorithm: str, model: Any, settings: Any) -> Any:
+    """Settings of gradient descent with the algorithm's own values where they leave one open; others as they are."""
+    if not isinstance(settings, Training):
+        return settings
+    from glassformer.estimators import attention_descent, factor_descent
+
+    averaged, bilinear = algorithm == "averaged-gd", isinstance(model, BilinearSequenceRegression)
+    rates = factor_descent.RATES if bilinear else attention_descent.RATES
+    name = settings.optimizer or next(iter(rates))
+    rate, explore = settings.learning_rate or rates[name], settings.explore or 0
+    left_open = settings.optimizer is None and settings.learning_rate is None and settings.momentum == 0
+    if averaged and bilinear and left_open and settings.explore != 0:
+        name, rate, most = factor_descent.EXPLORING
+        explore = settings.explore or min(most, settings.max_steps // 2)
+    starts = settings.starts or (_AVERAGED if averaged else 1)
+    return replace(settings, optimizer=name, learning_rate=rate, explore=explore, starts=starts)
+
+
 def learner(algorithm: str, model: Model, settings: Any) -> Learner:
     """The learner of an algorithm that is offered for the model."""
     if algorithm in ("gd", "averaged-gd"):
@@ -139,15 +157,11 @@ def _run(design: DenseDesign, labels: Array, teacher: Array, seed: int, solution
 
 
 def _descent(model: Model, settings: Training, averaged: bool) -> Learner:
-    starts = settings.starts or (_AVERAGED if averaged else 1)
-    if averaged and isinstance(model, BilinearSequenceRegression):
-        settings = _exploring(settings)
-
     def learn(design: Any, labels: Array, teacher: Array, seed: int, checkpoint: Checkpoint) -> BaselineRun:
         from glassformer.estimators.signal_descent import descend
 
         student, rng = _student(model, settings.student_width, design, labels), np.random.default_rng([seed, 3])
-        found = descend(student, settings, rng, starts, teacher, checkpoint)
+        found = descend(student, settings, rng, settings.starts or 1, teacher, checkpoint)
         errors = [entry.averaged_error if averaged else entry.error for entry in found.history]
         return BaselineRun(
             seed=seed,
@@ -162,17 +176,6 @@ def _descent(model: Model, settings: Training, averaged: bool) -> Learner:
         )
 
     return learn
-
-
-def _exploring(settings: Training) -> Training:
-    """Settings that leave optimizer, rate and exploration open, filled in for averages of factors."""
-    from glassformer.estimators.factor_descent import EXPLORING
-
-    own = settings.optimizer, settings.learning_rate, settings.explore
-    if own != (None, None, None) or settings.momentum > 0:
-        return settings
-    optimizer, rate, explore = EXPLORING
-    return replace(settings, optimizer=optimizer, learning_rate=rate, explore=min(explore, settings.max_steps // 2))
 
 
 def _student(model: Model, width: int | None, design: Any, labels: Array) -> Student:

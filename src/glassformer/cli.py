@@ -159,7 +159,7 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     baseline = parser.add_argument_group("ridge and nuclear-norm")
     baseline.add_argument("--strength", type=float, help="weight of the regulariser (default by the noise)")
     training = parser.add_argument_group("gd and averaged-gd")
-    training.add_argument("--optimizer", help="sgd (default for bsr) or adam (for aim)")
+    training.add_argument("--optimizer", help="sgd (default for gd of bsr) or adam (for aim, and for averages)")
     training.add_argument("--learning-rate", type=float, help="length of a step (default by the algorithm)")
     training.add_argument("--momentum", type=float, help="weight of the last step, for sgd (default 0)")
     training.add_argument("--weight-decay", type=float, help="decay of the parameters per unit step (default 0)")
@@ -168,7 +168,11 @@ def _simulate_options(parser: argparse.ArgumentParser) -> None:
     batches.add_argument("--batch", type=int, help="samples per batch (default 200)")
     batches.add_argument("--passes", type=int, help="passes over the data (default 40)")
     training.add_argument("--init", help="prior (default), as large as the teacher, or small")
-    training.add_argument("--explore", type=int, help="steps before a floor counts (default 0; averaged bsr 8000)")
+    training.add_argument(
+        "--explore",
+        type=int,
+        help="steps before a floor counts (default 0; for averages of bsr 8000, or half of those allowed)",
+    )
     training.add_argument("--student-width", type=int, help="width of the student (default the teacher's)")
 
 
@@ -397,12 +401,12 @@ def _landscape(options: argparse.Namespace) -> int:
         _plots().plot_landscapes(curves, options.plot)
     if options.json:
         print(json.dumps({"model": model.name, "landscapes": [curve.to_dict() for curve in curves]}, indent=2))
-        return 0
+        return _exit_code([status for curve in curves for status in curve.status])
     print(_heading(model.name, model.parameters))
     for curve in curves:
         phase = "hard phase" if curve.hard_phase else "no hard phase"
         print(f"alpha = {curve.alpha:g}: free entropy is largest, or locally so, at overlap {curve.peaks}; {phase}")
-    return 0
+    return _exit_code([status for curve in curves for status in curve.status])
 
 
 # Options of each algorithm's own.
@@ -548,7 +552,12 @@ def _report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
         _print_rows(table.rows(), columns)
         for note in table.notes:
             print(f"note: {note}")
-    failed = {str(status): status.remedy for status in table.status if not status.ok}
+    return _exit_code(table.status)
+
+
+def _exit_code(statuses: Sequence[Any]) -> int:
+    """What statuses call for; those that are not good are named with their remedies."""
+    failed = {str(status): status.remedy for status in statuses if not status.ok}
     for name, remedy in failed.items():
         print(f"glassformer: {name}: {remedy}", file=sys.stderr)
     return NOT_CONVERGED if failed else 0

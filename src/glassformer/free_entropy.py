@@ -1,6 +1,7 @@
 r"""Free entropy of a model, as a function of the overlap and at the fixed points of state evolution.
 
-.. math:: \Phi(q) = \alpha\, E \log Z_{out}(q) + \mathrm{ext}_{\hat q}\bigl[\Psi(\hat q) - q\hat q/2\bigr],
+.. math:: \Phi(q) = \alpha\, E \log Z_{out}(q)
+   + \mathrm{degrees}\,\mathrm{ext}_{\hat q}\bigl[\Psi(\hat q) - q\hat q/2\bigr],
 
 in nats per natural number of degrees of freedom (``dL`` for matrices of extensive width, ``r(L+d)`` for narrow ones).
 The extremum is at :math:`q = 1 - \mathrm{MMSE}(\hat q)`, so a curve over :math:`\hat q` needs no inversion:
@@ -11,6 +12,7 @@ the fixed points of state evolution, and the Bayes-optimal one is the highest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +89,8 @@ class Landscape:
         maxima, minima: overlaps of the local maxima and minima, the ends of the interval left out.
         diverges: whether the free entropy grows without bound towards the largest overlap (perfect recovery).
         largest: overlap of a signal known exactly.
+        status: of every overlap, where the other rows have to be solved for; stationary points are looked for between
+            those that converged.
     """
 
     model: str
@@ -100,6 +104,12 @@ class Landscape:
     minima: Array
     diverges: bool
     largest: float = 1.0
+    status: Sequence[Status] = ()
+
+    @property
+    def converged(self) -> bool:
+        """True when every point of the curve did."""
+        return all(status.ok for status in self.status)
 
     @property
     def hard_phase(self) -> bool:
@@ -122,7 +132,8 @@ class Landscape:
             "free_entropy": self.free_entropy,
             "error_estimate": self.error_estimate,
         }
-        return Table(self.model, self.parameters, columns, [Status.CONVERGED] * len(self.overlap))
+        status = list(self.status) or [Status.CONVERGED] * len(self.overlap)
+        return Table(self.model, self.parameters, columns, status)
 
     def to_dict(self) -> dict[str, Any]:
         """The curve, its stationary points and the statement on the hard phase, as the command line writes them."""
@@ -144,9 +155,9 @@ class Landscape:
 
 
 def landscape(model: Model | MatrixModel, alpha: float, points: int = 400, row: int | None = None) -> Landscape:
-    """Free entropy on a grid of overlaps, dense towards both ends of [0, 1).
+    """Free entropy on a grid of overlaps, dense towards both ends: nothing known, and the signal known exactly.
 
-    Equation :eq:`free-entropy` of the documentation.
+    Equations :eq:`free-entropy` and :eq:`matrix-free-entropy` of the documentation.
 
     Args:
         model: prior and channel.
@@ -156,7 +167,7 @@ def landscape(model: Model | MatrixModel, alpha: float, points: int = 400, row: 
             are where state evolution takes them, at most 40 overlaps.
 
     Raises:
-        ParameterError: ``alpha`` or ``points`` is out of range.
+        ParameterError: ``alpha``, ``points`` or ``row`` is out of range.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -202,9 +213,9 @@ def profile(model: MatrixModel, alpha: float, points: int, row: int) -> Landscap
     asked = found.extra["q_hat"]
     phi = overlap_free_entropy(model, rates, held(asked, row, own), found.value)
     # Half the gradient: what state evolution asks of the row less what the row is held at.
-    slope = (asked[:, row, row] - own) / (asked[:, row, row] + np.abs(own))
-    rises = slope > 0
-    change = np.flatnonzero(rises[1:] != rises[:-1])
+    slope = (asked[:, row, row] - own) * variance
+    rises, sound = slope > 0, np.array([status.ok for status in found.status])
+    change = np.flatnonzero((rises[1:] != rises[:-1]) & sound[1:] & sound[:-1])
     share = slope[change] / (slope[change] - slope[change + 1])
     middle = overlap[change] + share * (overlap[change + 1] - overlap[change])
     rank = model.channel.rank
@@ -220,6 +231,7 @@ def profile(model: MatrixModel, alpha: float, points: int, row: int) -> Landscap
         minima=middle[~rises[change]],
         diverges=bool(rank > 0 and rises[-1]),
         largest=largest,
+        status=found.status,
     )
 
 

@@ -121,7 +121,8 @@ class Training:
         if self.optimizer not in (None, "sgd", "adam"):
             raise ParameterError("optimizer", self.optimizer, "sgd or adam")
         require_init(self.init)
-        require_positive(self, "learning_rate", "small")
+        require_positive(self, "small")
+        require_positive(self, "learning_rate", optional=True)
         if not 0 <= self.momentum < 1:
             raise ParameterError("momentum", self.momentum, "a number in [0, 1)")
         if self.momentum > 0 and self.optimizer == "adam":
@@ -130,8 +131,9 @@ class Training:
         if not 0 <= self.floor < 1:
             raise ParameterError("floor", self.floor, "a number in [0, 1)")
         require_whole(self, "starts", "student_width", "max_steps", optional=True)
-        if self.explore is not None and self.explore != 0:
-            require_whole(self, "explore")
+        whole = isinstance(self.explore, int) and not isinstance(self.explore, bool)
+        if self.explore is not None and not (whole and 0 <= self.explore < self.max_steps):
+            raise ParameterError("explore", self.explore, f"an integer from 0 to max_steps - 1 = {self.max_steps - 1}")
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,8 @@ class MultiPass:
 
     def __post_init__(self) -> None:
         require_init(self.init)
-        require_positive(self, "learning_rate", "small")
+        require_positive(self, "small")
+        require_positive(self, "learning_rate", optional=True)
         require_not_negative(self, "weight_decay", optional=True)
         require_whole(self, "batch", "repeats", "passes", "looks")
 
@@ -211,11 +214,13 @@ def require_init(init: str) -> None:
         raise ParameterError("init", init, "prior or small")
 
 
-def require_positive(settings: object, *names: str) -> None:
-    """Raise unless the settings of these names are None, or finite and > 0."""
+def require_positive(settings: object, *names: str, optional: bool = False) -> None:
+    """Raise unless the settings of these names are finite and > 0, or None where that is allowed."""
     for name in names:
         value = getattr(settings, name)
-        if value is not None and not 0 < value < float("inf"):
+        if value is None and optional:
+            continue
+        if value is None or not 0 < value < float("inf"):
             raise ParameterError(name, value, "finite and > 0")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.baselines import BaselineRun, learner, refuse_unless_offered, theory_of
+from glassformer.baselines import BaselineRun, completed, learner, refuse_unless_offered, theory_of
 from glassformer.bayes_optimal import limits
 from glassformer.checkpoints import Checkpoint, Keeper
 from glassformer.designs.base import Design
@@ -118,7 +118,7 @@ def simulate(
     alpha = validated_alpha(alpha)
     require_whole_numbers(d, instances, seed, algorithm)
     refuse_unless_offered(algorithm, model)
-    chosen = checked_settings(settings, SETTINGS[algorithm], algorithm)
+    chosen = completed(algorithm, model, checked_settings(settings, SETTINGS[algorithm], algorithm))
     keeper = Keeper(None if checkpoint is None else Path(checkpoint))
     size: Any = model.at_size(d)
     experiment = Experiment(model, size, alpha, d, instances, seed, algorithm, storage, chosen, keeper)

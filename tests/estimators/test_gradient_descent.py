@@ -10,6 +10,7 @@ import pytest
 from glassformer import (
     AttentionIndexed,
     BilinearSequenceRegression,
+    DataError,
     DeepAttention,
     Descent,
     IncompatibleError,
@@ -139,9 +140,27 @@ def test_no_floor_counts_while_weights_explore():
     design, signal, labels = drawn(90)
     student, settings = factor_student(design, labels, 2), Training(explore=700, floor=1e-6)
     found = descend(student, settings, np.random.default_rng(2), 2, signal).trained
-    assert found.steps >= 800
+    # Without exploration it takes 4100 steps.
+    assert 800 <= found.steps < 2000
+    assert found.learning_rate <= 0.07 * (1 + 1e-12)
     assert found.status.ok
     assert np.all(found.loss <= 1e-5 * student.power)
+
+
+def test_results_say_how_averages_were_trained():
+    ask = {"d": 10, "instances": 1, "algorithm": "averaged-gd"}
+    own = simulate(MODEL, [0.3], settings=Training(starts=2, max_steps=200), **ask).parameters
+    assert (own["optimizer"], own["learning_rate"], own["explore"]) == ("adam", 0.5, 100)
+    fewer = simulate(MODEL, [0.3], settings=Training(starts=2, max_steps=200, explore=50), **ask).parameters
+    assert (fewer["optimizer"], fewer["explore"]) == ("adam", 50)
+    plain = simulate(MODEL, [0.3], settings=Training(starts=2, max_steps=200, explore=0), **ask).parameters
+    assert (plain["optimizer"], plain["learning_rate"], plain["explore"]) == ("sgd", 0.7, 0)
+
+
+@pytest.mark.parametrize("explore", [-1, False, 50_000, 1.0])
+def test_exploration_is_shorter_than_the_run(explore):
+    with pytest.raises(ParameterError, match="explore"):
+        Training(explore=explore)
 
 
 @pytest.mark.slow
@@ -176,6 +195,9 @@ def test_ways_of_solving_ridge_agree():
         assert factored.residual[0] < 1e-10
     with pytest.raises(ParameterError, match="regularisation"):
         ridge(design, labels, -1.0)
+    twice = DenseDesign(np.concatenate([design.inputs[:, :40]] * 2, axis=1))
+    with pytest.raises(DataError, match="so small a regularisation"):
+        ridge(twice, np.concatenate([labels[:40]] * 2), 1e-30)
 
 
 def test_nuclear_norm_in_a_simulation():

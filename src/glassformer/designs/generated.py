@@ -71,7 +71,7 @@ class GeneratedDesign(WrappedDesign):
         return total
 
     @cached_property
-    def _like(self) -> Any:
+    def _inner(self) -> Any:
         return self.kind(np.zeros((1, *self.shape)))
 
     @property

@@ -59,7 +59,7 @@ class ShardedDesign(WrappedDesign):
         return self.stored.samples
 
     @property
-    def _like(self) -> StoredDesign:
+    def _inner(self) -> StoredDesign:
         return self.stored
 
     def forward(self, signal: Array, instance: int) -> Array:

@@ -16,7 +16,7 @@ class WrappedDesign(Design):
 
     @property
     @abstractmethod
-    def _like(self) -> Any:
+    def _inner(self) -> Any:
         """The other design, of any number of samples."""
 
     @classmethod
@@ -30,23 +30,23 @@ class WrappedDesign(Design):
 
     @property
     def signal_shape(self) -> tuple[int, int]:
-        shape: tuple[int, int] = self._like.signal_shape
+        shape: tuple[int, int] = self._inner.signal_shape
         return shape
 
     @property
     def row_shape(self) -> tuple[int, ...]:
         """Shape of one row of the signal, for designs of several rows."""
-        shape: tuple[int, ...] = self._like.row_shape
+        shape: tuple[int, ...] = self._inner.row_shape
         return shape
 
     @property
     def sample_ratio(self) -> float:
-        return float(self.samples / self._like.samples * self._like.sample_ratio)
+        return float(self.samples / self._inner.samples * self._inner.sample_ratio)
 
     @property
     def field_shape(self) -> tuple[int, ...]:
-        return (self.samples, *self._like.field_shape[1:])
+        return (self.samples, *self._inner.field_shape[1:])
 
     @property
     def damping(self) -> float:
-        return float(self._like.damping)
+        return float(self._inner.damping)

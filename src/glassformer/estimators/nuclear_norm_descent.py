@@ -142,8 +142,8 @@ def least_nuclear_norm(
     inputs = np.asarray(design.inputs[0].reshape(design.samples, size), dtype=float) / np.sqrt(size)
     if np.linalg.norm(y) == 0:
         return _solution(np.zeros(shape), 0.0, Status.CONVERGED, [0.0])
-    with library() as found:
-        problem = _Problem(found.xp.asarray(inputs), found.xp.asarray(y), shape, float(penalty), found)
+    with library() as arrays:
+        problem = _Problem(arrays.xp.asarray(inputs), arrays.xp.asarray(y), shape, float(penalty), arrays)
         return _descend(problem, settings)
 
 
@@ -175,13 +175,13 @@ def _descend(problem: _Problem, settings: Iteration) -> Solution:
 
 def _fit(problem: _Problem, width: float) -> _Fit:
     """The proximal map of the fit, from one Cholesky factor of the inputs' inner products."""
-    linalg = problem.library.linalg
+    xp, linalg = problem.library
     gram = problem.inputs @ problem.inputs.T
     if problem.penalty > 0:
         gram = problem.library.raised(gram, problem.penalty / width)
     try:
         lower = linalg.cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)[0]
-        pivots = np.diag(np.asarray(lower))
+        pivots = np.asarray(xp.diag(lower))
     except np.linalg.LinAlgError:
         pivots = np.zeros(1)
     # A factorisation that fails is an error with one library and not finite with the other.

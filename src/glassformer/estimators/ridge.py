@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from glassformer.designs.dense import DenseDesign
-from glassformer.errors import ParameterError
+from glassformer.errors import DataError, ParameterError
 from glassformer.estimators.arrays import library
 from glassformer.integral import Array
 from glassformer.solution import Solution, Status
@@ -111,7 +111,8 @@ def ridge(
         for the minimum, relative to the labels seen through the inputs.
 
     Raises:
-        DataError: labels do not match the inputs, or are not finite.
+        DataError: labels do not match the inputs or are not finite, or inputs depend on each other and the
+            regularisation is positive but too small to tell them apart.
         ParameterError: ``regularisation`` is negative or not finite.
 
     Example:
@@ -131,7 +132,14 @@ def ridge(
         flat, steps = _by_iteration(design, y, regularisation, instance)
     else:
         inputs = design.inputs[instance].reshape(design.samples, size).astype(float) / np.sqrt(size)
-        flat, steps = _by_factors(inputs, y, regularisation), 1
+        try:
+            flat, steps = _by_factors(inputs, y, regularisation), 1
+        except np.linalg.LinAlgError:
+            flat, steps = np.full(size, np.nan), 1
+    if not np.all(np.isfinite(flat)):
+        raise DataError(
+            "X", "<samples>", "samples that differ, for so small a regularisation", "give 0, or a larger one"
+        )
     signal = flat.reshape(shape)
     gradient = design.adjoint(y - design.forward(signal, instance), instance) - regularisation * signal
     scale = float(np.linalg.norm(design.adjoint(y, instance)))
@@ -147,14 +155,14 @@ def ridge(
 
 
 def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
-    with library() as own:
-        xp, linalg = own
+    with library() as arrays:
+        xp, linalg = arrays
         x, labels = xp.asarray(inputs), xp.asarray(y)
         if strength == 0:
             return np.asarray(xp.linalg.lstsq(x, labels, rcond=None)[0])
         dual = len(x) <= x.shape[1]
         gram = x @ x.T if dual else x.T @ x
-        factor = linalg.cho_factor(own.raised(gram, strength), overwrite_a=True)
+        factor = linalg.cho_factor(arrays.raised(gram, strength), overwrite_a=True)
         solved = linalg.cho_solve(factor, labels if dual else labels @ x)
         return np.asarray(solved @ x if dual else solved)
 

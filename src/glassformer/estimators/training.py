@@ -56,7 +56,7 @@ class Trained:
         parameters: a tree of arrays, the starts along the first axes.
         loss: training error of every start, shape (starts,).
         steps: gradient steps taken.
-        learning_rate: what was used at the end, after halvings.
+        learning_rate: what was used at the end, after halvings and with what follows exploration.
         status: converged at the floor, or where it no longer falls; else why it stopped.
         history: training errors after every block of steps, shape (blocks, starts), the start first.
         residual: share by which the largest training error fell over the last looks.
@@ -81,7 +81,7 @@ class _Counts:
         rate: present learning rate.
         halvings: divergences so far.
         steps: gradient steps since the last of them.
-        begun: blocks before the last cooling.
+        begun: blocks before what counts as a plateau: cooling, annealing, exploration.
         coolings: halvings of the rate where the training error no longer fell.
         reached: total training error at the last of them.
         power: what the floor is measured against.
@@ -174,7 +174,8 @@ def train(
     status = next((s for s in Status if str(s) == counts.label), Status.ITERATION_LIMIT)
     fall = _fall(run.losses) if len(run.losses) > 1 else 1.0
     history = np.array(run.losses)
-    return Trained(run.parameters, history[-1], counts.steps, counts.rate, status, history, fall, run.records)
+    rate = _rate(counts, settings.explore or 0)
+    return Trained(run.parameters, history[-1], counts.steps, rate, status, history, fall, run.records)
 
 
 def _advance(
@@ -189,8 +190,7 @@ def _advance(
     """One block of steps, and what follows from the training errors after it."""
     counts, explore = run.counts, settings.explore or 0
     data = schedule.at(data, counts.steps)
-    rate = counts.rate * (_SETTLING if 0 < explore <= counts.steps else 1.0)
-    optimizer = _optimizer(usual[0], rate, settings.momentum, settings.weight_decay)
+    optimizer = _optimizer(usual[0], _rate(counts, explore), settings.momentum, settings.weight_decay)
     block = min(_BLOCK, settings.max_steps - counts.steps)
     run.parameters, run.state, errors = _block(loss, optimizer, run.parameters, run.state, data, block)
     counts.steps += block
@@ -200,7 +200,7 @@ def _advance(
         counts.label = str(Status.NON_FINITE)
         return
     run.records.append(watch(counts.steps, run.parameters, run.losses[-1]))
-    if counts.steps < max(schedule.steps, explore):
+    if counts.steps < schedule.steps or counts.steps <= explore:
         counts.begun = len(run.losses)
     elif worst <= settings.floor * counts.power:
         counts.label = str(Status.CONVERGED)
@@ -213,6 +213,11 @@ def _advance(
         else:
             counts.reached, counts.begun = total, len(run.losses)
             counts.coolings, counts.rate = counts.coolings + 1, 0.5 * counts.rate
+
+
+def _rate(counts: _Counts, explore: int) -> float:
+    """The learning rate of the next step."""
+    return counts.rate * (_SETTLING if 0 < explore <= counts.steps else 1.0)
 
 
 def _flat(history: list[Array]) -> bool:

@@ -78,9 +78,9 @@ def linear(path: Path, quick: bool, reference: Path | None) -> _Result:
         alpha = published["alpha"].to_numpy()
         ours = limits(AttentionIndexed(0.5, 1, "linear"), alpha, throw=False)["error"]
         few = slice(None, None, max(1, len(alpha) // 16))
-        rows = alpha[few], ours[few], published["gen_error"].to_numpy()[few]
-        worst = np.max(np.abs(ours - published["gen_error"]))
-        text = deviations(r"quadratic network, rho = 0.5", *rows)
+        theirs = published["gen_error"].to_numpy()
+        rows, worst = (alpha[few], ours[few], theirs[few]), np.max(np.abs(ours - theirs))
+        text = deviations("quadratic network, rho = 0.5", *rows)
         summary = f"{summary}\n{text}\nlargest difference at all {len(alpha)} ratios: {worst:.1e}"
     return data, summary, converged
 

@@ -12,7 +12,7 @@ import numpy as np
 from glassformer.bayes_optimal import limits
 from glassformer.estimators.nuclear_norm import nuclear_norm_threshold
 from glassformer.experiments import Simulation
-from glassformer.figures.reference import DESCENT, THRESHOLDS, deviations, load, load_each
+from glassformer.figures.reference import THRESHOLDS, at_ratios, descents, deviations, load
 from glassformer.figures.style import ERROR_LABEL, canvas, colors, label_alpha
 from glassformer.integral import Array
 from glassformer.models import BilinearSequenceRegression
@@ -50,7 +50,7 @@ def nuclear_norm(path: Path, quick: bool, reference: Path | None) -> _Result:
     if published is not None:
         rows = published[(published["beta"] == 1) & published["rho"].round(6).isin(_WIDTHS)]
         ours = np.array([nuclear_norm_threshold(1.0, rho) for rho in rows["rho"]])
-        text = deviations("threshold of the nuclear norm (width for alpha)", rows["rho"], ours, rows["alpha_MNNE"])
+        text = deviations("threshold of the nuclear norm", rows["rho"], ours, rows["alpha_MNNE"], name="rho")
         summary = f"{summary}\n{text}"
     return data, summary, converged
 
@@ -94,13 +94,13 @@ def gradient_descent(path: Path, quick: bool, reference: Path | None) -> _Result
             own = _descents(model, noise, quick)
             series += own
             _draw(axes, model, own, rf"$\rho = 0.2$, $\Delta = {noise:g}$")
-        published = load_each(reference, DESCENT)
+        published = descents(reference) or ()
         for k, rows in enumerate(published):
             label = "published" if k == 0 else None
             panels[0].plot(rows["alpha"], rows["gen_error_mean"], "x", color="0.4", ms=4, label=label)
         panels[0].legend(loc="upper right")
     data, summary, converged = _collected(series)
-    return data, "\n".join([summary, *_published(series[:2], published)]), converged
+    return data, "\n".join([summary, *_published(series[: len(published)], published)]), converged
 
 
 def small_start(path: Path, quick: bool, reference: Path | None) -> _Result:
@@ -173,17 +173,14 @@ def _finish(axes: Axes, title: str) -> None:
 
 
 def _published(series: Sequence[_Series], published: Sequence[pandas.DataFrame]) -> list[str]:
-    """Our errors against published ones at the ratios of both; averages are smaller than single runs."""
+    """Our errors against published ones at the ratios of both."""
     tables = []
-    for one, rows in zip(series, sorted(published, key=lambda frame: -frame["gen_error_mean"].max()), strict=False):
-        alpha, (mean, blur), rounded = one.runs["alpha"], one.errors, rows.assign(alpha=rows["alpha"].round(6))
-        there = np.isin(np.round(alpha, 6), rounded["alpha"])
-        found = rounded.set_index("alpha").loc[np.round(alpha[there], 6)]
-        spread = np.hypot(blur[there], found["gen_error_std"])
-        title = f"{one.label}, no noise (published: d = 100)"
-        tables.append(
-            deviations(title, alpha[there], mean[there], found["gen_error_mean"].to_numpy(), spread.to_numpy())
-        )
+    for one, frame in zip(series, published, strict=True):
+        alpha, (mean, blur) = one.runs["alpha"], one.errors
+        there, rows = at_ratios(frame, alpha)
+        spread = np.hypot(blur[there], rows["gen_error_std"].to_numpy())
+        title = f"{one.label}, no noise, d = {one.runs.parameters['d']} (published: 100)"
+        tables.append(deviations(title, alpha[there], mean[there], rows["gen_error_mean"].to_numpy(), spread))
     return tables
 
 

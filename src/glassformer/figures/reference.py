@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glassformer.errors import ParameterError
 from glassformer.integral import Array
 
@@ -51,16 +54,34 @@ def load_each(folder: Path | None, columns: tuple[str, ...], exact: bool = False
     return found
 
 
-def deviations(title: str, alpha: Array, ours: Array, published: Array, spread: Array | None = None) -> str:
+def descents(folder: Path | None) -> tuple[pandas.DataFrame, pandas.DataFrame] | None:
+    """Published errors of gradient descent, of single runs and of means over starts; None unless both are there.
+
+    The files look alike: the one with the larger errors is that of single runs.
+    """
+    found = sorted(load_each(folder, DESCENT), key=lambda frame: -frame["gen_error_mean"].max())
+    return (found[0], found[1]) if len(found) == 2 else None
+
+
+def at_ratios(published: pandas.DataFrame, alpha: Array) -> tuple[NDArray[np.bool_], pandas.DataFrame]:
+    """Which of our sample ratios have published values, and these."""
+    rows, rounded = published.assign(alpha=published["alpha"].round(6)), np.round(alpha, 6)
+    rows = rows.drop_duplicates("alpha").set_index("alpha")
+    there = np.isin(rounded, rows.index)
+    return there, rows.loc[rounded[there]]
+
+
+def deviations(
+    title: str, alpha: Array, ours: Array, published: Array, spread: Array | None = None, name: str = "alpha"
+) -> str:
     """A table of ours against published values, with the differences, in units of ``spread`` where that is known.
 
     Example:
-        >>> import numpy as np
         >>> print(deviations("error", np.array([0.2]), np.array([0.61]), np.array([0.6]), np.array([0.02])))
-        error: alpha, ours, published, difference (in standard errors)
+        error: alpha, ours, published, difference (in combined spreads)
             0.2000   0.61000   0.60000  +1.0e-02  (+0.5)
     """
-    lines = [f"{title}: alpha, ours, published, difference" + ("" if spread is None else " (in standard errors)")]
+    lines = [f"{title}: {name}, ours, published, difference" + ("" if spread is None else " (in combined spreads)")]
     for k, (a, own, other) in enumerate(zip(alpha, ours, published, strict=True)):
         line = f"  {a:8.4f}  {own:8.5f}  {other:8.5f}  {own - other:+.1e}"
         known = spread is not None and spread[k] > 0

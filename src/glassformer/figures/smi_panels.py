@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.bayes_optimal import limits
 from glassformer.diagrams import PhaseDiagram, phase_diagram
 from glassformer.experiments import Simulation
-from glassformer.figures.reference import deviations, load
+from glassformer.figures.reference import at_ratios, deviations, load
 from glassformer.figures.style import canvas, colors, label_alpha
 from glassformer.integral import Array
 from glassformer.models.deep_attention import DeepAttention
@@ -224,12 +224,11 @@ def _run_summary(runs: Simulation, reference: Path | None) -> str:
 
 
 def _run_deviations(runs: Simulation, published: pandas.DataFrame, row: int) -> str:
-    rows, rounded = published.set_index(published["alpha"].round(6)), np.round(runs["alpha"], 6)
-    there = np.isin(rounded, rows.index)
-    found, name = rows.loc[rounded[there]], f"Q{row + 1}{row + 1}"
-    spread = np.hypot(runs["row_standard_error"][there, row], found[f"{name}_std"])
-    ours, theirs = 1 - runs["row_error"][there, row], found[f"{name}_mean"].to_numpy()
-    return deviations(f"message passing, {name}", rounded[there], ours, theirs, spread.to_numpy())
+    there, rows = at_ratios(published, runs["alpha"])
+    name = f"Q{row + 1}{row + 1}"
+    spread = np.hypot(runs["row_standard_error"][there, row], rows[f"{name}_std"].to_numpy())
+    ours, theirs = 1 - runs["row_error"][there, row], rows[f"{name}_mean"].to_numpy()
+    return deviations(f"message passing, {name}", runs["alpha"][there], ours, theirs, spread)
 
 
 def _diagram_summary(diagram: PhaseDiagram) -> str:

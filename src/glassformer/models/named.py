@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import glassformer
 from glassformer.errors import IncompatibleError, ParameterError
 
 if TYPE_CHECKING:
     from glassformer.models import MatrixModel, Model
 
-# Public names of the models, imported when they are asked for: most of them bring a compiler along.
+# Modules and classes of the models, imported when they are asked for: most of them bring a compiler along.
 _KINDS = {
-    "bsr": "BilinearSequenceRegression",
-    "aim": "AttentionIndexed",
-    "attention": "DeepAttention",
-    "smi": "SequenceMultiIndex",
+    "bsr": ("bilinear", "BilinearSequenceRegression"),
+    "aim": ("attention", "AttentionIndexed"),
+    "attention": ("deep_attention", "DeepAttention"),
+    "smi": ("multi_index", "SequenceMultiIndex"),
 }
+_LAYERED = ("deep_attention_indexed", "DeepAttentionIndexed")
+# Modules that know the channels of a model by name.
+_CHANNELS = {"bsr": "scalar", "aim": "attention_channel"}
 
 
 def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) -> Model | MatrixModel:
@@ -42,16 +45,16 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     """
     if name not in _KINDS:
         raise ParameterError("model", name, f"one of {', '.join(_KINDS)}")
-    given, title = dict(parameters), _KINDS[name]
+    given, home = dict(parameters), _KINDS[name]
     if name == "aim":
-        title, given = _layered(given)
-    kind: Any = getattr(glassformer, title)
+        home, given = _layered(given)
+    kind: Any = getattr(importlib.import_module(f"glassformer.models.{home[0]}"), home[1])
     allowed = inspect.signature(kind).parameters
     for parameter in given:
         if parameter not in allowed:
             raise ParameterError(parameter, given[parameter], f"one of {name}'s parameters: {', '.join(allowed)}")
     channel = given.get("channel")
-    if isinstance(channel, str) and channel not in _channels(name):
+    if isinstance(channel, str) and name in _CHANNELS and channel not in _channels(name):
         raise ParameterError("channel", channel, f"one of {', '.join(_channels(name))}")
     if isinstance(given.get("link"), str):
         given["link"] = function_from(given["link"], folder)
@@ -86,12 +89,11 @@ def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
 
 def _channels(name: str) -> tuple[str, ...]:
     """Channels of a model that has one, by name."""
-    from glassformer.channels import attention_channel, scalar
+    names: tuple[str, ...] = importlib.import_module(f"glassformer.channels.{_CHANNELS[name]}").NAMES
+    return names
 
-    return scalar.NAMES if name == "bsr" else attention_channel.NAMES
 
-
-def _layered(given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _layered(given: dict[str, Any]) -> tuple[tuple[str, str], dict[str, Any]]:
     """Attention-indexed models of one layer and of several are different classes."""
     layers = given.get("layers", 1)
     if layers == 1:
@@ -104,4 +106,4 @@ def _layered(given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return _KINDS["aim"], given
     if given.pop("noise", 0) != 0:
         raise IncompatibleError(f"noise and layers = {layers} exclude each other")
-    return "DeepAttentionIndexed", {"skip": 1.0, **given}
+    return _LAYERED, {"skip": 1.0, **given}

@@ -63,7 +63,7 @@ def to_frame(found: xarray.Dataset) -> pandas.DataFrame:
 
     inner = ("row", "column")
     axes = [name for name in found.dims if name not in inner]
-    flat = found.stack(point=axes).transpose("point", ...)
+    flat = found.stack(point=axes).transpose("point", ...) if axes else found.expand_dims("point")
     # Numbers before vectors and matrices, whose entries take many columns.
     names = sorted(map(str, flat.data_vars), key=lambda name: flat[name].ndim > 1)
     columns = {label: part for name in names for label, part in scalars(name, flat[name].to_numpy()).items()}

@@ -23,8 +23,8 @@ _SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storag
 # Points whose theory is computed in one call: many of those that take fractions of a millisecond, few of slow ones.
 _BATCH = {"bsr": 1024, "aim": 1024, "attention": 8, "smi": 8}
 _UNITS = {"rho": "r/d", "beta": "L/d", "noise": "variance of the label noise", "d": "token dimension"}
-# Version of what records hold.
-FORMAT = 1
+# Version of what records hold and of how they are computed.
+FORMAT = 2
 
 
 @dataclass(frozen=True)

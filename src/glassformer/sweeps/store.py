@@ -96,6 +96,8 @@ class Store:
         """
         try:
             document = json.loads((self.folder / "sweep.json").read_text())
+            if document["format"] != FORMAT:
+                raise ValueError(f"it is of format {document['format']}, this version reads format {FORMAT}")
             return document["sweep"], document["keys"]
         except (OSError, ValueError, KeyError) as error:
             raise DataError("store", str(self.folder), "a whole sweep.json", f"run the sweep again ({error})") from None
