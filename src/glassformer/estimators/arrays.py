@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,9 +42,7 @@ def library(accelerated: bool | None = None) -> Iterator[Library]:
         ...     print(xp.ones(2).dtype)
         float64
     """
-    import jax
-
-    if accelerated is False or (accelerated is None and jax.default_backend() == "cpu"):
+    if not (_accelerator() if accelerated is None else accelerated):
         yield PLAIN
         return
     import jax.numpy
@@ -50,3 +50,13 @@ def library(accelerated: bool | None = None) -> Iterator[Library]:
 
     with jax.enable_x64(True):
         yield Library(jax.numpy, jax.scipy.linalg)
+
+
+@cache
+def _accelerator() -> bool:
+    """Whether JAX finds one; asked only where a plugin for one is installed, as the answer takes JAX a while."""
+    if not entry_points(group="jax_plugins"):
+        return False
+    import jax
+
+    return bool(jax.default_backend() != "cpu")
