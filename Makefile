@@ -24,7 +24,7 @@ help:
 	@echo "make test    every check: lint, format, types, all tests"
 	@echo "make docs    the documentation, in docs/_build/html"
 	@echo "make fast    the tests not marked slow"
-	@echo "make bench   every benchmark"
+	@echo "make bench   how fast: every benchmarks/bench_*.py"
 	@echo "make format  rewrite the code in the house format"
 	@echo "make clean   remove the environment, results and caches"
 

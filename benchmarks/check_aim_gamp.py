@@ -6,8 +6,8 @@ seeds, all closed-form channels. A run must end finite, with an error <= 1.05 x 
 Agreement: the relative error (summed over instances, over their prior errors) against theory at the same ratios, with
 the fit of bias = c/d over the sizes and what is left of the difference at each d, in standard errors.
 
-    python benchmarks/bench_aim_gamp.py stability [--d 40 80 120] [--seeds 10] [--budget-seconds S]
-    python benchmarks/bench_aim_gamp.py agreement [--d 60 100 200] [--instances 16]
+    python benchmarks/check_aim_gamp.py stability [--d 40 80 120] [--seeds 10] [--budget-seconds S]
+    python benchmarks/check_aim_gamp.py agreement [--d 60 100 200] [--instances 16]
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ errors over sum of errors before any data), which is free of the fluctuation of 
 over the sizes, weighted with the standard errors, and what is left of the difference at each d once c/d is taken off.
 Standard errors smaller than the posterior variance at which message passing stops are raised to that.
 
-    python benchmarks/bench_finite_size.py [--d 50 100 200] [--instances 16 16 4] [--alphas 0.15 0.3 0.5]
+    python benchmarks/check_finite_size.py [--d 50 100 200] [--instances 16 16 4] [--alphas 0.15 0.3 0.5]
 """
 
 from __future__ import annotations

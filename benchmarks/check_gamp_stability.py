@@ -5,7 +5,7 @@ drawn once per (d, beta, seed), in single precision; smaller samples begin large
 error the power of the teacher. A run is that of ``glassformer simulate bsr --instances 1 --storage float32`` with the
 same seed. Every run is one line of the CSV file.
 
-    python benchmarks/bench_gamp_stability.py [--d 30 60 100] [--seeds 10] [--alphas 0.05 0.2 ...] [--budget-seconds S]
+    python benchmarks/check_gamp_stability.py [--d 30 60 100] [--seeds 10] [--alphas 0.05 0.2 ...] [--budget-seconds S]
 """
 
 from __future__ import annotations
