@@ -35,7 +35,7 @@ class ShardedDesign(WrappedDesign):
         devices: what to share it among; by default all that JAX finds.
 
     Raises:
-        IncompatibleError: a kind of design that has no such maps: several heads or instances.
+        IncompatibleError: a kind of design that has no such maps, or several instances.
 
     Example:
         >>> stored = DenseDesign.sample(7, (3, 4), np.random.default_rng(0))
@@ -48,8 +48,8 @@ class ShardedDesign(WrappedDesign):
     devices: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
-        if type(self.stored) not in _MAPS or self.stored.instances != 1:
-            raise IncompatibleError(f"{type(self.stored).__name__} cannot be shared out: use one head and one instance")
+        if _maps_of(self.stored) is None or self.stored.instances != 1:
+            raise IncompatibleError(f"{type(self.stored).__name__} cannot be shared out: use one instance")
 
     def first(self, samples: int) -> Self:
         return type(self)(self.stored.first(samples), self.devices)
@@ -76,7 +76,9 @@ class ShardedDesign(WrappedDesign):
         kind = self.stored.inputs.dtype
         with jax.enable_x64(kind == np.float64):
             placed = jax.device_put(values.astype(kind), placement)
-            return _MAPS[type(self.stored)][which](self._inputs, placed)
+            maps = _maps_of(self.stored)
+            assert maps is not None
+            return maps[which](self._inputs, placed)
 
     @cached_property
     def _mesh(self) -> Mesh:
@@ -117,14 +119,25 @@ def _dense_adjoint(x: Any, score: Any) -> Any:
     return (score @ x.reshape(len(x), -1)).reshape(x.shape[1:]) / np.sqrt(x.shape[1] * x.shape[2])
 
 
-@jax.jit
-def _projection_forward(x: Any, signal: Any) -> Any:
-    return jnp.einsum("nld,pd->npl", x, signal) / np.sqrt(x.shape[2])
+@partial(jax.jit, static_argnames="heads")
+def _projection_forward(x: Any, signal: Any, heads: int) -> Any:
+    parts, rows = _by_head(x, 2, heads), _by_head(signal, 0, heads)
+    fields = jnp.einsum("nlhd,phd->nphl", parts, rows)
+    return fields.reshape(len(x), -1, x.shape[1]) / np.sqrt(parts.shape[3])
 
 
-@jax.jit
-def _projection_adjoint(x: Any, score: Any) -> Any:
-    return jnp.einsum("npl,nld->pd", score, x) / np.sqrt(x.shape[2])
+@partial(jax.jit, static_argnames="heads")
+def _projection_adjoint(x: Any, score: Any, heads: int) -> Any:
+    parts, rows = _by_head(x, 2, heads), score.reshape(len(x), -1, heads, x.shape[1])
+    total = jnp.einsum("nphl,nlhd->phd", rows, parts)
+    return total.reshape(-1, parts.shape[3]) / np.sqrt(parts.shape[3])
+
+
+def _by_head(values: Any, axis: int, heads: int) -> Any:
+    """One axis as two: parts of the tokens come head after head, rows of the weights in turns."""
+    shape = values.shape
+    split = (heads, -1) if axis else (-1, heads)
+    return values.reshape(*shape[:axis], *split, *shape[axis + 1 :])
 
 
 def _pair_maps(tokens: int, kind: Any) -> tuple[Array, Array]:
@@ -161,9 +174,16 @@ def _layers(function: Callable[[Any, Any], Any], which: int, x: Any, values: Any
 
 
 _QUADRATIC = (_quadratic_forward, _quadratic_adjoint)
-_MAPS: dict[type, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
+_Maps = tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]
+_MAPS: dict[type, _Maps] = {
     DenseDesign: (_dense_forward, _dense_adjoint),
-    ProjectionDesign: (_projection_forward, _projection_adjoint),
     QuadraticDesign: _QUADRATIC,
     LayeredQuadraticDesign: (partial(_layers, _quadratic_forward, 0), partial(_layers, _quadratic_adjoint, 1)),
 }
+
+
+def _maps_of(stored: StoredDesign) -> _Maps | None:
+    """Forward and adjoint map of the inputs of a kind of design."""
+    if isinstance(stored, ProjectionDesign):
+        return partial(_projection_forward, heads=stored.heads), partial(_projection_adjoint, heads=stored.heads)
+    return _MAPS.get(type(stored))
