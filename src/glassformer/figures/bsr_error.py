@@ -101,7 +101,7 @@ def _quick(panel: Panel, quick: bool) -> Panel:
 def _produce(panel: Panel, path: Path, reference: Path | None) -> tuple[pandas.DataFrame, str, bool]:
     import pandas
 
-    published = load(reference, CURVES)
+    published = _published_panel(panel, load(reference, CURVES))
     alpha = np.linspace(0, panel.largest_alpha, panel.points)
     theory = {rho: limits(panel.model(rho), alpha, throw=False) for rho in panel.widths}
     runs = {
@@ -145,7 +145,7 @@ def _draw(
                 axes.plot([recovery] * 2, [0, 0.035], color=shades[rho], lw=2.5, solid_capstyle="butt", clip_on=False)
         if published is not None:
             for rho in panel.widths:
-                rows = _published_curve(panel, published, rho)[::8]
+                rows = _published_curve(published, rho)[::8]
                 axes.plot(rows["alpha"], rows["mmse"], ".", color="k", ms=2.2, zorder=3)
             axes.plot([], [], ".", color="k", ms=3, label="published data")
         for rho, result in runs.items():
@@ -174,13 +174,16 @@ def _draw(
         axes.legend(loc="upper right")
 
 
-def _published_curve(panel: Panel, published: pandas.DataFrame, rho: float) -> pandas.DataFrame:
-    rows = published[
-        np.isclose(published["rho"], rho)
-        & np.isclose(published["beta"], panel.beta)
-        & np.isclose(published["delta"], panel.noise)
-    ]
-    return rows.sort_values("alpha")
+def _published_panel(panel: Panel, published: pandas.DataFrame | None) -> pandas.DataFrame | None:
+    """Published curves of the panel's shape and noise; None where there are none."""
+    if published is None:
+        return None
+    rows = published[np.isclose(published["beta"], panel.beta) & np.isclose(published["delta"], panel.noise)]
+    return None if rows.empty else rows
+
+
+def _published_curve(published: pandas.DataFrame, rho: float) -> pandas.DataFrame:
+    return published[np.isclose(published["rho"], rho)].sort_values("alpha")
 
 
 def _theory_summary(theory: dict[float, Table]) -> str:
@@ -220,7 +223,7 @@ def _counts(statuses: Sequence[Status]) -> str:
 def _reference_summary(panel: Panel, published: pandas.DataFrame) -> str:
     lines = ["published data (largest difference below perfect recovery, and where):"]
     for rho in panel.widths:
-        rows = _published_curve(panel, published, rho)
+        rows = _published_curve(published, rho)
         if panel.noise == 0:
             # At the threshold itself an iteration that stops early leaves an error of 1e-4, which is no disagreement.
             rows = rows[rows["alpha"] < panel.model(rho).prior.dimension - 1e-9]
