@@ -4,9 +4,10 @@ import numpy as np
 from glassformer import DeepAttention, limits
 
 model = DeepAttention(depth=2, tokens=2, skip=1.0, points=64)
-curve = limits(model, np.array([0.1, 0.25, 0.4, 0.6, 0.85, 1.1]))
+curve = limits(model, np.array([0.1, 0.25, 0.4, 0.6, 0.85, 1.1]), throw=False)
+settled = [status.ok for status in curve.status]
 for row, name in enumerate(model.row_names):
-    plt.plot(curve["alpha"], 1 - curve["row_error"][:, row], "o:", label=name)
+    plt.plot(curve["alpha"][settled], 1 - curve["row_error"][settled, row], "o:", label=name)
 plt.xlabel(r"$\alpha = n/d$")
 plt.ylabel("overlap")
 plt.legend()

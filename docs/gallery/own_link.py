@@ -9,10 +9,11 @@ def gated(Z):
     return Z[0, 0] * jnp.tanh(Z[1, 0])
 
 
-model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1, points=64)
-curve = limits(model, np.linspace(0.5, 3, 6))
+model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.5, points=256)
+curve = limits(model, np.linspace(1, 5, 5), throw=False)
+settled = [status.ok for status in curve.status]
 for row, name in enumerate(["signal", "gate"]):
-    plt.plot(curve["alpha"], 1 - curve["row_error"][:, row], "o:", label=name)
+    plt.plot(curve["alpha"][settled], 1 - curve["row_error"][settled, row], "o:", label=name)
 plt.xlabel(r"$\alpha = n/d$")
 plt.ylabel("overlap")
 plt.legend()
