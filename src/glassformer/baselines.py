@@ -89,8 +89,7 @@ def completed(algorithm: str, model: Any, settings: Any) -> Any:
 
     averaged, bilinear = algorithm == "averaged-gd", isinstance(model, BilinearSequenceRegression)
     rates = factor_descent.RATES if bilinear else attention_descent.RATES
-    name = settings.optimizer or next(iter(rates))
-    rate, explore = settings.learning_rate or rates[name], settings.explore or 0
+    (name, rate), explore = settings.rule(rates), settings.explore or 0
     left_open = settings.optimizer is None and settings.learning_rate is None and settings.momentum == 0
     if averaged and bilinear and left_open and settings.explore != 0:
         name, rate, most = factor_descent.EXPLORING

@@ -88,9 +88,9 @@ class Landscape:
             its error absolute.
         maxima, minima: overlaps of the local maxima and minima, the ends of the interval left out.
         diverges: whether the free entropy grows without bound towards the largest overlap (perfect recovery).
+        status: of every overlap, as other rows have to be solved for; stationary points are looked for between those
+            that converged.
         largest: overlap of a signal known exactly.
-        status: of every overlap, where the other rows have to be solved for; stationary points are looked for between
-            those that converged.
     """
 
     model: str
@@ -103,8 +103,8 @@ class Landscape:
     maxima: Array
     minima: Array
     diverges: bool
+    status: Sequence[Status]
     largest: float = 1.0
-    status: Sequence[Status] = ()
 
     @property
     def converged(self) -> bool:
@@ -132,8 +132,7 @@ class Landscape:
             "free_entropy": self.free_entropy,
             "error_estimate": self.error_estimate,
         }
-        status = list(self.status) or [Status.CONVERGED] * len(self.overlap)
-        return Table(self.model, self.parameters, columns, status)
+        return Table(self.model, self.parameters, columns, self.status)
 
     def to_dict(self) -> dict[str, Any]:
         """The curve, its stationary points and the statement on the hard phase, as the command line writes them."""
@@ -198,6 +197,7 @@ def landscape(model: Model | MatrixModel, alpha: float, points: int = 400, row: 
         maxima=stationary[rises[change]],
         minima=stationary[~rises[change]],
         diverges=alpha >= counting_threshold(model) * (1 - 1e-12),
+        status=[Status.CONVERGED] * len(q_hat),
         largest=model.prior.second_moment,
     )
 
@@ -230,8 +230,8 @@ def profile(model: MatrixModel, alpha: float, points: int, row: int) -> Landscap
         maxima=middle[rises[change]],
         minima=middle[~rises[change]],
         diverges=bool(rank > 0 and rises[-1]),
-        largest=largest,
         status=found.status,
+        largest=largest,
     )
 
 

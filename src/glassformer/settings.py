@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from glassformer.errors import ParameterError
@@ -134,6 +135,16 @@ class Training:
         whole = isinstance(self.explore, int) and not isinstance(self.explore, bool)
         if self.explore is not None and not (whole and 0 <= self.explore < self.max_steps):
             raise ParameterError("explore", self.explore, f"an integer from 0 to max_steps - 1 = {self.max_steps - 1}")
+
+    def rule(self, rates: Mapping[str, float]) -> tuple[str, float]:
+        """Optimizer and learning rate, from an algorithm's rates by optimizer, the default one first, where left open.
+
+        Example:
+            >>> Training(learning_rate=0.1).rule({"sgd": 0.7, "adam": 0.05})
+            ('sgd', 0.1)
+        """
+        name = self.optimizer or next(iter(rates))
+        return name, self.learning_rate or rates[name]
 
 
 @dataclass(frozen=True)

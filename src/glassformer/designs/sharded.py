@@ -48,8 +48,9 @@ class ShardedDesign(WrappedDesign):
     devices: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
-        if _maps_of(self.stored) is None or self.stored.instances != 1:
+        if self.stored.instances != 1:
             raise IncompatibleError(f"{type(self.stored).__name__} cannot be shared out: use one instance")
+        _maps_of(self.stored)
 
     def first(self, samples: int) -> Self:
         return type(self)(self.stored.first(samples), self.devices)
@@ -76,9 +77,7 @@ class ShardedDesign(WrappedDesign):
         kind = self.stored.inputs.dtype
         with jax.enable_x64(kind == np.float64):
             placed = jax.device_put(values.astype(kind), placement)
-            maps = _maps_of(self.stored)
-            assert maps is not None
-            return maps[which](self._inputs, placed)
+            return _maps_of(self.stored)[which](self._inputs, placed)
 
     @cached_property
     def _mesh(self) -> Mesh:
@@ -173,17 +172,18 @@ def _layers(function: Callable[[Any, Any], Any], which: int, x: Any, values: Any
     return jnp.stack([function(x, part) for part in (values if which == 0 else jnp.moveaxis(values, 1, 0))], 1 - which)
 
 
-_QUADRATIC = (_quadratic_forward, _quadratic_adjoint)
 _Maps = tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]
 _MAPS: dict[type, _Maps] = {
     DenseDesign: (_dense_forward, _dense_adjoint),
-    QuadraticDesign: _QUADRATIC,
+    QuadraticDesign: (_quadratic_forward, _quadratic_adjoint),
     LayeredQuadraticDesign: (partial(_layers, _quadratic_forward, 0), partial(_layers, _quadratic_adjoint, 1)),
 }
 
 
-def _maps_of(stored: StoredDesign) -> _Maps | None:
-    """Forward and adjoint map of the inputs of a kind of design."""
+def _maps_of(stored: StoredDesign) -> _Maps:
+    """Forward and adjoint map of the inputs of a design, whose kind has to be one of those known."""
     if isinstance(stored, ProjectionDesign):
         return partial(_projection_forward, heads=stored.heads), partial(_projection_adjoint, heads=stored.heads)
-    return _MAPS.get(type(stored))
+    if type(stored) not in _MAPS:
+        raise IncompatibleError(f"{type(stored).__name__} cannot be shared out: there are no maps for it")
+    return _MAPS[type(stored)]

@@ -148,7 +148,7 @@ def train(
         checkpoint: where to continue from, and to leave the state now and then; the outcome is that of one go.
         schedule: how the data change on the way; None for data that do not.
     """
-    name, checkpoint = settings.optimizer or next(iter(rates)), checkpoint or Checkpoint()
+    (name, rate), checkpoint = settings.rule(rates), checkpoint or Checkpoint()
     watch = watch or (lambda steps, parameters, errors: {})
     schedule = schedule or Schedule(lambda data, steps: data, 0)
     first = np.asarray(loss(parameters, schedule.at(data, 0)))
@@ -159,7 +159,7 @@ def train(
         records = [watch(0, parameters, first)]
         return _Run(parameters, state, _Counts(rate, power, halvings), [first], records)
 
-    run = begin(settings.learning_rate or rates[name], 0)
+    run = begin(rate, 0)
     stored = checkpoint.load()
     if stored is not None:
         run.restore(stored)
@@ -174,8 +174,8 @@ def train(
     status = next((s for s in Status if str(s) == counts.label), Status.ITERATION_LIMIT)
     fall = _fall(run.losses) if len(run.losses) > 1 else 1.0
     history = np.array(run.losses)
-    rate = _rate(counts, settings.explore or 0)
-    return Trained(run.parameters, history[-1], counts.steps, rate, status, history, fall, run.records)
+    last = _rate(counts, settings.explore or 0)
+    return Trained(run.parameters, history[-1], counts.steps, last, status, history, fall, run.records)
 
 
 def _advance(

@@ -62,17 +62,17 @@ def noisy_nuclear_norm(path: Path, quick: bool, reference: Path | None) -> _Resu
 
 
 def _nuclear_norm(path: Path, quick: bool, noise: float) -> _Result:
-    widths, alpha = _WIDTHS, np.linspace(0.1, 0.9, 5 if quick else 9)
+    alpha = np.linspace(0.1, 0.9, 5 if quick else 9)
     d, instances = (24, 2) if quick else (50, 6)
-    models = [BilinearSequenceRegression(beta=1, rho=rho, noise=noise) for rho in widths]
+    models = [BilinearSequenceRegression(beta=1, rho=rho, noise=noise) for rho in _WIDTHS]
     series = [
         _Series(
             f"nuclear norm, rho = {rho}", simulate(model, alpha, d=d, instances=instances, algorithm="nuclear-norm")
         )
-        for rho, model in zip(widths, models, strict=True)
+        for rho, model in zip(_WIDTHS, models, strict=True)
     ]
     with canvas(path) as (axes,):
-        for rho, model, one, color in zip(widths, models, series, colors(len(widths)), strict=True):
+        for rho, model, one, color in zip(_WIDTHS, models, series, colors(len(_WIDTHS)), strict=True):
             _optimum(axes, model, color, rf"Bayes-optimal, $\rho = {rho:g}$")
             if noise == 0:
                 axes.axvline(nuclear_norm_threshold(1.0, rho), color=color, ls=":", lw=1)
@@ -98,7 +98,8 @@ def gradient_descent(path: Path, quick: bool, reference: Path | None) -> _Result
         for k, rows in enumerate(published):
             label = "published" if k == 0 else None
             panels[0].plot(rows["alpha"], rows["gen_error_mean"], "x", color="0.4", ms=4, label=label)
-        panels[0].legend(loc="upper right")
+        if published:
+            panels[0].legend(loc="upper right")
     data, summary, converged = _collected(series)
     return data, "\n".join([summary, *_published(series[: len(published)], published)]), converged
 
