@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from glassformer import AttentionIndexed, Descent, limits
-from glassformer.designs.quadratic import QuadraticDesign
-from glassformer.gamp import gamp
+from glassformer.learners.gamp import gamp
+from glassformer.models.designs.quadratic import QuadraticDesign
 
 TARGET_CURVE, TARGET_RATIO, TARGET_GIGABYTES = 1.0, 1.5, 16.0
 

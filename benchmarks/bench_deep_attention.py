@@ -17,9 +17,9 @@ from scipy.integrate import dblquad
 
 from glassformer import DeepAttention, limits, thresholds
 from glassformer import phase_diagram as diagram_of
-from glassformer.overlap_evolution import overlap_evolution
-from glassformer.overlap_gamp import Trace, overlap_gamp
-from glassformer.settings import Descent
+from glassformer.core.settings import Descent
+from glassformer.learners.overlap_gamp import Trace, overlap_gamp
+from glassformer.theory.overlap_evolution import overlap_evolution
 
 
 def clocked(label: str, function):  # type: ignore[no-untyped-def]

@@ -28,8 +28,8 @@ from unittest.mock import patch
 import numpy as np
 
 from glassformer import BilinearSequenceRegression, DenseDesign, Descent, GaussianChannel, RectangularLaw
-from glassformer.gamp import gamp
-from glassformer.priors import bilinear
+from glassformer.learners.gamp import gamp
+from glassformer.models.priors import bilinear
 
 TARGET_TIME, TARGET_MEMORY = 1.3, 1.25
 STORAGES, NOISES = ("float64", "float32"), (0.1, 0.0)

@@ -20,7 +20,7 @@ from collections import Counter
 import numpy as np
 
 from glassformer import AttentionIndexed, simulate, thresholds
-from glassformer.experiments import Simulation
+from glassformer.experiments.instances import Simulation
 
 CHANNELS = (("linear", 1), ("linear", 2), ("softmax", 2), ("softmax", 3), ("hardmax", 2))
 WIDTHS, ALLOWED = (0.1, 0.5, 2.0), 1.05

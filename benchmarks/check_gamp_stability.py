@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from glassformer import BilinearSequenceRegression, DenseDesign, Status
-from glassformer.gamp import gamp
+from glassformer.learners.gamp import gamp
 
 SIZES, BETAS, RHOS, NOISES = (30, 60, 100), (0.5, 1.0, 2.0), (0.2, 1.0), (0.0, 0.1)
 ALPHAS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.1)

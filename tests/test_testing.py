@@ -13,8 +13,8 @@ from glassformer import (
     GaussianChannel,
     SequenceMultiIndex,
 )
-from glassformer.integral import Integral
-from glassformer.priors.bilinear import BilinearPrior
+from glassformer.core.integral import Integral
+from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.testing import check_model
 
 SOUND = {

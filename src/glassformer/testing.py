@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.errors import GlassformerError, IncompatibleError
-from glassformer.free_entropy import free_entropy
-from glassformer.integral import Array, Integral
+from glassformer.core.errors import GlassformerError, IncompatibleError
+from glassformer.core.integral import Array, Integral
+from glassformer.experiments.simulation import simulate
 from glassformer.models import MatrixModel, Model
-from glassformer.priors.factors import FactorPrior
-from glassformer.priors.layered import LayeredPrior
-from glassformer.priors.wishart import SymmetricPrior
-from glassformer.simulation import simulate
+from glassformer.models.priors.factors import FactorPrior
+from glassformer.models.priors.layered import LayeredPrior
+from glassformer.models.priors.wishart import SymmetricPrior
+from glassformer.theory.free_entropy import free_entropy
 
 # Standard errors that an average may be off by.
 _SIGMAS = 5.0

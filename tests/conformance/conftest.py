@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, limits
-from glassformer.designs.dense import DenseDesign
-from glassformer.experiments import Simulation
-from glassformer.simulation import simulate
+from glassformer.experiments.instances import Simulation
+from glassformer.experiments.simulation import simulate
+from glassformer.models.designs.dense import DenseDesign
 
 CHANNELS = {
     "linear": {"channel": "gaussian", "noise": 0.0},

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, Status
-from glassformer.designs.dense import DenseDesign
-from glassformer.gamp import gamp
-from glassformer.settings import Descent
-from glassformer.simulation import simulate
+from glassformer.core.settings import Descent
+from glassformer.experiments.simulation import simulate
+from glassformer.learners.gamp import gamp
+from glassformer.models.designs.dense import DenseDesign
 
 TIGHT = Descent(tolerance=1e-9, floor=1e-16, max_iterations=2000)
 # Where message passing moves over random starts (even channels), and where it does not.

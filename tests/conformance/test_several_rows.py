@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from glassformer import DeepAttention, DeepAttentionIndexed, SequenceMultiIndex, simulate
-from glassformer.channels.latent_sampling import Effort
-from glassformer.integral import Integral
+from glassformer.core.integral import Integral
+from glassformer.models.channels.multi_index.importance_sampling import Effort
 
 MODELS = {
     "committee of two signs": SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]) + jnp.sign(z[1, 0]), 2, 1),

@@ -7,10 +7,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from glassformer.channels.base import Channel
-from glassformer.designs.base import Design
-from glassformer.errors import IncompatibleError
-from glassformer.priors.base import Prior
+from glassformer.core.errors import IncompatibleError
+from glassformer.models.channels.base import Channel
+from glassformer.models.designs.base import Design
+from glassformer.models.priors.base import Prior
 
 # Ratios beyond these equal their limits to rounding, and would only lose digits.
 SMALLEST, LARGEST = 1e-9, 1e9

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.channels.gaussian import GaussianChannel
-from glassformer.channels.scalar import scalar_channel
-from glassformer.designs.dense import DenseDesign
-from glassformer.errors import IncompatibleError, ParameterError
-from glassformer.estimators.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_number, is_ratio, no_data
-from glassformer.priors.base import Prior
-from glassformer.priors.bilinear import BilinearPrior
-from glassformer.priors.factors import FactorPrior
-from glassformer.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.models.channels.gaussian import GaussianChannel
+from glassformer.models.channels.scalar import scalar_channel
+from glassformer.models.designs.dense import DenseDesign
+from glassformer.models.priors.base import Prior
+from glassformer.models.priors.bilinear import BilinearPrior
+from glassformer.models.priors.factors import FactorPrior
+from glassformer.models.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class BilinearSequenceRegression:
         rho: :math:`r/d \ge 0`; 0 and ``inf`` select the limits of negligible and unlimited width.
         noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label.
         channel: ``"gaussian"`` (:math:`\varphi(h) = h`), ``"sign"``, ``"absolute"``, a callable
-            :math:`\varphi` acting on arrays, or a :class:`~glassformer.channels.base.Channel`.
+            :math:`\varphi` acting on arrays, or a :class:`~glassformer.models.channels.base.Channel`.
         width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, and data can be simulated.
 
     Raises:
@@ -52,7 +52,7 @@ class BilinearSequenceRegression:
         >>> BilinearSequenceRegression(beta=1, rho=-0.5)
         Traceback (most recent call last):
         ...
-        glassformer.errors.ParameterError: rho = -0.5 is not allowed: expected >= 0 (0, 1e-09 to 1e+09, or inf)
+        glassformer.core.errors.ParameterError: rho = -0.5 is not allowed: expected >= 0 (0, 1e-09 to 1e+09, or inf)
     """
 
     beta: float = 1.0

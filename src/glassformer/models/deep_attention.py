@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.channels.attention_link import Architecture
-from glassformer.channels.multi_index import MultiIndexChannel
-from glassformer.designs.projection import projection_design
-from glassformer.errors import IncompatibleError, ParameterError
-from glassformer.integral import Array
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.integral import Array
 from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.channels.multi_index.attention_network import Architecture
+from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.designs.projection import projection_design
 from glassformer.models.matrix import MatrixModel
-from glassformer.priors.gaussian_rows import GaussianRowsPrior
-from glassformer.priors.matrix import MatrixPrior
+from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
+from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
@@ -132,21 +132,21 @@ class DeepAttention(MatrixModel):
         network: Architecture = self.network  # type: ignore[attr-defined]
         inverts = network.heads == 1 and network.output == "attention" and self.noise == 0
         if inverts and np.all(np.array(network.head_weights) != 0):
-            from glassformer.channels.latent_sampling import Effort
+            from glassformer.models.channels.multi_index.importance_sampling import Effort
 
             # Up to two latent variables are easy; where the posterior is a curved sheet, more points must follow it.
             easy, hard = Effort(32, 4, 8), Effort(256, 16, 12)
             if network.tied:
-                from glassformer.channels.deep_attention import DeepAttentionChannel
+                from glassformer.models.channels.multi_index.deep_attention import DeepAttentionChannel
 
                 latents = (network.rows - 1) * network.tokens
                 return DeepAttentionChannel(network, effort=easy if latents <= 2 else hard, points=self.points)
-            from glassformer.channels.untied_attention import UntiedAttentionChannel
+            from glassformer.models.channels.multi_index.untied_attention import UntiedAttentionChannel
 
             effort = Effort(64, 8, 10) if network.depth == 1 else hard
             return UntiedAttentionChannel(network, effort=effort, points=self.points)
-        from glassformer.channels.attention_link import attention_link
-        from glassformer.channels.link_channel import link_channel
+        from glassformer.models.channels.multi_index.attention_network import attention_link
+        from glassformer.models.channels.multi_index.link_channel import link_channel
 
         return link_channel(
             attention_link(network), network.rows, network.tokens, self.noise, "continuous", self.points

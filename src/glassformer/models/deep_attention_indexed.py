@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.channels.multi_index import MultiIndexChannel
-from glassformer.designs.layered import LayeredQuadraticDesign
-from glassformer.errors import IncompatibleError, ParameterError
-from glassformer.models.attention import AttentionIndexed
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.models.attention_indexed import AttentionIndexed
 from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.designs.layered import LayeredQuadraticDesign
 from glassformer.models.matrix import MatrixModel
-from glassformer.priors.layered import LayeredPrior
-from glassformer.priors.matrix import MatrixPrior
+from glassformer.models.priors.layered import LayeredPrior
+from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class DeepAttentionIndexed(MatrixModel):
 
     :math:`B_0 = I,\; B_l = (c_l I + \sigma(B_{l-1} h^l B_{l-1}^T)) B_{l-1},\; y = \sigma(B_{L-1} h^L B_{L-1}^T)` with
     :math:`\sigma` the row softmax and :math:`h^l` the indices of layer ``l``
-    (:class:`~glassformer.models.attention.AttentionIndexed`). Sample ratio, errors and overlaps are those of one layer:
-    each starts from error 1 and overlap :math:`\rho`.
+    (:class:`~glassformer.models.attention_indexed.AttentionIndexed`). Sample ratio, errors and overlaps are those of
+    one layer: each starts from error 1 and overlap :math:`\rho`.
 
     Layers are treated one by one: the off-diagonal part of :math:`\hat Q` is measured and reported, not fed back.
 
@@ -72,7 +72,7 @@ class DeepAttentionIndexed(MatrixModel):
         AttentionIndexed(self.rho, self.tokens)
         if self.channel not in ("softmax", "linear"):
             raise IncompatibleError(f"channel = {self.channel} and layers = {self.layers}: choose softmax or linear")
-        from glassformer.channels.deep_attention_indexed import DeepAttentionIndexedChannel
+        from glassformer.models.channels.attention_indexed.deep import DeepAttentionIndexedChannel
 
         strengths = tuple(float(c) for c in np.atleast_1d(np.asarray(self.skip, dtype=float)).ravel())
         strengths = strengths * (self.layers - 1) if len(strengths) == 1 else strengths

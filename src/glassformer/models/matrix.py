@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from glassformer.channels.multi_index import MultiIndexChannel
-from glassformer.integral import Array
+from glassformer.core.integral import Array
 from glassformer.models.base import FiniteSize
-from glassformer.priors.matrix import MatrixPrior
+from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.priors.matrix import MatrixPrior
 
 
 class MatrixModel(ABC):

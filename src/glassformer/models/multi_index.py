@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.channels.multi_index import MultiIndexChannel
-from glassformer.designs.projection import projection_design
-from glassformer.errors import ParameterError
+from glassformer.core.errors import ParameterError
 from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.designs.projection import projection_design
 from glassformer.models.matrix import MatrixModel
-from glassformer.priors.gaussian_rows import GaussianRowsPrior
-from glassformer.priors.matrix import MatrixPrior
+from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
+from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class SequenceMultiIndex(MatrixModel):
     @cached_property
     def channel(self) -> MultiIndexChannel:  # type: ignore[override]
         """The channel that suits the labels."""
-        from glassformer.channels.link_channel import link_channel
+        from glassformer.models.channels.multi_index.link_channel import link_channel
 
         return link_channel(self.link, self.indices, self.tokens, self.noise, self.label_type, self.points)
 

@@ -1,0 +1,95 @@
+"""The papers behind what was used, as BibTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from glassformer.core.errors import ParameterError
+
+_ZDEBOROVA = "Zdeborov{\\'a}, Lenka"
+_PAPERS = {
+    "erba2025bilinear": {
+        "author": f"Erba, Vittorio and Troiani, Emanuele and Biggio, Luca and Maillard, Antoine and {_ZDEBOROVA}",
+        "title": "Bilinear sequence regression: A model for learning from long sequences of high-dimensional tokens",
+        "journal": "Physical Review X",
+        "year": "2025",
+        "eprint": "2410.18858",
+    },
+    "boncoraglio2025bayes": {
+        "author": f"Boncoraglio, Fabrizio and Troiani, Emanuele and Erba, Vittorio and {_ZDEBOROVA}",
+        "title": "Bayes optimal learning of attention-indexed models",
+        "year": "2025",
+        "eprint": "2506.01582",
+    },
+    "maillard2024bayes": {
+        "author": "Maillard, Antoine and Troiani, Emanuele and Martin, Simon and Krzakala, Florent and " + _ZDEBOROVA,
+        "title": "Bayes-optimal learning of an extensive-width neural network from quadratically many samples",
+        "year": "2024",
+        "eprint": "2408.03733",
+    },
+    "troiani2025fundamental": {
+        "author": "Troiani, Emanuele and Cui, Hugo and Dandi, Yatin and Krzakala, Florent and " + _ZDEBOROVA,
+        "title": "Fundamental limits of learning in sequence multi-index models and deep attention networks",
+        "year": "2025",
+        "eprint": "2502.00901",
+    },
+    "donoho2013phase": {
+        "author": "Donoho, David L. and Gavish, Matan and Montanari, Andrea",
+        "title": "The phase transition of matrix recovery from {G}aussian measurements matches the minimax {MSE} of "
+        "matrix denoising",
+        "journal": "Proceedings of the National Academy of Sciences",
+        "year": "2013",
+    },
+    "li2002learning": {
+        "author": "Li, Xin and Roth, Dan",
+        "title": "Learning question classifiers",
+        "booktitle": "Proceedings of the 19th International Conference on Computational Linguistics",
+        "year": "2002",
+    },
+}
+_BEHIND = {
+    "bsr": ("erba2025bilinear",),
+    "aim": ("boncoraglio2025bayes", "maillard2024bayes"),
+    "attention": ("troiani2025fundamental",),
+    "smi": ("troiani2025fundamental",),
+    "nuclear-norm": ("donoho2013phase",),
+    "text": ("troiani2025fundamental", "li2002learning"),
+}
+
+
+def bibtex(used: Iterable[str] = ()) -> str:
+    """BibTeX entries of the papers behind what was used, each once.
+
+    Args:
+        used: models (``bsr``, ``aim``, ``attention``, ``smi``), ``nuclear-norm``, ``text``; everything if empty.
+
+    Raises:
+        ParameterError: an unknown name.
+
+    Example:
+        >>> print(bibtex(["aim"]).splitlines()[0])
+        @misc{boncoraglio2025bayes,
+    """
+    names = list(used) or list(_BEHIND)
+    for name in names:
+        if name not in _BEHIND:
+            raise ParameterError("used", name, f"one of {', '.join(_BEHIND)}")
+    keys = dict.fromkeys(key for name in names for key in _BEHIND[name])
+    return "\n\n".join(_entry(key, _PAPERS[key]) for key in keys)
+
+
+def arxiv(model: str) -> str:
+    """The number of a model's first paper.
+
+    Example:
+        >>> arxiv("bsr")
+        '2410.18858'
+    """
+    return _PAPERS[_BEHIND[model][0]]["eprint"]
+
+
+def _entry(key: str, fields: dict[str, str]) -> str:
+    kind = "article" if "journal" in fields else "inproceedings" if "booktitle" in fields else "misc"
+    archive = {"archiveprefix": "arXiv"} if "eprint" in fields else {}
+    lines = [f"  {name} = {{{value}}}," for name, value in {**fields, **archive}.items()]
+    return "\n".join([f"@{kind}{{{key},", *lines, "}"])

@@ -1,0 +1,1 @@
+"""Quadrature, roots, quasi-random points and batches; nothing of the theory."""

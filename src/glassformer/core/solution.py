@@ -1,0 +1,124 @@
+"""What every solver returns: a value, how it ended, and how far it can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.errors import ConvergenceError
+
+
+class Status(Enum):
+    """How a computation ended. ``str(status)`` is the name used in files, ``status.remedy`` says what to do.
+
+    Example:
+        >>> str(Status.ITERATION_LIMIT)
+        'iteration_limit'
+        >>> "max_iterations" in Status.ITERATION_LIMIT.remedy
+        True
+    """
+
+    CONVERGED = ("converged", "nothing to do")
+    ITERATION_LIMIT = (
+        "iteration_limit",
+        "the residual is still above the tolerance: raise max_iterations, or move alpha away from a threshold, "
+        "where convergence slows down",
+    )
+    NON_FINITE = (
+        "non_finite",
+        "a non-finite number appeared: check the link function for overflow and the data for infinities",
+    )
+    BISTABLE = (
+        "bistable",
+        "the informed and the uninformed fixed points differ (a hard phase): both are reported, the free entropy "
+        "tells which one is Bayes-optimal",
+    )
+    INTEGRATION_NOT_CONVERGED = (
+        "integration_not_converged",
+        "the quadrature error exceeds the tolerance: give the channel more nodes, or add noise",
+    )
+    OUTSIDE_CONE = (
+        "overlap_outside_cone",
+        "the overlap left [0, 1]: the channel's score and sampler contradict each other, check them against each other",
+    )
+    OSCILLATING = (
+        "oscillating",
+        "the iterates kept moving at the strongest damping: the best iterate is reported; raise max_iterations or d",
+    )
+    CONTRADICTED = (
+        "contradicted_by_residual",
+        "the residual on the data disagrees with the predicted variance: a finite-size effect or a spurious fixed "
+        "point; try a larger d, another seed or a stronger damping",
+    )
+
+    def __init__(self, label: str, remedy: str) -> None:
+        self.label = label
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return self.label
+
+    @property
+    def ok(self) -> bool:
+        """True only for ``CONVERGED``."""
+        return self is Status.CONVERGED
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The end of a batch of iterations; every field has the batch as its first axis.
+
+    Attributes:
+        value: what was solved for, shape ``(batch, ...)``.
+        status: one :class:`Status` per batch element.
+        residual: undamped residual :math:`|F(x) - x|` at ``value``, shape ``(batch,)``.
+        iterations: evaluations of the map spent on each element, shape ``(batch,)``.
+        error_estimate: residual amplified by the distance to the fixed point, plus integration error, ``(batch,)``.
+        history: residual after each iteration, shape ``(iterations, batch)``; NaN once an element has stopped.
+        extra: further arrays by name, for instance ``q_hat``.
+    """
+
+    value: NDArray[np.float64]
+    status: Sequence[Status]
+    residual: NDArray[np.float64]
+    iterations: NDArray[np.int64]
+    error_estimate: NDArray[np.float64]
+    history: NDArray[np.float64]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def converged(self) -> bool:
+        """True when every element has status ``CONVERGED``."""
+        return all(status.ok for status in self.status)
+
+    def overlaid(self, where: NDArray[Any], other: Solution) -> Solution:
+        """This solution with the elements ``where``, indices or flags, taken from ``other``, which has only those."""
+        status = np.array(self.status, dtype=object)
+        status[where] = other.status
+        return replace(
+            self,
+            **{name: _filled(getattr(self, name), where, getattr(other, name)) for name in _PER_ELEMENT},
+            status=status.tolist(),
+            extra={name: _filled(own, where, other.extra[name]) for name, own in self.extra.items()},
+        )
+
+    def raise_unless_converged(self) -> Solution:
+        """Return ``self``, or raise :class:`ConvergenceError` naming the first element that did not converge."""
+        for status in self.status:
+            if not status.ok:
+                raise ConvergenceError(status, self)
+        return self
+
+
+_PER_ELEMENT = ("value", "residual", "iterations", "error_estimate")
+
+
+def _filled(base: NDArray[Any], where: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    merged = np.array(base)
+    merged[where] = values
+    return merged

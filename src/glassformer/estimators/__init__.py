@@ -1,1 +1,0 @@
-"""Baselines: other estimators and their theory."""

@@ -1,0 +1,231 @@
+"""What every simulation shares: its table, its instances, whole numbers of samples, memory that must suffice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer import __version__
+from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.fingerprint import code_of
+from glassformer.core.integral import Array
+from glassformer.core.progress import track
+from glassformer.core.results import Table, plain
+from glassformer.core.settings import Descent, MultiPass, Regularised, Training
+from glassformer.core.solution import Status
+from glassformer.models import FiniteSize
+from glassformer.models.designs.generated import GeneratedDesign
+
+# Inputs that are drawn again whenever they are needed, or shared out over devices.
+GENERATED, SHARDED = "generated", "sharded"
+# Algorithms, and the settings of each.
+SETTINGS: dict[str, type] = {
+    "gamp": Descent,
+    "ridge": Regularised,
+    "nuclear-norm": Regularised,
+    "gd": Training,
+    "averaged-gd": Training,
+    "sgd": MultiPass,
+}
+
+
+@dataclass(frozen=True)
+class Simulation(Table):
+    """A :class:`~glassformer.core.results.Table` that also keeps every run, in ``instances[point][instance]``."""
+
+    instances: Sequence[Sequence[Any]] = field(default_factory=list)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per sample ratio, with the list of its runs."""
+        rows = super().rows()
+        for row, runs in zip(rows, self.instances, strict=True):
+            row["instances"] = [plain(vars(run)) for run in runs]
+        return rows
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is drawn and learned from.
+
+    Attributes:
+        model: as it was asked for.
+        size: the model at a finite size.
+        alpha: sample ratios asked for.
+        d: token dimension.
+        instances: runs per sample ratio.
+        seed: of the first instance.
+        algorithm: what learns.
+        storage: precision of the inputs.
+        settings: of the algorithm.
+        keeper: where finished runs and the state of unfinished ones are kept.
+    """
+
+    model: Any
+    size: FiniteSize[Any]
+    alpha: Array
+    d: int
+    instances: int
+    seed: int
+    algorithm: str
+    storage: str
+    settings: Any
+    keeper: Keeper
+
+    @property
+    def samples(self) -> NDArray[np.int64]:
+        """Whole numbers of samples, at least one each."""
+        return whole_samples(self.alpha, self.size, self.d)
+
+    @property
+    def realised(self) -> Array:
+        """The sample ratios that these are."""
+        return np.asarray(self.samples / self.size.unit)
+
+    def runs(self, kind: type, learn: Callable[[Any, int, Checkpoint], Any]) -> list[list[Any]]:
+        """``learn(design, seed, checkpoint)``, a ``kind``, of every instance at every sample ratio.
+
+        An instance is one growing data set, drawn where a run of it is not kept already.
+        """
+        samples = self.samples
+        if self.storage in (GENERATED, SHARDED) and self.algorithm != "gamp":
+            raise IncompatibleError(
+                f"storage {self.storage} is for algorithm gamp, {self.algorithm} needs its inputs in one array: "
+                "use float64 or float32"
+            )
+        if self.storage != GENERATED:
+            require_memory(int(samples.max()), self.size.input_shape, self.storage)
+        designs, runs = _Designs(self), [list[Any]() for _ in samples]
+        pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]
+        for k, point in track(pairs, f"{self.instances} instances at {len(samples)} sample ratios, d = {self.d}"):
+            n, seed = int(samples[point]), self.seed + k
+            one = partial(_learned, learn, designs, n, seed)
+            runs[point].append(self.keeper.run(kind, self.identity(n, seed), one))
+        return runs
+
+    def identity(self, samples: int, seed: int) -> dict[str, Any]:
+        """All that determines a run."""
+        finite = self.size.model
+        return {
+            "version": __version__,
+            "model": finite.name,
+            "parameters": {name: repr(value) for name, value in finite.parameters.items()},
+            "code": code_of(finite),
+            "algorithm": self.algorithm,
+            "settings": {name: repr(value) for name, value in vars(self.settings).items()},
+            "d": self.d,
+            "samples": samples,
+            "seed": seed,
+            "storage": self.storage,
+        }
+
+    def table(self, columns: dict[str, Array], runs: list[list[Any]]) -> Simulation:
+        """The table of the runs; the status of a row is that of its first run that did not converge."""
+        own, finite = self.model.parameters, self.size.model.parameters
+        given = {name: value for name, value in vars(self.settings).items() if value is not None}
+        settings = {"algorithm": self.algorithm, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
+        return Simulation(
+            model=self.model.name,
+            parameters={**own, **settings},
+            columns={"alpha": self.alpha, **columns, "alpha_realised": self.realised},
+            status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
+            notes=[] if finite == own else [f"theory at the realised ratios {finite}"],
+            instances=runs,
+        )
+
+
+class _Designs:
+    """The design of one instance at a time, drawn when it is first needed."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment, self._seed = experiment, -1
+        self._design: Any = None
+
+    def of(self, seed: int, samples: int) -> Any:
+        """Its first samples, of as many as the largest sample ratio needs."""
+        if seed != self._seed:
+            self._design = None
+            self._design, self._seed = self._drawn(seed, int(self._experiment.samples.max())), seed
+        return self._design.first(samples)
+
+    def _drawn(self, seed: int, samples: int) -> Any:
+        size, storage = self._experiment.size, self._experiment.storage
+        if storage == GENERATED:
+            return GeneratedDesign(size.design, (seed, 1), samples, size.input_shape)
+        kept = "float32" if storage == SHARDED else storage
+        design: Any = size.design.sample(samples, size.input_shape, np.random.default_rng([seed, 1]), kept)
+        if storage != SHARDED:
+            return design
+        from glassformer.models.designs.sharded import ShardedDesign
+
+        return ShardedDesign(design)
+
+
+def _learned(learn: Callable[..., Any], designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Any:
+    return learn(designs.of(seed, samples), seed, checkpoint)
+
+
+def drawn(model: Any, design: Any, shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:
+    """The teacher, of the given shape, and the labels of one instance."""
+    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
+    return signal, model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+
+
+def collected(runs: list[list[Any]], name: str) -> Array:
+    """One field of all runs, shape (points, instances, ...)."""
+    return np.array([[getattr(run, name) for run in point] for point in runs])
+
+
+def checked_settings(settings: Any, kind: type, algorithm: str) -> Any:
+    """The settings of an algorithm, its defaults where none are given; those of another one are refused."""
+    if settings is None:
+        return kind()
+    if not isinstance(settings, kind):
+        raise ParameterError("settings", type(settings).__name__, f"{kind.__name__} for algorithm {algorithm}")
+    return settings
+
+
+def standard_error(samples: Array) -> Array:
+    """Standard error of the mean over the last axis; NaN for a single sample."""
+    count = samples.shape[1]
+    if count == 1:
+        return np.full(len(samples), np.nan)
+    return np.asarray(np.std(samples, axis=1, ddof=1) / np.sqrt(count))
+
+
+def whole_samples(alpha: Array, size: FiniteSize[Any], d: int) -> NDArray[np.int64]:
+    """Whole numbers of samples, at least one each."""
+    for value in alpha[np.rint(alpha * size.unit) < 1]:
+        raise ParameterError("alpha", float(value), f"at least one sample at d = {d}, so alpha >= {1 / size.unit:.3g}")
+    return np.rint(alpha * size.unit).astype(np.int64)
+
+
+def require_whole_numbers(d: int, instances: int, seed: int, algorithm: str) -> None:
+    """Raise unless sizes and seed are whole numbers and the algorithm is known."""
+    for name, value, low in (("d", d, 2), ("instances", instances, 1), ("seed", seed, 0)):
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
+            raise ParameterError(name, value, f"an integer >= {low}")
+    if algorithm not in SETTINGS:
+        raise ParameterError("algorithm", algorithm, f"one of {', '.join(SETTINGS)}")
+
+
+def require_memory(samples: int, shape: tuple[int, int], storage: str) -> None:
+    """Raise if the inputs would not fit into the memory that is available."""
+    size = samples * shape[0] * shape[1] * (4 if storage in ("float32", SHARDED) else 8)
+    try:
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return
+    if size > 0.9 * available:
+        raise ParameterError(
+            "d",
+            shape[1],
+            f"inputs that fit into memory ({size / 1e9:.1f} GB needed, {available / 1e9:.1f} GB available)",
+            "use a smaller d or alpha, storage float32, or for gamp storage generated",
+        )

@@ -1,0 +1,155 @@
+"""Where tasks are computed: in this process, in local ones, or on the machines of a scheduler."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+from glassformer.core.errors import IncompatibleError, ParameterError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Workers that may die over one task before the task is given up.
+_ATTEMPTS = 3
+# Tasks drawn per worker, so that none waits for the next.
+_AHEAD = 2
+# Threads per worker: as many workers as cores leave one each, and threads that wait for each other are slow.
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+Outcome = tuple[T, "R | Exception"]
+
+
+def outcomes(
+    function: Callable[[T], R], tasks: Iterable[T], workers: int = 1, scheduler: str | None = None
+) -> Iterator[Outcome[T, R]]:
+    """``(task, function(task))`` as they are done; an exception in place of a result where a worker died.
+
+    Tasks are drawn when there is room for them, a few ahead of the workers.
+
+    Args:
+        function: importable by the workers.
+        tasks: what it is called with.
+        workers: local processes; one is this process.
+        scheduler: address of a dask scheduler, in place of local processes.
+
+    Raises:
+        ParameterError: ``workers`` is out of range, or there is no such scheduler.
+        IncompatibleError: dask is asked for and not installed, or a task cannot be sent.
+
+    Example:
+        >>> list(outcomes(abs, [-1, 2]))
+        [(-1, 1), (2, 2)]
+    """
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise ParameterError("workers", workers, "an integer >= 1")
+    if scheduler is not None:
+        yield from _on_scheduler(function, iter(tasks), scheduler)
+    elif workers == 1:
+        yield from ((task, function(task)) for task in tasks)
+    else:
+        yield from _in_processes(function, iter(tasks), workers)
+
+
+def _in_processes(function: Callable[[T], R], tasks: Iterator[T], workers: int) -> Iterator[Outcome[T, R]]:
+    again: list[tuple[T, int]] = []
+    source = ((task, 0) for task in tasks)
+    exhausted = False
+    while not exhausted or again:
+        # A pool whose worker died computes nothing more: what was not done begins again in a new one.
+        with _single_threads(), ProcessPoolExecutor(workers, get_context("spawn"), _end_with, (os.getpid(),)) as pool:
+            futures: dict[Future[R], tuple[T, int]] = {}
+            broken = False
+            while not broken:
+                room = _AHEAD * workers - len(futures)
+                for task, lost in islice(chain(_emptied(again), source), room):
+                    futures[pool.submit(function, task)] = (task, lost)
+                if not futures:
+                    exhausted = True
+                    break
+                for future in wait(futures, return_when=FIRST_COMPLETED).done:
+                    task, lost = futures.pop(future)
+                    result = _result(future)
+                    broken |= isinstance(result, BrokenProcessPool)
+                    if isinstance(result, BrokenProcessPool) and lost + 1 < _ATTEMPTS:
+                        again.append((task, lost + 1))
+                    else:
+                        yield task, result
+            again.extend(futures.values())
+
+
+def _end_with(parent: int) -> None:
+    """Let a worker end when the process that started it does, which it would otherwise wait for in vain."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _emptied(items: list[T]) -> Iterator[T]:
+    while items:
+        yield items.pop()
+
+
+def _result(future: Future[R]) -> R | Exception:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        return error
+    except (AttributeError, TypeError) as error:
+        if "pickle" not in str(error).lower():
+            raise
+        raise IncompatibleError(
+            f"a task cannot be sent to another process ({error}): name the function as FILE.py:FUNCTION, or use one "
+            "worker"
+        ) from error
+
+
+def _on_scheduler(function: Callable[[T], R], tasks: Iterator[T], address: str) -> Iterator[Outcome[T, R]]:
+    try:
+        import distributed
+    except ImportError:
+        raise IncompatibleError("a scheduler needs dask: pip install 'glassformer[cluster]'") from None
+    try:
+        client: Any = distributed.Client(  # type: ignore[no-untyped-call]
+            address, timeout="8s", set_as_default=False
+        )
+    except (OSError, ValueError) as error:
+        raise ParameterError("scheduler", address, "the address of a running dask scheduler", str(error)) from None
+    with client:
+        futures: dict[Any, T] = {}
+        finished: Any = distributed.wait
+        while True:
+            room = max(0, _AHEAD * max(1, sum(client.nthreads().values())) - len(futures))
+            futures |= {client.submit(function, task, pure=False): task for task in islice(tasks, room)}
+            if not futures:
+                return
+            with client.as_current():
+                done = finished(list(futures), return_when="FIRST_COMPLETED").done
+            for future in done:
+                lost = future.exception()
+                yield futures.pop(future), future.result() if lost is None else lost
+
+
+@contextlib.contextmanager
+def _single_threads() -> Iterator[None]:
+    """Processes begun meanwhile use one thread each, unless the user has said otherwise."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update({name: value or "1" for name, value in before.items()})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]

@@ -1,0 +1,277 @@
+"""What a sweep computes, and its points."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer import __version__
+from glassformer.core.errors import ParameterError
+from glassformer.core.fingerprint import code_of, digest
+from glassformer.experiments.instances import SETTINGS
+from glassformer.models.registry import build
+
+COMPUTATIONS = ("limits", "thresholds", "simulate")
+_SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
+# Points whose theory is computed in one call: many of those that take fractions of a millisecond, few of slow ones.
+_BATCH = {"bsr": 1024, "aim": 1024, "attention": 8, "smi": 8}
+_UNITS = {"rho": "r/d", "beta": "L/d", "noise": "variance of the label noise", "d": "token dimension"}
+# Version of what records hold and of how they are computed.
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a sweep: where it is, and a key of all that determines its value."""
+
+    coordinates: dict[str, Any]
+    key: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """Points that are computed in one call: they differ in ``alpha`` at most. ``name`` stays when some are left out."""
+
+    name: str
+    compute: str
+    model: str
+    parameters: dict[str, Any]
+    simulation: dict[str, Any]
+    settings: dict[str, Any]
+    points: tuple[Point, ...]
+    folder: str | None = None
+
+    @property
+    def alpha(self) -> list[float]:
+        """Sample ratios of the points; empty where there is no such axis."""
+        return [point.coordinates["alpha"] for point in self.points if "alpha" in point.coordinates]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    r"""One computation on a grid.
+
+    Args:
+        model: ``"bsr"``, ``"aim"``, ``"attention"`` or ``"smi"``.
+        grid: values by the name of what varies, each a list, or a text ``"start:stop:count"``: ``alpha``, parameters of
+            the model, for simulations also ``d``.
+        compute: ``"limits"``, ``"thresholds"`` or ``"simulate"``.
+        parameters: of the model, those that do not vary.
+        simulation: ``algorithm``, ``d``, ``instances``, ``seed`` and ``storage`` of simulations; instance ``k`` has the
+            seed ``seed + k``, and ``seed`` is the last axis of the results.
+        settings: of the algorithm.
+        folder: what files named in ``parameters`` are relative to.
+
+    Raises:
+        ParameterError: an unknown or missing name, or a value out of range.
+
+    Example:
+        >>> sweep = Sweep("bsr", {"rho": [0.2, 0.5], "alpha": "0.1:1:10"}, parameters={"beta": 1})
+        >>> sweep.shape, len(list(sweep.tasks(sweep.points)))
+        ((2, 10), 2)
+    """
+
+    model: str
+    grid: Mapping[str, Sequence[Any] | str]
+    compute: str = "limits"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    simulation: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    folder: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.compute not in COMPUTATIONS:
+            raise ParameterError("compute", self.compute, f"one of {', '.join(COMPUTATIONS)}")
+        self._check_simulation()
+        if (self.compute == "thresholds") == ("alpha" in self.grid):
+            allowed = "no alpha" if self.compute == "thresholds" else "an axis alpha"
+            raise ParameterError("grid", list(self.grid), f"{allowed}, to compute {self.compute}")
+        axes = {name: _values(name, values) for name, values in self.grid.items()}
+        for name in axes:
+            if name in self.parameters or name in self.simulation:
+                raise ParameterError(name, axes[name], "either an axis of the grid or a fixed value, not both")
+        object.__setattr__(self, "grid", axes)
+        # A mistake in the fixed parameters is better found now than in every point.
+        self.built({**self.parameters, **self._first_of_model()})
+
+    def _check_simulation(self) -> None:
+        for name, value in self.simulation.items():
+            if self.compute != "simulate":
+                raise ParameterError(name, value, f"nothing: it belongs to simulate, not to {self.compute}")
+            if name not in _SIMULATION:
+                raise ParameterError(name, value, f"one of {', '.join(_SIMULATION)}")
+        for name in ("instances", "seed"):
+            if name in self.grid:
+                raise ParameterError(name, self.grid[name], "a fixed number: instances follow each other's seeds")
+        algorithm = self.simulation.get("algorithm", "gamp")
+        if algorithm not in SETTINGS:
+            raise ParameterError("algorithm", algorithm, f"one of {', '.join(SETTINGS)}")
+        allowed = SETTINGS[algorithm].__dataclass_fields__  # type: ignore[attr-defined]
+        for name, value in self.settings.items():
+            if name not in allowed:
+                raise ParameterError(name, value, f"one of the settings of {algorithm}: {', '.join(allowed)}")
+        SETTINGS[algorithm](**self.settings)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Sweep:
+        """Read a sweep from a file.
+
+        Its tables are ``[sweep]`` (model, compute), ``[parameters]``, ``[grid]``, ``[simulate]`` and ``[settings]``.
+
+        Raises:
+            ParameterError: the file cannot be read, or does not describe a sweep.
+        """
+        try:
+            document = tomllib.loads(Path(path).read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ParameterError("sweep", str(path), f"a file in TOML ({error})") from None
+        for name in document:
+            if name not in ("sweep", "parameters", "grid", "simulate", "settings"):
+                raise ParameterError("sweep", name, "the tables sweep, parameters, grid, simulate and settings")
+        general = dict(document.get("sweep", {}))
+        for name in ("model", "compute"):
+            if name not in general:
+                raise ParameterError(name, None, "a value in the table [sweep]")
+        for name, value in general.items():
+            if name not in ("model", "compute"):
+                raise ParameterError(name, value, "model and compute in the table [sweep]")
+        tables = {key: document.get(name, {}) for key, name in _TABLES.items()}
+        return cls(**general, **tables, folder=str(Path(path).resolve().parent))
+
+    def built(self, parameters: Mapping[str, Any]) -> Any:
+        """The model with these parameters."""
+        return build(self.model, parameters, Path(self.folder) if self.folder else None)
+
+    @property
+    def axes(self) -> dict[str, list[Any]]:
+        """Values along each axis of the results, that of seeds included."""
+        axes = {name: list(values) for name, values in self.grid.items()}
+        if self.compute == "simulate":
+            first, count = (self._simulation[name] for name in ("seed", "instances"))
+            axes["seed"] = [first + k for k in range(count)]
+        return axes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points along each axis."""
+        return tuple(len(values) for values in self.axes.values())
+
+    @property
+    def _simulation(self) -> dict[str, Any]:
+        return {**_SIMULATION, **self.simulation} if self.compute == "simulate" else {}
+
+    @property
+    def points(self) -> list[Point]:
+        """All points, the last axis running fastest."""
+        axes = self.axes
+        varied = [[(name, value, _word(value)) for value in values] for name, values in axes.items()]
+        simulation = {name: value for name, value in self._simulation.items() if name not in ("instances", *axes)}
+        fixed = {name: _word(value) for name, value in {**self.parameters, **simulation}.items()}
+        common = digest(
+            {
+                "format": FORMAT,
+                "package": __version__,
+                "compute": self.compute,
+                "model": self.model,
+                "code": code_of(self.built({**self.parameters, **self._first_of_model()})),
+                "settings": {name: _word(value) for name, value in self.settings.items()},
+            }
+        )
+        found = []
+        for place in itertools.product(*varied):
+            # Whether a parameter is fixed or an axis of one value makes no difference.
+            words = {**fixed, **{name: word for name, _, word in place}}
+            text = common + "".join(f";{name}={words[name]}" for name in sorted(words))
+            key = hashlib.sha256(text.encode()).hexdigest()[:24]
+            found.append(Point({name: value for name, value, _ in place}, key))
+        return found
+
+    def _first_of_model(self) -> dict[str, Any]:
+        return {n: values[0] for n, values in self.axes.items() if n not in ("alpha", *_SIMULATION)}
+
+    def tasks(self, points: Sequence[Point]) -> Iterator[Task]:
+        """All points in groups that are computed together: theory in batches over ``alpha``, simulations one by one."""
+        batch = 1 if self.compute == "simulate" else _BATCH[self.model]
+
+        def rest(point: Point) -> str:
+            return repr({name: value for name, value in point.coordinates.items() if name != "alpha"})
+
+        groups: dict[str, list[Point]] = {}
+        for point in points:
+            groups.setdefault(rest(point), []).append(point)
+        for group in groups.values():
+            for begin in range(0, len(group), batch):
+                yield self._task(tuple(group[begin : begin + batch]))
+
+    def _task(self, points: tuple[Point, ...]) -> Task:
+        own = {name: value for name, value in points[0].coordinates.items() if name != "alpha"}
+        simulation = {name: own.pop(name, value) for name, value in self._simulation.items()}
+        parameters = {**self.parameters, **own}
+        return Task(
+            points[0].key, self.compute, self.model, parameters, simulation, dict(self.settings), points, self.folder
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The sweep in types that JSON knows; functions by their names."""
+        return {
+            "model": self.model,
+            "compute": self.compute,
+            "parameters": plain_values(self.parameters),
+            "axes": {name: [_plain(value) for value in values] for name, values in self.axes.items()},
+            "units": self._units(),
+            "simulation": plain_values(self._simulation),
+            "settings": plain_values(self.settings),
+        }
+
+    def _units(self) -> dict[str, str]:
+        """Units of the axes that have one; that of the sample ratio is the model's."""
+        model = self.built({**self.parameters, **self._first_of_model()})
+        units = {**_UNITS, "alpha": str(model.parameters.get("alpha", ""))}
+        return {name: units[name] for name in self.axes if units.get(name)}
+
+
+_TABLES = {"parameters": "parameters", "grid": "grid", "simulation": "simulate", "settings": "settings"}
+
+
+def _values(name: str, values: Any) -> list[Any]:
+    """The values of an axis: a list of different ones, or ``"start:stop:count"``."""
+    if isinstance(values, str):
+        parts = values.split(":")
+        try:
+            found = [float(v) for v in np.linspace(float(parts[0]), float(parts[1]), int(parts[2]))]
+        except (ValueError, IndexError):
+            raise ParameterError(name, values, "a list of values, or start:stop:count") from None
+    elif isinstance(values, list | tuple | np.ndarray):
+        found = [value.item() if isinstance(value, np.generic) else value for value in values]
+    else:
+        raise ParameterError(name, values, "a list of values, or start:stop:count")
+    if not found or len({repr(value) for value in found}) < len(found):
+        raise ParameterError(name, values, "at least one value, all of them different")
+    return [float(value) for value in found] if name == "alpha" else found
+
+
+def _word(value: Any) -> str:
+    """What tells a value in an identity; equal numbers have the same word."""
+    if isinstance(value, float) and value.is_integer():
+        return repr(int(value))
+    return f"{_name(value)} {code_of(value)}" if callable(value) else repr(value)
+
+
+def plain_values(named: Mapping[str, Any]) -> dict[str, Any]:
+    """The values in types that JSON knows; functions by their names."""
+    return {name: _plain(value) for name, value in named.items()}
+
+
+def _plain(value: Any) -> Any:
+    return _name(value) if callable(value) else value
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", "function"))

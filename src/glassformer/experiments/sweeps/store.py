@@ -1,0 +1,161 @@
+"""A folder of records, one line per point: whole, checked, and read by people as well.
+
+Points that are computed together share a file, which is replaced as a whole: a file per point would cost more than
+computing it.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer import __version__
+from glassformer.core.errors import DataError
+from glassformer.core.files import made, replaced
+from glassformer.experiments.sweeps.plan import FORMAT, Point, Sweep, plain_values
+
+FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of one point.
+
+    Attributes:
+        status: how its computation ended, by the name of a :class:`~glassformer.Status`, or ``"failed"``.
+        values: numbers, vectors and matrices by name; empty where it failed.
+        message: what went wrong where it failed.
+        seconds: what it took, its share of a batch.
+    """
+
+    status: str
+    values: dict[str, Any]
+    message: str = ""
+    seconds: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        """Whether there is nothing to gain from another attempt: it converged, or is bistable, which is a result."""
+        return self.status in ("converged", "bistable")
+
+
+@dataclass(frozen=True)
+class Store:
+    """The records of one sweep or of several.
+
+    Args:
+        folder: made if needed.
+
+    Raises:
+        DataError: the folder cannot be made.
+    """
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        made(self.points, "store")
+        made(self.locks, "store")
+
+    @classmethod
+    def existing(cls, folder: str | Path) -> Store:
+        """A store that is there already.
+
+        Raises:
+            DataError: there is none.
+        """
+        if not (Path(folder) / "sweep.json").is_file():
+            raise DataError("store", str(folder), "a folder that `sweep run` has filled", "run the sweep first")
+        return cls(Path(folder))
+
+    @property
+    def points(self) -> Path:
+        """The folder of the records."""
+        return self.folder / "points"
+
+    @property
+    def locks(self) -> Path:
+        """The folder of the files by which processes tell each other what they work on."""
+        return self.folder / "locks"
+
+    def keep_sweep(self, sweep: Sweep, points: Sequence[Point]) -> None:
+        """Remember the sweep, with the keys of its points."""
+        keys = [point.key for point in points]
+        with replaced(self.folder / "sweep.json", "w", "store") as file:
+            json.dump({"format": FORMAT, "sweep": sweep.to_dict(), "keys": keys}, file, indent=1)
+
+    def sweep(self) -> tuple[dict[str, Any], list[str]]:
+        """The sweep last run, and the keys of its points, the last axis running fastest.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        try:
+            document = json.loads((self.folder / "sweep.json").read_text())
+            if document["format"] != FORMAT:
+                raise ValueError(f"it is of format {document['format']}, this version reads format {FORMAT}")
+            return document["sweep"], document["keys"]
+        except (OSError, ValueError, KeyError) as error:
+            raise DataError("store", str(self.folder), "a whole sweep.json", f"run the sweep again ({error})") from None
+
+    def write(self, task: str, records: Mapping[str, tuple[Point, Record]]) -> None:
+        """Keep the records of points of a task, by their keys, beside what is there of it: all or none of them."""
+        before = self._lines(self._path(task))
+        lines = {key: text for key, (text, _) in before.items()}
+        lines |= {key: _line(point, record) for key, (point, record) in records.items()}
+        with replaced(self._path(task), "w", "store", durable=False) as file:
+            file.writelines(lines.values())
+
+    def read(self, task: str | None = None) -> dict[str, Record]:
+        """The whole records by the keys of their points, of one task or of all; damaged ones are named in a warning."""
+        paths = sorted(self.points.glob("*.jsonl")) if task is None else [self._path(task)]
+        return {key: record for path in paths for key, (_, record) in self._lines(path).items()}
+
+    def _lines(self, path: Path) -> dict[str, tuple[str, Record]]:
+        """Text and record of every line that is what was written."""
+        try:
+            text = path.read_text()
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError):
+            _damaged(path, "none of it")
+            return {}
+        found = {}
+        for number, line in enumerate(text.splitlines(keepends=True), start=1):
+            try:
+                key, record = _parsed(line)
+            except (ValueError, KeyError, TypeError):
+                _damaged(path, f"line {number}")
+            else:
+                found[key] = line, record
+        return found
+
+    def _path(self, task: str) -> Path:
+        return self.points / f"{task}.jsonl"
+
+
+# A line begins with this, the checksum of the rest and the next one, and ends with a brace and a line break.
+_HEAD, _NECK, _TAIL = '{"checksum": "', '", "record": ', "}\n"
+
+
+def _line(point: Point, record: Record) -> str:
+    versions = {"format": FORMAT, "glassformer": __version__}
+    text = json.dumps({"key": point.key, **versions, "coordinates": plain_values(point.coordinates), **vars(record)})
+    return f"{_HEAD}{zlib.crc32(text.encode()):08x}{_NECK}{text}{_TAIL}"
+
+
+def _parsed(line: str) -> tuple[str, Record]:
+    begin = len(_HEAD) + 8 + len(_NECK)
+    text = line[begin : -len(_TAIL)]
+    if line != f"{_HEAD}{zlib.crc32(text.encode()):08x}{_NECK}{text}{_TAIL}":
+        raise ValueError
+    content = json.loads(text)
+    return content["key"], Record(content["status"], content["values"], content["message"], content["seconds"])
+
+
+def _damaged(path: Path, part: str) -> None:
+    warnings.warn(f"{path} is damaged ({part}): what it held counts as missing", RuntimeWarning, stacklevel=2)

@@ -1,0 +1,112 @@
+"""Labelled questions: the two files of a question classification task, as tokens and classes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.errors import DataError
+
+TRAINING_FILE, TEST_FILE = "train_5500.label", "TREC_10.label"
+_SOURCE = (
+    "they are the question classification data of Li and Roth (2002), published by the Cognitive Computation Group of "
+    "the University of Illinois"
+)
+_LINE = re.compile(r"^([A-Z]+):\w+ (.*\S.*)$")
+# Numbers of the tokens that stand for no word and for a word that training did not show.
+PADDING, UNKNOWN = 0, 1
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions as tokens, with their classes.
+
+    Attributes:
+        tokens: shape (questions, length); 0 is padding, 1 a word not in the vocabulary.
+        labels: class of each question, shape (questions,).
+    """
+
+    tokens: NDArray[np.int32]
+    labels: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class QuestionData:
+    """Training and test questions over one vocabulary.
+
+    Attributes:
+        training: what is learned from.
+        test: what is not.
+        classes: names of the classes.
+        vocabulary: number of different tokens, padding and the unknown word included.
+    """
+
+    training: Questions
+    test: Questions
+    classes: tuple[str, ...]
+    vocabulary: int
+
+
+def read_questions(folder: str | Path, length: int = 32) -> QuestionData:
+    r"""Read ``train_5500.label`` and ``TREC_10.label``: lines ``CLASS:detail words``, in Latin-1.
+
+    Words are those between spaces, in lower case; questions are cut or padded to ``length``. Classes and vocabulary are
+    those of the training file.
+
+    Args:
+        folder: where the two files are.
+        length: tokens per question.
+
+    Raises:
+        DataError: a file is missing or empty, a line is not a labelled question, or a test class has no training
+            question.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "train_5500.label").write_text("NUM:dist How far is it ?\nHUM:ind Who was it ?\n")
+        >>> _ = (folder / "TREC_10.label").write_text("HUM:desc Who is she ?\n")
+        >>> data = read_questions(folder, length=5)
+        >>> data.classes, data.vocabulary, data.test.tokens.tolist()
+        (('HUM', 'NUM'), 9, [[7, 4, 1, 6, 0]])
+    """
+    training, test = (_lines(Path(folder), name) for name in (TRAINING_FILE, TEST_FILE))
+    classes = tuple(sorted({label for label, _ in training}))
+    for label, _ in test:
+        if label not in classes:
+            raise DataError(TEST_FILE, label, f"a class of {TRAINING_FILE}: {', '.join(classes)}")
+    words = dict.fromkeys(word for _, question in training for word in question)
+    numbers = {word: k for k, word in enumerate(words, start=UNKNOWN + 1)}
+    parts = [_encoded(lines, classes, numbers, length) for lines in (training, test)]
+    return QuestionData(parts[0], parts[1], classes, len(numbers) + UNKNOWN + 1)
+
+
+def _lines(folder: Path, name: str) -> list[tuple[str, list[str]]]:
+    path = folder / name
+    try:
+        text = path.read_text(encoding="latin-1")
+    except OSError as error:
+        raise DataError("data", str(folder), f"a folder with {TRAINING_FILE} and {TEST_FILE}", _SOURCE) from error
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = _LINE.match(line)
+        if match is None:
+            raise DataError(f"{name}, line {number}", line, "CLASS:detail and the words of a question", _SOURCE)
+        found.append((match[1], match[2].lower().split()))
+    if not found:
+        raise DataError(name, "<empty>", "at least one labelled question", _SOURCE)
+    return found
+
+
+def _encoded(
+    lines: list[tuple[str, list[str]]], classes: tuple[str, ...], numbers: dict[str, int], length: int
+) -> Questions:
+    tokens = np.full((len(lines), length), PADDING, np.int32)
+    for row, (_, words) in zip(tokens, lines, strict=True):
+        known = [numbers.get(word, UNKNOWN) for word in words[:length]]
+        row[: len(known)] = known
+    return Questions(tokens, np.array([classes.index(label) for label, _ in lines], np.int32))

@@ -1,0 +1,121 @@
+"""The figures by name, and how one is produced."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.core.citations import arxiv
+from glassformer.core.errors import ParameterError
+
+if TYPE_CHECKING:
+    import pandas
+
+Produce = Callable[[Path, bool, Path | None], "tuple[pandas.DataFrame, str, bool]"]
+"""``produce(path, quick, folder)`` draws to a file and returns the data, a summary and whether all converged."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: its title, and where the function that produces it is, as ``"module.function"`` of this package.
+
+    The folder that the function takes is that of published numbers to compare with or, for a figure ``of_data``, of
+    the data.
+    """
+
+    title: str
+    home: str
+    of_data: bool = False
+
+    @property
+    def produce(self) -> Produce:
+        """The function, imported when it is needed."""
+        module, function = self.home.split(".")
+        found: Produce = getattr(importlib.import_module(f"glassformer.interface.figures.{module}"), function)
+        return found
+
+
+FIGURES = {
+    "bsr-1": Figure("BSR: Bayes-optimal error and GAMP, beta = 1, no noise", "bsr_error.produce_noiseless"),
+    "bsr-1-noisy": Figure("BSR: the same with noise 0.1", "bsr_error.produce_square_noisy"),
+    "bsr-2": Figure("BSR: Bayes-optimal error and GAMP, beta = 5, noise 0.1", "bsr_error.produce_noisy"),
+    "bsr-3": Figure("BSR: perfect-recovery thresholds, Bayes-optimal and nuclear norm", "bsr_thresholds.produce"),
+    "bsr-4": Figure("BSR: free-entropy landscape", "bsr_landscape.produce"),
+    "bsr-4-noisy": Figure("BSR: free-entropy landscape with noise 0.01", "bsr_landscape.produce_noisy"),
+    "bsr-5": Figure("BSR: minimal nuclear norm on data against the optimum", "bsr_baselines.nuclear_norm"),
+    "bsr-5-noisy": Figure("BSR: nuclear norm as a regulariser, noise 0.1", "bsr_baselines.noisy_nuclear_norm"),
+    "bsr-6": Figure("BSR: gradient descent, its average, and message passing", "bsr_baselines.gradient_descent"),
+    "bsr-7": Figure("BSR: gradient descent from a small start, and nuclear norm", "bsr_baselines.small_start"),
+    "bsr-7-noisy": Figure("BSR: a small start with noise 0.1", "bsr_baselines.noisy_small_start"),
+    "bsr-8": Figure("BSR: approach to the limit of small width", "bsr_low_width.produce"),
+    "aim-1": Figure(
+        "AIM: hardmax attention of two tokens, with AMP, and its limit of small width", "aim_panels.hardmax"
+    ),
+    "aim-2": Figure("AIM: softmax attention for several widths, and its collapse over tokens", "aim_panels.softmax"),
+    "aim-3": Figure("AIM: linear attention with counting thresholds", "aim_panels.linear"),
+    "aim-4": Figure("AIM: softmax attention of four and five tokens", "aim_panels.many_tokens"),
+    "aim-5": Figure("AIM: softmax attention in the limit of small width", "aim_panels.small_width"),
+    "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", "smi_panels.overlaps"),
+    "smi-2-left": Figure("Deep attention: two layers in time, by message passing", "smi_panels.in_time"),
+    "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", "smi_panels.in_passes"),
+    "smi-3-left": Figure("Deep attention: overlaps of three layers", "smi_panels.three_layers"),
+    "smi-3-right": Figure("Attention layers trained on questions (needs --data)", "text_layers.produce", of_data=True),
+}
+
+
+def source(name: str) -> str:
+    """The published figure that a figure of the catalogue stands for.
+
+    Example:
+        >>> source("smi-2-left")
+        'arXiv:2502.00901, figure 2 (left)'
+    """
+    family, number, *panel = name.split("-")
+    if name == "bsr-8" or "noisy" in panel:
+        return f"after arXiv:{arxiv(family)}"
+    return f"arXiv:{arxiv(family)}, figure {number}" + "".join(f" ({part})" for part in panel)
+
+
+def draw_all(out: Path, quick: bool = False, reference: Path | None = None, data: Path | None = None) -> bool:
+    """Draw every figure; those of a data set only where that is given. Arguments as those of :func:`draw`."""
+    good = []
+    for name, figure in FIGURES.items():
+        if figure.of_data and data is None:
+            print(f"{name}: left out, it needs a data set (--data DIR)\n")
+            continue
+        good.append(draw(name, out, quick, reference, data))
+        print()
+    return all(good)
+
+
+def draw(name: str, out: Path, quick: bool = False, reference: Path | None = None, data: Path | None = None) -> bool:
+    """Compute a figure and leave ``NAME.png``, ``NAME.csv`` and ``NAME.txt`` in ``out``; print the summary.
+
+    Args:
+        name: a key of ``FIGURES``.
+        out: folder, made if needed.
+        quick: fewer points, instances and smaller sizes.
+        reference: folder of published data to compare with.
+        data: folder of the data set, for the figures that are computed from one.
+
+    Returns:
+        Whether everything converged.
+
+    Raises:
+        ParameterError: an unknown name, or a reference folder that does not exist.
+        DataError: a data set that is missing or cannot be read.
+    """
+    if name not in FIGURES:
+        raise ParameterError("name", name, f"one of {', '.join(FIGURES)}")
+    out.mkdir(parents=True, exist_ok=True)
+    figure = FIGURES[name]
+    found, summary, converged = figure.produce(out / f"{name}.png", quick, data if figure.of_data else reference)
+    found.to_csv(out / f"{name}.csv", index=False)
+    files = ", ".join(f"{name}.{ending}" for ending in ("png", "csv", "txt"))
+    text = f"{name}: {FIGURES[name].title}\n\n{summary}\n\nwritten to {out}: {files}"
+    (out / f"{name}.txt").write_text(text + "\n")
+    print(text)
+    return converged

@@ -1,0 +1,1 @@
+"""What is done with data, each with its theory and its algorithm."""

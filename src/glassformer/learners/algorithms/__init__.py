@@ -1,0 +1,1 @@
+"""The loops and gradients that learners are made of."""

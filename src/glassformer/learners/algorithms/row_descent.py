@@ -1,0 +1,150 @@
+r"""Stochastic gradient descent on the weights of a network whose labels are functions of a few projections.
+
+.. math:: \mathcal L_B(W) = \tfrac1d\sum_{\mu\in B}\bigl\|g(WX_\mu^T/\sqrt d) - y_\mu\bigr\|^2,
+
+a few steps on every batch ``B``, pass after pass over the same data, with weight decay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.core.checkpoints import Checkpoint, stacked, unstacked
+from glassformer.core.integral import Array
+from glassformer.core.progress import note
+from glassformer.core.settings import MultiPass
+from glassformer.core.solution import Status
+from glassformer.models.designs.projection import ProjectionDesign
+
+# Published: learning rate, and weight decay times the dimension.
+LEARNING_RATE, DECAY = 15.0, 0.07
+# Share of the passes at the end over which rows must stand still, and how still, to have converged.
+_LATE, _STILL = 0.2, 0.01
+# Share of the first training error below which something was learned.
+_LEARNED = 0.9
+
+
+class Passed(NamedTuple):
+    """Weights after the last pass, gradient steps taken, how training ended, how far rows still moved, and records.
+
+    A record holds ``passes``, the passes made, a fraction, and what ``watch`` returned.
+    """
+
+    weights: Array
+    steps: int
+    status: Status
+    residual: float
+    records: list[dict[str, Any]]
+
+
+@dataclass
+class _Run:
+    """Weights after each of the last passes, gradient steps, records."""
+
+    kept: list[Array]
+    steps: int
+    records: list[dict[str, Any]]
+
+    def arrays(self) -> dict[str, Array]:
+        return {"kept": np.array(self.kept), "steps": np.array(self.steps), **stacked(self.records)}
+
+    @classmethod
+    def restored(cls, arrays: dict[str, Array]) -> _Run:
+        return cls(list(arrays["kept"]), int(arrays["steps"]), unstacked(arrays))
+
+
+def row_descent(
+    design: ProjectionDesign,
+    labels: Array,
+    link: Callable[[Any], Any],
+    weights: Array,
+    settings: MultiPass,
+    rng: np.random.Generator,
+    watch: Callable[[Array], dict[str, Any]] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Passed:
+    r"""Train the rows of ``weights`` on the first instance of a design of one head.
+
+    Equation :eq:`batches` of the documentation.
+
+    Args:
+        design: inputs.
+        labels: shape (samples, ...).
+        link: traceable function from ``Z``, shape (P, L), to a label.
+        weights: initial weights, shape (P, d).
+        settings: batches, steps on each, passes, learning rate and weight decay.
+        rng: order of the samples in every pass.
+        watch: called with the weights several times in each pass; what it returns is recorded.
+        checkpoint: where to continue from, and to leave the state now and then; the outcome is that of one go.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> design, teacher = ProjectionDesign.sample(400, (1, 20), rng), rng.standard_normal((1, 20))
+        >>> link = lambda z: jnp.tanh(z[0, 0])
+        >>> labels = np.tanh(design.forward(teacher, 0)[:, 0, 0])
+        >>> start = rng.standard_normal((1, 20))
+        >>> found = row_descent(design, labels, link, start, MultiPass(batch=50, learning_rate=2.0), rng)
+        >>> bool(np.sum(found.weights * teacher) > 0.9 * np.linalg.norm(found.weights) * np.linalg.norm(teacher))
+        True
+    """
+    samples, d = design.samples, design.signal_shape[1]
+    batch = min(settings.batch, samples)
+    rate = settings.learning_rate or LEARNING_RATE
+    decay = rate * (DECAY if settings.weight_decay is None else settings.weight_decay) / d
+    blocks = max(1, samples // batch)
+    size = -(-blocks // settings.looks)
+    # Every pass has an order of its own, which does not depend on where the run began.
+    key, checkpoint = int(rng.integers(2**63)), checkpoint or Checkpoint()
+    watch = watch or (lambda weights: {})
+    stored = checkpoint.load()
+    run = _Run([np.asarray(weights)], 0, []) if stored is None else _Run.restored(stored)
+    with jax.enable_x64(True):
+        inputs, targets = jnp.asarray(design.inputs[0], dtype=float), jnp.asarray(labels, dtype=float)
+        before = float(_loss(link, jnp.asarray(weights, dtype=float), inputs, targets))
+        for number in range(run.steps // (settings.repeats * blocks), settings.passes):
+            order = np.random.default_rng([key, number]).permutation(samples)[: blocks * batch].reshape(blocks, batch)
+            current = jnp.asarray(run.kept[-1], dtype=float)
+            for begin in range(0, blocks, size):
+                part = jnp.asarray(order[begin : begin + size])
+                current = _batches(link, settings.repeats, rate, decay, current, inputs, targets, part)
+                run.steps += settings.repeats * len(part)
+                found = np.asarray(current)
+                if not np.all(np.isfinite(found)):
+                    return Passed(run.kept[-1], run.steps, Status.NON_FINITE, np.inf, run.records)
+                run.records.append({"passes": number + min(begin + size, blocks) / blocks, **watch(found)})
+            run.kept.append(found)
+            del run.kept[: -1 - max(1, int(_LATE * settings.passes))]
+            note(f"pass {number + 1} of {settings.passes}")
+            checkpoint.offer(run.arrays)
+        after = float(_loss(link, jnp.asarray(run.kept[-1], dtype=float), inputs, targets))
+    residual = float(np.linalg.norm(run.kept[-1] - run.kept[0]) / np.linalg.norm(run.kept[-1]))
+    # Rows that stand still without having learned do so for want of a gradient, or of a step.
+    learned = after <= _LEARNED * before
+    status = Status.CONVERGED if residual <= _STILL and learned else Status.ITERATION_LIMIT
+    return Passed(run.kept[-1], run.steps, status, residual, run.records)
+
+
+@partial(jax.jit, static_argnames="link")
+def _loss(link: Callable[[Any], Any], weights: Any, inputs: Any, labels: Any) -> Any:
+    fields = jnp.swapaxes(inputs @ weights.T, 1, 2) / np.sqrt(inputs.shape[-1])
+    predicted = jax.vmap(link)(fields).reshape(len(inputs), -1)
+    return jnp.sum((predicted - labels.reshape(len(inputs), -1)) ** 2) / inputs.shape[-1]
+
+
+@partial(jax.jit, static_argnames=("link", "repeats"))
+def _batches(
+    link: Callable[[Any], Any], repeats: int, rate: Any, decay: Any, weights: Any, inputs: Any, labels: Any, order: Any
+) -> Any:
+    def one(weights: Any, chosen: Any) -> Any:
+        x, y = inputs[chosen], labels[chosen]
+        step = lambda _, w: w - rate * jax.grad(_loss, argnums=1)(link, w, x, y) - decay * w  # noqa: E731
+        return jax.lax.fori_loop(0, repeats, step, weights), None
+
+    return jax.lax.scan(one, weights, order)[0]

@@ -1,0 +1,125 @@
+r"""Gradient descent on the parameters of a signal, several starts at once, and the signal on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.core.checkpoints import Checkpoint
+from glassformer.core.integral import Array
+from glassformer.core.settings import Training
+from glassformer.learners.algorithms.training import Loss, Schedule, Trained, train
+
+
+@dataclass(frozen=True)
+class Student:
+    """What is trained on what: a parametrised signal, and its training error.
+
+    Attributes:
+        parameters: shapes of the parameters of one start; they are drawn standard normal, or small.
+        data: what the loss takes beside the parameters.
+        loss: training errors of all starts.
+        signals: signals of all starts, shape (starts, rows, columns), from the parameters.
+        power: training error of knowing nothing, a quarter of the sum of the squared labels.
+        samples: number of labels.
+        unit: singular values are given in units of this.
+        rates: learning rates of the optimizers, the default one first.
+        distance: squared error of a signal, given the true one.
+        schedule: how the data change on the way, see :class:`~glassformer.learners.algorithms.training.Schedule`.
+    """
+
+    parameters: tuple[tuple[int, ...], ...]
+    data: tuple[Array, ...]
+    loss: Loss
+    signals: Callable[[Any], Any]
+    power: float
+    samples: int
+    unit: float
+    rates: dict[str, float]
+    distance: Callable[[Array, Array], float]
+    schedule: Schedule | None = None
+
+
+class Snapshot(NamedTuple):
+    r"""What the signals of all starts look like after some steps.
+
+    Attributes:
+        step: gradient steps taken.
+        training_error: mean over samples of the squared residual, and over starts.
+        error: mean over starts of the squared error of the signal over its number of rows or of entries, whichever the
+            model's power counts; NaN without a teacher.
+        averaged_error: the same of the mean over starts.
+        nuclear_norm: mean over starts of the mean of ``singular_values``.
+        singular_values: of the first start, in the student's units.
+    """
+
+    step: int
+    training_error: float
+    error: float
+    averaged_error: float
+    nuclear_norm: float
+    singular_values: Array
+
+
+class Descended(NamedTuple):
+    """Signals of all starts, shape (starts, rows, columns), how training ended, and snapshots along the way."""
+
+    signals: Array
+    trained: Trained
+    history: list[Snapshot]
+
+
+def descend(
+    student: Student,
+    settings: Training,
+    rng: np.random.Generator,
+    starts: int = 1,
+    teacher: Array | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Descended:
+    r"""Train a student from several starts, in the precision of its data.
+
+    Args:
+        student: what is trained on what.
+        settings: optimizer, learning rate, initialisation, steps allowed.
+        rng: source of the initial parameters.
+        starts: independent initialisations.
+        teacher: the true signal, for the errors in the history.
+        checkpoint: where to continue from and to save to.
+    """
+    kind = student.data[0].dtype
+    size = 1.0 if settings.init == "prior" else settings.small
+    initial = [(size * rng.standard_normal((starts, *shape))).astype(kind) for shape in student.parameters]
+
+    def far(signal: Array) -> float:
+        return np.nan if teacher is None else student.distance(signal, teacher)
+
+    def watch(step: int, parameters: Any, errors: Array) -> dict[str, Any]:
+        signals = np.asarray(student.signals(parameters), dtype=float)
+        values = np.linalg.svd(signals, compute_uv=False) / student.unit
+        training = 4 * float(np.mean(errors)) / student.samples
+        away = float(np.mean([far(signal) for signal in signals]))
+        shot = Snapshot(step, training, away, far(signals.mean(axis=0)), float(values.mean()), values[0])
+        return shot._asdict()
+
+    with jax.enable_x64(kind == np.float64):
+        data = tuple(map(jnp.asarray, student.data))
+        begin = tuple(map(jnp.asarray, initial))
+        trained = train(
+            student.loss,
+            begin,
+            data,
+            student.power,
+            settings,
+            student.rates,
+            watch,
+            checkpoint,
+            student.schedule,
+        )
+        signals = np.asarray(student.signals(trained.parameters), dtype=float)
+    return Descended(signals, trained, [Snapshot(**record) for record in trained.records])

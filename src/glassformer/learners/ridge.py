@@ -1,0 +1,180 @@
+"""Ridge regression on the entries of the token matrices: its error in large dimensions, and the estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse.linalg import LinearOperator, lsqr
+
+from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.integral import Array
+from glassformer.core.solution import Solution, Status
+from glassformer.learners.algorithms.arrays import library
+from glassformer.models.designs.dense import DenseDesign
+
+# Rows of the largest system that is factored; beyond, an iteration needs products with the inputs only.
+_FACTORED = 20_000
+_TOLERANCE = 1e-10
+
+
+def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | None = None) -> Array:
+    r"""Error of ridge regression that ignores the structure of the signal, in the limit of large dimensions.
+
+    Equation :eq:`ridge-error` of the documentation.
+
+    The estimator minimises :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2` for
+    labels :math:`y = \mathrm{Tr}(X S^T)/\sqrt{dL} + \sqrt\Delta\,z` and any signal of unit power per entry;
+    :math:`E = \|\hat S - S\|_F^2/(dL)` depends on nothing else. With
+    :math:`t = \sqrt{(\alpha + \lambda - 1)^2 + 4\lambda}`,
+
+    .. math:: u = \frac2{\alpha + \lambda + 1 + t}, \quad v = 1 - \alpha u, \quad
+       E = (v^2 + \alpha\Delta u^2)\,\frac{\lambda + v}{\lambda + v^2},
+
+    which is the source's expression in a form that adds positive terms only. At :math:`\lambda = \Delta`, the best
+    choice, :math:`E = v`: the Bayes-optimal error for a signal of independent Gaussian entries. The limit
+    :math:`\lambda\to 0` is the interpolator of least norm, with
+    :math:`E = \max(1-\alpha, 0) + \Delta\min(\alpha, 1)/|1-\alpha|`.
+
+    Args:
+        alpha: sample ratio :math:`n/(dL)`, finite and >= 0, any shape.
+        noise: variance :math:`\Delta \ge 0` of the label noise.
+        regularisation: :math:`\lambda \ge 0`; None takes :math:`\lambda = \Delta`.
+
+    Returns:
+        The error, shape of ``alpha``; infinite for :math:`\lambda = 0 < \Delta` at :math:`\alpha = 1`.
+
+    Raises:
+        ParameterError: an argument is negative or not finite.
+
+    Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858.
+
+    Example:
+        >>> ridge_error([0.0, 0.5, 2.0])
+        array([1. , 0.5, 0. ])
+        >>> ridge_error(1.0, noise=0.5).round(12)  # the positive root of E^2 + E/2 = 1/2
+        np.float64(0.5)
+        >>> bool(ridge_error(1.0, noise=0.5, regularisation=1.0) > 0.5)
+        True
+    """
+    alpha = np.asarray(alpha, dtype=float)
+    if not np.all(np.isfinite(alpha) & (alpha >= 0)):
+        raise ParameterError("alpha", alpha, "finite and >= 0")
+    if not (np.isfinite(noise) and noise >= 0):
+        raise ParameterError("noise", noise, "finite and >= 0")
+    strength = noise if regularisation is None else regularisation
+    if not (np.isfinite(strength) and strength >= 0):
+        raise ParameterError("regularisation", regularisation, "finite and >= 0, or None")
+    if strength == 0:
+        return _least_norm_error(alpha, noise)
+    u, v = _shrinkage(alpha, strength)
+    return np.asarray((v**2 + alpha * noise * u**2) * ((strength + v) / (strength + v**2)))[()]
+
+
+def _shrinkage(alpha: Array, strength: float) -> tuple[Array, Array]:
+    """``u`` and ``v`` of :func:`ridge_error`; ``v`` solves ``v^2 + (alpha + lambda - 1) v = lambda``."""
+    excess = strength + (alpha - 1)
+    t = np.hypot(excess, 2 * np.sqrt(strength))
+    u = 2 / (alpha + strength + 1 + t)
+    # Of the two forms of the root, the one without a difference of nearly equal numbers.
+    v = np.where(excess > 0, 2 * strength / (np.abs(excess) + t), (t - excess) / 2)
+    return u, v
+
+
+def _least_norm_error(alpha: Array, noise: float) -> Array:
+    bias = np.maximum(1 - alpha, 0.0)
+    if noise == 0:
+        return np.asarray(bias)[()]
+    with np.errstate(divide="ignore"):
+        return np.asarray(bias + noise * np.minimum(alpha, 1.0) / np.abs(1 - alpha))[()]
+
+
+def ridge(
+    design: DenseDesign, labels: ArrayLike, regularisation: float, factored: int = _FACTORED, instance: int = 0
+) -> Solution:
+    r"""The minimiser of :math:`\sum_\mu (y_\mu - \mathrm{Tr}(X_\mu S^T)/\sqrt{dL})^2 + \lambda\|S\|_F^2`.
+
+    Equation :eq:`ridge` of the documentation.
+
+    The smaller of the primal (``dL`` unknowns) and the dual system (``n`` unknowns) is factored; where both are too
+    large the problem is solved by iteration, with products of the inputs only. :math:`\lambda = 0` gives the
+    interpolator of least norm, or least squares.
+
+    Args:
+        design: inputs.
+        labels: shape (samples,).
+        regularisation: :math:`\lambda\ge 0`.
+        factored: unknowns of the largest system that is factored.
+        instance: which instance of the design.
+
+    Returns:
+        :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); the residual is that of the
+        equations for the minimum, relative to the labels seen through the inputs.
+
+    Raises:
+        DataError: labels do not match the inputs or are not finite, or inputs depend on each other and the
+            regularisation is positive but too small to tell them apart.
+        ParameterError: ``regularisation`` is negative or not finite.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> design = DenseDesign.sample(200, (10, 10), rng)
+        >>> signal = rng.standard_normal((10, 10))
+        >>> found = ridge(design, design.forward(signal, 0), regularisation=0.0)
+        >>> bool(np.allclose(found.value[0], signal))
+        True
+    """
+    y = design.checked_labels(labels)
+    if not (np.isfinite(regularisation) and regularisation >= 0):
+        raise ParameterError("regularisation", regularisation, "finite and >= 0")
+    shape = design.signal_shape
+    size = shape[0] * shape[1]
+    if min(size, design.samples) > factored:
+        flat, steps = _by_iteration(design, y, regularisation, instance)
+    else:
+        inputs = design.inputs[instance].reshape(design.samples, size).astype(float) / np.sqrt(size)
+        try:
+            flat, steps = _by_factors(inputs, y, regularisation), 1
+        except np.linalg.LinAlgError:
+            flat, steps = np.full(size, np.nan), 1
+    if not np.all(np.isfinite(flat)):
+        raise DataError(
+            "X", "<samples>", "samples that differ, for so small a regularisation", "give 0, or a larger one"
+        )
+    signal = flat.reshape(shape)
+    gradient = design.adjoint(y - design.forward(signal, instance), instance) - regularisation * signal
+    scale = float(np.linalg.norm(design.adjoint(y, instance)))
+    residual = float(np.linalg.norm(gradient)) / max(scale, 1e-300)
+    return Solution(
+        value=signal[None],
+        status=[Status.CONVERGED if residual <= 1e-6 else Status.ITERATION_LIMIT],
+        residual=np.array([residual]),
+        iterations=np.array([steps]),
+        error_estimate=np.array([residual]),
+        history=np.array([[residual]]),
+    )
+
+
+def _by_factors(inputs: Array, y: Array, strength: float) -> Array:
+    with library() as arrays:
+        xp, linalg = arrays
+        x, labels = xp.asarray(inputs), xp.asarray(y)
+        if strength == 0:
+            return np.asarray(xp.linalg.lstsq(x, labels, rcond=None)[0])
+        dual = len(x) <= x.shape[1]
+        gram = x @ x.T if dual else x.T @ x
+        factor = linalg.cho_factor(arrays.raised(gram, strength), overwrite_a=True)
+        solved = linalg.cho_solve(factor, labels if dual else labels @ x)
+        return np.asarray(solved @ x if dual else solved)
+
+
+def _by_iteration(design: DenseDesign, y: Array, strength: float, instance: int) -> tuple[Array, int]:
+    """By products with the inputs alone (LSQR), which needs no factor and squares no condition number."""
+    size = design.signal_shape[0] * design.signal_shape[1]
+    operator = LinearOperator(
+        (len(y), size),
+        matvec=lambda flat: design.forward(flat.reshape(design.signal_shape), instance),
+        rmatvec=lambda score: design.adjoint(score, instance).ravel(),
+        dtype=float,
+    )
+    found = lsqr(operator, y, damp=np.sqrt(strength), atol=_TOLERANCE, btol=_TOLERANCE, iter_lim=10 * len(y))
+    return np.asarray(found[0]), int(found[2])

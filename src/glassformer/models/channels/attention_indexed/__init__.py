@@ -1,0 +1,1 @@
+"""Channels of attention matrices of extensive width."""

@@ -1,0 +1,94 @@
+"""From what a user writes to a channel on attention indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.models.channels.attention_indexed.hardmax import HardmaxPairChannel
+from glassformer.models.channels.attention_indexed.projected import (
+    LinearAttentionChannel,
+    SoftmaxAttentionChannel,
+    checked_tokens,
+)
+from glassformer.models.channels.base import Array, Channel
+
+NAMES = ("linear", "softmax", "hardmax")
+
+
+def attention_channel(
+    channel: str | Callable[..., Any] | Channel, tokens: int, noise: float, temperature: float, power: float
+) -> Channel:
+    """The channel named or defined by ``channel`` for indices of variance ``power``.
+
+    Raises:
+        ParameterError: an unknown name, or an argument that the channel does not allow.
+        IncompatibleError: a combination that does not exist, with what does.
+
+    Example:
+        >>> attention_channel("linear", 2, 0.1, 1.0, 1.5)
+        LinearAttentionChannel(tokens=2, noise=0.1)
+    """
+    if isinstance(channel, Channel):
+        _require_match(channel, tokens, noise, temperature, power)
+        return channel
+    if temperature != 1 and channel != "softmax":
+        raise IncompatibleError(f"temperature = {temperature} belongs to channel softmax: leave it out")
+    if channel == "linear":
+        return LinearAttentionChannel(tokens, noise)
+    if channel == "softmax":
+        exact = SoftmaxAttentionChannel(tokens, temperature, power)
+        return exact if noise == 0 else _sampled(_softmax(temperature), tokens, noise, power, "softmax")
+    if channel == "hardmax":
+        checked_tokens(tokens, 2)
+        if noise != 0:
+            raise IncompatibleError(f"noise = {noise} and channel = hardmax exclude each other: labels are discrete")
+        return _hardmax(tokens, power)
+    if callable(channel):
+        if noise == 0:
+            raise IncompatibleError("a function of the indices needs label noise: give noise > 0")
+        return _sampled(channel, tokens, noise, power, getattr(channel, "__name__", "link"))
+    raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
+
+
+def _require_match(channel: Channel, tokens: int, noise: float, temperature: float, power: float) -> None:
+    """A finished channel carries its own parameters: they must be the model's."""
+    own = {
+        name: getattr(channel, name) for name in ("tokens", "power", "noise", "temperature") if hasattr(channel, name)
+    }
+    asked = {"tokens": tokens, "power": power, "noise": noise, "temperature": temperature}
+    for name, value in own.items():
+        if not np.isclose(value, asked[name]):
+            raise IncompatibleError(
+                f"the channel has {name} = {value}, the model {name} = {asked[name]}: make them equal"
+            )
+
+
+def _softmax(temperature: float) -> Callable[[Array], Array]:
+    return lambda h: np.exp(log_softmax(temperature * h, axis=-1))
+
+
+def _hardmax(tokens: int, power: float) -> Channel:
+    if not np.isfinite(power):
+        raise IncompatibleError("rho = inf and channel = hardmax exclude each other: the mean alone decides the labels")
+    if tokens == 2:
+        return HardmaxPairChannel(power)
+    if tokens == 3:
+        from glassformer.models.channels.attention_indexed.hardmax_triple import HardmaxTripleChannel
+
+        return HardmaxTripleChannel(tokens, power)
+    from glassformer.models.channels.attention_indexed.hardmax_sampled import HardmaxChannel
+
+    return HardmaxChannel(tokens, power)
+
+
+def _sampled(function: Callable[..., Any], tokens: int, noise: float, power: float, name: str) -> Channel:
+    if not np.isfinite(power):
+        raise IncompatibleError("rho = inf and a sampled channel exclude each other: give a finite rho")
+    from glassformer.models.channels.attention_indexed.noisy import NoisyAttentionChannel
+
+    return NoisyAttentionChannel(function, tokens, noise, power, name)

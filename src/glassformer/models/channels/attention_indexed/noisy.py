@@ -1,0 +1,157 @@
+r"""Any function of the attention indices with Gaussian label noise, by importance sampling around its mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtri
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.numerics.quasi_random import label_mse, normal_points
+from glassformer.models.channels.attention_indexed.pairs import to_matrices
+from glassformer.models.channels.attention_indexed.projected import checked_tokens
+from glassformer.models.channels.base import Array
+from glassformer.models.channels.sampled import Posterior, SampledChannel
+
+_BLOCK = 2_000_000
+_STEPS, _DERIVATIVE = 6, 1e-5
+# Width of the sampling density over that of the Gaussian approximation, and the share drawn from the prior instead.
+_WIDER, _DEFENSIVE = 1.3, 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyAttentionChannel(SampledChannel):
+    r"""Labels :math:`y = g(h) + \sqrt\Delta\,z`, ``z`` independent and standard normal on every entry of the label.
+
+    The posterior of ``h`` is sampled from a mixture of its Gaussian approximation around the mode (Gauss-Newton steps
+    from :math:`\omega`) and of the prior, with importance weights; the two halves of the sample give independent
+    scores, whose product estimates the information without bias from sampling noise.
+
+    Args:
+        function: from matrices of indices, shape (..., T, T), to labels, shape (..., m) or (..., m1, m2).
+        tokens: ``T >= 1``.
+        noise: :math:`\Delta > 0`, a variance.
+        power: :math:`Q_0 = E h_{ab}^2` off the diagonal.
+        name: how files and the command line call the channel.
+        fields: sampled fields per data point, a power of two.
+
+    Raises:
+        ParameterError: an argument is out of range, or the function does not map matrices one by one.
+
+    Example:
+        >>> channel = NoisyAttentionChannel(lambda h: np.tanh(h), tokens=2, noise=0.1)
+        >>> channel.label_shape
+        (2, 2)
+    """
+
+    function: Callable[[Array], Array]
+    tokens: int
+    noise: float
+    power: float = 1.0
+    name: str = "link"
+    fields: int = field(default=256, kw_only=True)
+
+    def __post_init__(self) -> None:
+        checked_tokens(self.tokens)
+        if not (np.isfinite(self.noise) and self.noise > 0):
+            raise ParameterError("noise", self.noise, "> 0 and finite for a function of the indices")
+        if self.fields < 16 or self.fields & (self.fields - 1):
+            raise ParameterError("fields", self.fields, "a power of two >= 16")
+        probe = np.asarray(self.function(np.zeros((3, self.tokens, self.tokens))))
+        if probe.ndim < 2 or len(probe) != 3 or not np.all(np.isfinite(probe)):
+            raise ParameterError("channel", self.function, "a function from shape (n, T, T) to finite labels (n, m)")
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    @cached_property
+    def label_shape(self) -> tuple[int, ...]:
+        return tuple(np.asarray(self.function(np.zeros((1, self.tokens, self.tokens)))).shape[1:])
+
+    @property
+    def components(self) -> int:
+        return self.tokens * (self.tokens + 1) // 2
+
+    @property
+    def source_dimensions(self) -> int:
+        return int(np.prod(self.label_shape))
+
+    def label_from(self, field: Array, source: Array) -> Array:
+        clean = np.asarray(self.function(to_matrices(field, self.tokens)), dtype=float)
+        return np.asarray(clean + np.sqrt(self.noise) * source.reshape(clean.shape))
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``label_mse``: :math:`E\|y - E[y\mid\omega]\|^2/T` of a new label without its own noise."""
+        return label_mse(self.function, self.tokens, self.power, variance)
+
+    def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
+        v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
+        labels = np.asarray(y, dtype=float).reshape(len(omega), -1)
+        size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
+        parts = [slice(start, start + size) for start in range(0, len(omega), size)]
+        found = [self._block(labels[part], omega[part], v[part]) for part in parts]
+        return Posterior(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+    def _values(self, field: Array) -> Array:
+        """Labels without noise, flattened, of fields of shape (..., K)."""
+        flat = field.reshape(-1, self.components)
+        return np.asarray(self.function(to_matrices(flat, self.tokens)), dtype=float).reshape(*field.shape[:-1], -1)
+
+    def _jacobian(self, field: Array) -> Array:
+        """Derivatives of the labels, shape (n, m, K), by differences: they only shape the sampling density."""
+        steps = _DERIVATIVE * np.eye(self.components)
+        return np.stack(
+            [(self._values(field + e) - self._values(field - e)) / (2 * _DERIVATIVE) for e in steps], axis=-1
+        )
+
+    def _block(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+        size, fields = self.components, self.fields
+        centre, root = self._approximation(y, omega, v)
+        # One more coordinate tells from which part of the mixture a point is drawn.
+        points, part = np.split(normal_points(size + 1, fields, 2).reshape(2 * fields, size + 1), [size], axis=1)
+        prior = part[:, 0] < ndtri(_DEFENSIVE)
+        near = centre[:, None] + np.einsum("fk,nlk->nfl", points, root)
+        field = np.where(prior[:, None], omega[:, None] + np.sqrt(v)[:, None, None] * points, near)
+        misfit = np.sum((self._values(field) - y[:, None]) ** 2, axis=-1)
+        distance = (field - omega[:, None]) / np.sqrt(v)[:, None, None]
+        log_prior = -0.5 * np.sum(distance**2, axis=-1) - 0.5 * size * np.log(v)[:, None]
+        white = np.einsum("nkl,nfl->nfk", np.linalg.inv(root), field - centre[:, None])
+        log_near = -0.5 * np.sum(white**2, axis=-1) - np.linalg.slogdet(root)[1][:, None]
+        log_mixture = np.logaddexp(np.log(_DEFENSIVE) + log_prior, np.log(1 - _DEFENSIVE) + log_near)
+        log_weight = log_prior - 0.5 * misfit / self.noise - log_mixture
+        top = np.max(log_weight, axis=1, keepdims=True)
+        weight = np.exp(log_weight - top)
+        log_z = top[:, 0] + np.log(np.mean(weight, axis=1)) - 0.5 * y.shape[1] * np.log(2 * np.pi * self.noise)
+        halves = [slice(0, fields), slice(fields, 2 * fields)]
+        (first, one), (second, two) = (_moments(weight[:, part], distance[:, part]) for part in halves)
+        # The product of independent means: their squares would carry the sampling noise of each.
+        curvature = np.sum(1 - 0.5 * (one + two) + first * second, axis=1) / v
+        return (first / np.sqrt(v)[:, None], second / np.sqrt(v)[:, None], curvature, log_z)
+
+    def _approximation(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
+        """Mode of the posterior and a square root of its widened covariance, shapes (n, K) and (n, K, K)."""
+        field, best = omega, np.full(len(omega), np.inf)
+        mode = omega
+        for _ in range(_STEPS):
+            cost = np.sum((field - omega) ** 2, axis=1) / v + np.sum((self._values(field) - y) ** 2, 1) / self.noise
+            better = cost < best
+            mode, best = np.where(better[:, None], field, mode), np.where(better, cost, best)
+            slope = self._jacobian(mode)
+            precision = np.eye(self.components) / v[:, None, None] + np.swapaxes(slope, 1, 2) @ slope / self.noise
+            pull = (y - self._values(mode))[:, :, None] / self.noise
+            gradient = (np.swapaxes(slope, 1, 2) @ pull)[:, :, 0] - (mode - omega) / v[:, None]
+            step = np.linalg.solve(precision, gradient[:, :, None])[:, :, 0]
+            # Where the last step made things worse, the next one is shorter.
+            field = mode + np.where(better, 1.0, 0.3)[:, None] * step
+        covariance = np.linalg.inv(precision)
+        return mode, _WIDER * np.linalg.cholesky(0.5 * (covariance + np.swapaxes(covariance, 1, 2)))
+
+
+def _moments(weight: Array, value: Array) -> tuple[Array, Array]:
+    """Weighted mean and mean square over the second axis; weights of shape (n, f), values (n, f, k)."""
+    share = weight / np.sum(weight, axis=1, keepdims=True)
+    return np.einsum("nf,nfk->nk", share, value), np.einsum("nf,nfk->nk", share, value**2)

@@ -1,0 +1,214 @@
+r"""Attention channels whose noiseless labels fix the indices by linear algebra: linear and softmax attention."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import log_softmax
+
+from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.numerics.quasi_random import label_mse
+from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_components, to_matrices
+from glassformer.models.channels.base import Array, Channel, Integral
+
+
+def checked_tokens(tokens: int, smallest: int = 1) -> None:
+    """Raise unless ``tokens`` is an integer of at least ``smallest``."""
+    if not isinstance(tokens, int | np.integer) or isinstance(tokens, bool) or tokens < smallest:
+        raise ParameterError("tokens", tokens, f"an integer >= {smallest}")
+
+
+class _ProjectedChannel(Channel):
+    """The components of the indices, or all but one direction of them, with isotropic noise."""
+
+    tokens: int
+    noise: float
+
+    @property
+    def even(self) -> bool:
+        return False
+
+    @property
+    def noiseless(self) -> bool:
+        return self.noise == 0
+
+    @property
+    @abstractmethod
+    def _seen(self) -> int:
+        """Number of components that labels show."""
+
+    @property
+    def rank(self) -> float:
+        return float(self._seen) if self.noiseless else 0.0
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        return self.tokens, self.tokens
+
+    @property
+    def field_components(self) -> tuple[int, ...]:
+        return (self.tokens * (self.tokens + 1) // 2,)
+
+    @abstractmethod
+    def _residual(self, y: Array, omega: Array) -> Array:
+        """What the labels show beyond ``omega``, in components."""
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return self._residual(y, omega) / (self.noise + np.asarray(variance))
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        del y
+        return np.broadcast_to(self._seen / (self.noise + np.asarray(variance, dtype=float)), np.shape(omega)[:-1])
+
+    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        total = self.noise + np.asarray(variance)
+        square = np.sum(self._residual(y, omega) ** 2, axis=-1)
+        return np.asarray(-0.5 * self._seen * np.log(2 * np.pi * total) - square / (2 * total))
+
+    def information(self, variance: Array) -> Integral:
+        value = self._seen / (self.noise + np.asarray(variance, dtype=float))
+        return Integral(value, np.zeros_like(value))
+
+    def expected_log_partition(self, variance: Array) -> Integral:
+        total = self.noise + np.asarray(variance, dtype=float)
+        value = -0.5 * self._seen * (np.log(2 * np.pi * total) + 1)
+        return Integral(value, np.zeros_like(value))
+
+
+@dataclass(frozen=True)
+class LinearAttentionChannel(_ProjectedChannel):
+    r"""Linear attention :math:`y = h + \sqrt\Delta\,z` with symmetric noise, :math:`E z_{ab}^2 = 1 + \delta_{ab}`.
+
+    Labels are symmetric ``T x T`` matrices; :math:`E|g|^2 = T(T+1)/[2(V+\Delta)]` in components of equal variance
+    (:mod:`~glassformer.models.channels.attention_indexed.pairs`). ``T = 1`` is a quadratic network of extensive width.
+
+    Args:
+        tokens: ``T >= 1``.
+        noise: :math:`\Delta\ge0`, a variance.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        DataError: a label is not symmetric.
+
+    Source: arXiv:2506.01582; ``T = 1``: arXiv:2408.03733.
+
+    Example:
+        >>> LinearAttentionChannel(tokens=2, noise=0.5).information(np.array([0.5])).value
+        array([3.])
+    """
+
+    tokens: int
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        checked_tokens(self.tokens)
+        if not (np.isfinite(self.noise) and self.noise >= 0):
+            raise ParameterError("noise", self.noise, "finite and >= 0")
+
+    @property
+    def label(self) -> str:
+        return "linear"
+
+    @property
+    def _seen(self) -> int:
+        return self.tokens * (self.tokens + 1) // 2
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        noise = np.sqrt(self.noise) * rng.standard_normal(h.shape) if self.noise else 0.0
+        return to_matrices(h + noise, self.tokens)
+
+    def _residual(self, y: Array, omega: Array) -> Array:
+        y = np.asarray(y, dtype=float)
+        if not np.allclose(y, np.swapaxes(y, -1, -2), rtol=1e-9, atol=1e-12):
+            raise DataError("y", "<labels>", "symmetric matrices", "symmetrise them")
+        return np.asarray(to_components(y) - omega)
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``label_mse``: error on a new label per component, its own noise counted, :math:`V + \Delta`."""
+        return {"label_mse": np.asarray(variance) + self.noise}
+
+
+@dataclass(frozen=True)
+class SoftmaxAttentionChannel(_ProjectedChannel):
+    r"""Softmax attention without noise, :math:`y_{ab} = e^{b h_{ab}}/\sum_c e^{b h_{ac}}` at inverse temperature ``b``.
+
+    The log-ratios of a row show ``h`` up to a constant per row, and its symmetry ties those constants together: labels
+    are ``h`` itself except along the all-ones matrix, at whatever temperature. So :math:`E|g|^2 = (T^2+T-2)/(2V)`.
+
+    Args:
+        tokens: ``T >= 2``.
+        temperature: inverse temperature ``b > 0``, finite.
+        power: :math:`Q_0 = E h_{ab}^2` off the diagonal; errors on labels alone depend on it.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        DataError: a label is not a matrix of positive rows that sum to one.
+
+    Source: arXiv:2506.01582.
+
+    Example:
+        >>> SoftmaxAttentionChannel(tokens=2).information(np.array([0.5])).value
+        array([4.])
+    """
+
+    tokens: int
+    temperature: float = 1.0
+    power: float = 1.0
+    noise = 0.0
+
+    def __post_init__(self) -> None:
+        checked_tokens(self.tokens, 2)
+        if not (np.isfinite(self.temperature) and self.temperature > 0):
+            raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
+
+    @property
+    def label(self) -> str:
+        return "softmax"
+
+    @property
+    def _seen(self) -> int:
+        return (self.tokens * (self.tokens + 1) - 2) // 2
+
+    def at_power(self, power: float) -> Channel:
+        return replace(self, power=power)
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        del rng
+        return self._attention(to_matrices(h, self.tokens))
+
+    def _residual(self, y: Array, omega: Array) -> Array:
+        difference = to_components(symmetric_logits(y, self.temperature)) - omega
+        ones = all_ones(self.tokens)
+        return np.asarray(difference - (difference @ ones)[..., None] * ones)
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``label_mse``: :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, with its standard error."""
+        return label_mse(self._attention, self.tokens, self.power, variance)
+
+    def _attention(self, h: Array) -> Array:
+        return np.exp(log_softmax(self.temperature * h, axis=-1))
+
+
+def symmetric_logits(y: Array, temperature: float) -> Array:
+    """Symmetric matrices whose row softmax is ``y``, one of the many that differ along the all-ones matrix.
+
+    Raises:
+        DataError: a label is not a matrix of positive rows that sum to one.
+    """
+    y = np.asarray(y, dtype=float)
+    if not (np.all(y > 0) and np.allclose(np.sum(y, axis=-1), 1, rtol=0, atol=1e-6)):
+        raise DataError(
+            "y", "<labels>", "positive rows that sum to one", "where a softmax underflows, lower the temperature"
+        )
+    logits = np.log(y) / temperature
+    # Rows are known up to a constant c_a each; symmetry gives c_a - mean(c).
+    shift = np.mean(logits - np.swapaxes(logits, -1, -2), axis=-1, keepdims=True)
+    return np.asarray(logits - shift)
+
+
+def all_ones(tokens: int) -> Array:
+    """Unit vector of components along the matrix of ones."""
+    rows, columns = pair_indices(tokens)
+    return np.where(rows == columns, 1 / np.sqrt(2), 1.0) * np.sqrt(2) / tokens

@@ -1,0 +1,95 @@
+"""What a channel must provide: the law of a label given a Gaussian field."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from glassformer.core.integral import Array, Integral
+
+__all__ = ["Array", "Channel", "Integral"]
+
+
+class Channel(ABC):
+    r"""An output channel :math:`P_{out}(y \mid h)`, with ``h`` of unit prior variance: a number, or ``K`` components.
+
+    Fields of ``K`` components have shape (n, K) and isotropic variance; their scores have that shape, and the squares
+    and slopes below are summed over components.
+
+    With :math:`h = \omega + \sqrt V u`, ``u`` standard normal,
+    :math:`Z_{out}(y, \omega, V) = E_u P_{out}(y \mid h)` and the score is
+    :math:`g = \partial_\omega \log Z_{out} = (E[h \mid y, \omega, V] - \omega)/V`.
+
+    In state evolution :math:`\omega \sim N(0, 1 - V)`: the overlap is :math:`q = 1 - V`. The variance is passed rather
+    than the overlap because it keeps its relative precision where the signal is almost known.
+    """
+
+    @property
+    def label(self) -> str:
+        """Name of the channel in files and on the command line."""
+        return type(self).__name__.removesuffix("Channel").lower()
+
+    @property
+    @abstractmethod
+    def even(self) -> bool:
+        """True when labels are blind to the sign of ``h``: no information at zero overlap, q = 0 is a fixed point."""
+
+    @property
+    @abstractmethod
+    def noiseless(self) -> bool:
+        r"""True when ``V * information(V)`` tends to ``rank > 0`` as ``V`` vanishes: labels fix the signal locally."""
+
+    @property
+    def rank(self) -> float:
+        r""":math:`\lim_{V\to0} V\,E|g|^2`: components of the field that a noiseless label fixes; zero with noise."""
+        return 1.0 if self.noiseless else 0.0
+
+    @property
+    def field_components(self) -> tuple[int, ...]:
+        """``(K,)`` for fields of ``K`` components; empty for numbers."""
+        return ()
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """Shape of the label of one sample; empty for numbers."""
+        return ()
+
+    def at_power(self, power: float) -> Channel:
+        """The same channel for fields of another prior variance; for those that do not depend on it, itself."""
+        del power
+        return self
+
+    @abstractmethod
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        """Draw one label per field ``h``; same shape as ``h``."""
+
+    @abstractmethod
+    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r""":math:`g(y, \omega, V)`, elementwise with broadcasting; finite for every finite input and ``V > 0``."""
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r""":math:`-\partial_\omega g`, elementwise; by central differences unless a channel knows better."""
+        step = 1e-4 * np.sqrt(variance)
+        return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
+
+    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        """Both at once, for channels that find them together."""
+        return self.score(y, omega, variance), self.curvature(y, omega, variance)
+
+    @abstractmethod
+    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r""":math:`\log Z_{out}(y, \omega, V)`, elementwise with broadcasting."""
+
+    @abstractmethod
+    def information(self, variance: Array) -> Integral:
+        r""":math:`E\,g^2` over :math:`\omega \sim N(0, 1-V)`, ``h``, ``y``; ``variance`` in (0, 1], shape (batch,)."""
+
+    @abstractmethod
+    def expected_log_partition(self, variance: Array) -> Integral:
+        r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        """Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none."""
+        del variance
+        return {}

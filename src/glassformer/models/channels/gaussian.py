@@ -1,0 +1,70 @@
+"""The linear channel with Gaussian noise, noiseless included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassformer.core.errors import ParameterError
+from glassformer.models.channels.base import Array, Channel, Integral
+
+
+@dataclass(frozen=True)
+class GaussianChannel(Channel):
+    r"""Labels :math:`y = h + \sqrt\Delta\, z`, ``z`` standard normal.
+
+    The score is :math:`g = (y - \omega)/(\Delta + V)` and the information :math:`1/(\Delta + V)`, both exact.
+
+    Args:
+        noise: label noise :math:`\Delta \ge 0`, a variance in units of the variance of ``h``.
+
+    Raises:
+        ParameterError: ``noise`` is negative or not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> GaussianChannel(noise=0.5).information(np.array([0.5])).value
+        array([1.])
+    """
+
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.noise) and self.noise >= 0):
+            raise ParameterError("noise", self.noise, "a finite number >= 0")
+
+    @property
+    def even(self) -> bool:
+        return False
+
+    @property
+    def noiseless(self) -> bool:
+        return self.noise == 0.0
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        if self.noise == 0.0:
+            return np.array(h, dtype=float)
+        return h + np.sqrt(self.noise) * rng.standard_normal(np.shape(h))
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return np.asarray((y - omega) / (self.noise + np.asarray(variance)))
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return np.broadcast_to(1 / (self.noise + np.asarray(variance, dtype=float)), np.shape(omega))
+
+    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        total = self.noise + np.asarray(variance)
+        return -0.5 * np.log(2 * np.pi * total) - (y - omega) ** 2 / (2 * total)
+
+    def information(self, variance: Array) -> Integral:
+        value = 1.0 / (self.noise + np.asarray(variance, dtype=float))
+        return Integral(value, np.zeros_like(value))
+
+    def expected_log_partition(self, variance: Array) -> Integral:
+        value = -0.5 * (np.log(2 * np.pi * (self.noise + np.asarray(variance, dtype=float))) + 1)
+        return Integral(value, np.zeros_like(value))
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``label_mse``: error on a new label whose own noise counts, :math:`V + \Delta`."""
+        return {"label_mse": np.asarray(variance) + self.noise}

@@ -1,0 +1,1 @@
+"""Channels of one link function of one field."""

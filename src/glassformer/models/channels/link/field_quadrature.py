@@ -1,0 +1,52 @@
+"""Quadrature over the Gaussian field, split where the link has breaks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glassformer.core.numerics.quadrature import gauss_panels
+from glassformer.models.channels.base import Array
+from glassformer.models.channels.link.piecewise import distinct
+
+TAIL = 8.3  # a standard normal has mass below 1e-16 beyond
+
+
+def normal_density(x: Array) -> Array:
+    """Standard normal density, elementwise."""
+    return np.asarray(np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi))
+
+
+def omega_nodes(v: float, breaks: Array, level: int, nodes: int) -> tuple[Array, Array]:
+    """Nodes of omega ~ N(0, 1 - V) with probability weights, graded towards each break on the scale sqrt(V).
+
+    Every panel is cut into ``level`` equal parts of ``nodes`` nodes. At V = 1 the one node is zero.
+    """
+    q = 1.0 - v
+    if q <= 0:
+        return np.zeros(1), np.ones(1)
+    octaves = np.sqrt(v) * 2.0 ** np.arange(0, max(1, int(np.ceil(np.log2(3 / np.sqrt(v))))))
+    offsets = np.concatenate([-octaves[::-1], [0.0], octaves])
+    near = (breaks[:, None] + offsets).ravel() / np.sqrt(q)
+    edges = distinct(np.concatenate([np.linspace(-TAIL, TAIL, 13), near[np.abs(near) < TAIL]]), 1e-13)
+    t, w = gauss_panels(_split(edges, level), nodes)
+    return np.sqrt(q) * t, w * normal_density(t)
+
+
+def unit_nodes(omega: Array, v: float, breaks: Array, level: int, nodes: int) -> tuple[Array, Array]:
+    """Nodes u of h = omega + sqrt(V) u for every omega, shape (n, m), with probability weights; split at the breaks.
+
+    Panels that touch a break are soft: a square-root singularity there costs no accuracy.
+    """
+    base = np.broadcast_to(np.linspace(-TAIL, TAIL, 8 * level + 1), (omega.size, 8 * level + 1))
+    cuts = np.clip((breaks - omega[:, None]) / np.sqrt(v), -TAIL, TAIL)
+    edges = np.concatenate([base, cuts], axis=1)
+    order = np.argsort(edges, axis=1)
+    at_break = order >= base.shape[1]
+    u, w = gauss_panels(np.take_along_axis(edges, order, 1), nodes, at_break[:, 1:] | at_break[:, :-1])
+    return u, w * normal_density(u)
+
+
+def _split(edges: Array, parts: int) -> Array:
+    """Every panel in equal parts."""
+    inner = edges[:-1, None] + np.diff(edges)[:, None] * np.arange(parts) / parts
+    return np.asarray(np.append(inner.ravel(), edges[-1]))

@@ -1,0 +1,72 @@
+"""The fields that share a label: all solutions of link(h) = y."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from glassformer.models.channels.base import Array
+from glassformer.models.channels.link.function import Function
+from glassformer.models.channels.link.piecewise import FEW_ULP, Branch, LinkShape
+
+
+class Preimages(NamedTuple):
+    """Solutions, shape (branches, labels), NaN where a branch has none; and log |link'(h)| there."""
+
+    h: Array
+    log_slope: Array
+
+
+def preimages(shape: LinkShape, y: Array, known: Array | None = None) -> Preimages:
+    """Solve link(h) = y on every branch, for labels ``y`` of shape (labels,).
+
+    ``known`` is one solution per label where it is at hand: its branch is then not solved.
+
+    Example:
+        >>> from glassformer.models.channels.link.piecewise import link_shape
+        >>> preimages(link_shape(lambda h: h**2), np.array([4.0])).h.ravel().round(12)
+        array([-2.,  2.])
+    """
+    h = np.full((len(shape.branches), y.size), np.nan)
+    log_slope = np.zeros_like(h)
+    for row, branch in enumerate(shape.branches):
+        low, high = branch.values[0], branch.values[-1]
+        slack = FEW_ULP * max(abs(low), abs(high))
+        reached = (y >= low - slack) & (y <= high + slack)
+        if known is not None:
+            own = branch.holds(known)
+            h[row, own] = known[own]
+            reached &= ~own
+        h[row, reached] = _solve(shape.link, branch, np.clip(y[reached], low, high))
+        filled = ~np.isnan(h[row])
+        log_slope[row, filled] = np.log(np.maximum(np.abs(branch.derivative(h[row, filled])), 1e-300))
+    return Preimages(h, log_slope)
+
+
+def _solve(link: Function, branch: Branch, y: Array) -> Array:
+    """Illinois iteration from the tabulated bracket, on the labels not yet solved to rounding."""
+    j = np.clip(np.searchsorted(branch.values, y) - 1, 0, branch.h.size - 2)
+    a, b = branch.h[j], branch.h[j + 1]
+    fa, fb = branch.values[j] - y, branch.values[j + 1] - y
+    best = np.where(-fa < fb, a, b)
+    active = np.flatnonzero(np.minimum(-fa, fb) > 0)
+    a, b, fa, fb, goal = a[active], b[active], fa[active], fb[active], y[active]
+    side = np.zeros(active.size)
+    for _ in range(14):
+        if active.size == 0:
+            break
+        c = np.clip(a - fa * ((b - a) / (fb - fa)), np.minimum(a, b), np.maximum(a, b))
+        fc = link(c) - goal
+        best[active] = c
+        below = fc < 0
+        # An end that is kept twice running counts half: this makes the convergence superlinear.
+        fa, fb = (
+            np.where(below, fc, np.where(side > 0, 0.5 * fa, fa)),
+            np.where(below, np.where(side < 0, 0.5 * fb, fb), fc),
+        )
+        a, b, side = np.where(below, c, a), np.where(below, b, c), np.where(below, -1.0, 1.0)
+        todo = np.abs(fc) > np.finfo(float).eps * np.abs(goal)
+        active = active[todo]
+        a, b, fa, fb, goal, side = (x[todo] for x in (a, b, fa, fb, goal, side))
+    return best

@@ -1,0 +1,25 @@
+"""What a channel needs from the posterior of a field given its label through a link."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from glassformer.models.channels.base import Array
+from glassformer.models.channels.link.piecewise import LinkShape
+
+
+@dataclass(frozen=True, eq=False)
+class LinkPosterior(ABC):
+    """The law of h = omega + sqrt(V) u given a label, by Gauss rules of ``nodes`` nodes per panel."""
+
+    shape: LinkShape
+    nodes: int
+
+    @abstractmethod
+    def averages(self, v: float, level: int) -> tuple[float, float]:
+        """(information, expected log partition) at posterior variance ``v`` by the rule of this level."""
+
+    @abstractmethod
+    def posterior(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
+        """(log partition, score) per data point; one-dimensional arrays of one length."""

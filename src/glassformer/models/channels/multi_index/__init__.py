@@ -1,0 +1,1 @@
+"""Channels of several rows of fields."""

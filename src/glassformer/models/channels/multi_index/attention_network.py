@@ -1,0 +1,162 @@
+r"""Deep attention networks as functions of the projections of their tokens on the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.special import softmax
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.numerics.quasi_random import normal_points
+
+# Sampled vectors, per replica, of the mean attention along the flow of infinitely many layers.
+_FLOW_POINTS = 4096
+
+
+@dataclass(frozen=True)
+class Architecture:
+    r"""Which deep attention network.
+
+    Attributes:
+        depth: layers ``P >= 1``.
+        tokens: ``L``.
+        skip: skip strength of every layer; that of the last matters for sequence outputs only.
+        activation: ``"softmax"`` (of rows) or ``"linear"``.
+        tied: whether keys and queries share their weights.
+        heads: ``H``, each on its own coordinates of the tokens.
+        output: ``"attention"`` (the last attention matrix) or ``"sequence"`` (the mixing of the input tokens).
+        head_weights: weight of every head, shape (P, H) as nested tuples.
+        limit: ``""``; ``"large-skip"``, where the earlier layers act as a committee; or ``"large-depth"``, where they
+            mix the tokens by the constant matrix of the flow at the time ``P/c``.
+    """
+
+    depth: int
+    tokens: int
+    skip: tuple[float, ...]
+    activation: str
+    tied: bool
+    heads: int
+    output: str
+    head_weights: tuple[tuple[float, ...], ...]
+    limit: str = ""
+
+    @property
+    def rows(self) -> int:
+        """Projections per token: layers times heads, twice that if keys and queries differ."""
+        if self.limit == "large-depth":
+            return 1
+        return self.depth * self.heads * (1 if self.tied else 2)
+
+
+def activation(scores: Any, name: str) -> Any:
+    """Attention matrices from scores, shape (..., L, L)."""
+    return jax.nn.softmax(scores, axis=-1) if name == "softmax" else scores
+
+
+def layer(mixing: Any, keys: Any, queries: Any, weights: tuple[float, ...], name: str) -> Any:
+    """Weighted sum over heads of the attention of one layer; keys and queries of shape (H, L)."""
+    heads = [
+        weight * activation(jnp.outer(mixing @ keys[h], mixing @ queries[h]), name) for h, weight in enumerate(weights)
+    ]
+    return sum(heads[1:], heads[0])
+
+
+@lru_cache(maxsize=64)
+def attention_link(network: Architecture) -> Callable[[Any], Any]:
+    r"""The output of the network as a function of ``Z``, shape (rows, L).
+
+    Rows are ordered by family (keys, then queries), layer and head; :math:`B_l = (c_l I + \sum_h r_{lh}
+    \sigma(a_{lh}b_{lh}^T))B_{l-1}` with :math:`a = B_{l-1}k`, :math:`b = B_{l-1}q` and :math:`B_0 = I`.
+
+    Example:
+        >>> network = Architecture(1, 2, (1.0,), "linear", True, 1, "attention", ((1.0,),))
+        >>> attention_link(network)(jnp.array([[1.0, 2.0]])).tolist()
+        [[1.0, 2.0], [2.0, 4.0]]
+    """
+    if network.limit:
+        return lambda fields: _of_vector(earlier_mixing(network)(fields[:-1]) @ fields[-1], network.activation)
+
+    def link(fields: Any) -> Any:
+        shape = (network.depth, network.heads, network.tokens)
+        keys, queries = (fields, fields) if network.tied else (fields[: network.rows // 2], fields[network.rows // 2 :])
+        keys, queries = keys.reshape(shape), queries.reshape(shape)
+        mixing = _mixed(network, keys[:-1], queries[:-1])
+        attention = layer(mixing, keys[-1], queries[-1], network.head_weights[-1], network.activation)
+        return network.skip[-1] * mixing + attention @ mixing if network.output == "sequence" else attention
+
+    return link
+
+
+def _mixed(network: Architecture, keys: Any, queries: Any) -> Any:
+    """Mixing of the tokens by the first layers, from their keys and queries of shape (layers, H, L)."""
+    mixing = jnp.eye(network.tokens)
+    for k in range(len(keys)):
+        attention = layer(mixing, keys[k], queries[k], network.head_weights[k], network.activation)
+        mixing = network.skip[k] * mixing + attention @ mixing
+    return mixing
+
+
+def _of_vector(vector: Any, name: str) -> Any:
+    return activation(jnp.outer(vector, vector), name)
+
+
+@lru_cache(maxsize=64)
+def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
+    r"""Mixing of the tokens by all layers but the last of a network of one head, from their rows of fields.
+
+    :math:`B_l = (c_l I + r_l\sigma(a_lb_l^T))B_{l-1}` with :math:`a_l = B_{l-1}k_l` and :math:`b_l = B_{l-1}q_l`; rows
+    are keys, and queries after them if they differ. In the limit of large skip, with layers normalised by it,
+    :math:`I + \sum_l \sigma(z_lz_l^T)/c_l`; at depth and skip large together, a constant.
+    """
+    if network.limit == "large-depth":
+        constant = flow(network.tokens, network.depth / network.skip[0], network.activation)
+        return lambda rows: jnp.asarray(constant)
+    before = network.depth - 1
+
+    def mixing(rows: Any) -> Any:
+        if network.limit == "large-skip":
+            committee = [
+                network.head_weights[k][0] * _of_vector(rows[k], network.activation) / network.skip[k]
+                for k in range(before)
+            ]
+            return sum(committee, jnp.eye(network.tokens))
+        parts = rows[:, None]
+        return _mixed(network, parts[:before], parts[-before:]) if before else jnp.eye(network.tokens)
+
+    return mixing
+
+
+@lru_cache(maxsize=64)
+def flow(tokens: int, time: float, name: str) -> np.ndarray[Any, Any]:
+    r"""The matrix :math:`B(\tau)` of :math:`dB/dt = E_z[\sigma(Bzz^TB^T)]B`, :math:`B(0) = I`, with normal ``z``.
+
+    Raises:
+        ParameterError: the flow diverges before that time, as linear attention does.
+
+    Example:
+        >>> flow(2, 1.0, "softmax").sum(axis=1).round(4).tolist()  # rows sum to e
+        [2.7183, 2.7183]
+    """
+    points = normal_points(tokens, _FLOW_POINTS, 8).reshape(-1, tokens)
+
+    def slope(_: float, flat: Any) -> Any:
+        matrix = flat.reshape(tokens, tokens)
+        vectors = points @ matrix.T
+        scores = vectors[:, :, None] * vectors[:, None, :]
+        mean = np.mean(softmax(scores, axis=-1) if name == "softmax" else scores, axis=0)
+        return (mean @ matrix).ravel()
+
+    found = solve_ivp(slope, (0.0, time), np.eye(tokens).ravel(), rtol=1e-8, atol=1e-10)
+    if not found.success or not np.all(np.isfinite(found.y)):
+        raise ParameterError("depth", time, "a ratio depth/skip that the flow reaches", "use softmax, or a larger skip")
+    matrix = found.y[:, -1].reshape(tokens, tokens)
+    # Averages over finitely many points break the symmetry between tokens by a little: restore it.
+    off = (matrix.sum() - np.trace(matrix)) / max(tokens * (tokens - 1), 1)
+    return np.where(np.eye(tokens, dtype=bool), np.trace(matrix) / tokens, off)

@@ -1,0 +1,303 @@
+r"""What a channel of several indices must provide, and its averages by quasi-Monte Carlo.
+
+A data point has fields :math:`z_{kl}`, ``k`` over the ``P`` rows whose overlaps are learned and ``l`` over ``K``
+columns that share them: :math:`z = \omega + V^{1/2}u` with :math:`\omega` of covariance ``Q`` over the rows. Scores are
+:math:`g = V^{-1}(E[z\mid y,\omega,V]-\omega)`, and the information is the matrix :math:`E\sum_l g_l g_l^T`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from glassformer.core.integral import Array, Integral
+from glassformer.core.numerics.quasi_random import normal_points
+
+# Data points of the averages: replicas, whose spread tells the error, times points of each.
+_REPLICAS = 8
+# New samples that tell the errors of one estimate, and posterior copies of each in either half.
+_NEW_SAMPLES, _COPIES = 512, 2
+
+
+class FieldPosterior(NamedTuple):
+    """Sampled posterior of the fields of each data point.
+
+    Attributes:
+        first, second: two independent estimates of the score, shape (n, P, K): their product estimates its square
+            without the bias of sampling noise.
+        curvature: minus the derivative of the score, summed over columns, shape (n, P, P).
+        log_partition: shape (n,), up to what depends on the label alone.
+    """
+
+    first: Array
+    second: Array
+    curvature: Array
+    log_partition: Array
+
+    @property
+    def score(self) -> Array:
+        """The better of the estimates: their mean."""
+        return 0.5 * (self.first + self.second)
+
+
+class PredictionErrors(NamedTuple):
+    r"""Squared errors on the label of a new sample at posterior covariances of shape (batch, P, P), each (batch,).
+
+    Attributes:
+        bayes: of the posterior mean, :math:`E\|y - E[y\mid\omega]\|^2`, the label's own noise left out.
+        plugin: of the label that the mean fields would have, :math:`E\|y - g(\omega)\|^2`.
+    """
+
+    bayes: Integral
+    plugin: Integral
+
+
+class Averages(NamedTuple):
+    """Averages over data at posterior covariances of shape (batch, P, P)."""
+
+    information: Integral
+    log_partition: Integral
+
+
+class MultiIndexChannel(ABC):
+    """A channel of ``P`` rows and ``K`` columns of fields."""
+
+    points: int
+    """Sampled data points per replica, a power of two."""
+
+    @property
+    def label(self) -> str:
+        """Name of the channel in files and on the command line."""
+        return type(self).__name__.removesuffix("Channel").lower()
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """``P``, the rows of fields, whose overlaps are learned."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """``K``, the independent fields of each row."""
+
+    @property
+    @abstractmethod
+    def label_shape(self) -> tuple[int, ...]:
+        """Shape of the label of one sample."""
+
+    @property
+    @abstractmethod
+    def rank(self) -> float:
+        """Fields of a data point that a noiseless label fixes; zero with noise."""
+
+    @property
+    def field_components(self) -> tuple[int, ...]:
+        """``(P, K)``, the shape of the fields of one data point."""
+        return self.rows, self.columns
+
+    @property
+    def exact(self) -> bool:
+        """True when averages are no samples."""
+        return False
+
+    @property
+    def symmetries(self) -> Array:
+        """Signs of the rows that leave labels as they are, shape (count, P); the identity comes first."""
+        return np.ones((1, self.rows))
+
+    @property
+    def even(self) -> bool:
+        """True when symmetries move every row: no row is known at zero overlap, which then is a fixed point."""
+        return bool(np.all(np.any(self.symmetries < 0, axis=0)))
+
+    def with_points(self, points: int) -> Self:
+        """The same channel with another number of sampled data points per replica, a power of two."""
+        return replace(self, points=points)  # type: ignore[type-var]
+
+    def careful(self) -> Self:
+        """The same channel with several times the work per data point, where posteriors are sampled."""
+        return self
+
+    @property
+    def moment(self) -> Array:
+        """Overlap of a signal known exactly, shape (P, P): fields have covariance ``moment`` over the rows."""
+        return np.eye(self.rows)
+
+    @property
+    def sources(self) -> int:
+        """Normal numbers that a label consumes beside its fields."""
+        return 0
+
+    @abstractmethod
+    def label_from(self, fields: Array, source: Array) -> Array:
+        """Labels of fields, shape (n, P, K), and of standard normal numbers, shape (n, sources)."""
+
+    def observation_from(self, fields: Array, source: Array) -> Array:
+        """Labels, or what they show in a form that loses fewer digits; :meth:`posterior` takes either."""
+        return self.label_from(fields, source)
+
+    @abstractmethod
+    def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
+        """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""
+
+    def sample(self, fields: Array, rng: np.random.Generator) -> Array:
+        """Draw one label per data point."""
+        return self.label_from(fields, rng.standard_normal((len(fields), self.sources)))
+
+    def information(self, variance: Array) -> Integral:
+        r""":math:`E\sum_l g_l g_l^T` at posterior covariances of shape (batch, P, P), and its standard error."""
+        return self.averages(variance).information
+
+    def averages(self, variance: Array) -> Averages:
+        """Information and expected log partition; the same quasi-random points for every covariance.
+
+        The square of the score has three estimates of one mean (the product of independent scores, minus the slope,
+        score times true deviation) and the deviation a known square: their differences are control variates.
+        """
+        variance = np.asarray(variance, dtype=float)
+        omega, deviation, labels = self._data(variance)
+        batch, count = omega.shape[:2]
+        spread = np.repeat(variance, count, axis=0)
+        flat_labels, flat_omega = (part.reshape(batch * count, *part.shape[2:]) for part in (labels, omega))
+        found = self.posterior(flat_labels, flat_omega, spread)
+        grid = (batch, _REPLICAS, self.points)
+        first, second, slope, log_z = (part.reshape(*grid, *part.shape[1:]) for part in found)
+        deviation = deviation.reshape(*grid, *deviation.shape[2:])
+        pairs = [_information(first[k], second[k], slope[k], deviation[k], v) for k, v in enumerate(variance)]
+        value, error = (np.stack(part) for part in zip(*pairs, strict=True))
+        log_z = log_z.mean(axis=2)
+        return Averages(Integral(value, error), Integral(log_z.mean(axis=1), _standard_error(log_z, axis=1)))
+
+    def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
+        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L).
+
+        For directions in which the posterior is symmetric about ``omega``, where covariances are second moments.
+        """
+        raise NotImplementedError
+
+    def response(self, variance: Array) -> tuple[Array, Array, Array, int]:
+        """Slopes of the score on sampled data at one covariance, their true counterpart, and the number of replicas."""
+        omega, deviation, labels = (part[0] for part in self._data(variance[None]))
+        spread = np.broadcast_to(variance, (len(omega), *variance.shape))
+        first, second = self.slopes(labels, omega, spread)
+        truth = np.einsum("npl,nqm->nplqm", deviation, deviation)
+        inverse = np.linalg.inv(variance)
+        for k in range(self.columns):
+            truth[:, :, k, :, k] -= inverse
+        return first, second, truth, _REPLICAS
+
+    def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
+        """Errors on the labels of new samples, from two copies of the fields with the same mean.
+
+        Args:
+            variance: posterior covariances, shape (batch, P, P).
+            learned: one for the rows that the plug-in predictor uses, zero for others, shape (P,); all by default.
+        """
+        variance = np.asarray(variance, dtype=float)
+        size = self.rows * self.columns
+        points = normal_points(3 * size, self.points, _REPLICAS).reshape(-1, 3, *self.field_components)
+        silent = np.zeros((len(points), self.sources))
+        used = np.ones(self.rows) if learned is None else learned
+        rows = []
+        for v in variance:
+            mean, root = square_root(self.moment - v) @ points[:, 0], square_root(v)
+            first, second = (self.label_from(mean + root @ points[:, k], silent) for k in (1, 2))
+            plugin = self.label_from(used[:, None] * mean, silent)
+            squares = (0.5 * (first - second) ** 2, 0.5 * ((first - plugin) ** 2 + (second - plugin) ** 2))
+            rows.append([square.reshape(_REPLICAS, self.points, -1).sum(axis=2).mean(axis=1) for square in squares])
+        found = np.array(rows)
+        return PredictionErrors(
+            *(Integral(found[:, k].mean(axis=1), _standard_error(found[:, k], axis=1)) for k in (0, 1))
+        )
+
+    def errors_of(self, own: Array, cross: Array, true: Array, variance: Array) -> tuple[float, float]:
+        """Squared errors on labels of new samples, as :meth:`prediction_errors`, of one estimate that was measured.
+
+        Args:
+            own: inner products of the estimated rows, shape (P, P).
+            cross: of estimated with true rows.
+            true: of true rows.
+            variance: the covariance that the estimate claims, over which the Bayes predictor averages.
+
+        Returns:
+            Error of the average label over the claimed posterior, and of the label of the estimated rows.
+        """
+        joint = square_root(np.block([[own, cross], [cross.T, true]]))
+        size = self.rows * self.columns
+        points = normal_points((2 + 2 * _COPIES) * size, _NEW_SAMPLES, 1).reshape(_NEW_SAMPLES, -1, self.columns)
+        both, deviations = np.split(points, [2 * self.rows], axis=1)
+        estimated, fields = np.split(joint @ both, 2, axis=1)
+        copies = deviations.reshape(_NEW_SAMPLES, 2 * _COPIES, self.rows, self.columns)
+        silent = np.zeros((_NEW_SAMPLES, self.sources))
+        label, plugin = (self.label_from(part, silent) for part in (fields, estimated))
+        likely = estimated[:, None] + square_root(variance) @ copies
+        drawn = self.label_from(likely.reshape(-1, *self.field_components), np.repeat(silent, 2 * _COPIES, axis=0))
+        # Two halves of the copies are two independent means, whose product has no bias from their noise.
+        halves = drawn.reshape(_NEW_SAMPLES, 2, _COPIES, -1).mean(axis=2)
+        gaps = label.reshape(_NEW_SAMPLES, 1, -1) - halves
+        bayes = np.sum(gaps[:, 0] * gaps[:, 1], axis=1)
+        return float(np.mean(bayes)), float(np.mean(np.sum((label - plugin).reshape(_NEW_SAMPLES, -1) ** 2, axis=1)))
+
+    def _data(self, variance: Array) -> tuple[Array, Array, Array]:
+        r"""Means, :math:`V^{-1}(z - \omega)` and labels of sampled data points, shapes (batch, n, ...)."""
+        shape = self.field_components
+        size = self.rows * self.columns
+        points = normal_points(2 * size + self.sources, self.points, _REPLICAS).reshape(-1, 2 * size + self.sources)
+        t, u, source = np.split(points, [size, 2 * size], axis=1)
+        t, u = t.reshape(-1, *shape), u.reshape(-1, *shape)
+        omega = np.stack([square_root(self.moment - v) @ t for v in variance])
+        deviation = np.stack([np.linalg.inv(np.linalg.cholesky(v)).T @ u for v in variance])
+        labels = [
+            self.observation_from(mean + np.linalg.cholesky(v) @ u, source)
+            for mean, v in zip(omega, variance, strict=True)
+        ]
+        return omega, deviation, np.stack(labels)
+
+
+def square_root(matrix: Array) -> Array:
+    """Symmetric square root; eigenvalues that are negative by rounding or sampling count as zero.
+
+    Example:
+        >>> square_root(np.diag([4.0, 0.0]))
+        array([[2., 0.],
+               [0., 0.]])
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> tuple[Array, Array]:
+    """Mean and standard error of the information, entry by entry, from scores, slopes and true deviations."""
+    square = _product(g, h)
+    known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
+    controls = np.stack([square - c, square - _product(0.5 * (g + h), u), known], axis=-1)
+    size = len(v)
+    value, error = np.empty((size, size)), np.empty((size, size))
+    for a in range(size):
+        for b in range(size):
+            value[a, b], error[a, b] = controlled(square[..., a, b], controls[..., a, b, :])
+    return value, error
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Symmetrised product over rows, summed over columns; shapes (..., P, K) to (..., P, P)."""
+    full = a @ np.swapaxes(b, -1, -2)
+    return np.asarray(0.5 * (full + np.swapaxes(full, -1, -2)))
+
+
+def controlled(target: Array, controls: Array) -> tuple[float, float]:
+    """Mean of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c), and its error."""
+    flat = controls.reshape(-1, controls.shape[-1])
+    scale = np.std(flat, axis=0)
+    used = flat[:, scale > 0] / scale[scale > 0]
+    centred = target.ravel() - np.mean(target)
+    weight, *_ = np.linalg.lstsq(used - np.mean(used, axis=0), centred, rcond=1e-10)
+    reduced = (target.ravel() - used @ weight).reshape(target.shape).mean(axis=1)
+    return float(np.mean(reduced)), float(_standard_error(reduced, axis=0))
+
+
+def _standard_error(replicas: Array, axis: int) -> Array:
+    return np.asarray(np.std(replicas, axis=axis, ddof=1) / np.sqrt(replicas.shape[axis]))

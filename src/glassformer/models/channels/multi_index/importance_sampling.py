@@ -1,0 +1,305 @@
+r"""Posterior moments of latent normal variables, one data point each, by importance sampling around the modes.
+
+The latent ``x`` of a data point has the density
+
+.. math:: p(x) \propto \exp\bigl[-\tfrac12|x|^2 - \tfrac12|r(x)|^2 + w(x)\bigr]
+
+with a residual ``r`` and a log-weight ``w``, or is a sum of such terms (branches). Levenberg-Marquardt steps from
+several starts find the modes; a mixture of Student densities around them, with a share of the prior for what they miss,
+is the sampling density. Two halves of the sample, with quasi-random points of their own, give two independent estimates
+of every mean: their product estimates a square without the bias of sampling noise, their difference tells that noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import chi2, qmc
+
+from glassformer.core.integral import Array
+from glassformer.core.numerics.batching import in_chunks
+from glassformer.core.numerics.small_matrices import cholesky, triangular_inverse
+
+# Share of the prior in the mixture, degrees of freedom of the Student densities, and their width over the Laplace one.
+_DEFENSIVE, _FREEDOM, _WIDER = 0.15, 6, 1.1
+# Modes are weighted by this power of their Laplace mass: one that is misjudged still gets its points.
+_TEMPERED = 0.5
+_FIRST_DAMPING = 0.1
+# Cost of a latent that cannot be.
+_IMPOSSIBLE = 1e30
+# Data points that are treated at once, so that temporaries stay in the cache; random numbers of the pool.
+_BATCH, _NUMBERS = 64, 2_000_000
+
+Target = Callable[[Any, Any], tuple[Any, Any]]
+"""``target(x, datum)``: residuals of the branches, (s, k), and their log-weights, (s,), at a latent of shape (m,)."""
+Images = Callable[[Any, Any], Any]
+"""``images(x, datum)``: a latent and its images under symmetries of the likelihood, involutions, shape (i, m)."""
+Features = Callable[[Any, Any], Any]
+"""``features(x, datum)``: what to average on each branch, shape (s, f)."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work the sampling of one data point is.
+
+    Attributes:
+        points: sampled latents per half, a power of two.
+        starts: starts of the search for modes.
+        steps: steps of that search.
+    """
+
+    points: int = 128
+    starts: int = 8
+    steps: int = 12
+
+
+class Moments(NamedTuple):
+    """Posterior moments of the features of each data point.
+
+    Attributes:
+        log_partition: log of the integral of the likelihood against the prior, shape (n,).
+        first, second: two independent estimates of the mean, shape (n, f).
+        covariance: shape (n, f, f).
+        first_square, second_square: independent estimates of the second moments, shape (n, f, f).
+        effective: effective number of samples, shape (n,).
+    """
+
+    log_partition: Array
+    first: Array
+    second: Array
+    covariance: Array
+    first_square: Array
+    second_square: Array
+    effective: Array
+
+
+def itself(x: Any, datum: Any) -> Any:
+    """The images of a latent where no symmetry is known: itself.
+
+    Example:
+        >>> itself(jnp.zeros(2), None).shape
+        (1, 2)
+    """
+    del datum
+    return x[None]
+
+
+def posterior_moments(
+    target: Target, features: Features, dimension: int, data: Any, effort: Effort, images: Images = itself
+) -> Moments:
+    """Moments of ``features`` under the posterior of every data point.
+
+    Args:
+        target: traceable function of one latent and one datum; the same object at every call, or it is compiled again.
+        features: what to average, another such function.
+        dimension: number ``m`` of latent variables.
+        data: a tree of arrays whose first axis runs over data points.
+        effort: numbers of points, starts and steps.
+        images: every mode found stands for its images as well, a third such function.
+    """
+    with jax.enable_x64(True):
+        sample = _Sample(*(jnp.asarray(part) for part in _sample(dimension, effort)))
+
+    def work(index: Any, chunk: Any) -> Any:
+        turns = jnp.asarray(index % len(sample.starts))
+        return _moments(target, features, images, turns, chunk, sample, effort.steps)
+
+    return Moments(*in_chunks(work, data))
+
+
+class _Sample(NamedTuple):
+    """What is drawn once: a pool of samples, both halves one after the other, which data points take in turn.
+
+    Were it one sample for all, its error would be the same for all and survive the average over data.
+    """
+
+    starts: Any
+    normals: Any
+    choices: Any
+    stretches: Any
+
+
+@lru_cache(maxsize=32)
+def _sample(dimension: int, effort: Effort) -> _Sample:
+    """One quasi-random sample, shifted at random for every place in the pool and each half."""
+    rng, points = np.random.default_rng(0), qmc.Sobol(dimension + 2, seed=0).random(effort.points)
+    pool = int(np.clip(_NUMBERS // (2 * points.size), 64, 8192))
+    shifted = points + rng.random((pool, 2, 1, dimension + 2))
+    uniform = np.clip(shifted % 1, 1e-12, 1 - 1e-12).reshape(pool, 2 * effort.points, dimension + 2)
+    starts = rng.standard_normal((pool, effort.starts, dimension))
+    starts[:, 0] = 0.0
+    stretches = np.sqrt(_FREEDOM / chi2.ppf(uniform[..., -1], _FREEDOM))
+    return _Sample(starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)
+
+
+@partial(jax.jit, static_argnames=("target", "features", "images", "steps"))
+def _moments(
+    target: Target, features: Features, images: Images, turns: Any, data: Any, sample: _Sample, steps: int
+) -> Any:
+    def one(item: Any) -> Any:
+        turn, datum = item
+        own = _Sample(*(part[turn] for part in sample))
+        x, log_weight = _draw(lambda x: target(x, datum), lambda x: images(x, datum), own, steps)
+        values = jax.vmap(lambda x: features(x, datum))(x)
+        # Where the likelihood vanishes features may be infinite: they have no weight.
+        values = jnp.where(jnp.isfinite(values), values, 0.0)
+        return _averages(values.reshape(-1, values.shape[-1]), log_weight)
+
+    return jax.lax.map(one, (turns, data), batch_size=_BATCH)
+
+
+def _averages(values: Any, log_weight: Any) -> Any:
+    """Moments from weights of shape (2 n, s), the halves one after the other, and values, branches flattened.
+
+    Where no sampled latent has a likelihood that double precision can tell from zero (a mixing without skip may be
+    singular to rounding), the data point counts as saying nothing: its moments are those of the prior.
+    """
+    top = jnp.max(log_weight)
+    known = jnp.isfinite(top)
+    weight = jnp.exp(log_weight - jnp.where(known, top, 0.0))
+    halves = list(zip(jnp.split(log_weight, 2), jnp.split(values, 2), strict=True))
+    # Each half in its own scale; one without any weight is replaced by the other.
+    usable = [jnp.any(jnp.isfinite(part)) for part, _ in halves]
+    found = [_mean_and_covariance(_scaled(part).ravel(), own) for part, own in halves]
+    (first, one), (second, two) = (
+        tuple(jnp.where(usable[k], mine, other) for mine, other in zip(found[k], found[1 - k], strict=True))
+        for k in (0, 1)
+    )
+    # The bias of a covariance falls as one over the sample: twice the whole minus the halves is free of it.
+    covariance = 2 * _mean_and_covariance(weight.ravel(), values)[1] - 0.5 * (one + two)
+    squares = (one + jnp.outer(first, first), two + jnp.outer(second, second))
+    whole = jnp.sum(weight, axis=1)
+    effective = jnp.sum(whole) ** 2 / jnp.sum(whole**2)
+    log_partition = jnp.where(known, top + jnp.log(jnp.mean(whole)), 0.0)
+    prior = jnp.eye(values.shape[-1])
+    moments = (first, second, covariance, *squares)
+    nothing = (jnp.zeros_like(first), jnp.zeros_like(second), prior, prior, prior)
+    chosen = [jnp.where(known, mine, other) for mine, other in zip(moments, nothing, strict=True)]
+    return log_partition, *chosen, effective
+
+
+def _scaled(log_weight: Any) -> Any:
+    """Weights whose largest is one."""
+    top = jnp.max(log_weight)
+    return jnp.exp(log_weight - jnp.where(jnp.isfinite(top), top, 0.0))
+
+
+def _mean_and_covariance(weight: Any, values: Any) -> tuple[Any, Any]:
+    share = weight / jnp.sum(weight)
+    mean = share @ values
+    centred = values - mean
+    return mean, (share * centred.T) @ centred
+
+
+def _draw(
+    target: Callable[[Any], tuple[Any, Any]], images: Callable[[Any], Any], sample: _Sample, steps: int
+) -> tuple[Any, Any]:
+    """Latents from the mixture around the modes, and the logarithms of their importance weights, branch by branch."""
+    if sample.starts.shape[-1] == 0:
+        x = jnp.zeros((2, 0))
+        return x, _log_likelihood(target, x)
+    mode, cost, root = _modes(target, sample.starts, steps)
+    size, dimension = mode.shape
+    inverse = jax.vmap(triangular_inverse)(root)
+    log_det = jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
+    # A mode that any of its images makes likely counts: they share the likelihood, not the prior.
+    twins = jax.vmap(images)(mode)
+    gains = jax.scipy.special.logsumexp(-0.5 * jnp.sum(twins**2, axis=-1), axis=1) + 0.5 * jnp.sum(mode**2, axis=-1)
+    share = (1 - _DEFENSIVE) * jax.nn.softmax(_TEMPERED * (log_det - cost + gains))
+    index = jnp.searchsorted(jnp.cumsum(share), sample.choices)
+    own = jnp.minimum(index, size - 1)
+    near = mode[own] + sample.stretches[:, None] * jnp.einsum("nij,nj->ni", root[own], sample.normals)
+    drawn = jnp.where((index < size)[:, None], near, sample.normals)
+    # Every point is used with all its images: symmetries of the posterior hold exactly, and the sampling density is
+    # the mean over images of what was drawn from.
+    x = jax.vmap(images)(drawn)
+    white = jnp.einsum("sij,ncsj->ncsi", inverse, x[:, :, None] - mode)
+    heights = share * jnp.exp(_student_constant(dimension) - log_det)
+    students = _inverse_power(1 + jnp.sum(white**2, axis=-1) / _FREEDOM, dimension) @ heights
+    log_prior = -0.5 * jnp.sum(x**2, axis=-1)
+    log_density = jnp.log(jnp.mean(students + _DEFENSIVE * jnp.exp(log_prior), axis=1))
+    flat = x.reshape(-1, dimension)
+    base = (log_prior - log_density[:, None]).reshape(-1)
+    return flat, base[:, None] + _log_likelihood(target, flat)
+
+
+def _inverse_power(base: Any, dimension: int) -> Any:
+    """``base`` to the power of minus half of freedom and dimension, by products and at most one root."""
+    whole, half = divmod(_FREEDOM + dimension, 2)
+    power = base**-whole
+    return power / jnp.sqrt(base) if half else power
+
+
+def _log_likelihood(target: Callable[[Any], tuple[Any, Any]], x: Any) -> Any:
+    residual, log_weight = jax.vmap(target)(x)
+    value = log_weight - 0.5 * jnp.sum(residual**2, axis=-1)
+    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+
+def _modes(target: Callable[[Any], tuple[Any, Any]], starts: Any, steps: int) -> tuple[Any, Any, Any]:
+    """Modes from each start, which take the branches in turn."""
+    branches = len(jax.eval_shape(target, starts[0])[1])
+
+    def from_start(start: Any, branch: Any) -> tuple[Any, Any, Any]:
+        def one_branch(x: Any) -> tuple[Any, Any]:
+            residual, log_weight = target(x)
+            return residual[branch], log_weight[branch]
+
+        return _mode(one_branch, start, steps)
+
+    return jax.vmap(from_start)(starts, jnp.arange(len(starts)) % branches)
+
+
+def _student_constant(dimension: int) -> Any:
+    """Logarithm of the height of a Student density over that of the normal density of the same shape."""
+    lgamma = jax.scipy.special.gammaln
+    return lgamma(0.5 * (_FREEDOM + dimension)) - lgamma(0.5 * _FREEDOM) - 0.5 * dimension * jnp.log(0.5 * _FREEDOM)
+
+
+def _mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) -> tuple[Any, Any, Any]:
+    """A mode, its cost, and a square root of the widened Laplace covariance there."""
+    identity = jnp.eye(len(start))
+
+    def expand(x: Any) -> tuple[Any, Any, Any]:
+        def both(x: Any) -> Any:
+            residual, log_weight = target(x)
+            out = jnp.append(residual, log_weight)
+            return out, out
+
+        slope, value = jax.jacfwd(both, has_aux=True)(x)
+        residual, jacobian = value[:-1], slope[:-1]
+        cost = 0.5 * x @ x + 0.5 * residual @ residual - value[-1]
+        precision = identity + jacobian.T @ jacobian
+        gradient = x + residual @ jacobian - slope[-1]
+        # A latent at which the likelihood vanishes or is not defined is no mode, and no step leads away from it.
+        usable = jnp.isfinite(cost) & jnp.all(jnp.isfinite(precision)) & jnp.all(jnp.isfinite(gradient))
+        pick = partial(jnp.where, usable)
+        return pick(cost, _IMPOSSIBLE), pick(precision, identity), pick(gradient, 0.0)
+
+    def step(_: int, state: Any) -> Any:
+        x, cost, precision, gradient, damping = state
+        inverse = triangular_inverse(cholesky(precision + damping * jnp.diag(jnp.diag(precision))))
+        trial = x - inverse.T @ (inverse @ gradient)
+        new_cost, new_precision, new_gradient = expand(trial)
+        better = new_cost < cost
+        pick = partial(jnp.where, better)
+        return (
+            pick(trial, x),
+            pick(new_cost, cost),
+            pick(new_precision, precision),
+            pick(new_gradient, gradient),
+            pick(0.2 * damping, 5 * damping),
+        )
+
+    state = (start, *expand(start), jnp.asarray(_FIRST_DAMPING))
+    mode, cost, precision, _, _ = jax.lax.fori_loop(0, steps, step, state)
+    # precision = C C^T, so C^{-T} is a square root of its inverse; a lower one keeps the triangular inverse cheap.
+    inverse = triangular_inverse(cholesky(precision))
+    return mode, cost, cholesky(_WIDER**2 * inverse.T @ inverse)

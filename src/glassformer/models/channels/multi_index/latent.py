@@ -1,0 +1,113 @@
+r"""Channels whose posterior is that of latent normal variables, sampled around its modes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.core.numerics.batching import mapped
+from glassformer.models.channels.multi_index.base import FieldPosterior, MultiIndexChannel
+from glassformer.models.channels.multi_index.importance_sampling import (
+    Effort,
+    Features,
+    Images,
+    Moments,
+    Target,
+    itself,
+    posterior_moments,
+)
+
+
+class Functions(NamedTuple):
+    r"""What is compiled: the same objects for all channels that are alike.
+
+    Attributes:
+        target: residuals and log-weights of the branches at a latent; a datum is what is observed, the mean fields,
+            shape (P, K), and the root of their posterior covariance, shape (P, P).
+        features: whitened deviations :math:`x = R^{-1}(z - \omega)` of all fields on each branch, shape (s, P K).
+        label: the label of fields of shape (P, K), without noise.
+        images: a latent and its images under symmetries of the likelihood.
+    """
+
+    target: Target
+    features: Features
+    label: Any
+    images: Images = itself
+
+
+class LatentChannel(MultiIndexChannel):
+    r"""A channel that tells the whitened deviations of its fields apart by latent variables.
+
+    With :math:`V = R R^T`, ``R`` lower triangular, :math:`z = \omega + R x`: the score is :math:`R^{-T}E[x]`, minus its
+    derivative :math:`R^{-T}(S - \mathrm{Cov}\,x)R^{-1}`, where ``S`` counts the columns that labels can show.
+    """
+
+    effort: Effort
+
+    @property
+    @abstractmethod
+    def functions(self) -> Functions:
+        """What is compiled."""
+
+    @property
+    @abstractmethod
+    def latents(self) -> int:
+        """Latent variables of one data point."""
+
+    def careful(self) -> Self:
+        work = Effort(8 * self.effort.points, 2 * self.effort.starts, self.effort.steps + 4)
+        return replace(self, effort=work)  # type: ignore[type-var]
+
+    @property
+    def seen(self) -> Array:
+        """Columns of each row that labels can show, shape (P,)."""
+        return np.full(self.rows, float(self.columns))
+
+    @abstractmethod
+    def observed(self, y: Array) -> Array:
+        """What the target takes as observed, one entry per label."""
+
+    def log_constant(self, root: Array) -> Array:
+        """What the log partition has beside that of the latents, shape (n,), from roots of shape (n, P, P)."""
+        return np.zeros(len(root))
+
+    def label_from(self, fields: Array, source: Array) -> Array:
+        del source
+        return np.asarray(mapped(self.functions.label, np.asarray(fields, dtype=float)))
+
+    def moments(self, y: Array, omega: Array, root: Array) -> Moments:
+        """Moments of the whitened deviations."""
+        data = (self.observed(y), np.asarray(omega, dtype=float), root)
+        target, features, _, images = self.functions
+        return posterior_moments(target, features, self.latents, data, self.effort, images)
+
+    def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
+        found, _, inverse = self._whitened(y, omega, variance)
+        shape = (len(omega), self.rows, self.columns, self.rows, self.columns)
+        identity = np.eye(self.rows * self.columns).reshape(shape[1:])
+        first, second = (
+            np.einsum("nap,nalbm,nbq->nplqm", inverse, square.reshape(shape) - identity, inverse, optimize=True)
+            for square in (found.first_square, found.second_square)
+        )
+        return first, second
+
+    def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
+        found, root, inverse = self._whitened(y, omega, variance)
+        turned = np.swapaxes(inverse, 1, 2)
+        shape = (len(omega), self.rows, self.columns)
+        within = np.einsum("nakbk->nab", found.covariance.reshape(len(omega), *shape[1:], *shape[1:]))
+        return FieldPosterior(
+            turned @ found.first.reshape(shape),
+            turned @ found.second.reshape(shape),
+            turned @ (np.diag(self.seen) - within) @ inverse,
+            np.asarray(found.log_partition + self.log_constant(root)),
+        )
+
+    def _whitened(self, y: Array, omega: Array, variance: Array) -> tuple[Moments, Array, Array]:
+        """Moments of the whitened deviations, roots of the covariances and their inverses."""
+        root = np.asarray(np.linalg.cholesky(variance), dtype=float)
+        return self.moments(y, omega, root), root, np.linalg.inv(root)

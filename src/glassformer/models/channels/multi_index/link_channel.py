@@ -1,0 +1,142 @@
+"""From a user's function of the projections to the channel that suits its labels."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.integral import Array
+from glassformer.core.numerics.batching import mapped
+from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.channels.multi_index.importance_sampling import Effort
+
+LABEL_TYPES = ("auto", "discrete", "continuous")
+# Random fields on which a link is tried, and distinct labels among them up to which they are taken for discrete.
+_TRIED, _FEW = 512, 32
+# Noise variance, in units of the variance of the label, that stands for none where labels have several entries.
+_NEGLIGIBLE = 3e-4
+# Work per data point of such labels, and the share of data points that it leaves time for.
+_THIN, _FEWER = Effort(points=256, starts=32, steps=12), 8
+
+
+def link_channel(
+    link: Callable[[Any], Any],
+    indices: int,
+    tokens: int,
+    noise: float = 0.0,
+    label_type: str = "auto",
+    points: int = 2048,
+) -> MultiIndexChannel:
+    r"""The channel of ``y = link(Z)``, with Gaussian noise of variance ``noise`` on every entry of the label.
+
+    With noise the posterior is importance sampled. Without, a label of one entry, or a discrete one, is integrated
+    along lines on which its level sets are found exactly. Continuous labels of several entries without noise are given
+    a noise of variance 3e-4 of theirs, which moves thresholds by about one per cent.
+
+    Args:
+        link: traceable function from fields of shape (P, L) to a number or an array.
+        indices: ``P``.
+        tokens: ``L``.
+        noise: :math:`\Delta\ge 0`.
+        label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
+        points: data points per replica of sampled averages, a power of two.
+
+    Raises:
+        ParameterError: the link is not traceable, not finite, or an argument is out of range.
+        IncompatibleError: discrete labels with noise.
+
+    Example:
+        >>> channel = link_channel(lambda z: jnp.sum(z) + z[0, 0] ** 2, indices=2, tokens=1, noise=0.1)
+        >>> channel.field_components, channel.label_shape
+        ((2, 1), ())
+    """
+    for name, value in (("indices", indices), ("tokens", tokens)):
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+            raise ParameterError(name, value, "an integer >= 1")
+    if not (np.isfinite(noise) and noise >= 0):
+        raise ParameterError("noise", noise, "finite and >= 0")
+    if label_type not in LABEL_TYPES:
+        raise ParameterError("label_type", label_type, f"one of {', '.join(LABEL_TYPES)}")
+    flat, shape, tried = _examined(link, indices, tokens)
+    discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
+    if discrete and noise > 0:
+        raise IncompatibleError(f"noise = {noise} and discrete labels exclude each other: put the noise into the link")
+    if indices * tokens == 1 and tried.shape[1] == 1 and shape == ():
+        return _scalar(flat, noise)
+    signs = _symmetries(flat, indices, tokens)
+    if noise == 0 and (discrete or tried.shape[1] == 1):
+        from glassformer.models.channels.multi_index.line_integrals import LineChannel
+
+        return LineChannel(flat, indices, tokens, shape, signs, discrete, points=points)
+    from glassformer.models.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel
+
+    if noise > 0:
+        return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, noise, points=points)
+    # The posterior is a thin shell around a level set: more starts and points follow it, for fewer data points.
+    small = _NEGLIGIBLE * float(np.mean(np.var(tried, axis=0)))
+    fewer = max(32, points // _FEWER)
+    return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, small, True, effort=_THIN, points=fewer)
+
+
+def _scalar(flat: Callable[[Any], Any], noise: float) -> MultiIndexChannel:
+    """One projection: the quadratures of scalar channels."""
+    from glassformer.models.channels.link.channel import LinkChannel
+    from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
+
+    def on_arrays(fields: Array) -> Array:
+        flattened = np.ravel(np.asarray(fields, dtype=float))[:, None, None]
+        return np.asarray(mapped(flat, flattened)[:, 0].reshape(np.shape(fields)))
+
+    return ScalarRowsChannel(LinkChannel(on_arrays, noise), on_arrays)
+
+
+def _examined(link: Callable[[Any], Any], indices: int, tokens: int) -> tuple[Callable[[Any], Any], Any, Array]:
+    """The link with its label flattened, the shape of the label, and labels of random fields, shape (n, m)."""
+    if not callable(link):
+        raise ParameterError("link", link, "a function of the fields Z, shape (indices, tokens)")
+    name = getattr(link, "__name__", repr(link))
+    with jax.enable_x64(True):
+        try:
+            found = jax.eval_shape(link, jnp.zeros((indices, tokens)))
+        except Exception as error:
+            # Whatever a user's function raises, the remedy is the same, and its own words say where.
+            cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ParameterError(
+                "link",
+                name,
+                f"a function that JAX can trace on Z of shape ({indices}, {tokens}) ({type(error).__name__}: {cause})",
+                "write it with jax.numpy, without if on values of Z and without numpy calls",
+            ) from None
+    if not hasattr(found, "shape") or not jnp.issubdtype(found.dtype, jnp.number):
+        raise ParameterError("link", name, "a function that returns one number or one array of numbers")
+    flat = _flattened(link)
+    tried = mapped(flat, np.random.default_rng(0).standard_normal((_TRIED, indices, tokens)))
+    if not np.all(np.isfinite(tried)):
+        raise ParameterError("link", name, "finite labels for normal fields", "guard divisions, logarithms and roots")
+    return flat, tuple(found.shape), np.asarray(tried, dtype=float)
+
+
+@lru_cache(maxsize=64)
+def _flattened(link: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda fields: jnp.ravel(jnp.asarray(link(fields), dtype=jnp.float64))
+
+
+def _symmetries(flat: Callable[[Any], Any], indices: int, tokens: int) -> Array:
+    """Signs of the rows that leave all labels of random fields as they are; the identity first."""
+    fields = np.random.default_rng(1).standard_normal((64, indices, tokens))
+    candidates = list(itertools.product([1.0, -1.0], repeat=min(indices, 10)))
+    plain = mapped(flat, fields)
+    kept = []
+    for signs in candidates:
+        full = np.append(signs, np.ones(indices - len(signs)))
+        flipped = mapped(flat, fields * full[:, None])
+        if np.allclose(flipped, plain, rtol=1e-9, atol=1e-11):
+            kept.append(full)
+    return np.array(kept)

@@ -1,0 +1,57 @@
+"""What all channels of a user's function of several projections share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.models.channels.multi_index.latent import LatentChannel
+
+
+@dataclass(frozen=True, eq=False)
+class LinkRowsChannel(LatentChannel):
+    """A channel whose labels come from one function of all fields of a data point.
+
+    Args:
+        link: traceable function from ``Z``, shape (P, L), to a flat label.
+        indices: ``P``.
+        tokens: ``L``.
+        shape: shape of the label.
+        signs: signs of the rows that leave labels as they are, shape (count, P).
+    """
+
+    link: Callable[[Any], Any]
+    indices: int
+    tokens: int
+    shape: tuple[int, ...]
+    signs: Array
+
+    @property
+    def rows(self) -> int:
+        return self.indices
+
+    @property
+    def columns(self) -> int:
+        return self.tokens
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    @property
+    def symmetries(self) -> Array:
+        return self.signs
+
+    @property
+    def latents(self) -> int:
+        return self.indices * self.tokens
+
+    def label_from(self, fields: Array, source: Array) -> Array:
+        return super().label_from(fields, source).reshape(len(fields), *self.shape)
+
+    def observed(self, y: Array) -> Array:
+        return np.asarray(y, dtype=float).reshape(len(y), -1)

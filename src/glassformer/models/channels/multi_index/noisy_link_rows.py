@@ -1,0 +1,81 @@
+r"""Any function of several projections with Gaussian label noise, by importance sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.core.numerics.small_matrices import row_flips
+from glassformer.models.channels.multi_index.importance_sampling import Effort
+from glassformer.models.channels.multi_index.latent import Functions
+from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyLinkRowsChannel(LinkRowsChannel):
+    r""":math:`y = g(Z) + \sqrt\Delta\,`, with independent normal noise on every entry of the label.
+
+    Args:
+        noise: :math:`\Delta > 0`, a variance.
+        negligible: whether the noise stands for none.
+        effort: work of the sampling per data point.
+        points: data points per replica of the averages.
+    """
+
+    noise: float
+    negligible: bool = False
+    effort: Effort = field(default=Effort(points=64, starts=8, steps=10), kw_only=True)
+    points: int = field(default=2048, kw_only=True)
+
+    @property
+    def rank(self) -> float:
+        return _rank(self.link, self.indices, self.tokens) if self.negligible else 0.0
+
+    @property
+    def sources(self) -> int:
+        return 0 if self.negligible else int(np.prod(self.shape, dtype=int))
+
+    @property
+    def functions(self) -> Functions:
+        return _functions(self.link, float(self.noise), tuple(map(tuple, self.signs)))
+
+    def label_from(self, fields: Array, source: Array) -> Array:
+        clean = super().label_from(fields, source)
+        return clean if self.negligible else clean + np.sqrt(self.noise) * source.reshape(clean.shape)
+
+
+def _rank(link: Callable[[Any], Any], indices: int, tokens: int) -> float:
+    """Rank of the Jacobian of the link at a generic point."""
+    import jax
+
+    with jax.enable_x64(True):
+        at = jnp.asarray(np.random.default_rng(0).standard_normal((indices, tokens)))
+        slope = np.asarray(jax.jacfwd(link)(at)).reshape(-1, indices * tokens)
+    return float(np.linalg.matrix_rank(slope))
+
+
+@lru_cache(maxsize=32)
+def _functions(link: Callable[[Any], Any], noise: float, signs: tuple[tuple[float, ...], ...]) -> Functions:
+    flips = np.array(signs)
+
+    def target(x: Any, datum: Any) -> tuple[Any, Any]:
+        """Residual of the label in standard deviations of the noise."""
+        label, omega, root = datum
+        residual = (link(omega + root @ x.reshape(omega.shape)) - label) / np.sqrt(noise)
+        return residual[None], jnp.full(1, -0.5 * len(residual) * np.log(2 * np.pi * noise))
+
+    def features(x: Any, datum: Any) -> Any:
+        del datum
+        return x[None]
+
+    def images(x: Any, datum: Any) -> Any:
+        _, omega, root = datum
+        return row_flips(x, omega, root, flips)
+
+    return Functions(target, features, link, images)

@@ -1,0 +1,149 @@
+"""Channels whose averages are sampled: tabulated once, with their standard errors, and interpolated."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+
+from glassformer.core.numerics.quasi_random import mean_and_error, normal_points
+from glassformer.core.progress import track
+from glassformer.models.channels.base import Array, Channel, Integral
+
+# Variances of the table, on a logarithmic grid, and the sampled data points at each: replicas times points.
+_SMALLEST, _NODES = 1e-4, 17
+_REPLICAS, _POINTS = 8, 1024
+
+
+class Posterior(NamedTuple):
+    """Sampled posterior of the field of each data point.
+
+    Attributes:
+        first, second: two independent estimates of the score, shape (n, K): their product estimates its square
+            without the bias of sampling noise.
+        curvature: minus its divergence, shape (n,).
+        log_partition: shape (n,).
+    """
+
+    first: Array
+    second: Array
+    curvature: Array
+    log_partition: Array
+
+    @property
+    def score(self) -> Array:
+        """The better of the estimates: their mean."""
+        return 0.5 * (self.first + self.second)
+
+    @property
+    def square(self) -> Array:
+        """Squared score, free of the bias of sampling noise, shape (n,)."""
+        return np.asarray(np.sum(self.first * self.second, axis=1))
+
+
+class _Curves(NamedTuple):
+    """Interpolants over log V of log(information), its relative error, E log Z and the error of that."""
+
+    information: PchipInterpolator
+    information_error: PchipInterpolator
+    expected: PchipInterpolator
+    expected_error: PchipInterpolator
+    slope: float
+
+
+class SampledChannel(Channel):
+    """A channel that knows how to sample the posterior of its field, and no closed form for its averages."""
+
+    power: float
+
+    @property
+    @abstractmethod
+    def components(self) -> int:
+        """Components of the field of one data point."""
+
+    @property
+    @abstractmethod
+    def source_dimensions(self) -> int:
+        """Normal numbers a label consumes beside its field."""
+
+    @abstractmethod
+    def label_from(self, field: Array, source: Array) -> Array:
+        """Labels from fields, shape (n, K), and standard normal numbers, shape (n, source_dimensions)."""
+
+    @abstractmethod
+    def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
+        """Posterior of the field of each of n data points."""
+
+    @property
+    def field_components(self) -> tuple[int, ...]:
+        return (self.components,)
+
+    @property
+    def even(self) -> bool:
+        return False
+
+    @property
+    def noiseless(self) -> bool:
+        return False
+
+    def at_power(self, power: float) -> Channel:
+        return replace(self, power=power)  # type: ignore[type-var]
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        return self.label_from(h, rng.standard_normal((len(h), self.source_dimensions)))
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return self.posterior(y, omega, variance).score
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return self.posterior(y, omega, variance).curvature
+
+    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        """Scores and slopes; the slopes are the squared scores where those are smaller on average.
+
+        Sampled second moments carry an error of about one per cent of ``K/V``, more than the slope itself where labels
+        say little. On average the two are equal (Nishimori), and the smaller one claims less.
+        """
+        found = self.posterior(y, omega, variance)
+        return found.score, min(found.square, found.curvature, key=np.mean)
+
+    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return self.posterior(y, omega, variance).log_partition
+
+    def information(self, variance: Array) -> Integral:
+        x = np.log(np.asarray(variance, dtype=float))
+        curves = self._curves
+        inside = np.maximum(x, np.log(_SMALLEST))
+        # Below the table the information goes on as the power of V that its last nodes show.
+        value = np.exp(curves.information(inside) + curves.slope * np.minimum(x - np.log(_SMALLEST), 0.0))
+        return Integral(value, value * curves.information_error(inside))
+
+    def expected_log_partition(self, variance: Array) -> Integral:
+        x = np.maximum(np.log(np.asarray(variance, dtype=float)), np.log(_SMALLEST))
+        return Integral(self._curves.expected(x), self._curves.expected_error(x))
+
+    @cached_property
+    def _curves(self) -> _Curves:
+        grid = np.geomspace(_SMALLEST, 1.0, _NODES)
+        rows = np.array([self._averages(float(v)) for v in track(grid, f"averages of the {self.label} channel")])
+        x, information = np.log(grid), np.log(np.maximum(rows[:, 0], 1e-300))
+        relative = rows[:, 1] / np.maximum(rows[:, 0], 1e-300)
+        slope = float((information[2] - information[0]) / (x[2] - x[0]))
+        first, second, third, last = (PchipInterpolator(x, c) for c in (information, relative, *rows[:, 2:].T))
+        return _Curves(first, second, third, last, slope)
+
+    def _averages(self, v: float) -> tuple[float, float, float, float]:
+        """Information, its standard error, expected log partition, its standard error; the same points for every V."""
+        size = self.components
+        points = normal_points(2 * size + self.source_dimensions, _POINTS, _REPLICAS)
+        t, u, source = np.split(points.reshape(-1, points.shape[-1]), [size, 2 * size], axis=1)
+        omega = np.sqrt(max(self.power - v, 0.0)) * t
+        found = self.posterior(self.label_from(omega + np.sqrt(v) * u, source), omega, v)
+        square = found.square.reshape(_REPLICAS, _POINTS).mean(axis=1)
+        log_z = found.log_partition.reshape(_REPLICAS, _POINTS).mean(axis=1)
+        (value, error), (expected, expected_error) = mean_and_error(square), mean_and_error(log_z)
+        return float(value), float(error), float(expected), float(expected_error)

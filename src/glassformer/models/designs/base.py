@@ -1,0 +1,64 @@
+"""What a design must provide: the linear map from signals to fields, and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Self
+
+import numpy as np
+
+from glassformer.core.integral import Array
+
+
+class Design(ABC):
+    r"""Inputs of a batch of instances, and the fields :math:`h = \mathrm{forward}(S)` they make of a signal.
+
+    Components of the fields of a unit-power signal independent of the inputs have unit variance.
+    """
+
+    @classmethod
+    @abstractmethod
+    def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
+        """One instance of random inputs of the given shape. A longer draw from the same state begins alike."""
+
+    @abstractmethod
+    def first(self, samples: int) -> Self:
+        """The design of the first samples alone, sharing memory with this one."""
+
+    @property
+    @abstractmethod
+    def instances(self) -> int:
+        """Number of instances, each with inputs of its own."""
+
+    @property
+    @abstractmethod
+    def samples(self) -> int:
+        """Number of samples per instance."""
+
+    @property
+    @abstractmethod
+    def signal_shape(self) -> tuple[int, int]:
+        """Shape of one signal."""
+
+    @property
+    @abstractmethod
+    def sample_ratio(self) -> float:
+        r""":math:`\hat q` per unit of :math:`E g^2`: samples per signal entry for independent entries."""
+
+    @property
+    def field_shape(self) -> tuple[int, ...]:
+        """Shape of the fields of one instance: ``(samples,)``, or ``(samples, components)``."""
+        return (self.samples,)
+
+    @property
+    def damping(self) -> float:
+        """Damping with which message passing begins: what inputs that are far from Gaussian at finite size need."""
+        return 0.0
+
+    @abstractmethod
+    def forward(self, signal: Array, instance: int) -> Array:
+        """Fields of one instance, shape ``field_shape``, from a signal of ``signal_shape``."""
+
+    @abstractmethod
+    def adjoint(self, score: Array, instance: int) -> Array:
+        """Transpose of ``forward`` in the signal's own inner product: ``signal_shape`` from ``field_shape``."""

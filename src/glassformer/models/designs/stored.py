@@ -1,0 +1,62 @@
+"""Inputs kept in memory as one array: what every design on stored data shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.errors import DataError, ParameterError
+from glassformer.models.designs.base import Design
+
+_STORAGE: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
+
+
+@dataclass(frozen=True)
+class StoredDesign(Design):
+    """Inputs of shape ``(instances, samples, ...)``, two axes per sample, float64 or float32, never copied.
+
+    Raises:
+        DataError: wrong number of dimensions, an empty axis, another type, or values that are not finite.
+    """
+
+    inputs: NDArray[Any]
+
+    axes: ClassVar[str]
+    """Names of the axes of one instance, as messages print them."""
+
+    def __post_init__(self) -> None:
+        inputs = self.inputs
+        kind = getattr(inputs, "dtype", type(inputs).__name__)
+        if kind not in (np.float64, np.float32):
+            raise DataError("X", f"<{kind}>", "a NumPy array of type float64 or float32")
+        batch = inputs[None] if inputs.ndim == 3 else inputs
+        if batch.ndim != 4 or 0 in batch.shape:
+            raise DataError("X", inputs.shape, f"a shape ({self.axes}) or (instances, {self.axes}), no axis empty")
+        # A sum is finite exactly where all terms are (short of overflow), and needs no array of flags.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for instance, block in enumerate(batch):
+                if not np.isfinite(block.sum(dtype=np.float64)):
+                    raise DataError("X", f"<instance {instance}>", "finite entries", "remove or repair the samples")
+        object.__setattr__(self, "inputs", batch)
+
+    @classmethod
+    def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
+        """One instance with standard normal entries. A longer draw from the same generator state begins alike."""
+        if storage not in _STORAGE:
+            raise ParameterError("storage", storage, " or ".join(_STORAGE))
+        return cls(rng.standard_normal((samples, *shape), dtype=_STORAGE[storage])[None])
+
+    def first(self, samples: int) -> Self:
+        """The design of the first samples alone, sharing memory with this one."""
+        return type(self)(self.inputs[:, :samples])
+
+    @property
+    def instances(self) -> int:
+        return int(self.inputs.shape[0])
+
+    @property
+    def samples(self) -> int:
+        return int(self.inputs.shape[1])

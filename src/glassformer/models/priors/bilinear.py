@@ -1,0 +1,125 @@
+"""The bilinear prior S = U V^T / sqrt(r) of extensive width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array, Integral
+from glassformer.models.priors.base import Estimate, Prior
+from glassformer.models.spectra.rectangular import RectangularLaw
+
+# Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
+_TINY, _HUGE = 1e-15, 1e15
+
+
+@dataclass(frozen=True)
+class BilinearPrior(Prior):
+    r""":math:`S = U V^T/\sqrt r`, ``U`` of shape (L, r), ``V`` of shape (d, r), independent standard normal entries.
+
+    The denoising problem is :math:`S + \hat q^{-1/2} Z`; its Bayes-optimal estimator keeps the singular vectors and
+    shrinks the singular values (:class:`~glassformer.models.spectra.rectangular.RectangularLaw`, at
+    :math:`R = 1/\hat q`).
+
+    Args:
+        beta: :math:`L/d`, finite and positive.
+        rho: :math:`r/d`, finite and positive.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Source: Erba et al., arXiv:2410.18858 (Bayes-optimal error and GAMP-RIE).
+
+    Example:
+        >>> prior = BilinearPrior(beta=2.0, rho=0.5)
+        >>> transposed = BilinearPrior(beta=0.5, rho=0.25)
+        >>> bool(np.allclose(prior.mmse(np.array([3.0])).value, transposed.mmse(np.array([3.0])).value))
+        True
+        >>> round(prior.dimension, 3)  # rho (1 + beta - rho) / beta
+        0.625
+    """
+
+    beta: float
+    rho: float
+
+    def __post_init__(self) -> None:
+        for name in ("beta", "rho"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value > 0):
+                raise ParameterError(name, value, "finite and > 0")
+
+    @property
+    def onset(self) -> float:
+        return 0.0
+
+    @property
+    def dimension(self) -> float:
+        return self.rho * (1 + self.beta - self.rho) / self.beta if self.rho < min(1.0, self.beta) else 1.0
+
+    def mmse(self, q_hat: Array) -> Integral:
+        q_hat = np.asarray(q_hat, dtype=float)
+        value = np.where(q_hat <= _TINY, 1.0, 0.0)
+        error = np.zeros_like(value)
+        proper = (q_hat > _TINY) & (q_hat < _HUGE)
+        if np.any(proper):
+            value[proper], error[proper] = RectangularLaw(self.beta, self.rho, 1 / q_hat[proper]).mmse()
+        return Integral(value, error)
+
+    def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
+        """Draw ``S`` of shape ``(L, d)`` with width ``round(rho * d)``, at least one."""
+        length, dimension = shape
+        width = max(1, round(self.rho * dimension))
+        left, right = rng.standard_normal((length, width)), rng.standard_normal((dimension, width))
+        return left @ right.T / np.sqrt(width)
+
+    def power_deviation(self, shape: tuple[int, int]) -> float:
+        return float(np.sqrt(2 * (1 / shape[0] + 1 / shape[1]) / max(1, round(self.rho * shape[1]))))
+
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+        r"""Posterior mean of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.
+
+        Args:
+            field: shape ``(L, d)``.
+            precision: :math:`A \ge 0`; at zero the prior mean is returned.
+            memory: ignored, this prior needs none.
+        """
+        del memory
+        if precision <= _TINY:
+            return Estimate(np.zeros_like(field), 1.0, 1.0)
+        if precision >= _HUGE:
+            return Estimate(field / precision, 1 / precision, 1 / precision)
+        law = RectangularLaw(self.beta, self.rho, 1 / precision)
+        left, s, right = np.linalg.svd(field / precision, full_matrices=False)
+        scale = np.sqrt(np.sqrt(field.size))
+        positive = np.maximum(s / scale, np.finfo(float).tiny)
+        shrunk, slope = law.shrinkage(positive)
+        signal = (left * (shrunk * scale)) @ right
+        onsager = _divergence(positive, shrunk, slope, abs(field.shape[0] - field.shape[1])) / precision
+        return Estimate(signal, float(law.mmse().value[0]), onsager)
+
+
+def _divergence(s: Array, shrunk: Array, slope: Array, excess: int) -> float:
+    r"""Mean derivative of a matrix shrinkage in its argument, at this very matrix.
+
+    For singular values :math:`s_i \to f_i` of a matrix with ``excess`` more columns than rows (or rows than columns),
+
+    .. math:: \mathrm{div} = \sum_i \Bigl[f'_i + \mathrm{excess}\,\frac{f_i}{s_i}\Bigr]
+       + \sum_{i\ne j} \frac{s_i f_i - s_j f_j}{s_i^2 - s_j^2},
+
+    per matrix entry; it tends to :math:`\hat q\,\mathrm{MMSE}`. At sizes below a hundred the difference decides
+    whether message passing is stable, since the coefficient of the Onsager term must be that of the denoiser applied.
+    """
+    squares = s**2
+    gaps = squares[:, None] - squares
+    np.fill_diagonal(gaps, 1.0)
+    products = s * shrunk
+    # Singular values that coincide to rounding repel in a random matrix; where they do not, the slope stands in.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pairs = (products[:, None] - products) / gaps
+    pairs = np.where(gaps == 0, (slope + shrunk / s) / 2, pairs)
+    np.fill_diagonal(pairs, 0.0)
+    total = np.sum(slope) + excess * np.sum(shrunk / s) + np.sum(pairs)
+    return float(total / (len(s) * (len(s) + excess)))

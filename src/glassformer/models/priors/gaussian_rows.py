@@ -1,0 +1,102 @@
+"""Rows of standard normal weights, with or without side information."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array, Integral
+from glassformer.models.priors.matrix import MatrixEstimate, MatrixPrior
+
+
+@dataclass(frozen=True)
+class GaussianRowsPrior(MatrixPrior):
+    r"""``P`` rows of independent standard normal weights, :math:`V = (I + \hat Q + sI)^{-1}`.
+
+    Side information is :math:`\sqrt\lambda\,W + \sqrt{1-\lambda}` times standard normal noise, so
+    :math:`s = \lambda/(1-\lambda)`.
+
+    Args:
+        count: ``P >= 1``.
+        heads: groups of rows, row ``k`` in group ``k mod heads``, that see disjoint coordinates of the inputs: their
+            overlaps vanish and each has ``1/heads`` of the weights.
+        side_information: :math:`\lambda` in [0, 1).
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Source: arXiv:2502.00901.
+
+    Example:
+        >>> prior = GaussianRowsPrior(2)
+        >>> prior.covariance(Integral(np.eye(2)[None], np.zeros((1, 2, 2)))).value[0]
+        array([[0.5, 0. ],
+               [0. , 0.5]])
+    """
+
+    count: int
+    heads: int = 1
+    side_information: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ParameterError("indices", self.count, "an integer >= 1")
+        if not 0 <= self.side_information < 1:
+            raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
+
+    @property
+    def rows(self) -> int:
+        return self.count
+
+    @property
+    def side(self) -> float:
+        return self.side_information / (1 - self.side_information)
+
+    @property
+    def degrees(self) -> float:
+        return 1 / self.heads
+
+    @property
+    def dimension(self) -> float:
+        return float(self.count)
+
+    @property
+    def block(self) -> Array:
+        """One for rows of the same head, zero for others, shape (P, P)."""
+        head = np.arange(self.count) % self.heads
+        return (head[:, None] == head).astype(float)
+
+    def allowed(self, matrices: Array) -> Array:
+        return np.asarray(matrices * self.block)
+
+    def covariance(self, q_hat: Integral) -> Integral:
+        identity = np.eye(self.count)
+        value = np.linalg.inv((1 + self.side) * identity + q_hat.value * self.block)
+        # |dV| <= |V| |dQ_hat| |V|, entry by entry.
+        size = np.abs(value)
+        return Integral(np.asarray(0.5 * (value + np.swapaxes(value, -1, -2))), size @ np.abs(q_hat.error) @ size)
+
+    def profile(self, points: int) -> tuple[Array, Array]:
+        variance = 1 / (1 + np.exp(np.linspace(-6, 6, points)))
+        return 1 / variance - 1 - self.side, variance
+
+    def entropy(self, q_hat: Array, variance: Array) -> Integral:
+        del q_hat
+        overlap = np.eye(self.count) - variance
+        value = (1 + self.side) * np.trace(overlap, axis1=1, axis2=2) + np.linalg.slogdet(variance)[1]
+        return Integral(0.5 * self.degrees * value, np.zeros(len(variance)))
+
+    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return rng.standard_normal(shape)
+
+    def mean(self, shape: tuple[int, ...]) -> Array:
+        return np.zeros(shape)
+
+    def denoise(self, field: Array, precision: Array) -> MatrixEstimate:
+        variance = np.asarray(np.linalg.inv(np.eye(self.count) + precision * self.block), dtype=float)
+        return MatrixEstimate(np.tensordot(variance, field, axes=1), variance, variance)
+
+    def gram(self, first: Array, second: Array) -> Array:
+        return np.asarray(first @ second.T / first.shape[-1] * self.block)

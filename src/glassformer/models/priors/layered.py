@@ -1,0 +1,112 @@
+"""Independent layers with one prior each, recovered layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array, Integral
+from glassformer.models.priors.base import Prior
+from glassformer.models.priors.matrix import MatrixEstimate, MatrixPrior
+
+
+@dataclass(frozen=True)
+class LayeredPrior(MatrixPrior):
+    r""":math:`L` independent signals of the same prior, such as the layers of an attention-indexed model.
+
+    Layers are denoised one by one: posterior covariances between them are neglected, and with them the off-diagonal
+    part of :math:`\hat Q`, which acts on the diagonal overlaps in second order only.
+
+    Args:
+        layer: prior of one layer.
+        layers: how many, at least 1.
+
+    Raises:
+        ParameterError: ``layers`` is out of range.
+
+    Example:
+        >>> from glassformer.models.priors.wishart import NarrowWishartPrior
+        >>> LayeredPrior(NarrowWishartPrior(), 2).moment
+        array([[1., 0.],
+               [0., 1.]])
+    """
+
+    layer: Prior
+    layers: int
+
+    def __post_init__(self) -> None:
+        if self.layers < 1:
+            raise ParameterError("layers", self.layers, "an integer >= 1")
+
+    @property
+    def rows(self) -> int:
+        return self.layers
+
+    @property
+    def degrees(self) -> float:
+        return self.layer.degrees
+
+    @property
+    def diagonal(self) -> bool:
+        return True
+
+    @property
+    def onset(self) -> float:
+        return self.layer.onset
+
+    @property
+    def dimension(self) -> float:
+        return self.layers * self.layer.dimension
+
+    @property
+    def moment(self) -> Array:
+        # The means of the layers are one matrix: their inner product is what each knows before any data.
+        return np.asarray(np.eye(self.layers) + (self.layer.second_moment - 1))
+
+    def covariance(self, q_hat: Integral) -> Integral:
+        precision = np.maximum(_diagonal(q_hat.value), 0.0)
+        found = self.layer.mmse(precision.ravel())
+        value, own = found.value.reshape(precision.shape), found.error.reshape(precision.shape)
+        # |dV/dq_hat| is at most V/q_hat: a relative error carries over at most once.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            relative = np.where(precision > 0, _diagonal(q_hat.error) / precision, 0.0)
+        return Integral(_from_diagonal(value), _from_diagonal(own + relative * value))
+
+    def profile(self, points: int) -> tuple[Array, Array]:
+        q_hat = self.layer.onset + self.layer.dimension * np.geomspace(1e-2, 1e4, points)
+        return q_hat, self.layer.mmse(q_hat).value
+
+    def entropy(self, q_hat: Array, variance: Array) -> Integral:
+        precision, spread = np.maximum(_diagonal(q_hat), 0.0), _diagonal(variance)
+        information = self.layer.mutual_information(precision.ravel())
+        value = 0.5 * precision * spread - information.value.reshape(precision.shape)
+        return Integral(
+            self.degrees * value.sum(axis=1), self.degrees * information.error.reshape(precision.shape).sum(axis=1)
+        )
+
+    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return np.stack([self.layer.sample((shape[1], shape[2]), rng) for _ in range(self.layers)])
+
+    def mean(self, shape: tuple[int, ...]) -> Array:
+        return np.stack([self.layer.mean((shape[1], shape[2]))] * self.layers)
+
+    def denoise(self, field: Array, precision: Array) -> MatrixEstimate:
+        found = [self.layer.denoise(b, float(a)) for b, a in zip(field, np.diag(precision), strict=True)]
+        return MatrixEstimate(
+            np.stack([estimate.signal for estimate in found]),
+            np.diag([estimate.variance for estimate in found]),
+            np.diag([estimate.onsager for estimate in found]),
+        )
+
+    def gram(self, first: Array, second: Array) -> Array:
+        return np.asarray(np.einsum("aij,bij->ab", first, second) / first.shape[-1])
+
+
+def _diagonal(matrices: Array) -> Array:
+    return np.diagonal(matrices, axis1=-2, axis2=-1)
+
+
+def _from_diagonal(values: Array) -> Array:
+    return values[..., None] * np.eye(values.shape[-1])

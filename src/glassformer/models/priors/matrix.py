@@ -1,0 +1,101 @@
+r"""What a prior of several rows must provide: overlaps and precisions are matrices over the rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassformer.core.integral import Array, Integral
+
+
+@dataclass(frozen=True)
+class MatrixEstimate:
+    """What a prior makes of one noisy observation of its rows.
+
+    Attributes:
+        signal: posterior mean, shape (P, ...).
+        variance: posterior covariance of the fields of a new input over the rows, shape (P, P).
+        onsager: coefficient of the previous score in the next field, shape (P, P).
+    """
+
+    signal: Array
+    variance: Array
+    onsager: Array
+
+
+class MatrixPrior(ABC):
+    r"""A prior of ``P`` rows seen through its denoising problem at the precision matrix :math:`\hat Q`.
+
+    Around its mean every row has unit power: the posterior covariance is the identity before any data. Sample sizes
+    count in units that hold ``degrees`` free entries of a row, so :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l
+    g_l g_l^T`.
+    """
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """``P``."""
+
+    @property
+    def degrees(self) -> float:
+        """Free entries of a row per unit in which sample sizes are counted."""
+        return 1.0
+
+    @property
+    @abstractmethod
+    def dimension(self) -> float:
+        """Degrees of freedom of all rows per natural sample size."""
+
+    @property
+    def diagonal(self) -> bool:
+        r"""True when rows are denoised one by one, and the off-diagonal part of :math:`\hat Q` is neglected."""
+        return False
+
+    @property
+    def side(self) -> float:
+        """Precision with which every weight is known beforehand."""
+        return 0.0
+
+    @property
+    def onset(self) -> float:
+        r"""Largest :math:`\hat Q` of a row at which nothing is known of it."""
+        return 0.0
+
+    @property
+    def moment(self) -> Array:
+        """Overlap of a signal known exactly, shape (P, P); the overlap at posterior covariance ``V`` is this less V."""
+        return np.eye(self.rows)
+
+    def allowed(self, matrices: Array) -> Array:
+        """The part of symmetric matrices that overlaps can have: all of it, unless rows never see each other."""
+        return matrices
+
+    @abstractmethod
+    def covariance(self, q_hat: Integral) -> Integral:
+        r"""Posterior covariance ``V``, shape (batch, P, P), from :math:`\hat Q` and its error, of that shape."""
+
+    @abstractmethod
+    def profile(self, points: int) -> tuple[Array, Array]:
+        """Precisions of a row seen apart from the others, from almost none to almost all, and its variances there."""
+
+    @abstractmethod
+    def entropy(self, q_hat: Array, variance: Array) -> Integral:
+        r"""Prior part of the free entropy, :math:`\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,)."""
+
+    @abstractmethod
+    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draw one signal; ``shape`` is (P, ...)."""
+
+    @abstractmethod
+    def mean(self, shape: tuple[int, ...]) -> Array:
+        """The estimate before any data."""
+
+    @abstractmethod
+    def denoise(self, field: Array, precision: Array) -> MatrixEstimate:
+        r"""Posterior mean from natural parameters ``field`` :math:`A Y` and ``precision`` ``A``, shape (P, P)."""
+
+    @abstractmethod
+    def gram(self, first: Array, second: Array) -> Array:
+        """Inner products of rows, shape (P, P), in the unit in which errors and overlaps are counted."""

@@ -1,0 +1,184 @@
+"""The Wishart-type prior S = W W^T / sqrt(r d) of extensive width, and its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array, Integral
+from glassformer.models.priors.base import Estimate, Prior
+from glassformer.models.priors.limits import GaussianMatrixPrior, exact
+from glassformer.models.spectra.symmetric import SymmetricLaw
+
+# Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
+_TINY, _HUGE = 1e-13, 1e15
+# Precision, per unit of a small width, from which on the MMSE falls as its inverse (to 1e-9 and better).
+_ASYMPTOTIC = 1e10
+# A symmetric matrix has half as many free entries as the sample sizes d^2, or d r, count.
+_DEGREES = 0.5
+
+
+class SymmetricPrior(Prior):
+    """What the Wishart prior and its limits share: symmetric signals, counted by their trace."""
+
+    @property
+    def degrees(self) -> float:
+        return _DEGREES
+
+
+@dataclass(frozen=True)
+class WishartPrior(SymmetricPrior):
+    r""":math:`S = W W^T/\sqrt{rd}`, ``W`` of shape (d, r) with independent standard normal entries.
+
+    Eigenvalues are of order one and :math:`\mathrm{Tr}\,S^2/d \to 1 + \rho`. Before any data the mean
+    :math:`\sqrt\rho\,I` is known, so errors :math:`\|\hat S - S\|_F^2/d` start from 1. The denoising problem is
+    :math:`S + \hat q^{-1/2} Z` with ``Z`` from the Gaussian orthogonal ensemble, off-diagonal variance ``1/d``; its
+    Bayes-optimal estimator keeps the eigenvectors and shrinks the eigenvalues
+    (:class:`~glassformer.models.spectra.symmetric.SymmetricLaw`, at :math:`\Delta = 1/\hat q`).
+
+    Args:
+        rho: :math:`r/d`, finite and positive.
+
+    Raises:
+        ParameterError: ``rho`` is out of range.
+
+    Source: arXiv:2408.03733 and arXiv:2506.01582 (Bayes-optimal error and AMP).
+
+    Example:
+        >>> prior = WishartPrior(rho=0.5)
+        >>> round(float(prior.mmse(np.array([10.0])).value[0]), 6)
+        0.066541
+        >>> prior.dimension  # rho (2 - rho)
+        0.75
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.rho) and self.rho > 0):
+            raise ParameterError("rho", self.rho, "finite and > 0")
+
+    @property
+    def onset(self) -> float:
+        return 0.0
+
+    @property
+    def dimension(self) -> float:
+        return self.rho * (2 - self.rho) if self.rho < 1 else 1.0
+
+    @property
+    def second_moment(self) -> float:
+        return 1 + self.rho
+
+    def mmse(self, q_hat: Array) -> Integral:
+        q_hat = np.asarray(q_hat, dtype=float)
+        value = np.where(q_hat <= _TINY, 1.0, 0.0)
+        error = np.zeros_like(value)
+        proper = q_hat > _TINY
+        if np.any(proper):
+            largest = _ASYMPTOTIC * min(self.rho, 1.0) ** 1.5
+            seen = np.minimum(q_hat[proper], largest)
+            found = SymmetricLaw(self.rho, 1 / seen).mmse()
+            # Beyond, q_hat MMSE is at its limit, while the law's bulk of noise would be lost in rounding; where
+            # rho = 1 the bulk ends at zero and the approach is slower.
+            beyond = np.where(q_hat[proper] > largest, 1e-6, 0.0)
+            value[proper] = found.value * (seen / q_hat[proper])
+            error[proper] = found.error * (seen / q_hat[proper]) + beyond * value[proper]
+        return Integral(value, error)
+
+    def mean(self, shape: tuple[int, int]) -> Array:
+        return np.sqrt(self.rho) * np.eye(shape[0])
+
+    def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
+        """Draw ``S`` of shape ``(d, d)`` with width ``round(rho * d)``, at least one."""
+        d = shape[0]
+        width = max(1, round(self.rho * d))
+        factor = rng.standard_normal((d, width))
+        return factor @ factor.T / np.sqrt(width * d)
+
+    def power(self, signal: Array) -> float:
+        return float(np.sum(signal**2) / len(signal))
+
+    def power_deviation(self, shape: tuple[int, int]) -> float:
+        # Var Tr S^2/d to leading order: the trace of W W^T alone moves it by 2 (1 + rho) sqrt(2/(d r)) and more.
+        d = shape[0]
+        return float(2 * (1 + self.rho) * np.sqrt(2 / (d * max(1, round(self.rho * d)))) + 2 / d)
+
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+        r"""Posterior mean of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.
+
+        Args:
+            field: shape ``(d, d)``, symmetric.
+            precision: :math:`A \ge 0`; at zero the prior mean is returned.
+            memory: ignored, this prior needs none.
+        """
+        del memory
+        if precision <= _TINY:
+            return Estimate(self.mean((len(field), len(field))), 1.0, 1.0)
+        if precision >= _HUGE:
+            return Estimate(field / precision, 1 / precision, 1 / precision)
+        law = SymmetricLaw(self.rho, 1 / precision)
+        values, vectors = np.linalg.eigh(field / precision)
+        shrunk, slope = law.shrinkage(values)
+        onsager = _divergence(values, shrunk, slope) / precision
+        return Estimate((vectors * shrunk) @ vectors.T, float(law.mmse().value[0]), onsager)
+
+
+def _divergence(values: Array, shrunk: Array, slope: Array) -> float:
+    r"""Mean derivative of a spectral function of a symmetric matrix in its argument, at this very matrix.
+
+    .. math:: \frac2{d^2}\Bigl[\sum_i f'_i + \sum_{i<j} \frac{f_i - f_j}{\lambda_i - \lambda_j}\Bigr]
+
+    tends to :math:`\hat q\,\mathrm{MMSE}`; at small sizes the difference decides whether message passing is stable.
+    """
+    gaps = values[:, None] - values
+    np.fill_diagonal(gaps, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pairs = (shrunk[:, None] - shrunk) / gaps
+    pairs = np.where(gaps == 0, slope, pairs)
+    np.fill_diagonal(pairs, 0.0)
+    return float((2 * np.sum(slope) + np.sum(pairs)) / len(values) ** 2)
+
+
+@dataclass(frozen=True)
+class SymmetricGaussianPrior(SymmetricPrior, GaussianMatrixPrior):
+    r"""Width :math:`\rho\to\infty`: around its mean the signal is a Gaussian orthogonal matrix, MMSE = 1/(1 + q_hat).
+
+    The mean's own power :math:`\rho` is left out of the overlap.
+
+    Example:
+        >>> SymmetricGaussianPrior().degrees
+        0.5
+    """
+
+
+@dataclass(frozen=True)
+class NarrowWishartPrior(SymmetricPrior):
+    r"""Width small against the dimension, :math:`\rho\to 0`; sample sizes counted by :math:`\bar\alpha = n/(rd)`.
+
+    With :math:`\hat q` in units of :math:`\rho`, the overlap is :math:`q = \max(1 - 1/\hat q, 0)^2`.
+
+    Example:
+        >>> NarrowWishartPrior().mmse(np.array([1.0, 2.0])).value
+        array([1.  , 0.75])
+    """
+
+    @property
+    def onset(self) -> float:
+        return 1.0
+
+    @property
+    def dimension(self) -> float:
+        return 2.0
+
+    def mmse(self, q_hat: Array) -> Integral:
+        t = 1 / np.maximum(np.asarray(q_hat, dtype=float), 1.0)
+        return exact(t * (2 - t))
+
+    def mutual_information(self, q_hat: Array) -> Integral:
+        q_hat = np.asarray(q_hat, dtype=float)
+        x = np.maximum(q_hat, 1.0)
+        return exact(np.where(q_hat < 1, 0.5 * q_hat, np.log(x) + 0.5 / x))

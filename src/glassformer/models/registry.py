@@ -1,0 +1,109 @@
+"""Models from a name and parameters, as command lines and files give them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassformer.core.errors import IncompatibleError, ParameterError
+
+if TYPE_CHECKING:
+    from glassformer.models import MatrixModel, Model
+
+# Modules and classes of the models, imported when they are asked for: most of them bring a compiler along.
+_KINDS = {
+    "bsr": ("bilinear", "BilinearSequenceRegression"),
+    "aim": ("attention_indexed", "AttentionIndexed"),
+    "attention": ("deep_attention", "DeepAttention"),
+    "smi": ("multi_index", "SequenceMultiIndex"),
+}
+_LAYERED = ("deep_attention_indexed", "DeepAttentionIndexed")
+# Modules that know the channels of a model by name.
+_CHANNELS = {"bsr": "scalar", "aim": "attention_indexed.named"}
+
+
+def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) -> Model | MatrixModel:
+    """The model called ``name``: ``bsr``, ``aim`` (of several layers with ``layers``), ``attention`` or ``smi``.
+
+    Args:
+        name: of the model.
+        parameters: its arguments; a ``link`` may be ``"FILE.py:FUNCTION"``.
+        folder: what the path of such a file is relative to.
+
+    Raises:
+        ParameterError: an unknown name, parameter, channel or file, or a value out of range.
+        IncompatibleError: parameters that exclude each other.
+
+    Example:
+        >>> build("bsr", {"rho": 0.5}).name
+        'bsr'
+        >>> build("aim", {"rho": 0.5, "layers": 2}).channel.label
+        'softmax'
+    """
+    if name not in _KINDS:
+        raise ParameterError("model", name, f"one of {', '.join(_KINDS)}")
+    given, home = dict(parameters), _KINDS[name]
+    if name == "aim":
+        home, given = _layered(given)
+    kind: Any = getattr(importlib.import_module(f"glassformer.models.{home[0]}"), home[1])
+    allowed = inspect.signature(kind).parameters
+    for parameter in given:
+        if parameter not in allowed:
+            raise ParameterError(parameter, given[parameter], f"one of {name}'s parameters: {', '.join(allowed)}")
+    channel = given.get("channel")
+    if isinstance(channel, str) and name in _CHANNELS and channel not in _channels(name):
+        raise ParameterError("channel", channel, f"one of {', '.join(_channels(name))}")
+    if isinstance(given.get("link"), str):
+        given["link"] = function_from(given["link"], folder)
+    missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in given]
+    if missing:
+        raise ParameterError(missing[0], None, f"a value: {name} has no default for it")
+    model: Model | MatrixModel = kind(**given)
+    return model
+
+
+def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
+    """The function that ``FILE.py:FUNCTION`` names.
+
+    Raises:
+        ParameterError: the file does not exist, does not run, or defines no such function.
+    """
+    import runpy
+
+    place, _, name = text.rpartition(":")
+    path = (folder or Path()) / place
+    if not place or not path.is_file():
+        raise ParameterError("link", text, "FILE.py:FUNCTION with a file that exists")
+    try:
+        found = runpy.run_path(str(path)).get(name)
+    except Exception as error:
+        # Anything may go wrong in a user's file; where it did is what they need to know.
+        raise ParameterError("link", text, f"a file that runs ({type(error).__name__}: {error})") from None
+    if not callable(found):
+        raise ParameterError("link", text, f"a function {name!r} defined in {path}")
+    return found
+
+
+def _channels(name: str) -> tuple[str, ...]:
+    """Channels of a model that has one, by name."""
+    names: tuple[str, ...] = importlib.import_module(f"glassformer.models.channels.{_CHANNELS[name]}").NAMES
+    return names
+
+
+def _layered(given: dict[str, Any]) -> tuple[tuple[str, str], dict[str, Any]]:
+    """Attention-indexed models of one layer and of several are different classes."""
+    layers = given.get("layers", 1)
+    if layers == 1:
+        given.pop("layers", None)
+        if given.get("skip") is not None:
+            raise IncompatibleError(
+                f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
+            )
+        given.pop("skip", None)
+        return _KINDS["aim"], given
+    if given.pop("noise", 0) != 0:
+        raise IncompatibleError(f"noise and layers = {layers} exclude each other")
+    return _LAYERED, {"skip": 1.0, **given}

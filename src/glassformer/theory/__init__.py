@@ -1,0 +1,1 @@
+"""State evolution and what follows from it."""

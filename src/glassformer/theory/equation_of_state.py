@@ -1,0 +1,128 @@
+r"""The equation of state: every fixed point of state evolution at every sample ratio, as one curve.
+
+In state evolution the sample ratio enters once, :math:`\hat q = \alpha\,E g^2(V)`, and not at all in
+:math:`V = \mathrm{MMSE}(\hat q)`. So every fixed point lies on
+
+.. math:: \alpha(\hat q) = \frac{\hat q}{E g^2(\mathrm{MMSE}(\hat q))},
+
+and nothing has to be iterated. Where the curve decreases, two stable fixed points coexist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from glassformer.core.integral import Array
+from glassformer.models import Model
+
+# Points of the curve per decade of q_hat, points around every extremum, and the relative change that makes one.
+_DENSITY, _POINTS, _TURN = 11, 200, 1e-7
+# Share of the information about a known signal from which on the curve has no room left to fold.
+_SATURATED = 0.99
+# Steps into which a cell of the curve is divided to invert it.
+_STEPS = 32
+
+
+@dataclass(frozen=True)
+class StateCurve:
+    r"""Points of the equation of state, in the order of increasing :math:`\hat q`; arrays of shape (points,).
+
+    Attributes:
+        q_hat: :math:`\hat q > 0`.
+        alpha: sample ratio whose fixed point it is.
+        variance: :math:`V = 1 - q` there.
+        error: absolute error of ``alpha``.
+    """
+
+    q_hat: Array
+    alpha: Array
+    variance: Array
+    error: Array
+
+    def extremum(self, index: int) -> tuple[float, float]:
+        """Value of ``alpha`` at the extremum next to a point, and its error: the vertex of a parabola in log q_hat."""
+        if not 2 <= index < len(self.alpha) - 2 or not np.isfinite(self.alpha[index - 2 : index + 3]).all():
+            return float(self.alpha[index]), float(self.error[index])
+        t, nearby = np.log(self.q_hat), self.alpha[index]
+        near, wide = (_vertex(t[index + k], self.alpha[index + k] - nearby) for k in _STENCILS)
+        return float(nearby + near), float(abs(near - wide) + self.error[index])
+
+    def variance_at(self, alpha: Array, cell: Array) -> Array:
+        """Variance where the curve crosses ``alpha`` between the points ``cell - 1`` and ``cell``, interpolated."""
+        t = np.log(self.q_hat)
+        spline = CubicSpline(t, np.log([self.alpha, self.variance]), axis=1)
+        share = np.linspace(0, 1, _STEPS + 1)
+        fine = spline(t[cell - 1, None] + (t[cell] - t[cell - 1])[:, None] * share)
+        level, rise = np.log(alpha)[:, None], np.sign(fine[0, :, -1:] - fine[0, :, :1])
+        step = np.clip(np.sum(rise * (fine[0] - level) < 0, axis=1), 1, _STEPS)
+        (a, b), (v, w) = (np.take_along_axis(x, step[:, None] + [-1, 0], axis=1).T for x in fine)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            place = np.clip(np.nan_to_num((level[:, 0] - a) / (b - a)), 0, 1)
+        return np.asarray(np.exp(v + place * (w - v)))
+
+
+_STENCILS = (np.array([-1, 0, 1]), np.array([-2, 0, 2]))
+
+
+def _vertex(t: Array, value: Array) -> float:
+    """Height of the vertex of the parabola through three points."""
+    left, right = (value[1] - value[0]) / (t[1] - t[0]), (value[2] - value[1]) / (t[2] - t[1])
+    bend = (right - left) / (t[2] - t[0])
+    slope = left + bend * (t[1] - t[0])
+    return float(value[1] - slope**2 / (4 * bend)) if bend != 0 else float(value[1])
+
+
+def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
+    r"""The fixed points with the given :math:`\hat q > 0`, and the sample ratios they belong to.
+
+    Equation :eq:`equation-of-state` of the documentation.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> equation_of_state(BilinearSequenceRegression(rho=np.inf, noise=0.5), np.array([1.0])).alpha
+        array([1.])
+    """
+    variance, variance_error = model.prior.mmse(q_hat)
+    information, information_error = model.channel.information(variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alpha = model.prior.degrees * q_hat / information
+        relative = information_error / information + variance_error / variance
+    return StateCurve(q_hat, alpha, variance, np.abs(alpha * relative))
+
+
+def resolved_curve(model: Model) -> StateCurve:
+    """The equation of state on a grid that is dense around its extrema, where a hard phase begins or ends."""
+    decades = _decades(model)
+    grid = overlap_grid(model, _DENSITY * (6 + decades), largest=10.0**decades)
+    curve = equation_of_state(model, grid)
+    rises = np.diff(curve.alpha) > 0
+    large = np.abs(np.diff(curve.alpha[1:])) > _TURN * curve.alpha[1:-1]
+    turns = 1 + np.flatnonzero((rises[1:] != rises[:-1]) & large)
+    if turns.size == 0:
+        return curve
+    extra = np.concatenate([np.geomspace(grid[i - 1], grid[i + 1], _POINTS)[1:-1] for i in turns])
+    return _merged(curve, equation_of_state(model, extra))
+
+
+def _decades(model: Model) -> int:
+    """Decades of q_hat worth looking at beyond one per degree of freedom: fewer where noise limits the information."""
+    most = model.channel.information(np.array([1e-12])).value[0]
+    for decades in range(2, 12):
+        if model.channel.information(np.array([10.0**-decades])).value[0] > _SATURATED * most:
+            return decades + 1
+    return 12
+
+
+def _merged(first: StateCurve, second: StateCurve) -> StateCurve:
+    _, order = np.unique(np.concatenate([first.q_hat, second.q_hat]), return_index=True)
+    fields = zip(vars(first).values(), vars(second).values(), strict=True)
+    return StateCurve(*(np.concatenate(pair)[order] for pair in fields))
+
+
+def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:
+    r"""Values of :math:`\hat q` above the prior's onset, logarithmic, covering overlaps from 0 to almost 1."""
+    scale = max(model.prior.dimension, 1e-12)
+    return model.prior.onset + scale * np.geomspace(smallest, largest, points)

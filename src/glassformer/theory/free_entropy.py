@@ -1,0 +1,247 @@
+r"""Free entropy of a model, as a function of the overlap and at the fixed points of state evolution.
+
+.. math:: \Phi(q) = \alpha\, E \log Z_{out}(q)
+   + \mathrm{degrees}\,\mathrm{ext}_{\hat q}\bigl[\Psi(\hat q) - q\hat q/2\bigr],
+
+in nats per natural number of degrees of freedom (``dL`` for matrices of extensive width, ``r(L+d)`` for narrow ones).
+The extremum is at :math:`q = 1 - \mathrm{MMSE}(\hat q)`, so a curve over :math:`\hat q` needs no inversion:
+:math:`\Psi - q\hat q/2 = \hat q V/2 - I(\hat q)` with :math:`V = 1 - q` and :math:`I` the mutual information of the
+denoising problem. Its derivative is :math:`\Phi'(q) = [\alpha\,E g^2(V) - \hat q(q)]/2`: stationary points are exactly
+the fixed points of state evolution, and the Bayes-optimal one is the highest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array, Integral
+from glassformer.core.results import Table, plain
+from glassformer.core.solution import Status
+from glassformer.models import MatrixModel, Model, counting_threshold
+from glassformer.theory.equation_of_state import overlap_grid
+from glassformer.theory.overlap_evolution import overlap_evolution
+from glassformer.theory.overlap_map import held
+
+
+def free_entropy(model: Model, alpha: float | Array, q_hat: Array) -> Integral:
+    r""":math:`\Phi` at the overlap :math:`q(\hat q)`, for finite ``q_hat`` of shape (batch,).
+
+    Equation :eq:`free-entropy` of the documentation.
+
+    Args:
+        model: prior and channel.
+        alpha: one sample ratio, or one per element of ``q_hat``.
+        q_hat: :math:`\hat q \ge 0`, conjugate to the overlap at which the free entropy is wanted.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
+        >>> value, error = free_entropy(model, 0.3, np.array([0.1, 1.0]))
+        >>> bool(np.all(error < 1e-6))
+        True
+    """
+    q_hat = np.asarray(q_hat, dtype=float)
+    variance = model.prior.mmse(q_hat)
+    information = model.prior.mutual_information(q_hat)
+    output = model.channel.expected_log_partition(variance.value)
+    degrees = model.prior.degrees
+    value = alpha * output.value + degrees * (0.5 * q_hat * variance.value - information.value)
+    return Integral(value, alpha * output.error + degrees * (0.5 * q_hat * variance.error + information.error))
+
+
+def overlap_free_entropy(model: MatrixModel, alpha: Array, q_hat: Array, variance: Array) -> Integral:
+    r""":math:`\Phi = \alpha E\log Z_{out} + \Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,), in nats.
+
+    Equation :eq:`matrix-free-entropy` of the documentation.
+
+    Up to what labels contribute whatever is known; exact differences between overlaps at one sample ratio.
+
+    Args:
+        model: prior and channel of several rows.
+        alpha: sample ratios, shape (batch,).
+        q_hat: conjugate overlaps, shape (batch, P, P).
+        variance: the posterior covariances that belong to them, of that shape.
+    """
+    output = model.channel.averages(variance).log_partition
+    entropy = model.prior.entropy(q_hat, variance)
+    return Integral(alpha * output.value + entropy.value, alpha * output.error + entropy.error)
+
+
+# Most overlaps of a profile over one row of several: every one is a fixed point of the others.
+_PROFILE = 40
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Free entropy against the overlap at one sample ratio, with its stationary points.
+
+    Attributes:
+        model, parameters: what the landscape belongs to.
+        alpha: sample ratio.
+        q_hat, overlap, free_entropy, error_estimate: the curve, each of shape (points,); ``free_entropy`` is in nats,
+            its error absolute.
+        maxima, minima: overlaps of the local maxima and minima, the ends of the interval left out.
+        diverges: whether the free entropy grows without bound towards the largest overlap (perfect recovery).
+        status: of every overlap, as other rows have to be solved for; stationary points are looked for between those
+            that converged.
+        largest: overlap of a signal known exactly.
+    """
+
+    model: str
+    parameters: dict[str, Any]
+    alpha: float
+    q_hat: Array
+    overlap: Array
+    free_entropy: Array
+    error_estimate: Array
+    maxima: Array
+    minima: Array
+    diverges: bool
+    status: Sequence[Status]
+    largest: float = 1.0
+
+    @property
+    def converged(self) -> bool:
+        """True when every point of the curve did."""
+        return all(status.ok for status in self.status)
+
+    @property
+    def hard_phase(self) -> bool:
+        """True when a minimum separates the uninformed start from the informed one at this sample ratio."""
+        return self.minima.size > 0
+
+    @property
+    def peaks(self) -> str:
+        """Overlaps of all maxima in words, those at the ends included."""
+        inner = [f"{q:.6g}" for q in self.maxima]
+        perfect = [f"{self.largest:g} (perfect recovery)"] if self.diverges else []
+        return ", ".join([*inner, *perfect] or [f"{self.largest - 1:g}"])
+
+    def to_table(self) -> Table:
+        """The curve as a table with one row per overlap."""
+        columns = {
+            "alpha": np.full(self.overlap.shape, self.alpha),
+            "overlap": self.overlap,
+            "q_hat": self.q_hat,
+            "free_entropy": self.free_entropy,
+            "error_estimate": self.error_estimate,
+        }
+        return Table(self.model, self.parameters, columns, self.status)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The curve, its stationary points and the statement on the hard phase, as the command line writes them."""
+        summary = {
+            "hard_phase": self.hard_phase,
+            "maxima": plain(self.maxima),
+            "minima": plain(self.minima),
+            "diverges_at_overlap_one": self.diverges,
+        }
+        return {**self.to_table().to_dict(), "alpha": self.alpha, **summary}
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per overlap."""
+        return self.to_table().to_pandas()
+
+    def to_xarray(self) -> Any:
+        """A data set with one entry per overlap."""
+        return self.to_table().to_xarray()
+
+
+def landscape(model: Model | MatrixModel, alpha: float, points: int = 400, row: int | None = None) -> Landscape:
+    """Free entropy on a grid of overlaps, dense towards both ends: nothing known, and the signal known exactly.
+
+    Equations :eq:`free-entropy` and :eq:`matrix-free-entropy` of the documentation.
+
+    Args:
+        model: prior and channel.
+        alpha: sample ratio, finite and >= 0.
+        points: number of overlaps, at least 10.
+        row: for models of several rows, the row whose overlap varies, counted from 0, the last by default; the others
+            are where state evolution takes them, at most 40 overlaps.
+
+    Raises:
+        ParameterError: ``alpha``, ``points`` or ``row`` is out of range.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> landscape(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5).hard_phase
+        False
+    """
+    if not (np.isfinite(alpha) and alpha >= 0):
+        raise ParameterError("alpha", alpha, "finite and >= 0")
+    if points < 10:
+        raise ParameterError("points", points, "an integer >= 10")
+    if isinstance(model, MatrixModel):
+        return profile(model, alpha, min(points, _PROFILE), model.prior.rows - 1 if row is None else row)
+    q_hat = overlap_grid(model, points)
+    variance = model.prior.mmse(q_hat).value
+    value, error = free_entropy(model, alpha, q_hat)
+    # Stationary points are zeros of the exact derivative, not extrema of the curve's points.
+    rises = _gradient(model, alpha, q_hat) > 0
+    change = np.flatnonzero(rises[1:] != rises[:-1])
+    stationary = np.array([_stationary(model, alpha, q_hat[i], q_hat[i + 1]) for i in change])
+    return Landscape(
+        model=model.name,
+        parameters=model.parameters,
+        alpha=float(alpha),
+        q_hat=q_hat,
+        overlap=model.prior.second_moment - variance,
+        free_entropy=value,
+        error_estimate=error,
+        maxima=stationary[rises[change]],
+        minima=stationary[~rises[change]],
+        diverges=alpha >= counting_threshold(model) * (1 - 1e-12),
+        status=[Status.CONVERGED] * len(q_hat),
+        largest=model.prior.second_moment,
+    )
+
+
+def profile(model: MatrixModel, alpha: float, points: int, row: int) -> Landscape:
+    """Free entropy against the overlap of one row, the others at the fixed point that state evolution reaches."""
+    if not (isinstance(row, int) and 0 <= row < model.prior.rows):
+        raise ParameterError("row", row, f"an integer from 0 to {model.prior.rows - 1}")
+    own, variance = model.prior.profile(points)
+    rates, largest = np.full(points, float(alpha)), float(model.prior.moment[row, row])
+    overlap = largest - variance
+    found = overlap_evolution(model, rates, pinned=(row, variance))
+    asked = found.extra["q_hat"]
+    phi = overlap_free_entropy(model, rates, held(asked, row, own), found.value)
+    # Half the gradient: what state evolution asks of the row less what the row is held at.
+    slope = (asked[:, row, row] - own) * variance
+    rises, sound = slope > 0, np.array([status.ok for status in found.status])
+    change = np.flatnonzero((rises[1:] != rises[:-1]) & sound[1:] & sound[:-1])
+    share = slope[change] / (slope[change] - slope[change + 1])
+    middle = overlap[change] + share * (overlap[change + 1] - overlap[change])
+    rank = model.channel.rank
+    return Landscape(
+        model=model.name,
+        parameters={**model.parameters, "row": model.row_names[row]},
+        alpha=float(alpha),
+        q_hat=own,
+        overlap=overlap,
+        free_entropy=phi.value,
+        error_estimate=phi.error,
+        maxima=middle[rises[change]],
+        minima=middle[~rises[change]],
+        diverges=bool(rank > 0 and rises[-1]),
+        status=found.status,
+        largest=largest,
+    )
+
+
+def _gradient(model: Model, alpha: float, q_hat: Array) -> Array:
+    r"""Twice the derivative of the free entropy in the overlap, relative to :math:`\hat q`."""
+    rate = alpha / model.prior.degrees
+    return rate * model.channel.information(model.prior.mmse(q_hat).value).value / q_hat - 1
+
+
+def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
+    """Overlap of the stationary point between two values of ``q_hat`` at which the derivative has opposite signs."""
+    t = brentq(lambda t: _gradient(model, alpha, np.exp([t]))[0], np.log(low), np.log(high), xtol=1e-13)
+    return float(model.prior.second_moment - model.prior.mmse(np.exp([t])).value[0])

@@ -1,0 +1,116 @@
+"""Warm-started sweeps over the sample ratio in both directions, and where the branches they follow end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array
+from glassformer.core.progress import track
+from glassformer.core.results import Table
+from glassformer.core.settings import Iteration
+from glassformer.core.solution import Solution, Status
+from glassformer.models import MatrixModel, Model
+from glassformer.theory.overlap_evolution import overlap_evolution
+from glassformer.theory.state_evolution import SYMMETRY_BREAKING, state_evolution, validated_alpha
+
+# Distance of the branches, relative and absolute, beyond their error estimates, from which on they are two.
+_DISTINCT, _SMALLEST = 1e-4, 1e-9
+
+
+def follow_branches(model: Model | MatrixModel, alpha: ArrayLike, settings: Iteration | None = None) -> Table:
+    r"""Follow the fixed point of state evolution up and down in the sample ratio.
+
+    Going up, each sample ratio starts from the fixed point of the one below, and at the lowest from knowing nothing;
+    going down, from that of the one above, and at the highest from knowing the signal. A vanishing overlap with which
+    even labels begin is kept alive. Between the spinodals the branches differ: a hard phase, in which message passing
+    follows the upper branch of the error.
+
+    Args:
+        model: what is learned.
+        alpha: sample ratios, at least two, in increasing order.
+        settings: tolerance and iteration limit.
+
+    Returns:
+        :class:`Table` with ``alpha``, ``error_up`` and ``error_down`` (for several rows the mean over them, with
+        ``row_error_up`` and ``row_error_down``), ``two_branches`` (1 where they differ by more than their errors),
+        ``error_estimate`` (the larger one), and a note that brackets the spinodals.
+
+    Raises:
+        ParameterError: ``alpha`` is not increasing or out of range.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute")
+        >>> found = follow_branches(model, np.linspace(0.5, 1.1, 13))
+        >>> bool(found["two_branches"].any()), found.notes[0].split(":")[0]
+        (True, 'two branches')
+    """
+    alpha = validated_alpha(alpha)
+    if len(alpha) < 2 or np.any(np.diff(alpha) <= 0):
+        raise ParameterError("alpha", alpha.tolist(), "at least two sample ratios in increasing order")
+    up = list(_branch(model, alpha, "uninformed", settings))
+    down = list(_branch(model, alpha[::-1], "informed", settings))[::-1]
+    errors = np.array([[_error(model, solution) for solution in branch] for branch in (up, down)])
+    blur = np.array([[float(solution.error_estimate[0]) for solution in branch] for branch in (up, down)])
+    margin = _DISTINCT * errors.max(axis=0) + blur.sum(axis=0) + _SMALLEST
+    two = np.abs(errors[0] - errors[1]) > margin
+    rows = {}
+    if isinstance(model, MatrixModel):
+        for name, branch in (("up", up), ("down", down)):
+            rows[f"row_error_{name}"] = np.array([np.diag(solution.value[0]) for solution in branch])
+    return Table(
+        model=model.name,
+        parameters=model.parameters,
+        columns={
+            "alpha": alpha,
+            "error_up": errors[0],
+            "error_down": errors[1],
+            **rows,
+            "two_branches": two.astype(float),
+            "error_estimate": blur.max(axis=0),
+        },
+        status=[_worse(a.status[0], b.status[0]) for a, b in zip(up, down, strict=True)],
+        notes=[_note(alpha, two)],
+    )
+
+
+def _branch(model: Model | MatrixModel, alpha: Array, start: str, settings: Iteration | None) -> Iterator[Solution]:
+    before: Array | None = None
+    for ratio in track(alpha, f"{len(alpha)} sample ratios, {start}"):
+        if isinstance(model, MatrixModel):
+            found = overlap_evolution(model, [ratio], start if before is None else _alive(model, before), settings)
+        else:
+            first = start if before is None else np.minimum(before, 1 - SYMMETRY_BREAKING * model.channel.even)
+            found = state_evolution(model, [ratio], first, settings)
+        yield found
+        before = found.value
+
+
+def _alive(model: MatrixModel, variance: Array) -> Array:
+    """The covariances with no row wholly unknown, where labels are blind to its sign."""
+    values, vectors = np.linalg.eigh(variance[0])
+    kept = np.clip(values, 0.0, 1 - SYMMETRY_BREAKING * model.channel.even)
+    return np.asarray((vectors * kept) @ vectors.T)[None]
+
+
+def _error(model: Model | MatrixModel, solution: Solution) -> float:
+    value = solution.value[0]
+    return float(np.trace(value) / model.prior.rows if isinstance(model, MatrixModel) else value)
+
+
+def _worse(first: Status, second: Status) -> Status:
+    return second if first.ok else first
+
+
+def _note(alpha: Array, two: Array) -> str:
+    """Between which sample ratios the branches begin and cease to differ."""
+    if not two.any():
+        return "one branch at these sample ratios"
+    first, last = np.flatnonzero(two)[[0, -1]]
+    begin = f"between {alpha[first - 1]:g} and {alpha[first]:g}" if first else f"below {alpha[0]:g}"
+    end = f"between {alpha[last]:g} and {alpha[last + 1]:g}" if last + 1 < len(alpha) else f"above {alpha[-1]:g}"
+    return f"two branches: the lower one begins {begin}, the upper one ends {end}"

@@ -1,0 +1,84 @@
+"""Thresholds against a parameter of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.progress import track
+from glassformer.core.results import plain
+from glassformer.models import MatrixModel, Model
+from glassformer.theory.thresholds import Thresholds, thresholds
+
+
+@dataclass(frozen=True)
+class PhaseDiagram:
+    """Thresholds at each value of one parameter.
+
+    Attributes:
+        model: short name of the model.
+        parameter: the parameter that varies.
+        values: its values.
+        thresholds: what :func:`~glassformer.theory.thresholds.thresholds` finds at each.
+    """
+
+    model: str
+    parameter: str
+    values: Sequence[float]
+    thresholds: Sequence[Thresholds]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per threshold and value."""
+        return [
+            {self.parameter: value, "threshold": entry["name"], **{k: v for k, v in entry.items() if k != "name"}}
+            for value, found in zip(self.values, self.thresholds, strict=True)
+            for entry in found.to_dict()["thresholds"]
+        ]
+
+    def curve(self, name: str) -> np.ndarray[Any, Any]:
+        """Sample ratio of the threshold ``name`` at each value; NaN where there is none."""
+        found = [[entry.alpha for entry in one.entries if entry.name == name] for one in self.thresholds]
+        return np.array([alphas[0] if alphas else np.nan for alphas in found])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The diagram as the command line writes it in JSON."""
+        shared = {name: value for name, value in self.thresholds[0].parameters.items() if name != self.parameter}
+        return {"model": self.model, "parameters": plain(shared), "parameter": self.parameter, "points": self.rows()}
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per threshold and value."""
+        import pandas
+
+        return pandas.DataFrame(self.rows())
+
+
+def phase_diagram(model: Model | MatrixModel, parameter: str, values: ArrayLike) -> PhaseDiagram:
+    """Thresholds of a model as one of its parameters takes several values.
+
+    Args:
+        model: where all other parameters are taken from.
+        parameter: name of a field of the model, for instance ``"skip"``.
+        values: what it takes, shape (points,).
+
+    Raises:
+        ParameterError: no such parameter, or a value that it does not allow.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> diagram = phase_diagram(BilinearSequenceRegression(beta=1, rho=0.5), "rho", [0.25, 0.5])
+        >>> diagram.curve("perfect_recovery")
+        array([0.4375, 0.75  ])
+    """
+    if not hasattr(model, parameter):
+        raise ParameterError("parameter", parameter, f"a parameter of {type(model).__name__}")
+    listed = [float(value) for value in np.atleast_1d(np.asarray(values, dtype=float))]
+    found = [
+        thresholds(replace(model, **{parameter: value}))  # type: ignore[type-var]
+        for value in track(listed, f"thresholds over {parameter}")
+    ]
+    return PhaseDiagram(model.name, parameter, listed, found)

@@ -1,0 +1,217 @@
+"""Recovery thresholds and hard phases, read off the equation of state.
+
+Its value at vanishing overlap is the weak-recovery threshold, its value at perfect overlap that of perfect recovery,
+and where it decreases two stable fixed points coexist (a hard phase).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.results import plain
+from glassformer.models import MatrixModel, Model, counting_threshold
+from glassformer.theory.equation_of_state import StateCurve, equation_of_state, resolved_curve
+from glassformer.theory.weak_recovery import row_named, staircase
+
+# A relative decrease of the curve that is no longer rounding.
+_FLAT = 1e-7
+
+
+class _End(NamedTuple):
+    """Where a hard phase ends, and the absolute error of that."""
+
+    alpha: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A sample ratio at which something begins.
+
+    Attributes:
+        name: what begins.
+        alpha: where, in the model's unit; infinity when it never does, NaN when the notion does not apply.
+        error_estimate: absolute error of ``alpha``; zero for closed forms.
+        note: how to read it.
+        layer: the row it belongs to, for models of several rows; None otherwise.
+        subspace: positive semi-definite matrix over the rows whose range is found there; None otherwise.
+    """
+
+    name: str
+    alpha: float
+    error_estimate: float
+    note: str
+    layer: str | None = None
+    subspace: list[list[float]] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known of it, by name."""
+        every = plain(vars(self))
+        return {name: value for name, value in every.items() if value is not None or name not in ("layer", "subspace")}
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """All thresholds of a model, and whether it has a hard phase (None where that is not known).
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> found = thresholds(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0))
+        >>> found["perfect_recovery"].alpha, found.hard_phase
+        (0.75, False)
+    """
+
+    model: str
+    parameters: dict[str, Any]
+    entries: tuple[Threshold, ...]
+    hard_phase: bool | None
+
+    def __getitem__(self, name: str) -> Threshold:
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        raise ParameterError("name", name, f"one of {', '.join(entry.name for entry in self.entries)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The thresholds as the command line writes them in JSON; None where there is none."""
+        entries = [entry.to_dict() for entry in self.entries]
+        return {
+            "model": self.model,
+            "parameters": plain(self.parameters),
+            "thresholds": entries,
+            "hard_phase": self.hard_phase,
+        }
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per threshold."""
+        import pandas
+
+        return pandas.DataFrame([entry.to_dict() for entry in self.entries])
+
+    def to_xarray(self) -> Any:
+        """A data set over the dimension ``name``."""
+        return self.to_pandas().set_index("name").to_xarray()
+
+
+def thresholds(model: Model | MatrixModel) -> Thresholds:
+    """Weak and perfect recovery, Bayes-optimal and algorithmic, the extent of a hard phase, and the baseline's.
+
+    Equation :eq:`weak-recovery` of the documentation.
+
+    ``weak_recovery``: from there on the uninformed start (and message passing) finds a non-zero overlap.
+    ``perfect_recovery``: from there on the Bayes-optimal error is zero. ``algorithmic_perfect_recovery``: the error
+    reached by message passing is zero. ``hard_phase_start`` and ``hard_phase_end``: between them, and only there, the
+    informed and the uninformed fixed points differ. ``nuclear_norm_perfect_recovery``: perfect recovery by minimal
+    nuclear norm, where the model has that baseline.
+
+    Args:
+        model: prior and channel.
+
+    Returns:
+        :class:`Thresholds`; entries that do not apply have ``alpha`` NaN and say so in their note.
+    """
+    if isinstance(model, MatrixModel):
+        return _of_several_rows(model)
+    start, end = _hard_phase(model, resolved_curve(model))
+    entries = [
+        _weak_recovery(model),
+        *_perfect_recovery(model, end),
+        *_hard_phase_ends(start, end),
+        *(_baseline(name, alpha) for name, alpha in model.baseline_thresholds.items()),
+    ]
+    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase=not np.isnan(end.alpha))
+
+
+def _of_several_rows(model: MatrixModel) -> Thresholds:
+    """Weak recovery, one subspace after the other where labels are even, and perfect recovery of all, by counting."""
+    entries = _staircase(model) if model.channel.even and model.prior.side == 0 else [_first_row(model)]
+    rank = model.channel.rank
+    perfect = model.prior.degrees * model.prior.dimension / rank if rank > 0 else np.nan
+    note = "of all rows; counting of degrees of freedom" if rank > 0 else "labels do not fix the fields"
+    entries.append(Threshold("perfect_recovery", perfect, 0.0, note))
+    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase=None)
+
+
+def _staircase(model: MatrixModel) -> list[Threshold]:
+    entries = []
+    for number, step in enumerate(staircase(model), 1):
+        row = None if step.degenerate else row_named(step.matrix)
+        layer = None if row is None else model.row_names[row]
+        note = f"{layer} is found" if layer else "a subspace is found"
+        if step.degenerate:
+            note = "several directions are found at once, within the error: none is singled out"
+        name = "weak_recovery" if number == 1 else f"weak_recovery_{number}"
+        subspace = None if step.degenerate else step.matrix.tolist()
+        entries.append(Threshold(name, step.alpha, step.error_estimate, note, layer, subspace))
+    return entries
+
+
+def _first_row(model: MatrixModel) -> Threshold:
+    information, error = model.channel.information(np.eye(model.prior.rows)[None])
+    row = int(np.argmax(np.diag(information[0])))
+    onset, slope = model.prior.degrees * model.prior.onset, float(information[0, row, row])
+    first = f"{model.row_names[row]} first" if onset else "any data help: the labels are not even in h"
+    return Threshold("weak_recovery", onset / slope, onset / slope**2 * float(error[0, row, row]), first)
+
+
+def _hard_phase_ends(start: _End, end: _End) -> list[Threshold]:
+    if np.isnan(end.alpha):
+        return [Threshold(name, np.nan, 0.0, "no hard phase") for name in ("hard_phase_start", "hard_phase_end")]
+    return [
+        Threshold("hard_phase_start", *start, "a second, informed fixed point appears"),
+        Threshold("hard_phase_end", *end, "the uninformed fixed point disappears"),
+    ]
+
+
+def _baseline(name: str, alpha: float) -> Threshold:
+    return Threshold(name, alpha, 0.0, "not defined for these labels" if np.isnan(alpha) else "closed form")
+
+
+def _weak_recovery(model: Model) -> Threshold:
+    name, onset = "weak_recovery", model.prior.onset
+    if not model.channel.even:
+        information, error = model.channel.information(np.ones(1))
+        start = float(model.prior.degrees * onset / information[0])
+        note = "the uninformed state loses stability" if onset else "any data help: the labels are not even in h"
+        return Threshold(name, start, float(start * error[0] / information[0]), note)
+    if onset > 0:
+        return Threshold(name, np.inf, 0.0, "even labels carry no information at zero overlap, on this sample scale")
+    # The limit of vanishing overlap by Richardson's extrapolation: alpha is analytic in q_hat.
+    step = 1e-5 * model.prior.dimension
+    curve = equation_of_state(model, step * np.array([1.0, 2.0, 4.0]))
+    linear = 2 * curve.alpha[:2] - curve.alpha[1:]
+    value = float((4 * linear[0] - linear[1]) / 3)
+    return Threshold(
+        name, value, float(abs(value - linear[0]) + curve.error[0]), "the uninformed state loses stability"
+    )
+
+
+def _perfect_recovery(model: Model, hard_end: _End) -> list[Threshold]:
+    if not model.channel.noiseless:
+        note = "labels do not fix h: the error vanishes at no finite sample ratio"
+        return [Threshold(name, np.nan, 0.0, note) for name in ("perfect_recovery", "algorithmic_perfect_recovery")]
+    counting = _End(counting_threshold(model), 0.0)
+    reached = hard_end if hard_end.alpha > counting.alpha else counting
+    return [
+        Threshold("perfect_recovery", *counting, "Bayes-optimal; counting of degrees of freedom"),
+        Threshold("algorithmic_perfect_recovery", *reached, "reached by message passing"),
+    ]
+
+
+def _hard_phase(model: Model, curve: StateCurve) -> tuple[_End, _End]:
+    """Sample ratios between which the equation of state has several branches; NaN when it increases throughout."""
+    alpha = np.append(curve.alpha, counting_threshold(model))
+    summit = np.maximum.accumulate(alpha)
+    folded = alpha < summit * (1 - _FLAT)
+    if not folded.any():
+        return _End(np.nan, 0.0), _End(np.nan, 0.0)
+    low = int(np.argmin(np.where(folded, alpha, np.inf)))
+    high = int(np.argmax(np.where(np.append(folded[1:], False) | folded, summit, -np.inf)))
+    high = int(np.flatnonzero(alpha == summit[high])[0])
+    start = _End(*curve.extremum(low)) if low < len(curve.alpha) else _End(counting_threshold(model), 0.0)
+    unreachable = model.channel.even and model.prior.onset > 0
+    return start, _End(np.inf, 0.0) if unreachable else _End(*curve.extremum(high))

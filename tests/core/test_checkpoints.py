@@ -1,0 +1,165 @@
+"""InterruptedHereError runs continue from what they kept, with the outcome of uninterrupted ones."""
+
+import json
+
+import numpy as np
+import pytest
+
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    DataError,
+    DeepAttention,
+    Descent,
+    MultiPass,
+    SequenceMultiIndex,
+    Training,
+    simulate,
+)
+from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.fingerprint import code_of
+from glassformer.experiments.instances import _Designs
+from glassformer.learners.algorithms import row_descent as rows
+from glassformer.learners.algorithms import training
+
+BSR = BilinearSequenceRegression(beta=1, rho=0.2)
+RUNS = {
+    "gd": (BSR, 0.3, 16, Training(max_steps=1000, floor=0.0)),
+    "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, Training(starts=3, max_steps=1000)),
+    "exploring": (BSR, 0.3, 16, Training(starts=3, max_steps=1000)),
+    "sgd": (DeepAttention(), 2.0, 40, MultiPass(batch=20, passes=8)),
+    "nuclear-norm": (BSR, 0.3, 16, None),
+    "gamp": (BSR, 0.3, 20, Descent(max_iterations=30)),
+}
+
+
+class InterruptedHereError(Exception):
+    pass
+
+
+def numbers(result):
+    return {name: column for name, column in result.columns.items() if np.asarray(column).dtype == float}
+
+
+def interrupted(monkeypatch, at):
+    """Save after every block or pass, and stop at the given one."""
+    calls = 0
+
+    def offer(self, state):
+        nonlocal calls
+        if self.path is not None:
+            np.savez(self.path, **state())
+        calls += 1
+        if calls == at:
+            raise InterruptedHereError
+
+    monkeypatch.setattr(Checkpoint, "offer", offer)
+
+
+@pytest.mark.parametrize(
+    "name", ["gd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("averaged-gd", "exploring", "sgd"))]
+)
+def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, monkeypatch):
+    model, alpha, d, settings = RUNS[name]
+    algorithm = "averaged-gd" if name == "exploring" else name
+    ask = {"d": d, "instances": 2, "algorithm": algorithm, "settings": settings}
+    whole = simulate(model, [alpha], **ask)
+    steps = whole.instances[0][0].iterations
+    with monkeypatch.context() as patch, pytest.raises(InterruptedHereError):
+        interrupted(patch, 3)
+        simulate(model, [alpha], checkpoint=tmp_path, **ask)
+    assert len(list(tmp_path.glob("*.npz"))) == 1
+    taken = []
+    with monkeypatch.context() as patch:
+        for module, name in ((training, "_block"), (rows, "_batches")):
+            inner = getattr(module, name)
+            patch.setattr(module, name, lambda *a, inner=inner: (taken.append(1), inner(*a))[1])
+        resumed = simulate(model, [alpha], checkpoint=tmp_path, **ask)
+    assert sum(taken) < 2 * steps
+    for name, column in numbers(whole).items():
+        np.testing.assert_array_equal(column, resumed[name], err_msg=name)
+    for one, other in zip(whole.instances[0], resumed.instances[0], strict=True):
+        assert one.status is other.status
+        assert len(one.history) == len(other.history)
+        for name in one.history[-1]:
+            np.testing.assert_array_equal(one.history[1][name], other.history[1][name])
+            np.testing.assert_array_equal(one.history[-1][name], other.history[-1][name])
+    assert not list(tmp_path.glob("*.npz"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", [name for name in RUNS if name != "exploring"])
+def test_finished_runs_are_read_and_nothing_is_drawn_again(algorithm, tmp_path, monkeypatch):
+    model, alpha, d, settings = RUNS[algorithm]
+    ask = {"d": d, "instances": 2, "algorithm": algorithm, "settings": settings, "checkpoint": tmp_path}
+    first = simulate(model, [alpha], **ask)
+    stamps = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert len(stamps) == 2
+    monkeypatch.setattr(_Designs, "of", lambda *_: pytest.fail("drawn again"))
+    again = simulate(model, [alpha], **ask)
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == stamps
+    for name, column in numbers(first).items():
+        np.testing.assert_array_equal(column, again[name], err_msg=name)
+    assert first.to_dict() == again.to_dict()
+
+
+def test_what_determines_a_run_makes_another_record(tmp_path):
+    ask = {"d": 10, "instances": 1, "checkpoint": tmp_path}
+    simulate(BSR, [0.5], **ask)
+    simulate(BSR, [0.6], **ask)
+    simulate(BSR, [0.5], seed=1, **ask)
+    simulate(BSR, [0.5], settings=Descent(max_iterations=9), **ask)
+    simulate(BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1), [0.5], **ask)
+    assert len(list(tmp_path.glob("*.json"))) == 5
+
+
+@pytest.mark.parametrize("ending", ["json", "npz"])
+def test_what_was_cut_short_is_reported_and_computed_again(ending, tmp_path, monkeypatch):
+    model, alpha, d, settings = RUNS["gd"]
+    ask = {"d": d, "instances": 1, "algorithm": "gd", "settings": settings}
+    whole = simulate(model, [alpha], **ask)
+    if ending == "npz":
+        with monkeypatch.context() as patch, pytest.raises(InterruptedHereError):
+            interrupted(patch, 2)
+            simulate(model, [alpha], checkpoint=tmp_path, **ask)
+    else:
+        simulate(model, [alpha], checkpoint=tmp_path, **ask)
+    (path,) = tmp_path.glob(f"*.{ending}")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.warns(RuntimeWarning, match="computed again"):
+        again = simulate(model, [alpha], checkpoint=tmp_path, **ask)
+    np.testing.assert_array_equal(whole["error"], again["error"])
+
+
+def test_records_can_be_read_by_people(tmp_path):
+    simulate(BSR, [0.5], d=20, instances=1, checkpoint=tmp_path)
+    (path,) = tmp_path.glob("*.json")
+    record = json.loads(path.read_text())
+    assert record["identity"]["algorithm"] == "gamp"
+    assert record["run"]["status"] == {"status": "converged"}
+    assert 0 < record["run"]["error"] < 2
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="checkpoint"):
+        Keeper(tmp_path / "file" / "below")
+
+
+SCALE = 2.0
+
+
+def scaled(z):
+    return SCALE * z[0, 0]
+
+
+def test_the_code_of_a_link_is_part_of_what_determines_a_run(monkeypatch):
+    def model(link):
+        return SequenceMultiIndex(link, indices=1, tokens=1, noise=0.1)
+
+    before = code_of(model(scaled))
+    assert before == code_of(model(scaled)) != ""
+    assert code_of(model(lambda z: 2.0 * z[0, 0])) != code_of(model(lambda z: 3.0 * z[0, 0]))
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    assert code_of(model(scaled)) != before
+    assert code_of(BSR) == ""

@@ -1,0 +1,400 @@
+"""Sweeps: their points, their store, and what interruptions leave of them."""
+
+import contextlib
+import errno
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from glassformer import (
+    BilinearSequenceRegression,
+    DataError,
+    IncompatibleError,
+    ParameterError,
+    Sweep,
+    collect,
+    limits,
+    run_sweep,
+    simulate,
+)
+from glassformer.experiments.sweeps.collect import plot, to_frame
+from glassformer.experiments.sweeps.engines import outcomes
+from glassformer.experiments.sweeps.run import progress
+from glassformer.experiments.sweeps.store import Store
+from glassformer.interface.cli import main
+
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "sweeps.md"
+THEORY = Sweep("bsr", {"rho": [0.2, 0.5], "alpha": "0.1:0.9:5"}, parameters={"beta": 1})
+RUNS = Sweep(
+    "bsr",
+    {"rho": [0.2, 0.5], "alpha": [0.2, 0.4, 0.6]},
+    compute="simulate",
+    parameters={"beta": 1, "noise": 0.1},
+    simulation={"d": 20, "instances": 2, "seed": 3},
+)
+TOML = """
+[sweep]
+model = "bsr"
+compute = "simulate"
+[parameters]
+beta = 1
+noise = 0.1
+[grid]
+rho = [0.2, 0.5]
+alpha = [0.2, 0.4, 0.6]
+[simulate]
+d = 20
+instances = 2
+seed = 3
+"""
+
+
+def content(store):
+    """All that was found, without the time it took."""
+    records = Store.existing(store).read()
+    return {key: (record.status, record.values, record.message) for key, record in records.items()}
+
+
+def files(store):
+    return {path.name: path.stat().st_mtime_ns for path in (Path(store) / "points").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run_sweep(RUNS, folder)
+    return content(folder)
+
+
+def test_theory_is_that_of_the_plain_computation(tmp_path):
+    assert run_sweep(THEORY, tmp_path).good
+    found = collect(tmp_path)
+    for rho in (0.2, 0.5):
+        plain = limits(BilinearSequenceRegression(beta=1, rho=rho), np.linspace(0.1, 0.9, 5))
+        np.testing.assert_allclose(found["error"].sel(rho=rho), plain["error"], rtol=1e-9, atol=1e-12)
+    assert found["alpha"].attrs["units"] == "n/(dL)"
+    assert found.attrs["beta"] == 1
+
+
+@pytest.mark.slow
+def test_runs_are_those_of_the_plain_simulation(undisturbed, tmp_path):
+    run_sweep(RUNS, tmp_path)
+    found = collect(tmp_path)
+    model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
+    plain = simulate(model, [0.2, 0.4, 0.6], d=20, instances=2, seed=3)
+    np.testing.assert_allclose(found["error"].sel(rho=0.5).mean("seed"), plain["error"], rtol=1e-9)
+    assert list(found["seed"].values) == [3, 4]
+    assert content(tmp_path) == undisturbed
+
+
+def test_thresholds_have_axes_without_alpha(tmp_path):
+    run_sweep(Sweep("bsr", {"rho": [0.2, 0.5]}, compute="thresholds", parameters={"beta": 1}), tmp_path)
+    np.testing.assert_allclose(collect(tmp_path)["perfect_recovery"], [0.36, 0.75])
+
+
+@pytest.mark.slow
+def test_vectors_and_matrices_keep_their_shape(tmp_path):
+    parameters = {"depth": 2, "points": 64}
+    run_sweep(Sweep("attention", {"skip": [1.0, 2.0], "alpha": [0.05, 0.1]}, parameters=parameters), tmp_path)
+    found = collect(tmp_path)
+    assert found["overlap"].dims == ("skip", "alpha", "row", "column")
+    assert {"overlap_1_2", "row_error_2", "error", "status"} <= set(to_frame(found).columns)
+
+
+def test_a_store_of_another_format_says_so(tmp_path):
+    run_sweep(THEORY, tmp_path)
+    described = tmp_path / "sweep.json"
+    described.write_text(described.read_text().replace('"format": 2', '"format": 1'))
+    with pytest.raises(DataError, match=r"run the sweep again.*format 1"):
+        collect(tmp_path)
+
+
+def test_a_computation_without_axes_is_one_line(tmp_path):
+    run_sweep(Sweep("bsr", {}, compute="thresholds", parameters={"rho": 0.5}), tmp_path)
+    assert len(to_frame(collect(tmp_path))) == 1
+
+
+@pytest.mark.slow
+def test_a_rerun_computes_only_what_is_missing(tmp_path):
+    assert run_sweep(THEORY, tmp_path).computed == 10
+    before = files(tmp_path)
+    assert run_sweep(THEORY, tmp_path).computed == 0
+    assert files(tmp_path) == before
+    wider = Sweep("bsr", {"rho": [0.2, 0.3, 0.5], "alpha": "0.1:0.9:9"}, parameters={"beta": 1})
+    assert run_sweep(wider, tmp_path).computed == 27 - 10
+    assert collect(tmp_path)["error"].shape == (3, 9)
+    # The narrower sweep is all there still, and fixed parameters count like axes of one value.
+    assert run_sweep(Sweep("bsr", {"alpha": "0.1:0.9:5"}, parameters={"beta": 1.0, "rho": 0.5}), tmp_path).computed == 0
+
+
+def test_failures_are_kept_and_retried_on_request(tmp_path):
+    sweep = Sweep("bsr", {"rho": [0.5, -1.0], "alpha": [0.2, 0.3]}, parameters={"beta": 1})
+    found = run_sweep(sweep, tmp_path)
+    assert found.counts == {"converged": 2, "failed": 2}
+    assert not found.good
+    assert "rho" in str(collect(tmp_path)["message"].sel(rho=-1.0).values[0])
+    assert np.isnan(collect(tmp_path)["error"].sel(rho=-1.0)).all()
+    assert run_sweep(sweep, tmp_path).computed == 0
+    assert run_sweep(sweep, tmp_path, retry=True).computed == 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "binary"])
+def test_a_damaged_record_is_reported_and_computed_again(damage, tmp_path):
+    run_sweep(THEORY, tmp_path)
+    before = content(tmp_path)
+    path = sorted((tmp_path / "points").iterdir())[0]
+    text = path.read_text()
+    if damage == "cut":
+        path.write_text(text[: len(text) - 30])
+    elif damage == "changed":
+        path.write_text(text.replace('"overlap": 0.', '"overlap": 1.', 1))
+    else:
+        path.write_bytes(b"\xff\xfe" + text.encode())
+    with pytest.warns(RuntimeWarning, match="damaged"):
+        assert progress(Store.existing(tmp_path)).counts["missing"] >= 1
+    with pytest.warns(RuntimeWarning, match="damaged"):
+        assert 1 <= run_sweep(THEORY, tmp_path).computed <= 5
+    assert content(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_in_an_error_and_a_usable_store(tmp_path, monkeypatch):
+    replace, calls = Path.replace, []
+
+    def full(self, target):
+        calls.append(1)
+        if len(calls) > 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(self, target)
+
+    with monkeypatch.context() as patch, pytest.raises(DataError, match="make room"):
+        patch.setattr(Path, "replace", full)
+        run_sweep(RUNS, tmp_path)
+    left = content(tmp_path)
+    assert len(left) == 2
+    assert not list(tmp_path.rglob("*.part"))
+    assert run_sweep(RUNS, tmp_path).computed == 10
+
+
+def test_a_store_that_cannot_be_made_is_named(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="store"):
+        run_sweep(THEORY, tmp_path / "file")
+    assert main(["sweep", "status", str(tmp_path / "nothing")]) == 2
+    assert "sweep run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"model": "ising"}, "model"),
+        ({"compute": "guess"}, "compute"),
+        ({"grid": {"rho": [0.5]}}, "alpha"),
+        ({"grid": {"alpha": []}}, "alpha"),
+        ({"grid": {"alpha": [0.1, 0.1]}}, "alpha"),
+        ({"grid": {"alpha": "0.1:0.2"}}, "alpha"),
+        ({"grid": {"alpha": [0.1], "beta": [1, 2]}}, "beta"),
+        ({"parameters": {"beta": 1, "rho": 0.5, "width_": 3}}, "width_"),
+        ({"simulation": {"d": 10}}, "simulate"),
+        ({"compute": "simulate", "simulation": {"algorithm": "magic"}}, "algorithm"),
+        ({"compute": "simulate", "settings": {"speed": 1}}, "speed"),
+        ({"compute": "simulate", "grid": {"alpha": [0.1], "seed": [1]}}, "seed"),
+    ],
+)
+def test_mistakes_in_a_sweep_are_named(changed, named):
+    with pytest.raises(ParameterError, match=named):
+        Sweep(**{"model": "bsr", "grid": {"alpha": [0.1]}, "parameters": {"beta": 1, "rho": 0.5}, **changed})
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("[sweep]\nmodel = ", "TOML"), ("[model]\nname = 1\n", "model"), ("[sweep]\nmodel = 'bsr'\n", "compute")],
+)
+def test_mistakes_in_a_file_are_named(text, named, tmp_path):
+    (tmp_path / "sweep.toml").write_text(text)
+    with pytest.raises(ParameterError, match=named):
+        Sweep.from_toml(tmp_path / "sweep.toml")
+
+
+@pytest.mark.slow
+def test_a_link_of_ones_own_is_found_beside_the_file_and_part_of_the_key(tmp_path):
+    (tmp_path / "links.py").write_text("def link(z):\n    return 2.0 * z[0, 0]\n")
+    (tmp_path / "sweep.toml").write_text(
+        "[sweep]\nmodel = 'smi'\ncompute = 'limits'\n[parameters]\nlink = 'links.py:link'\nindices = 1\nnoise = 0.1\n"
+        "[grid]\nalpha = [0.5]\n"
+    )
+    assert run_sweep(Sweep.from_toml(tmp_path / "sweep.toml"), tmp_path / "store").computed == 1
+    assert run_sweep(Sweep.from_toml(tmp_path / "sweep.toml"), tmp_path / "store").computed == 0
+    (tmp_path / "links.py").write_text("def link(z):\n    return 3.0 * z[0, 0]\n")
+    assert run_sweep(Sweep.from_toml(tmp_path / "sweep.toml"), tmp_path / "store").computed == 1
+
+
+@pytest.mark.slow
+def test_the_command_line(tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(TOML.replace("instances = 2", "instances = 1"))
+    store = str(tmp_path / "store")
+    assert main(["sweep", "run", str(tmp_path / "sweep.toml"), "--store", store, "--json"]) in (0, 3)
+    assert json.loads(capsys.readouterr().out)["computed"] == 6
+    main(["sweep", "status", store])
+    assert "6 points" in capsys.readouterr().out
+    assert main(["sweep", "collect", store, "--netcdf", f"{store}/a.nc", "--csv", f"{store}/a.csv"]) == 0
+    import pandas
+    import xarray
+
+    frame = pandas.read_csv(f"{store}/a.csv")
+    with xarray.open_dataset(f"{store}/a.nc") as found:
+        assert found["error"].shape == (2, 3, 1)
+        np.testing.assert_allclose(frame["error"], found["error"].values.ravel())
+        assert found.attrs["algorithm"] == "gamp"
+    assert main(["sweep", "plot", store]) == 0
+    assert (tmp_path / "store" / "sweep.png").stat().st_size > 5000
+    with pytest.raises(ParameterError, match="quantity"):
+        plot(collect(store), tmp_path / "a.png", "colour")
+
+
+def started(folder, *options):
+    (folder / "sweep.toml").write_text(TOML)
+    command = [sys.executable, "-m", "glassformer", "sweep", "run", "sweep.toml", "--store", "store", *options]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def until_recorded(folder, count, process=None):
+    deadline = time.monotonic() + 120
+    while len(list((folder / "store" / "points").glob("*.jsonl"))) < count:
+        assert time.monotonic() < deadline
+        assert process is None or process.poll() is None
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--workers", "2")])
+def test_a_killed_driver_loses_and_repeats_nothing(options, tmp_path, undisturbed):
+    process = started(tmp_path, *options)
+    until_recorded(tmp_path, 2, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = files(tmp_path / "store")
+    assert 2 <= len(before) <= 12
+    process = started(tmp_path, *options)
+    assert b"Traceback" not in process.communicate(timeout=240)[1]
+    after = files(tmp_path / "store")
+    assert {name: after[name] for name in before} == before
+    assert content(tmp_path / "store") == undisturbed
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
+    process = started(tmp_path, "--workers", "2")
+    until_recorded(tmp_path, 1, process)
+    workers = [child for child in psutil.Process(process.pid).children() if "spawn_main" in " ".join(child.cmdline())]
+    workers[0].kill()
+    assert b"Traceback" not in process.communicate(timeout=240)[1]
+    assert content(tmp_path / "store") == undisturbed
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_store(tmp_path, undisturbed):
+    together = [started(tmp_path) for _ in range(2)]
+    for process in together:
+        assert b"Traceback" not in process.communicate(timeout=240)[1]
+    assert content(tmp_path / "store") == undisturbed
+
+
+@pytest.mark.slow
+def test_a_cluster_loses_a_worker_and_nothing_else(tmp_path, undisturbed):
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        store = tmp_path / "store"
+
+        def kill():
+            until_recorded(tmp_path, 1)
+            os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+
+        thread = threading.Thread(target=kill)
+        (store / "points").mkdir(parents=True)
+        thread.start()
+        found = run_sweep(RUNS, store, scheduler=cluster.scheduler_address)
+        thread.join()
+    assert found.complete
+    assert found.computed == 12
+    assert content(store) == undisturbed
+
+
+SRUN = """#!/bin/bash
+shift  # the number of tasks
+for task in 1 2; do "$@" & done
+wait
+"""
+
+
+@pytest.mark.slow
+def test_the_documented_job_script_computes_a_sweep(tmp_path, undisturbed):
+    (script,) = re.findall(r"```bash\n(#!.*?)```", DOCUMENTATION.read_text(), flags=re.DOTALL)
+    (tmp_path / "job.sh").write_text(script)
+    (tmp_path / "sweep.toml").write_text(TOML)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "srun").write_text(SRUN)
+    (tmp_path / "bin" / "srun").chmod(0o755)
+    places = [str(tmp_path / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": os.pathsep.join(places)}
+    with (tmp_path / "output").open("w") as output:
+        # A group of its own: a system for jobs ends what a script leaves behind, and so does this test.
+        job = subprocess.Popen(
+            ["bash", "job.sh"], cwd=tmp_path, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            assert job.wait(timeout=240) == 0, (tmp_path / "output").read_text()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+    assert content(tmp_path / "results") == undisturbed
+
+
+DEADLY = """
+import os, signal
+from pathlib import Path
+
+def once(marker):
+    if not Path(marker).exists():
+        Path(marker).write_text("")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return marker
+
+def always(marker):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_tasks_of_lost_workers_are_tried_again_and_given_up_at_last(tmp_path, monkeypatch):
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    monkeypatch.syspath_prepend(tmp_path)
+    deadly = importlib.import_module("deadly")
+    marker = str(tmp_path / "marker")
+    assert dict(outcomes(deadly.once, [marker], workers=2)) == {marker: marker}
+    ((_, result),) = outcomes(deadly.always, [marker], workers=2)
+    assert isinstance(result, BrokenProcessPool)
+
+
+@pytest.mark.slow
+def test_where_tasks_cannot_be_computed_is_said(tmp_path):
+    with pytest.raises(ParameterError, match="workers"):
+        run_sweep(THEORY, tmp_path, workers=0)
+    sweep = Sweep("smi", {"alpha": [0.5]}, parameters={"link": lambda z: z[0, 0], "indices": 1, "noise": 0.1})
+    with pytest.raises(IncompatibleError, match=r"FILE\.py:FUNCTION"):
+        run_sweep(sweep, tmp_path, workers=2)
+    with pytest.raises(ParameterError, match="scheduler"):
+        run_sweep(THEORY, tmp_path / "other", scheduler="tcp://127.0.0.1:9")

@@ -1,0 +1,108 @@
+"""Gradient descent on the weights of attention-indexed models."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import AttentionIndexed, DeepAttentionIndexed, IncompatibleError, Training, simulate
+from glassformer.learners.algorithms import attention_descent as module
+from glassformer.learners.algorithms.attention_descent import attention_student
+from glassformer.learners.algorithms.signal_descent import descend
+from glassformer.models.channels.attention_indexed.hardmax import HardmaxPairChannel
+from glassformer.models.channels.attention_indexed.pairs import to_matrices
+from glassformer.models.channels.attention_indexed.projected import LinearAttentionChannel, SoftmaxAttentionChannel
+from glassformer.models.designs.quadratic import QuadraticDesign
+
+SOFTMAX = SoftmaxAttentionChannel(2, temperature=0.7)
+
+
+def drawn(channel, samples, d=10, width=2, seed=0):
+    rng = np.random.default_rng(seed)
+    design = QuadraticDesign.sample(samples, (channel.tokens, d), rng)
+    factor = rng.standard_normal((d, width))
+    signal = factor @ factor.T / np.sqrt(d * width)
+    return design, signal, channel.sample(design.forward(signal, 0), rng)
+
+
+def test_the_students_indices_are_those_of_the_design():
+    design, _, _ = drawn(SOFTMAX, 30)
+    weights = np.random.default_rng(1).standard_normal((3, 10, 2))
+    with jax.enable_x64(True):
+        found = np.asarray(module._indices(jnp.asarray(weights), jnp.asarray(design.inputs[0])))
+        signals = np.asarray(module._signals((jnp.asarray(weights),)))
+    for k in range(3):
+        np.testing.assert_allclose(found[k], to_matrices(design.forward(signals[k], 0), 2), atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["_linear_loss", "_softmax_loss", "_scaled_loss"])
+def test_gradients_agree_with_finite_differences(name):
+    design, _, labels = drawn(SOFTMAX, 20)
+    rng, loss = np.random.default_rng(1), getattr(module, name)
+    weights, direction = rng.standard_normal((2, 10, 2)), rng.standard_normal((2, 10, 2))
+    with jax.enable_x64(True):
+        data = (jnp.asarray(design.inputs[0]), jnp.asarray(labels), jnp.asarray(0.7))
+
+        def total(step):
+            return jnp.sum(loss((weights + step * direction,), data))
+
+        slope, difference = float(jax.grad(total)(0.0)), float(total(1e-5) - total(-1e-5)) / 2e-5
+    assert slope == pytest.approx(difference, rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("channel", [SOFTMAX, LinearAttentionChannel(2), LinearAttentionChannel(1)])
+@pytest.mark.parametrize("settings", [Training(), Training(optimizer="sgd"), Training(init="small")])
+def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
+    design, signal, labels = drawn(channel, 150)
+    found = descend(attention_student(channel, design, labels, 2), settings, np.random.default_rng(2), 2, signal)
+    assert found.history[-1].error < 1e-3
+    assert found.history[-1].averaged_error < 1e-3
+
+
+@pytest.mark.slow
+def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior():
+    channel = HardmaxPairChannel(1.2)
+    design, signal, labels = drawn(channel, 600)
+    found = descend(attention_student(channel, design, labels, 2), Training(), np.random.default_rng(2), 2, signal)
+    assert found.history[-1].training_error < 0.02
+    assert found.history[-1].error < 0.1 * np.sum(signal**2) / 10
+    assert np.trace(found.signals[0]) == pytest.approx(np.sqrt(20))
+
+
+@pytest.mark.slow
+def test_starts_are_trained_as_if_each_were_alone():
+    design, signal, labels = drawn(SOFTMAX, 60)
+    settings = Training(max_steps=40)
+    together = descend(attention_student(SOFTMAX, design, labels, 2), settings, np.random.default_rng(5), 3, signal)
+    alone = descend(attention_student(SOFTMAX, design, labels, 2), settings, np.random.default_rng(5), 1, signal)
+    np.testing.assert_allclose(together.signals[0], alone.signals[0], atol=1e-9)
+
+
+@pytest.mark.slow
+def test_averaging_over_starts_halves_the_error_of_gradient_descent():
+    ask = {"d": 30, "instances": 3, "storage": "float32"}
+    settings = Training(max_steps=1500, floor=1e-6, starts=16)
+    model = AttentionIndexed(0.5)
+    single = simulate(model, [0.1], algorithm="gd", settings=settings, **ask)
+    averaged = simulate(model, [0.1], algorithm="averaged-gd", settings=settings, **ask)
+    optimal = averaged["theory_bayes_optimal"][0]
+    assert optimal < averaged["relative_error"][0] < 1.6 * optimal
+    assert 1.6 < single["error"][0] / averaged["error"][0] < 2.4
+
+
+@pytest.mark.slow
+def test_in_a_simulation():
+    result = simulate(AttentionIndexed(0.3), [0.4], d=20, instances=2, algorithm="gd")
+    assert np.all(result["relative_error"] < 1e-3)
+    assert result.parameters["algorithm"] == "gd"
+    assert result.parameters["max_steps"] == 50_000
+
+
+def test_what_has_no_gradient_is_refused():
+    with pytest.raises(IncompatibleError, match="use gamp"):
+        simulate(DeepAttentionIndexed(0.5), [0.2], d=10, algorithm="gd")
+    noisy = AttentionIndexed(0.5, 2, lambda h: h[..., 0, :1], noise=0.5)
+    with pytest.raises(IncompatibleError, match="linear, softmax and hardmax"):
+        simulate(noisy, [0.2], d=10, algorithm="gd", instances=1)

@@ -1,0 +1,242 @@
+"""Gradient descent on factors, ridge on data, and their place in simulations."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    DataError,
+    DeepAttention,
+    Descent,
+    IncompatibleError,
+    ParameterError,
+    Regularised,
+    Training,
+    simulate,
+)
+from glassformer.interface.cli import main
+from glassformer.learners.algorithms.factor_descent import _loss, factor_student
+from glassformer.learners.algorithms.signal_descent import descend
+from glassformer.learners.ridge import ridge
+from glassformer.models.designs.dense import DenseDesign
+
+MODEL = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.0)
+
+
+def drawn(samples=80, size=10, width=2, seed=0):
+    rng = np.random.default_rng(seed)
+    design = DenseDesign.sample(samples, (size, size), rng)
+    signal = rng.standard_normal((size, width)) @ rng.standard_normal((width, size)) / np.sqrt(width)
+    return design, signal, design.forward(signal, 0)
+
+
+def test_gradients_agree_with_finite_differences():
+    design, _, labels = drawn(20, 6)
+    rng = np.random.default_rng(1)
+    with jax.enable_x64(True):
+        data = (jnp.asarray(design.inputs[0].reshape(20, -1)), jnp.asarray(labels))
+        factors = tuple(jnp.asarray(rng.standard_normal((3, 6, 2))) for _ in range(2))
+        direction = tuple(rng.standard_normal((3, 6, 2)) for _ in range(2))
+        slope = jax.grad(lambda f: jnp.sum(_loss(f, data)))(factors)
+        expected = sum(float(np.sum(np.asarray(g) * v)) for g, v in zip(slope, direction, strict=True))
+        ends = [
+            float(jnp.sum(_loss(tuple(f + s * 1e-5 * v for f, v in zip(factors, direction, strict=True)), data)))
+            for s in (1, -1)
+        ]
+    assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.slow
+def test_starts_are_trained_as_if_each_were_alone():
+    design, signal, labels = drawn()
+    settings = Training(max_steps=200)
+    together = descend(factor_student(design, labels, 2), settings, np.random.default_rng(5), 3, signal)
+    rng = np.random.default_rng(5)
+    left, right = rng.standard_normal((3, 10, 2)), rng.standard_normal((3, 10, 2))
+
+    class Fixed:
+        def __init__(self, k):
+            self.parts = iter((left[k : k + 1], right[k : k + 1]))
+
+        def standard_normal(self, shape):
+            part = next(self.parts)
+            assert part.shape == shape
+            return part
+
+    for k in range(3):
+        alone = descend(factor_student(design, labels, 2), settings, Fixed(k), 1, signal)
+        np.testing.assert_allclose(together.signals[k], alone.signals[0], atol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Training(),
+        Training(init="small"),
+        Training(optimizer="adam", learning_rate=0.02),
+        Training(momentum=0.8, learning_rate=0.05),
+        Training(student_width=4),
+    ],
+)
+def test_enough_noiseless_samples_are_learned_perfectly(settings):
+    design, signal, labels = drawn(90)
+    width = settings.student_width or 2
+    found = descend(factor_student(design, labels, width), settings, np.random.default_rng(2), 1, signal)
+    assert found.trained.status.ok
+    last = found.history[-1]
+    assert last.training_error < 1e-7 * np.mean(labels**2)
+    assert last.error < (1e-5 if width == 2 else 0.2)
+    assert np.mean(last.singular_values) == pytest.approx(last.nuclear_norm)
+
+
+@pytest.mark.slow
+def test_a_rate_that_diverges_is_halved_until_it_does_not():
+    design, signal, labels = drawn()
+    found = descend(
+        factor_student(design, labels, 2), Training(learning_rate=30.0), np.random.default_rng(2), 2, signal
+    )
+    assert found.trained.learning_rate < 30
+    assert found.trained.status.ok
+    assert found.history[0].step == 0
+    assert np.all(np.isfinite(found.signals))
+
+
+@pytest.mark.slow
+def test_steps_too_short_to_learn_are_not_called_converged():
+    design, _, labels = drawn(30, 5, 1)
+    short = descend(factor_student(design, labels, 1), Training(learning_rate=1e-6), np.random.default_rng(2))
+    assert not short.trained.status.ok
+    silent = descend(factor_student(design, 0 * labels, 1), Training(), np.random.default_rng(2))
+    assert silent.trained.status.ok
+
+
+@pytest.mark.slow
+def test_a_student_too_narrow_stops_where_it_no_longer_learns():
+    design, signal, labels = drawn(300, 10, 3)
+    found = descend(factor_student(design, labels, 1), Training(), np.random.default_rng(2), 1, signal)
+    assert found.trained.status.ok
+    assert found.trained.steps < 50_000
+    assert found.history[-1].training_error > 0.05
+
+
+@pytest.mark.slow
+def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_error():
+    settings = Training(starts=16, learning_rate=0.5)
+    averaged, single = (
+        simulate(MODEL, [0.2], d=36, instances=3, algorithm=name, settings=settings) for name in ("averaged-gd", "gd")
+    )
+    gap = averaged["relative_error"][0] - averaged["theory_bayes_optimal"][0]
+    assert abs(gap) < 3 * averaged["relative_standard_error"][0] + 0.12
+    assert single["relative_error"][0] > 1.5 * averaged["relative_error"][0]
+
+
+def test_no_floor_counts_while_weights_explore():
+    design, signal, labels = drawn(90)
+    student, settings = factor_student(design, labels, 2), Training(explore=700, floor=1e-6)
+    found = descend(student, settings, np.random.default_rng(2), 2, signal).trained
+    # Without exploration it takes 4100 steps.
+    assert 800 <= found.steps < 2000
+    assert found.learning_rate <= 0.07 * (1 + 1e-12)
+    assert found.status.ok
+    assert np.all(found.loss <= 1e-5 * student.power)
+
+
+def test_results_say_how_averages_were_trained():
+    ask = {"d": 10, "instances": 1, "algorithm": "averaged-gd"}
+    own = simulate(MODEL, [0.3], settings=Training(starts=2, max_steps=200), **ask).parameters
+    assert (own["optimizer"], own["learning_rate"], own["explore"]) == ("adam", 0.5, 100)
+    fewer = simulate(MODEL, [0.3], settings=Training(starts=2, max_steps=200, explore=50), **ask).parameters
+    assert (fewer["optimizer"], fewer["explore"]) == ("adam", 50)
+    plain = simulate(MODEL, [0.3], settings=Training(starts=2, max_steps=200, explore=0), **ask).parameters
+    assert (plain["optimizer"], plain["learning_rate"], plain["explore"]) == ("sgd", 0.7, 0)
+
+
+@pytest.mark.parametrize("explore", [-1, False, 50_000, 1.0])
+def test_exploration_is_shorter_than_the_run(explore):
+    with pytest.raises(ParameterError, match="explore"):
+        Training(explore=explore)
+
+
+@pytest.mark.slow
+def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
+    ask = {"d": 30, "instances": 4, "algorithm": "averaged-gd", "storage": "float32"}
+    plain, exploring = (
+        simulate(MODEL, [0.3], settings=Training(starts=16, floor=1e-6, optimizer=name), **ask)
+        for name in ("sgd", None)
+    )
+    errors = [np.array([run.error for run in found.instances[0]]) for found in (plain, exploring)]
+    gain = errors[0] - errors[1]
+    assert np.mean(gain) > 2 * np.std(gain, ddof=1) / np.sqrt(len(gain))
+    optimal = exploring["theory_bayes_optimal"][0]
+    assert optimal - 0.1 < exploring["relative_error"][0] < optimal + 0.1
+
+
+@pytest.mark.slow
+def test_ridge_on_data_has_the_error_of_its_theory():
+    model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3)
+    for settings in (None, Regularised(strength=1.0)):
+        result = simulate(model, [0.4, 1.6], d=40, instances=6, algorithm="ridge", settings=settings)
+        gap = np.abs(result["relative_error"] - result["theory"])
+        assert np.all(gap < 4 * result["relative_standard_error"] + 0.01)
+        assert result.converged
+
+
+def test_ways_of_solving_ridge_agree():
+    for samples, strength in ((50, 0.1), (200, 0.1), (50, 0.0), (200, 0.0)):
+        design, _, labels = drawn(samples)
+        factored, iterated = (ridge(design, labels, strength, factored=k) for k in (10_000, 1))
+        np.testing.assert_allclose(factored.value, iterated.value, atol=1e-6)
+        assert factored.residual[0] < 1e-10
+    with pytest.raises(ParameterError, match="regularisation"):
+        ridge(design, labels, -1.0)
+    twice = DenseDesign(np.concatenate([design.inputs[:, :40]] * 2, axis=1))
+    with pytest.raises(DataError, match="so small a regularisation"):
+        ridge(twice, np.concatenate([labels[:40]] * 2), 1e-30)
+
+
+def test_nuclear_norm_in_a_simulation():
+    result = simulate(MODEL, [0.7], d=30, instances=2, algorithm="nuclear-norm")
+    assert result.converged
+    assert result["error"][0] < 1e-4
+    noisy = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.5)
+    assert simulate(noisy, [0.7], d=30, instances=2, algorithm="nuclear-norm").converged
+
+
+def test_combinations_that_do_not_exist_are_refused():
+    with pytest.raises(IncompatibleError, match="use gamp"):
+        simulate(AttentionIndexed(rho=0.5, tokens=2), [0.2], d=20, algorithm="ridge")
+    with pytest.raises(IncompatibleError, match="sgd or gamp"):
+        simulate(DeepAttention(), [0.2], d=20, algorithm="averaged-gd")
+    with pytest.raises(IncompatibleError, match="linear labels"):
+        simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel="sign"), [0.2], d=20, algorithm="gd")
+    with pytest.raises(IncompatibleError, match="sgd"):
+        simulate(MODEL, [0.2], d=20, algorithm="sgd")
+    with pytest.raises(ParameterError, match="settings"):
+        simulate(MODEL, [0.2], d=20, algorithm="gd", settings=Descent())
+    with pytest.raises(ParameterError, match="algorithm"):
+        simulate(MODEL, [0.2], d=20, algorithm="other")
+    for bad in ({"optimizer": "newton"}, {"init": "large"}, {"starts": 0}, {"momentum": 1.0}, {"learning_rate": 0.0}):
+        with pytest.raises(ParameterError, match=next(iter(bad))):
+            Training(**bad)
+    with pytest.raises(ParameterError, match="momentum"):
+        Training(optimizer="adam", momentum=0.5)
+
+
+@pytest.mark.slow
+def test_baselines_from_the_command_line(capsys):
+    common = ["simulate", "bsr", "--rho", "0.2", "--alpha", "0.3", "--d", "15", "--instances", "2"]
+    assert main([*common, "--algorithm", "gd", "--starts", "2", "--optimizer", "adam", "--json"]) == 0
+    point = json.loads(capsys.readouterr().out)["points"][0]
+    history = point["instances"][0]["history"]
+    assert {"step", "training_error", "error", "nuclear_norm", "singular_values"} <= set(history[-1])
+    assert point["early_stopped_error"] <= point["error"]
+    assert main([*common, "--algorithm", "nuclear-norm"]) == 0
+    assert "theory_bayes_optimal" in capsys.readouterr().out
+    assert main([*common, "--algorithm", "ridge", "--starts", "3"]) == 2
+    assert "--starts is no option of algorithm ridge" in capsys.readouterr().err
