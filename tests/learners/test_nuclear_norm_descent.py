@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import DataError, Iteration, ParameterError, Status, least_nuclear_norm
-from glassformer.learners.algorithms import nuclear_norm_descent
+from glassformer.learners.algorithms import proximal
 from glassformer.learners.algorithms.arrays import library
 from glassformer.learners.ridge import ridge
 from glassformer.models.designs.dense import DenseDesign
@@ -99,7 +99,7 @@ def test_what_cannot_be_solved_is_refused():
 def test_the_library_of_accelerators_finds_the_same(penalty, monkeypatch):
     design, _, labels = drawn(30, (8, 6), 1)
     plain = least_nuclear_norm(design, labels, penalty), ridge(design, labels, penalty)
-    for module in (nuclear_norm_descent, ridge_module):
+    for module in (proximal, ridge_module):
         monkeypatch.setattr(module, "library", partial(library, accelerated=True))
     other = least_nuclear_norm(design, labels, penalty), ridge(design, labels, penalty)
     for first, second in zip(plain, other, strict=True):
