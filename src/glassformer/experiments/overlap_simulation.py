@@ -14,15 +14,13 @@ from glassformer.core.integral import Array
 from glassformer.core.settings import Descent, MultiPass
 from glassformer.core.solution import Status
 from glassformer.experiments.instances import Experiment, Simulation, collected, drawn, standard_error
-from glassformer.learners.overlap_gamp import Trace, overlap_gamp
+from glassformer.learners.algorithms.gamp_step import GampState, Side
+from glassformer.learners.gamp import gamp
+from glassformer.models.base import Model
 from glassformer.models.channels.multi_index.base import PredictionErrors
 from glassformer.models.channels.multi_index.latent import LatentChannel
 from glassformer.models.channels.multi_index.line_integrals import LineChannel
-from glassformer.models.matrix import MatrixModel
-from glassformer.theory.overlap_evolution import overlap_evolution
-
-# Size of the random start that even labels need: the overlap must outgrow the noise before that is of order one.
-_RANDOM_START, _RESTARTS = 1e-3, 2
+from glassformer.theory.state_evolution import state_evolution
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def simulate_rows(experiment: Experiment) -> Simulation:
         return _learn(finite, design, seed, settings)
 
     runs = experiment.runs(RowsInstance, learn)
-    theory = overlap_evolution(finite, experiment.realised)
+    theory = state_evolution(finite, experiment.realised)
     predicted = finite.channel.prediction_errors(theory.value)
     rows = collected(runs, "row_error")
     errors = rows.mean(axis=2)
@@ -104,29 +102,20 @@ def _prediction_columns(runs: list[list[RowsInstance]], theory: PredictionErrors
     return columns
 
 
-def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None) -> RowsInstance:
+def _learn(model: Model, design: Any, seed: int, settings: Descent | None) -> RowsInstance:
     shape = (model.prior.rows, *design.row_shape)
     signal, labels = drawn(model, design, shape, seed)
     history: list[dict[str, Any]] = []
 
-    def follow(step: Trace) -> None:
-        measured = _measured(model, step.signal, signal, step.variance)
+    def follow(state: GampState) -> None:
+        measured = _measured(model, state.estimate.signal, signal, state.estimate.variance)
         history.append({name: value for name, value in measured.items() if name != "overlap"})
 
-    rng, side, start = np.random.default_rng([seed, 3]), None, None
+    side = None
     if model.prior.side > 0:
-        side = (model.prior.side, np.sqrt(model.prior.side) * signal + rng.standard_normal(shape))
-    elif model.channel.even:
-        start = _RANDOM_START * rng.standard_normal(shape)
-    solution = overlap_gamp(model, design, labels, settings, side, start, follow)
-    for _ in range(_RESTARTS if start is not None else 0):
-        if solution.status[0].ok:
-            break
-        # Close to a threshold a random start may lock on a point without overlap, which its status gives away.
-        history.clear()
-        solution = overlap_gamp(
-            model, design, labels, settings, None, _RANDOM_START * rng.standard_normal(shape), follow
-        )
+        noise = np.random.default_rng([seed, 3]).standard_normal(shape)
+        side = Side(model.prior.side, np.sqrt(model.prior.side) * signal + noise)
+    solution = gamp(model, design, labels, settings, seed, side=side, watch=follow)
     measured = _measured(model, solution.value[0], signal, solution.extra["variance"][0])
     return RowsInstance(
         seed=seed,
@@ -141,7 +130,7 @@ def _learn(model: MatrixModel, design: Any, seed: int, settings: Descent | None)
     )
 
 
-def _descend(model: MatrixModel, design: Any, seed: int, settings: MultiPass, checkpoint: Checkpoint) -> RowsInstance:
+def _descend(model: Model, design: Any, seed: int, settings: MultiPass, checkpoint: Checkpoint) -> RowsInstance:
     from glassformer.learners.algorithms.row_descent import row_descent
 
     shape = (model.prior.rows, *design.row_shape)
@@ -168,7 +157,7 @@ def _descend(model: MatrixModel, design: Any, seed: int, settings: MultiPass, ch
     )
 
 
-def _link_of(model: MatrixModel) -> Callable[[Any], Any]:
+def _link_of(model: Model) -> Callable[[Any], Any]:
     """The label as a traceable function of the fields."""
     if not isinstance(model.channel, LatentChannel):
         raise IncompatibleError("algorithm sgd needs labels of several projections: use gamp for a single one")
@@ -177,7 +166,7 @@ def _link_of(model: MatrixModel) -> Callable[[Any], Any]:
     return cast("Callable[[Any], Any]", model.channel.functions.label)
 
 
-def _measured(model: MatrixModel, estimate: Array, signal: Array, variance: Array) -> dict[str, Any]:
+def _measured(model: Model, estimate: Array, signal: Array, variance: Array) -> dict[str, Any]:
     """Errors, overlaps and cosines of an estimate, with the signs that make the overlaps largest."""
     overlap = model.prior.gram(estimate, signal)
     signs = max(model.channel.symmetries, key=lambda s: float(s @ np.diag(overlap)))

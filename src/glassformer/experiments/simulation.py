@@ -28,7 +28,7 @@ from glassformer.experiments.instances import (
 from glassformer.experiments.overlap_simulation import simulate_rows
 from glassformer.learners.baselines import BaselineRun, completed, learner, refuse_unless_offered, theory_of
 from glassformer.learners.gamp import gamp
-from glassformer.models import MatrixModel, Model
+from glassformer.models import Model
 from glassformer.models.designs.base import Design
 from glassformer.theory.limits import limits
 from glassformer.theory.state_evolution import validated_alpha
@@ -60,7 +60,7 @@ class Instance:
 
 
 def simulate(
-    model: Model | MatrixModel,
+    model: Model,
     alpha: ArrayLike,
     d: int = 100,
     instances: int = 4,
@@ -122,7 +122,7 @@ def simulate(
     keeper = Keeper(None if checkpoint is None else Path(checkpoint))
     size: Any = model.at_size(d)
     experiment = Experiment(model, size, alpha, d, instances, seed, algorithm, storage, chosen, keeper)
-    if isinstance(model, MatrixModel):
+    if model.overlap_shape:
         return simulate_rows(experiment)
     if algorithm != "gamp":
         return _baseline(experiment)

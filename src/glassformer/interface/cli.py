@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from glassformer.models import MatrixModel, Model
+    from glassformer.models import Model
 
 BAD_USAGE, NOT_CONVERGED = 2, 3
 
@@ -302,7 +302,7 @@ _PARAMETERS = {
 }
 
 
-def _model(options: argparse.Namespace) -> Model | MatrixModel:
+def _model(options: argparse.Namespace) -> Model:
     from glassformer.models.registry import build
 
     given = {name: getattr(options, name) for name in _PARAMETERS[options.model]}

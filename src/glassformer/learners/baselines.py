@@ -15,7 +15,7 @@ from glassformer.core.settings import Iteration, Regularised, Training
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.proximal import least_nuclear_norm
 from glassformer.learners.ridge import ridge, ridge_error
-from glassformer.models import AttentionIndexed, BilinearSequenceRegression, MatrixModel, Model
+from glassformer.models import AttentionIndexed, BilinearSequenceRegression, Model
 from glassformer.models.channels.gaussian import GaussianChannel
 from glassformer.models.designs.dense import DenseDesign
 
@@ -63,7 +63,7 @@ def refuse_unless_offered(algorithm: str, model: Any) -> None:
     if algorithm == "gamp":
         return
     if algorithm == "sgd":
-        if isinstance(model, MatrixModel) and model.name in ("attention", "smi"):
+        if model.name in ("attention", "smi"):
             if model.prior.degrees != 1:
                 raise IncompatibleError("algorithm sgd trains networks of one head: use gamp for several")
             return

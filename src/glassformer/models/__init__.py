@@ -3,13 +3,11 @@
 from glassformer.models.attention_indexed import AttentionIndexed
 from glassformer.models.base import FiniteSize, Model, counting_threshold
 from glassformer.models.bilinear import BilinearSequenceRegression
-from glassformer.models.matrix import MatrixModel
 
 __all__ = [
     "AttentionIndexed",
     "BilinearSequenceRegression",
     "FiniteSize",
-    "MatrixModel",
     "Model",
     "counting_threshold",
 ]

@@ -20,7 +20,7 @@ _NARROWEST, _WIDEST = 1e-3, 1e6
 
 
 @dataclass(frozen=True)
-class AttentionIndexed:
+class AttentionIndexed(Model):
     r"""Attention-indexed model: :math:`y = g(h)`, :math:`h_{ab} = (x_a^T S x_b - \delta_{ab}\mathrm{Tr} S)/\sqrt d`.
 
     Equation :eq:`model-aim` of the documentation.
@@ -93,11 +93,7 @@ class AttentionIndexed:
             "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",
         }
 
-    @property
-    def baseline_thresholds(self) -> dict[str, float]:
-        return {}
-
-    def at_size(self, d: int) -> FiniteSize[Model]:
+    def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one."""
         if self.rho == 0 or np.isinf(self.rho):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0")

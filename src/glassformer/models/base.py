@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.models.channels.base import Channel
+from glassformer.core.integral import Array
 from glassformer.models.designs.base import Design
 from glassformer.models.priors.base import Prior
+from glassformer.models.priors.matrix import MatrixPrior
 
 # Ratios beyond these equal their limits to rounding, and would only lose digits.
 SMALLEST, LARGEST = 1e-9, 1e9
 
 
-AnyModel = TypeVar("AnyModel", covariant=True)
-
-
 @dataclass(frozen=True)
-class FiniteSize(Generic[AnyModel]):
+class FiniteSize:
     """A model at a finite size, and how to draw from it.
 
     Attributes:
@@ -30,41 +29,69 @@ class FiniteSize(Generic[AnyModel]):
         unit: number of samples at sample ratio one.
     """
 
-    model: AnyModel
+    model: Model
     design: type[Design]
     input_shape: tuple[int, int]
     unit: float
 
 
-class Model(Protocol):
-    """What the loops need to know of a model."""
+class Model(ABC):
+    """A model: a prior and a channel, of one row or of several, and what it is at a finite size.
+
+    Overlaps are numbers, or matrices over the rows; ``prior.in_rows`` and ``channel.in_rows`` are matrices in any case,
+    and a scalar model the case of one row.
+    """
+
+    channel: Any
+    """What is reported: a :class:`~glassformer.models.channels.base.Channel`, or one of several rows."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Short name, as the command line spells it."""
 
     @property
-    def prior(self) -> Prior:
+    @abstractmethod
+    def prior(self) -> Prior | MatrixPrior:
         """What is learned."""
 
     @property
-    def channel(self) -> Channel:
-        """What is reported."""
-
-    @property
+    @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """The parameters that define the model, by name, as plain numbers and strings."""
 
-    @property
-    def baseline_thresholds(self) -> dict[str, float]:
-        """Sample ratios at which estimators other than the Bayes-optimal one recover perfectly, by name."""
-
-    def at_size(self, d: int) -> FiniteSize[Model]:
+    @abstractmethod
+    def at_size(self, d: int) -> FiniteSize:
         """The model at token dimension ``d``.
 
         Raises:
             IncompatibleError: the model is a limit without data.
         """
+
+    @property
+    def baseline_thresholds(self) -> dict[str, float]:
+        """Sample ratios at which estimators other than the Bayes-optimal one recover perfectly, by name."""
+        return {}
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """What the rows are, in messages and plots."""
+        return tuple(f"row {k + 1}" for k in range(self.prior.in_rows.rows))
+
+    @property
+    def last_layer(self) -> Array | None:
+        """One for the rows of the last layer, zero for others, shape (P,); None where there are no layers."""
+        return None
+
+    @property
+    def overlap_shape(self) -> tuple[int, ...]:
+        """Shape of one overlap in results: empty for numbers, (P, P) for matrices."""
+        return self.prior.overlap_shape
+
+    @property
+    def has_curve(self) -> bool:
+        """True for one row whose averages are not sampled: all its fixed points lie on one curve."""
+        return self.prior.in_rows.rows == 1 and not self.channel.in_rows.sampled
 
 
 def counting_threshold(model: Model) -> float:

@@ -21,7 +21,7 @@ from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm
 
 
 @dataclass(frozen=True)
-class BilinearSequenceRegression:
+class BilinearSequenceRegression(Model):
     r"""Bilinear sequence regression: :math:`y = \varphi(h)`, :math:`h = \mathrm{Tr}(X S^T)/\sqrt{dL}`.
 
     Equation :eq:`model-bsr` of the documentation.
@@ -125,7 +125,7 @@ class BilinearSequenceRegression:
             alpha = nuclear_norm_threshold(self.beta, self.rho)
         return {"nuclear_norm_perfect_recovery": float(alpha)}
 
-    def at_size(self, d: int) -> FiniteSize[Model]:
+    def at_size(self, d: int) -> FiniteSize:
         """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""
         if np.isinf(self.beta) or (self.rho is not None and (self.rho == 0 or np.isinf(self.rho))):
             remedy = "give finite beta and rho, or width instead of rho = 0"

@@ -11,17 +11,16 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
-from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.base import FiniteSize, Model, is_number
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
 from glassformer.models.designs.projection import projection_design
-from glassformer.models.matrix import MatrixModel
 from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
 from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
-class DeepAttention(MatrixModel):
+class DeepAttention(Model):
     r"""Layers of attention with key and query weights of one direction each, learned from ``n = alpha d`` sequences.
 
     Equation :eq:`model-deep-attention` of the documentation.
@@ -127,7 +126,7 @@ class DeepAttention(MatrixModel):
         return "attention"
 
     @cached_property
-    def channel(self) -> MultiIndexChannel:  # type: ignore[override]
+    def channel(self) -> MultiIndexChannel:
         """Exact in the last layer where that inverts, sampled as any link where not."""
         network: Architecture = self.network  # type: ignore[attr-defined]
         inverts = network.heads == 1 and network.output == "attention" and self.noise == 0
@@ -189,7 +188,7 @@ class DeepAttention(MatrixModel):
             "alpha": "n/d",
         }
 
-    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+    def at_size(self, d: int) -> FiniteSize:
         """The model itself; ``d`` must be a multiple of the number of heads."""
         if d % self.heads:
             raise IncompatibleError(f"d = {d} and heads = {self.heads}: make d a multiple of heads")

@@ -11,16 +11,15 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.models.attention_indexed import AttentionIndexed
-from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.base import FiniteSize, Model, is_number
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
 from glassformer.models.designs.layered import LayeredQuadraticDesign
-from glassformer.models.matrix import MatrixModel
 from glassformer.models.priors.layered import LayeredPrior
 from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
-class DeepAttentionIndexed(MatrixModel):
+class DeepAttentionIndexed(Model):
     r"""Attention-indexed model of :math:`L` layers with skip connections, noiseless.
 
     Equation :eq:`model-deep-aim` of the documentation.
@@ -109,7 +108,7 @@ class DeepAttentionIndexed(MatrixModel):
             "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",
         }
 
-    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+    def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one."""
         one = AttentionIndexed(self.rho, self.tokens).at_size(d)
         rho = one.model.parameters["rho"]

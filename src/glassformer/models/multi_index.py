@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.base import FiniteSize, Model, is_number
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
 from glassformer.models.designs.projection import projection_design
-from glassformer.models.matrix import MatrixModel
 from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
 from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
-class SequenceMultiIndex(MatrixModel):
+class SequenceMultiIndex(Model):
     r"""Labels :math:`y = g(Z) + \sqrt\Delta\,` noise with :math:`Z = WX^T/\sqrt d`, learned from ``n = alpha d``.
 
     Equation :eq:`model-smi` of the documentation.
@@ -71,7 +70,7 @@ class SequenceMultiIndex(MatrixModel):
         return "smi"
 
     @cached_property
-    def channel(self) -> MultiIndexChannel:  # type: ignore[override]
+    def channel(self) -> MultiIndexChannel:
         """The channel that suits the labels."""
         from glassformer.models.channels.multi_index.link_channel import link_channel
 
@@ -94,6 +93,6 @@ class SequenceMultiIndex(MatrixModel):
             "alpha": "n/d",
         }
 
-    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+    def at_size(self, d: int) -> FiniteSize:
         """The model itself."""
         return FiniteSize(self, projection_design(1), (int(self.tokens), d), float(d))

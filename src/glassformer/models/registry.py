@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.core.errors import IncompatibleError, ParameterError
 
 if TYPE_CHECKING:
-    from glassformer.models import MatrixModel, Model
+    from glassformer.models import Model
 
 # Modules and classes of the models, imported when they are asked for: most of them bring a compiler along.
 _KINDS = {
@@ -25,7 +25,7 @@ _LAYERED = ("deep_attention_indexed", "DeepAttentionIndexed")
 _CHANNELS = {"bsr": "scalar", "aim": "attention_indexed.named"}
 
 
-def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) -> Model | MatrixModel:
+def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) -> Model:
     """The model called ``name``: ``bsr``, ``aim`` (of several layers with ``layers``), ``attention`` or ``smi``.
 
     Args:
@@ -61,7 +61,7 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in given]
     if missing:
         raise ParameterError(missing[0], None, f"a value: {name} has no default for it")
-    model: Model | MatrixModel = kind(**given)
+    model: Model = kind(**given)
     return model
 
 
