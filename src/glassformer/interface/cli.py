@@ -118,6 +118,8 @@ def _add_sweep_commands(commands: Any) -> None:
     run.add_argument("--store", type=Path, required=True, metavar="DIR", help="folder of the records, made if needed")
     run.add_argument("--workers", type=int, default=1, help="local processes (default 1)")
     run.add_argument("--scheduler", metavar="ADDRESS", help="dask scheduler whose workers compute")
+    text = "Python file that the sweep names and whose code may run, once for each; no other is run"
+    run.add_argument("--link", type=Path, action="append", default=[], metavar="FILE.py", help=text)
     run.add_argument("--retry", action="store_true", help="also points that failed or did not converge")
     run.set_defaults(run=_sweep_run)
     status = actions.add_parser("status", help="how many points have which status")
@@ -276,21 +278,9 @@ def parse_alpha(text: str) -> list[float]:
         >>> parse_alpha("0:1:3")
         [0.0, 0.5, 1.0]
     """
-    from glassformer.core.errors import ParameterError
+    from glassformer.core.ranges import numbers_from
 
-    allowed = "a number, a comma list or start:stop:count with count >= 1"
-    try:
-        if ":" not in text:
-            return [float(part) for part in text.split(",")]
-        first, last, count = text.split(":")
-        start, stop, number = float(first), float(last), int(count)
-    except ValueError:
-        raise ParameterError("alpha", text, allowed) from None
-    if number < 1 or not (math.isfinite(start) and math.isfinite(stop)):
-        raise ParameterError("alpha", text, allowed)
-    import numpy as np
-
-    return [float(value) for value in np.linspace(start, stop, number)]
+    return numbers_from("alpha", text)
 
 
 # Parameters of each model, as the options of the command line are called.
@@ -303,34 +293,17 @@ _PARAMETERS = {
 
 
 def _model(options: argparse.Namespace) -> Model:
+    from glassformer.core.ranges import numbers_from
     from glassformer.models.registry import build
 
     given = {name: getattr(options, name) for name in _PARAMETERS[options.model]}
     if given.get("skip") is not None:
-        given["skip"] = parse_numbers("skip", given["skip"])
+        given["skip"] = numbers_from("skip", given["skip"])
     if options.model == "attention":
         given["tied"] = not options.untied
     if options.model in ("attention", "smi"):
         given["points"] = options.data_points
     return build(options.model, given)
-
-
-def parse_numbers(name: str, text: str) -> list[float]:
-    """The numbers of a comma list.
-
-    Raises:
-        ParameterError: one of them is no number.
-
-    Example:
-        >>> parse_numbers("skip", "1,0.5")
-        [1.0, 0.5]
-    """
-    from glassformer.core.errors import ParameterError
-
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ParameterError(name, text, "a number or a comma list of numbers") from None
 
 
 def _limits(options: argparse.Namespace) -> int:
@@ -372,9 +345,10 @@ def _thresholds(options: argparse.Namespace) -> int:
 
 
 def _phase_diagram(options: argparse.Namespace) -> int:
+    from glassformer.core.ranges import numbers_from
     from glassformer.theory.phase_diagram import phase_diagram
 
-    values = parse_alpha(options.skip)
+    values = numbers_from("skip", options.skip)
     options.skip = str(values[0])
     found = phase_diagram(_model(options), "skip", values)
     _write(options, found, lambda path: _plots().plot_phase_diagram(found, path))
@@ -478,7 +452,7 @@ def _sweep_run(options: argparse.Namespace) -> int:
     from glassformer.experiments.sweeps.plan import Sweep
     from glassformer.experiments.sweeps.run import run_sweep
 
-    sweep = Sweep.from_toml(options.file)
+    sweep = Sweep.from_toml(options.file, options.link)
     return _print_progress(options, run_sweep(sweep, options.store, options.workers, options.scheduler, options.retry))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.checks import real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.models.attention_indexed import AttentionIndexed
 from glassformer.models.base import FiniteSize, Model, is_number
@@ -35,7 +36,7 @@ class DeepAttentionIndexed(Model):
         rho: :math:`r/d` of every layer, as for one layer; ``inf`` is not available.
         tokens: ``T >= 2``.
         layers: ``L >= 2``.
-        skip: skip strength :math:`c \ge 0` of every layer but the last, or a sequence of them.
+        skip: skip strength :math:`c \ge 0` of every layer but the last, or a sequence of them; None for 1.
         channel: ``"softmax"`` or ``"linear"``, the activation of the last layer.
         temperature: inverse temperature of the softmax.
 
@@ -55,25 +56,24 @@ class DeepAttentionIndexed(Model):
     rho: float
     tokens: int = 2
     layers: int = 2
-    skip: float | Sequence[float] = 1.0
+    skip: float | Sequence[float] | None = None
     channel: Any = "softmax"
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.layers, int | np.integer) or isinstance(self.layers, bool) or self.layers < 2:
-            raise ParameterError("layers", self.layers, "an integer >= 2")
+        require_integer("layers", self.layers, 2)
         if is_number(self.rho) and np.isinf(self.rho):
             raise IncompatibleError(
                 "rho = inf and several layers exclude each other: the mean alone decides the mixing"
             )
         if isinstance(self.channel, MultiIndexChannel):
             return
-        AttentionIndexed(self.rho, self.tokens)
+        AttentionIndexed(self.rho, self.tokens, temperature=self.temperature)
         if self.channel not in ("softmax", "linear"):
             raise IncompatibleError(f"channel = {self.channel} and layers = {self.layers}: choose softmax or linear")
         from glassformer.models.channels.attention_indexed.deep import DeepAttentionIndexedChannel
 
-        strengths = tuple(float(c) for c in np.atleast_1d(np.asarray(self.skip, dtype=float)).ravel())
+        strengths = tuple(float(c) for c in real_numbers("skip", 1.0 if self.skip is None else self.skip).ravel())
         strengths = strengths * (self.layers - 1) if len(strengths) == 1 else strengths
         if len(strengths) != self.layers - 1:
             raise ParameterError("skip", self.skip, f"one number, or {self.layers - 1} of them")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 
@@ -20,6 +21,7 @@ _KINDS = {
     "attention": ("deep_attention", "DeepAttention"),
     "smi": ("multi_index", "SequenceMultiIndex"),
 }
+MODELS = tuple(_KINDS)
 _LAYERED = ("deep_attention_indexed", "DeepAttentionIndexed")
 # Modules that know the channels of a model by name.
 _CHANNELS = {"bsr": "scalar", "aim": "attention_indexed.named"}
@@ -43,12 +45,12 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
         >>> build("aim", {"rho": 0.5, "layers": 2}).channel.label
         'softmax'
     """
-    if name not in _KINDS:
-        raise ParameterError("model", name, f"one of {', '.join(_KINDS)}")
+    if name not in MODELS:
+        raise ParameterError("model", name, f"one of {', '.join(MODELS)}")
     given, home = dict(parameters), _KINDS[name]
     if name == "aim":
         home, given = _layered(given)
-    kind: Any = getattr(importlib.import_module(f"glassformer.models.{home[0]}"), home[1])
+    kind = _imported(home)
     allowed = inspect.signature(kind).parameters
     for parameter in given:
         if parameter not in allowed:
@@ -63,6 +65,18 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
         raise ParameterError(missing[0], None, f"a value: {name} has no default for it")
     model: Model = kind(**given)
     return model
+
+
+def parameter_types(name: str) -> dict[str, Any]:
+    """Types of all parameters of the model called ``name``, that of a link as files have it included.
+
+    Example:
+        >>> parameter_types("bsr")["noise"]
+        <class 'float'>
+    """
+    kinds = [_imported(home) for home in ((_LAYERED, _KINDS[name]) if name == "aim" else (_KINDS[name],))]
+    types = {field.name: get_type_hints(kind)[field.name] for kind in kinds for field in dataclasses.fields(kind)}
+    return {**types, **({"link": types["link"] | str} if "link" in types else {})}
 
 
 def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
@@ -87,6 +101,11 @@ def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
     return found
 
 
+def _imported(home: tuple[str, str]) -> Any:
+    """The class of a model."""
+    return getattr(importlib.import_module(f"glassformer.models.{home[0]}"), home[1])
+
+
 def _channels(name: str) -> tuple[str, ...]:
     """Channels of a model that has one, by name."""
     names: tuple[str, ...] = importlib.import_module(f"glassformer.models.channels.{_CHANNELS[name]}").NAMES
@@ -96,14 +115,15 @@ def _channels(name: str) -> tuple[str, ...]:
 def _layered(given: dict[str, Any]) -> tuple[tuple[str, str], dict[str, Any]]:
     """Attention-indexed models of one layer and of several are different classes."""
     layers = given.get("layers", 1)
+    if given.get("skip") is None:
+        given.pop("skip", None)
     if layers == 1:
         given.pop("layers", None)
-        if given.get("skip") is not None:
+        if "skip" in given:
             raise IncompatibleError(
                 f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
             )
-        given.pop("skip", None)
         return _KINDS["aim"], given
     if given.pop("noise", 0) != 0:
         raise IncompatibleError(f"noise and layers = {layers} exclude each other")
-    return _LAYERED, {"skip": 1.0, **given}
+    return _LAYERED, given
