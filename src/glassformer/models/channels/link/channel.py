@@ -43,13 +43,15 @@ class LinkChannel(Channel):
     largest rule: the error then says so. In double precision a saturating function is flat where its values coincide.
 
     Args:
-        function: NumPy function of an array, or of a scalar (then applied element by element).
+        function: link of one field, in NumPy, JAX or plain Python, or of an array of fields (see
+            :class:`~glassformer.models.channels.link.contract.Link`).
         noise: label noise :math:`\Delta \ge 0`, a variance.
         name: a label for printing.
         nodes: Gauss nodes per quadrature panel.
 
     Raises:
-        ParameterError: the function is not finite or has the wrong shape for :math:`|h| \le 8`; bad noise or nodes.
+        LinkError: the function fails, is random, not finite or of the wrong shape for :math:`|h| \le 8`.
+        ParameterError: bad noise or nodes.
         DataError: without noise, a label that no ``h`` produces.
 
     Example:
@@ -88,10 +90,14 @@ class LinkChannel(Channel):
         return self.noise == 0.0 and self._shape.flat_mass < 1e-8
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
-        labels = self._link(np.asarray(h, dtype=float))
+        labels = self.clean(h)
         if self.noise == 0.0:
             return labels
         return np.asarray(labels + np.sqrt(self.noise) * rng.standard_normal(np.shape(h)))
+
+    def clean(self, h: Array) -> Array:
+        """Labels without noise."""
+        return self._link(np.asarray(h, dtype=float))
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]
