@@ -22,6 +22,10 @@ _CHUNK = 2_000_000  # largest number of doubles in one temporary array
 _NEGLIGIBLE = 1e-25  # probability below which a node is left out
 _RIVALS = 45.0  # minus the logarithm of the weight below which another solution of a label plays no part
 _DEEPEST = 30  # halvings of the distance to a break beyond which nothing is left to see
+_SIGHT = 30.0  # distance of solutions that play a part, in units of sqrt(V)
+_FAR = 6  # halvings of sqrt(V) from which on only neighbouring branches are in sight
+_REACHED = 11.0  # largest field at which a branch ends, and not the table of the link
+_BLURRED = 1e-6  # distance between a break and a solution for its label below which they are one
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +49,7 @@ class LevelSet(LinkPosterior):
     def averages(self, v: float, level: int) -> tuple[float, float]:
         on_branches = np.array(self._branch_averages(v, level))
         information, expected = on_branches + flat_averages(self.shape.flats, v, RULES[level].lattice)
-        return float(information), float(expected)
+        return float(information), float(expected + self._mean_log_slope)
 
     def _branch_averages(self, v: float, level: int) -> tuple[float, float]:
         r"""The part of both averages from labels outside the flat parts.
@@ -58,7 +62,7 @@ class LevelSet(LinkPosterior):
         octaves = min(int(np.ceil(-0.5 * np.log2(v))), _DEEPEST)
         fields = self._fields(octaves, level)
         q = 1.0 - v
-        square, log_z = fields.h**2 + q / v, fields.own - 0.5 * (v * fields.h**2 + q) - 0.5 * np.log(2 * np.pi * v)
+        square, log_z = fields.h**2 + q / v, -0.5 * (v * fields.h**2 + q) - 0.5 * np.log(2 * np.pi * v)
         rival = (2 - q) * fields.gap**2 / (8 * v) + 0.5 * (fields.gap * fields.h - fields.odds)
         count = np.sum(rival < _RIVALS, axis=0)
         most, reached = int(count.max(initial=0)), np.flatnonzero(count)
@@ -89,46 +93,74 @@ class LevelSet(LinkPosterior):
         return {}
 
     def _solved(self, octaves: int, level: int) -> Fields:
-        rule = RULES[level]
-        offsets = 0.5 ** np.arange(0, octaves + 3)
-        near = (self._breaks[:, None] + np.concatenate([-offsets, [0.0], offsets])).ravel()
-        edges = distinct(np.concatenate([np.linspace(-TAIL, TAIL, 25), near[np.abs(near) < TAIL]]), 1e-13)
-        soft = np.isin(edges, self._breaks)
-        ends = soft[1:] | soft[:-1]
-        parts = np.repeat(ends, rule.parts)
-        h, w = gauss_panels(split(edges, rule.parts), rule.of(self.nodes), parts)
+        rule, breaks = RULES[level], np.concatenate([self.shape.breaks, self._shared])
+        # Where another solution turns its weight diverges: that takes panels down to rounding while it is in sight.
+        scales = [(self.shape.breaks, octaves + 3), (self._shared, octaves + 3 if octaves > _FAR else _DEEPEST)]
+        near = [(x[:, None] + _offsets(depth)).ravel() for x, depth in scales]
+        edges = np.concatenate([np.linspace(-TAIL, TAIL, 25), *near, breaks])
+        edges = distinct(edges[np.abs(edges) <= TAIL], 1e-13)
+        ends = np.isin(edges[1:], breaks) | np.isin(edges[:-1], breaks)
+        h, w = gauss_panels(split(edges, rule.parts), rule.of(self.nodes), np.repeat(ends, rule.parts))
         w = w * normal_density(h)
         kept = (w > _NEGLIGIBLE) & ~self.shape.is_flat(h)
         h, w = h[kept], w[kept]
-        found, log_slope = preimages(self.shape, self.shape.link(h), h)
+        sight = _SIGHT * 0.5 ** (octaves - 1)
+        found, log_slope = preimages(self.shape, self.shape.link(h), h, sight)
         mine = np.array([branch.holds(h) for branch in self.shape.branches])
         # Beyond the table of the link there are no solutions and nothing to add.
         solved = np.any(mine, axis=0)
         h, w, found, log_slope, mine = h[solved], w[solved], found[:, solved], log_slope[:, solved], mine[:, solved]
         own = np.sum(np.where(mine, log_slope, 0.0), axis=0)
         other = ~mine & ~np.isnan(found)
-        gap = np.where(other, found - h, 0.0)
-        return Fields(h, w, -own, gap, np.where(other, own - log_slope, -np.inf))
+        return Fields(h, w, np.where(other, found - h, 0.0), np.where(other, own - log_slope, -np.inf))
 
     @cached_property
-    def _breaks(self) -> Array:
-        """Breaks of the link and the other fields that share a label with one of them."""
-        ends = [value for branch in self.shape.branches for value in (branch.values[0], branch.values[-1])]
-        values = np.array([*ends, *(flat.value for flat in self.shape.flats)])
+    def _shared(self) -> Array:
+        """Fields that share a label with a break of the link without being one."""
+        ends = [
+            value
+            for branch in self.shape.branches
+            for h, value in ((branch.h[0], branch.values[0]), (branch.h[-1], branch.values[-1]))
+            if abs(h) < _REACHED
+        ]
+        values = distinct(np.array([*ends, *(flat.value for flat in self.shape.flats)]), 1e-14)
         shared = preimages(self.shape, values).h.ravel()
-        return distinct(np.concatenate([self.shape.breaks, shared[np.abs(shared) < TAIL]]), SAME)
+        shared = distinct(shared[np.abs(shared) < TAIL], SAME)
+        # Solutions next to an extremum are known to the root of rounding.
+        apart = np.min(np.abs(shared[:, None] - self.shape.breaks), axis=1, initial=np.inf) > _BLURRED
+        return np.asarray(shared[apart])
+
+    @cached_property
+    def _mean_log_slope(self) -> float:
+        """Minus the mean logarithm of the slope, on panels that shrink geometrically towards each singularity."""
+        if not self.shape.branches:
+            return 0.0
+        near = (self.shape.breaks[:, None] + _offsets(40)).ravel()
+        edges = distinct(np.concatenate([np.linspace(-TAIL, TAIL, 33), near[np.abs(near) < TAIL]]), 1e-13)
+        h, w = gauss_panels(edges, self.nodes, True)
+        total = 0.0
+        for branch in self.shape.branches:
+            on = branch.holds(h)
+            slope = np.maximum(np.abs(branch.derivative(h[on])), 1e-300)
+            total -= float((w * normal_density(h))[on] @ np.log(slope))
+        return total
+
+
+def _offsets(depth: int) -> Array:
+    """Distances from a break at which panels end."""
+    offsets = 0.5 ** np.arange(0, depth)
+    return np.concatenate([-offsets, [0.0], offsets])
 
 
 class Fields(NamedTuple):
     """Fields ``h``, their probability weights, and the other solutions of the label of each.
 
-    ``own`` is minus the logarithm of the slope, shape (fields,); ``gap`` the distance to each other solution and
-    ``odds`` the logarithm of the slope over the slope there, shape (branches, fields), minus infinity where none is.
+    ``gap`` is the distance to each other solution and ``odds`` the logarithm of the slope over the slope there, shape
+    (branches, fields), minus infinity where there is none in sight.
     """
 
     h: Array
     weight: Array
-    own: Array
     gap: Array
     odds: Array
 
