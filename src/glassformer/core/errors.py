@@ -35,6 +35,14 @@ class DataError(ParameterError):
     """Observed data have the wrong shape, do not match each other, or are not finite."""
 
 
+class LinkError(ParameterError):
+    """A link function of the user's own fails, is random, or returns what no label can be."""
+
+    def named(self, name: str) -> LinkError:
+        """The same error of a link that was given as another parameter."""
+        return LinkError(name, self.value, self.allowed, self.remedy)
+
+
 class IncompatibleError(GlassformerError, ValueError):
     """Two choices that exclude each other, or a part asked for something it cannot do."""
 

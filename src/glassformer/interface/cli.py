@@ -184,6 +184,7 @@ def _bsr_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--width", type=int, help="fixed width r, instead of --rho")
     parser.add_argument("--noise", type=float, default=0.0, help="label noise variance Delta (default 0)")
     parser.add_argument("--channel", default="gaussian", help="gaussian (default), sign or absolute")
+    _add_link(parser, "a field h to a number, instead of --channel")
 
 
 def _aim_options(parser: argparse.ArgumentParser) -> None:
@@ -191,6 +192,7 @@ def _aim_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=int, default=2, help="tokens T per sample (default 2)")
     parser.add_argument("--noise", type=float, default=0.0, help="label noise variance Delta (default 0)")
     parser.add_argument("--channel", default="softmax", help="linear, softmax (default) or hardmax")
+    _add_link(parser, "indices of shape (T, T) to a label, instead of --channel; needs --noise")
     parser.add_argument("--temperature", type=float, default=1.0, help="inverse temperature of softmax (default 1)")
     parser.add_argument("--layers", type=int, default=1, help="attention layers L (default 1)")
     parser.add_argument("--skip", help="skip strength c >= 0 (default 1), or a comma list of L - 1 of them")
@@ -209,11 +211,17 @@ def _attention_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _smi_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--link", required=True, metavar="FILE.py:FUNCTION", help="function of Z, shape (P, L), in JAX")
+    _add_link(parser, "fields Z of shape (P, L) to a label", required=True)
     parser.add_argument("--indices", type=int, required=True, help="directions P of the weights")
     parser.add_argument("--tokens", type=int, default=1, help="tokens L per sequence (default 1)")
     parser.add_argument("--label-type", default="auto", help="auto (default), discrete or continuous")
     _add_rows_options(parser)
+
+
+def _add_link(parser: argparse.ArgumentParser, text: str, required: bool = False) -> None:
+    """The link of one's own: a function of the fields of one sample, which the file is run to define."""
+    text = f"function of one sample, from {text}; written with NumPy or jax.numpy. The file is run"
+    parser.add_argument("--link", required=required, metavar="FILE.py:FUNCTION", help=text)
 
 
 def _add_rows_options(parser: argparse.ArgumentParser) -> None:
@@ -285,8 +293,8 @@ def parse_alpha(text: str) -> list[float]:
 
 # Parameters of each model, as the options of the command line are called.
 _PARAMETERS = {
-    "bsr": ("beta", "rho", "noise", "channel", "width"),
-    "aim": ("rho", "tokens", "channel", "noise", "temperature", "layers", "skip"),
+    "bsr": ("beta", "rho", "noise", "channel", "width", "link"),
+    "aim": ("rho", "tokens", "channel", "noise", "temperature", "layers", "skip", "link"),
     "attention": ("depth", "tokens", "skip", "activation", "heads", "output", "limit", "noise", "side_information"),
     "smi": ("link", "indices", "tokens", "noise", "label_type", "side_information"),
 }

@@ -2,7 +2,8 @@ r"""Attention-indexed models: attention with key-query matrices of extensive wid
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -39,9 +40,13 @@ class AttentionIndexed(Model):
         noise: variance :math:`\Delta \ge 0` of the Gaussian label noise: of shape :math:`1 + \delta_{ab}` and symmetric
             for the linear channel, independent on all entries of the label for the others.
         temperature: inverse temperature of the softmax.
+        link: a function of one's own from the indices of one sample, a symmetric matrix of shape (T, T), to its label
+            of any shape, in NumPy or JAX (see :class:`~glassformer.models.channels.link.contract.Link`); instead of
+            ``channel``, with label noise.
 
     Raises:
         ParameterError: an argument is out of range.
+        LinkError: a link that fails, is random, or returns no real numbers.
         IncompatibleError: a channel that cannot be had at this noise, width or number of tokens.
 
     Source: Boncoraglio, Troiani, Erba, Zdeborova, arXiv:2506.01582.
@@ -58,15 +63,17 @@ class AttentionIndexed(Model):
     channel: Any = "softmax"
     noise: float = 0.0
     temperature: float = 1.0
+    link: InitVar[Callable[..., Any] | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, link: Callable[..., Any] | None) -> None:
         if not (is_number(self.rho) and (_NARROWEST <= self.rho <= _WIDEST or self.rho in (0, np.inf))):
             raise ParameterError("rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
-        channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, 1 + float(self.rho))
+        power = 1 + float(self.rho)
+        channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link)
         object.__setattr__(self, "channel", channel)
 
     @property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -37,11 +38,14 @@ class BilinearSequenceRegression(Model):
         noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label.
         channel: ``"gaussian"`` (:math:`\varphi(h) = h`), ``"sign"``, ``"absolute"``, a callable
             :math:`\varphi` acting on arrays, or a :class:`~glassformer.models.channels.base.Channel`.
+        link: :math:`\varphi` of one's own, a function from a number to a number, in NumPy, JAX or plain Python (see
+            :class:`~glassformer.models.channels.link.contract.Link`); the same as ``channel=link``.
         width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, and data can be simulated.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: ``rho`` and ``width`` are both given, or neither.
+        LinkError: a link that fails, is random, or returns no real number.
+        IncompatibleError: ``rho`` and ``width`` are both given, or neither; ``channel`` and ``link`` are both given.
 
     Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858.
 
@@ -60,8 +64,9 @@ class BilinearSequenceRegression(Model):
     noise: float = 0.0
     channel: Any = "gaussian"
     width: int | None = None
+    link: InitVar[Callable[..., Any] | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, link: Callable[..., Any] | None) -> None:
         if not (is_ratio(self.beta) or self.beta == np.inf):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
@@ -76,7 +81,7 @@ class BilinearSequenceRegression(Model):
             raise ParameterError("width", self.width, "an integer >= 1")
         if self.width is not None and np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
-        object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise)))
+        object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise), link))
 
     @property
     def name(self) -> str:

@@ -27,7 +27,9 @@ class SequenceMultiIndex(Model):
     entries. Overlaps are matrices :math:`Q = \hat W W^T/d`, errors their complement :math:`I - Q`.
 
     Args:
-        link: ``g``, a function that JAX can trace, from ``Z`` to a number or an array.
+        link: ``g``, a function from the fields ``Z`` of one sample to a number or an array, which JAX can trace; with
+            one index and one token NumPy's functions do as well (see
+            :class:`~glassformer.models.channels.link.contract.Link`).
         indices: ``P``.
         tokens: ``L``.
         noise: :math:`\Delta\ge 0`, the variance of noise on every entry of the label.
@@ -36,7 +38,8 @@ class SequenceMultiIndex(Model):
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
 
     Raises:
-        ParameterError: an argument is out of range, or the link is not traceable or not finite.
+        ParameterError: an argument is out of range.
+        LinkError: a link that fails, is random, not finite, or not traceable.
         IncompatibleError: discrete labels with noise.
 
     Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901.

@@ -82,6 +82,8 @@ def parameter_types(name: str) -> dict[str, Any]:
 def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
     """The function that ``FILE.py:FUNCTION`` names.
 
+    A class is taken as what it makes when called without arguments: a callable object.
+
     Raises:
         ParameterError: the file does not exist, does not run, or defines no such function.
     """
@@ -93,9 +95,10 @@ def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
         raise ParameterError("link", text, "FILE.py:FUNCTION with a file that exists")
     try:
         found = runpy.run_path(str(path)).get(name)
-    except Exception as error:
+        found = found() if isinstance(found, type) else found
+    except (Exception, SystemExit) as error:
         # Anything may go wrong in a user's file; where it did is what they need to know.
-        raise ParameterError("link", text, f"a file that runs ({type(error).__name__}: {error})") from None
+        raise ParameterError("link", text, f"a file that runs ({type(error).__name__}: {error})") from error
     if not callable(found):
         raise ParameterError("link", text, f"a function {name!r} defined in {path}")
     return found
@@ -124,6 +127,8 @@ def _layered(given: dict[str, Any]) -> tuple[tuple[str, str], dict[str, Any]]:
                 f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
             )
         return _KINDS["aim"], given
+    if given.pop("link", None) is not None:
+        raise IncompatibleError(f"a link and layers = {layers} exclude each other: give one layer")
     if given.pop("noise", 0) != 0:
         raise IncompatibleError(f"noise and layers = {layers} exclude each other")
     return _LAYERED, given
