@@ -25,8 +25,8 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
-from glassformer.core.settings import Descent
 from glassformer.core.solution import Solution, Status
+from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.damping import LEVELS, stagnates, stronger
 from glassformer.models import Model
 from glassformer.models.channels.base import Channel
@@ -65,7 +65,9 @@ class _State:
     first: bool = True
 
 
-def gamp(model: Model, design: Design, labels: ArrayLike, settings: Descent | None = None, seed: int = 0) -> Solution:
+def gamp(
+    model: Model, design: Design, labels: ArrayLike, settings: MessagePassing | None = None, seed: int = 0
+) -> Solution:
     r"""Estimate the signal behind labels by message passing; every instance of the design on its own.
 
     Equation :eq:`message-passing` of the documentation.
@@ -98,7 +100,7 @@ def gamp(model: Model, design: Design, labels: ArrayLike, settings: Descent | No
         >>> bool(np.mean((solution.value[0] - signal) ** 2) < 0.05)
         True
     """
-    settings = settings or Descent()
+    settings = settings or MessagePassing()
     if design.field_shape[1:] != model.channel.field_components:
         components = model.channel.field_components
         raise DataError(
@@ -131,7 +133,7 @@ def gamp(model: Model, design: Design, labels: ArrayLike, settings: Descent | No
 _Run = tuple[_State, Status, list[float]]
 
 
-def _best_run(model: Model, design: Design, y: Array, instance: int, settings: Descent, seed: int) -> _Run:
+def _best_run(model: Model, design: Design, y: Array, instance: int, settings: MessagePassing, seed: int) -> _Run:
     """The first run that converges; a random start that locks on a spurious point is followed by others."""
     attempts = _RESTARTS if _start_size(model, settings) > 0 else 1
     runs: list[_Run] = []
@@ -142,7 +144,9 @@ def _best_run(model: Model, design: Design, y: Array, instance: int, settings: D
     return max(runs, key=lambda run: run[0].precision)
 
 
-def _run(model: Model, design: Design, y: Array, instance: int, settings: Descent, rng: np.random.Generator) -> _Run:
+def _run(
+    model: Model, design: Design, y: Array, instance: int, settings: MessagePassing, rng: np.random.Generator
+) -> _Run:
     state = best = _start(model, design, settings, rng)
     history: list[float] = []
     since = 0
@@ -169,16 +173,16 @@ def _run(model: Model, design: Design, y: Array, instance: int, settings: Descen
     return best, Status.ITERATION_LIMIT, history
 
 
-def _settled(state: _State, settings: Descent) -> bool:
+def _settled(state: _State, settings: MessagePassing) -> bool:
     variance = state.estimate.variance
     return state.size <= settings.tolerance * np.sqrt(variance) or variance <= settings.floor
 
 
-def _start_size(model: Model, settings: Descent) -> float:
+def _start_size(model: Model, settings: MessagePassing) -> float:
     return settings.random_start if settings.random_start is not None else 0.1 * model.channel.even
 
 
-def _start(model: Model, design: Design, settings: Descent, rng: np.random.Generator) -> _State:
+def _start(model: Model, design: Design, settings: MessagePassing, rng: np.random.Generator) -> _State:
     """The prior mean, or a random signal where the labels say nothing about the sign of the field."""
     damping = design.damping if settings.damping is None else settings.damping
     signal = model.prior.mean(design.signal_shape)
@@ -237,7 +241,7 @@ def _trusted(channel: Channel, curvature: Array, square: float) -> float:
     return min(slope, square) if slope > certain else square
 
 
-def _diagnosis(model: Model, design: Design, state: _State, settings: Descent) -> Status:
+def _diagnosis(model: Model, design: Design, state: _State, settings: MessagePassing) -> Status:
     """Whether both Nishimori identities hold: residual against claimed variance, power against claimed overlap."""
     claimed, deviation = state.estimate.variance, abs(np.log(max(state.ratio, 1e-300)))
     sampling = np.sqrt(2 / design.samples)

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
-from glassformer.core.settings import Descent
 from glassformer.core.solution import Solution, Status
+from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.damping import LEVELS, WINDOW, stagnates, stronger
 from glassformer.models.channels.multi_index.base import FieldPosterior
 from glassformer.models.matrix import MatrixModel
@@ -78,7 +78,7 @@ def overlap_gamp(
     model: MatrixModel,
     design: Any,
     labels: ArrayLike,
-    settings: Descent | None = None,
+    settings: MessagePassing | None = None,
     side: tuple[float, Array] | None = None,
     start: Array | None = None,
     follow: Any = None,
@@ -104,7 +104,7 @@ def overlap_gamp(
     Raises:
         DataError: labels do not match the inputs, or are not finite.
     """
-    settings = settings or Descent()
+    settings = settings or MessagePassing()
     y = np.asarray(labels, dtype=float)
     expected = (design.samples, *model.channel.label_shape)
     if y.shape != expected:
@@ -132,7 +132,7 @@ def _run(
     model: MatrixModel,
     design: Any,
     y: Array,
-    settings: Descent,
+    settings: MessagePassing,
     side: tuple[float, Array] | None,
     start: Array | None,
     follow: Any,
@@ -167,7 +167,7 @@ def _run(
     return state, Status.ITERATION_LIMIT, history
 
 
-def _settled(state: _State, settings: Descent) -> bool:
+def _settled(state: _State, settings: MessagePassing) -> bool:
     spread = np.sqrt(np.trace(state.estimate.variance))
     small = np.trace(state.estimate.variance) <= max(settings.floor, _EXACT) * len(state.precision)
     return bool(small or state.size <= max(settings.tolerance, _SAMPLED_TOLERANCE) * spread)
@@ -193,7 +193,7 @@ def _gaining(spreads: list[float]) -> bool:
 
 
 def _start(
-    model: MatrixModel, design: Any, settings: Descent, side: tuple[float, Array] | None, start: Array | None
+    model: MatrixModel, design: Any, settings: MessagePassing, side: tuple[float, Array] | None, start: Array | None
 ) -> _State:
     size, shape = model.prior.rows, (model.prior.rows, *design.row_shape)
     nothing = np.zeros((size, size))

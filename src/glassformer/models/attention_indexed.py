@@ -12,15 +12,17 @@ from glassformer.core.errors import ParameterError
 from glassformer.models.base import FiniteSize, Model, is_number, no_data
 from glassformer.models.channels.attention_indexed.named import attention_channel
 from glassformer.models.designs.quadratic import QuadraticDesign
+from glassformer.models.one_row import OneRow
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
+from glassformer.models.students.base import Parametrisation
 
 # Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
 _NARROWEST, _WIDEST = 1e-3, 1e6
 
 
 @dataclass(frozen=True)
-class AttentionIndexed:
+class AttentionIndexed(OneRow):
     r"""Attention-indexed model: :math:`y = g(h)`, :math:`h_{ab} = (x_a^T S x_b - \delta_{ab}\mathrm{Tr} S)/\sqrt d`.
 
     Equation :eq:`model-aim` of the documentation.
@@ -96,6 +98,12 @@ class AttentionIndexed:
     @property
     def baseline_thresholds(self) -> dict[str, float]:
         return {}
+
+    @property
+    def parametrisation(self) -> Parametrisation:
+        from glassformer.models.students.attention import attention_parametrisation
+
+        return attention_parametrisation(self.channel)
 
     def at_size(self, d: int) -> FiniteSize[Model]:
         """The model at ``r = round(rho d)``, at least one."""

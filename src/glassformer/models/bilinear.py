@@ -13,15 +13,17 @@ from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_num
 from glassformer.models.channels.gaussian import GaussianChannel
 from glassformer.models.channels.scalar import scalar_channel
 from glassformer.models.designs.dense import DenseDesign
+from glassformer.models.one_row import OneRow
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.factors import FactorPrior
 from glassformer.models.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.models.students.base import Parametrisation
 from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
 
 @dataclass(frozen=True)
-class BilinearSequenceRegression:
+class BilinearSequenceRegression(OneRow):
     r"""Bilinear sequence regression: :math:`y = \varphi(h)`, :math:`h = \mathrm{Tr}(X S^T)/\sqrt{dL}`.
 
     Equation :eq:`model-bsr` of the documentation.
@@ -124,6 +126,14 @@ class BilinearSequenceRegression:
             assert self.rho is not None
             alpha = nuclear_norm_threshold(self.beta, self.rho)
         return {"nuclear_norm_perfect_recovery": float(alpha)}
+
+    @property
+    def parametrisation(self) -> Parametrisation:
+        if not self.channel.linear:
+            raise IncompatibleError(f"fits linear labels, not those of channel {self.channel.label}")
+        from glassformer.models.students.factors import FACTORS
+
+        return FACTORS
 
     def at_size(self, d: int) -> FiniteSize[Model]:
         """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""

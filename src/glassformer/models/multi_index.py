@@ -94,6 +94,10 @@ class SequenceMultiIndex(MatrixModel):
             "alpha": "n/d",
         }
 
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        return self.channel.traceable_label
+
     def at_size(self, d: int) -> FiniteSize[MatrixModel]:
         """The model itself."""
         return FiniteSize(self, projection_design(1), (int(self.tokens), d), float(d))

@@ -15,7 +15,7 @@ import numpy as np
 from glassformer import __version__
 from glassformer.core.errors import ParameterError
 from glassformer.core.fingerprint import code_of, digest
-from glassformer.experiments.instances import SETTINGS
+from glassformer.learners.registry import learner
 from glassformer.models.registry import build
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
@@ -111,13 +111,7 @@ class Sweep:
             if name in self.grid:
                 raise ParameterError(name, self.grid[name], "a fixed number: instances follow each other's seeds")
         algorithm = self.simulation.get("algorithm", "gamp")
-        if algorithm not in SETTINGS:
-            raise ParameterError("algorithm", algorithm, f"one of {', '.join(SETTINGS)}")
-        allowed = SETTINGS[algorithm].__dataclass_fields__  # type: ignore[attr-defined]
-        for name, value in self.settings.items():
-            if name not in allowed:
-                raise ParameterError(name, value, f"one of the settings of {algorithm}: {', '.join(allowed)}")
-        SETTINGS[algorithm](**self.settings)
+        learner(algorithm, **self.settings)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Sweep:

@@ -31,6 +31,11 @@ class Channel(ABC):
         return type(self).__name__.removesuffix("Channel").lower()
 
     @property
+    def linear(self) -> bool:
+        """True when the label is the field itself, with Gaussian noise of variance ``noise`` or none."""
+        return False
+
+    @property
     @abstractmethod
     def even(self) -> bool:
         """True when labels are blind to the sign of ``h``: no information at zero overlap, q = 0 is a fixed point."""

@@ -56,6 +56,10 @@ class FactorPrior(LowWidthPrior):
         if self.width < 1:
             raise ParameterError("width", self.width, "an integer >= 1")
 
+    def factor_width(self, columns: int) -> int:
+        del columns
+        return self.width
+
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         """Draw ``S`` of shape ``(L, d)``."""
         length, dimension = shape

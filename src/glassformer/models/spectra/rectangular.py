@@ -80,7 +80,8 @@ class _Points(NamedTuple):
 
 class LawNodes(NamedTuple):
     r"""Singular values ``s > 0``, weights that sum to the mass 1 of their law, and what the optimal denoiser makes of
-    them: means over the spectrum are sums with the weights."""
+    them: means over the spectrum are sums with the weights.
+    """
 
     s: Array
     weight: Array
