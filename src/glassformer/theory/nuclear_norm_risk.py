@@ -87,7 +87,10 @@ def best_nuclear_norm(beta: float, rho: float, alpha: float, noise: float) -> Nu
     At the best threshold :math:`\partial E/\partial\theta = 0`, that is :math:`\int_\theta\nu\,(f - \hat s) = 0`.
 
     Args:
-        beta, rho, alpha, noise: as for :func:`nuclear_norm_risk`.
+        beta: :math:`L/d`, finite and > 0.
+        rho: :math:`r/d`, finite and > 0.
+        alpha: sample ratio :math:`n/(dL)`, finite and > 0.
+        noise: variance :math:`\Delta\ge 0` of the label noise.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -97,8 +100,7 @@ def best_nuclear_norm(beta: float, rho: float, alpha: float, noise: float) -> Nu
         >>> round(best.error, 8), round(best.strength, 4)
         (0.37289523, 0.1158)
     """
-    problem = _Problem.checked(beta, rho, alpha, noise)
-    return _best(problem)
+    return _best(_Problem.checked(beta, rho, alpha, noise))
 
 
 @lru_cache(maxsize=1024)
@@ -135,8 +137,9 @@ class _Problem:
                 raise ParameterError(name, value, "finite and > 0")
         if not 0 <= noise < np.inf:
             raise ParameterError("noise", noise, "finite and >= 0")
-        turned = (1 / beta, rho / beta) if beta < 1 else (beta, rho)
-        return cls(*map(float, turned), float(alpha), float(noise))
+        # The transposed matrix has the same singular values.
+        beta, rho = (1 / beta, rho / beta) if beta < 1 else (beta, rho)
+        return cls(float(beta), float(rho), float(alpha), float(noise))
 
     def at_strength(self, strength: float) -> NuclearNormRisk:
         """The fixed point of a given strength."""

@@ -6,7 +6,7 @@ the optimizer: the decay is part of the gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -136,7 +136,7 @@ def train(
     data: Any,
     power: float,
     settings: GradientDescent,
-    rates: dict[str, float],
+    rates: Mapping[str, float],
     watch: Watch | None = None,
     checkpoint: Checkpoint | None = None,
     schedule: Schedule | None = None,

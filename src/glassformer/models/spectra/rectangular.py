@@ -79,9 +79,7 @@ class _Points(NamedTuple):
 
 
 class LawNodes(NamedTuple):
-    r"""Singular values ``s > 0``, weights that sum to the mass 1 of their law, and what the optimal denoiser makes of
-    them: means over the spectrum are sums with the weights.
-    """
+    """Nodes on ``s > 0``, weights that sum to 1, and what the optimal denoiser makes of the nodes."""
 
     s: Array
     weight: Array
