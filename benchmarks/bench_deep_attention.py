@@ -13,13 +13,13 @@ import os
 import time
 
 import numpy as np
+from glassformer.learners.overlap_gamp import Trace, overlap_gamp
+from glassformer.theory.overlap_evolution import overlap_evolution
 from scipy.integrate import dblquad
 
 from glassformer import DeepAttention, limits, thresholds
 from glassformer import phase_diagram as diagram_of
-from glassformer.core.settings import Descent
-from glassformer.learners.overlap_gamp import Trace, overlap_gamp
-from glassformer.theory.overlap_evolution import overlap_evolution
+from glassformer.learners.bayes import MessagePassing
 
 
 def clocked(label: str, function):  # type: ignore[no-untyped-def]
@@ -90,7 +90,7 @@ def message_passing() -> None:
         last.append(np.abs(np.diag(model.prior.gram(step.signal, weights))))
 
     start = 1e-3 * rng.standard_normal((2, d))
-    run = lambda: overlap_gamp(model, design, labels, Descent(max_iterations=40), None, start, follow)  # noqa: E731
+    run = lambda: overlap_gamp(model, design, labels, MessagePassing(max_iterations=40), None, start, follow)  # noqa: E731
     clocked(f"message passing, d = {d}, alpha = {alpha}, 40 iterations (target 60 s)", run)
     print(f"  overlaps after 10, 20, 40 steps: {[np.round(last[k - 1], 3).tolist() for k in (10, 20, 40)]}")
 

@@ -11,9 +11,9 @@ from scipy.special import k0e, k1e, log_ndtr
 from scipy.stats import norm
 
 from glassformer import (
+    SGD,
     DeepAttention,
     IncompatibleError,
-    MultiPass,
     ParameterError,
     SequenceMultiIndex,
     Status,
@@ -355,7 +355,7 @@ def test_close_to_a_threshold_all_starts_lead_to_one_point():
 @pytest.mark.slow
 def test_stochastic_gradients_find_the_last_layer_first():
     result = simulate(
-        DeepAttention(points=64), [15.0], d=100, instances=2, algorithm="sgd", settings=MultiPass(passes=25, looks=4)
+        DeepAttention(points=64), [15.0], d=100, instances=2, algorithm="sgd", settings=SGD(passes=25, looks=4)
     )
     for run in result.instances[0]:
         cosine = np.abs(np.array([step["cosine"] for step in run.history]))
@@ -366,10 +366,10 @@ def test_stochastic_gradients_find_the_last_layer_first():
         assert run.history[-1]["plugin_error"] < 0.2 * run.history[0]["plugin_error"]
         assert run.history[-1]["passes"] == 25
     again = simulate(
-        DeepAttention(points=64), [15.0], d=100, instances=1, algorithm="sgd", settings=MultiPass(passes=25, looks=4)
+        DeepAttention(points=64), [15.0], d=100, instances=1, algorithm="sgd", settings=SGD(passes=25, looks=4)
     )
     assert again.instances[0][0].error == result.instances[0][0].error
-    short = MultiPass(passes=5, learning_rate=1e-6, weight_decay=0.0)
+    short = SGD(passes=5, learning_rate=1e-6, weight_decay=0.0)
     assert not simulate(DeepAttention(points=64), [4.0], d=40, instances=1, algorithm="sgd", settings=short).converged
     with pytest.raises(IncompatibleError, match="one head"):
         simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, algorithm="sgd")
@@ -378,10 +378,10 @@ def test_stochastic_gradients_find_the_last_layer_first():
     with pytest.raises(IncompatibleError, match="single"):
         simulate(SequenceMultiIndex(lambda z: jnp.abs(z[0, 0])), [2.0], d=20, algorithm="sgd")
     with pytest.raises(ParameterError, match="settings"):
-        simulate(DeepAttention(), [2.0], d=20, algorithm="gamp", settings=MultiPass())
+        simulate(DeepAttention(), [2.0], d=20, algorithm="gamp", settings=SGD())
     for bad in ({"batch": 0}, {"init": "large"}, {"learning_rate": -1.0}, {"weight_decay": np.nan}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
-            MultiPass(**bad)
+            SGD(**bad)
 
 
 @pytest.mark.slow

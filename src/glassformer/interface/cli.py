@@ -148,34 +148,23 @@ def _landscape_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate_options(parser: argparse.ArgumentParser) -> None:
-    text = "gamp (default); ridge, nuclear-norm (bsr); gd, averaged-gd (bsr, aim); sgd (attention, smi)"
-    parser.add_argument("--algorithm", default="gamp", help=text)
+    from glassformer.learners.registry import learner_type, names, options
+
+    text = ", ".join(f"{name} ({learner_type(name).title})" for name in names())
+    parser.add_argument("--algorithm", default=names()[0], help=f"{text}; default {names()[0]}")
     parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
     parser.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
     parser.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
     parser.add_argument("--storage", default="float64", help="float64 (default), float32, sharded, generated")
-    text = "steps allowed per run (default 300 for gamp, 5000 for nuclear-norm, 50000 for gd)"
-    parser.add_argument("--max-iterations", type=int, help=text)
     text = "folder that keeps finished runs and the state of unfinished ones; the same command continues from it"
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help=text)
-    baseline = parser.add_argument_group("ridge and nuclear-norm")
-    baseline.add_argument("--strength", type=float, help="weight of the regulariser (default by the noise)")
-    training = parser.add_argument_group("gd and averaged-gd")
-    training.add_argument("--optimizer", help="sgd (default for gd of bsr) or adam (for aim, and for averages)")
-    training.add_argument("--learning-rate", type=float, help="length of a step (default by the algorithm)")
-    training.add_argument("--momentum", type=float, help="weight of the last step, for sgd (default 0)")
-    training.add_argument("--weight-decay", type=float, help="decay of the parameters per unit step (default 0)")
-    training.add_argument("--starts", type=int, help="initialisations on the same data (default 1; averaged 64)")
-    batches = parser.add_argument_group("sgd, with --learning-rate, --weight-decay (in units of 1/d) and --init")
-    batches.add_argument("--batch", type=int, help="samples per batch (default 200)")
-    batches.add_argument("--passes", type=int, help="passes over the data (default 40)")
-    training.add_argument("--init", help="prior (default), as large as the teacher, or small")
-    training.add_argument(
-        "--explore",
-        type=int,
-        help="steps before a floor counts (default 0; for averages of bsr 8000, or half of those allowed)",
-    )
-    training.add_argument("--student-width", type=int, help="width of the student (default the teacher's)")
+    groups: dict[str, Any] = {}
+    for option in options():
+        title = ", ".join(option.texts)
+        group = groups.setdefault(title, parser.add_argument_group(title))
+        # Learners that share an option may mean something of their own by it.
+        text = "; ".join(dict.fromkeys(option.texts.values()))
+        group.add_argument(f"--{option.name.replace('_', '-')}", type=option.kind, help=text)
 
 
 def _bsr_options(parser: argparse.ArgumentParser) -> None:
@@ -391,34 +380,18 @@ def _landscape(options: argparse.Namespace) -> int:
     return _exit_code([status for curve in curves for status in curve.status])
 
 
-# Options of each algorithm's own.
-_TRAINING = ("optimizer", "learning_rate", "momentum", "weight_decay", "starts", "init", "student_width", "explore")
-_OWN_OPTIONS = {
-    "gamp": ("max_iterations",),
-    "ridge": ("strength",),
-    "nuclear-norm": ("strength", "max_iterations"),
-    "gd": (*_TRAINING, "max_iterations"),
-    "averaged-gd": (*_TRAINING, "max_iterations"),
-    "sgd": ("learning_rate", "weight_decay", "init", "batch", "passes"),
-}
-
-
-def _algorithm_settings(options: argparse.Namespace) -> Any:
-    """The settings of the algorithm from the options that are its own; others are refused."""
+def _learner(options: argparse.Namespace) -> Any:
+    """The learner with the settings that its options give; options of others are refused."""
     from glassformer.core.errors import IncompatibleError
-    from glassformer.core.settings import Descent, Training
-    from glassformer.experiments.instances import SETTINGS
+    from glassformer.learners.registry import learner, settings_of
+    from glassformer.learners.registry import options as every
 
-    own = _OWN_OPTIONS.get(options.algorithm, ("max_iterations",))
-    every = {name for names in _OWN_OPTIONS.values() for name in names}
-    given = {name: getattr(options, name) for name in sorted(every) if getattr(options, name) is not None}
+    own = settings_of(options.algorithm)
+    given = {one.name: getattr(options, one.name) for one in every() if getattr(options, one.name) is not None}
     for name in given:
         if name not in own:
             raise IncompatibleError(f"--{name.replace('_', '-')} is no option of algorithm {options.algorithm}")
-    kind = SETTINGS.get(options.algorithm, Descent)
-    if kind is Training and "max_iterations" in given:
-        given["max_steps"] = given.pop("max_iterations")
-    return kind(**given)
+    return learner(options.algorithm, **{own[name]: value for name, value in given.items()})
 
 
 def _simulate(options: argparse.Namespace) -> int:
@@ -430,14 +403,14 @@ def _simulate(options: argparse.Namespace) -> int:
         d=options.d,
         instances=options.instances,
         seed=options.seed,
-        algorithm=options.algorithm,
+        algorithm=_learner(options),
         storage=options.storage,
-        settings=_algorithm_settings(options),
         checkpoint=options.checkpoint,
     )
     _write(options, result, lambda path: _plots().plot_simulation(result, path))
     rows = ["row_error", "row_theory"] if "row_error" in result.columns else []
-    bayes = ["theory_bayes_optimal"] if options.algorithm != "gamp" else []
+    theories = result.columns["theory"], result.columns["theory_bayes_optimal"]
+    bayes = [] if (theories[0] == theories[1]).all() else ["theory_bayes_optimal"]
     return _report(options, result, ["alpha", "error", "standard_error", "theory", *bayes, *rows, "status"])
 
 

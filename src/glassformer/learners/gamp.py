@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.integral import Array
-from glassformer.core.settings import Descent
 from glassformer.core.solution import Solution
 from glassformer.learners.algorithms.gamp_step import GampState, GampStep, Side
 from glassformer.learners.algorithms.message_passing import Run, message_passing
+from glassformer.learners.bayes import MessagePassing
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
 
@@ -21,7 +21,7 @@ def gamp(
     model: Model,
     design: Design,
     labels: ArrayLike,
-    settings: Descent | None = None,
+    settings: MessagePassing | None = None,
     seed: int = 0,
     *,
     side: Side | None = None,
@@ -65,7 +65,7 @@ def gamp(
         >>> bool(np.mean((solution.value[0] - signal) ** 2) < 0.05)
         True
     """
-    settings = settings or Descent()
+    settings = settings or MessagePassing()
     y = _checked_labels(model, design, labels)
     runs = [
         message_passing(

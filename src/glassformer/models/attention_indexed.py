@@ -15,6 +15,7 @@ from glassformer.models.channels.attention_indexed.named import attention_channe
 from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
+from glassformer.models.students.base import Parametrisation
 
 # Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
 _NARROWEST, _WIDEST = 1e-3, 1e6
@@ -99,6 +100,12 @@ class AttentionIndexed(Model):
             **temperature,
             "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",
         }
+
+    @property
+    def parametrisation(self) -> Parametrisation:
+        from glassformer.models.students.attention import attention_parametrisation
+
+        return attention_parametrisation(self.channel)
 
     def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one."""

@@ -13,6 +13,7 @@ from glassformer.core.integral import Array
 from glassformer.models.designs.base import Design
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.students.base import Trainable
 
 # Ratios beyond these equal their limits to rounding, and would only lose digits.
 SMALLEST, LARGEST = 1e-9, 1e9
@@ -35,7 +36,7 @@ class FiniteSize:
     unit: float
 
 
-class Model(ABC):
+class Model(Trainable, ABC):
     """A model: a prior and a channel, of one row or of several, and what it is at a finite size.
 
     Overlaps are numbers, or matrices over the rows; ``prior.in_rows`` and ``channel.in_rows`` are matrices in any case,
@@ -87,6 +88,50 @@ class Model(ABC):
     def overlap_shape(self) -> tuple[int, ...]:
         """Shape of one overlap in results: empty for numbers, (P, P) for matrices."""
         return self.prior.overlap_shape
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """What of :meth:`measured` is worth following on the way to an estimate."""
+        return ("row_error", "cosine", "prediction_error", "plugin_error") if self.overlap_shape else ("error",)
+
+    def signal_shape(self, design: Design) -> tuple[int, ...]:
+        """Shape of the signal behind a design: rows first, where there are several."""
+        return (*self.overlap_shape[:1], *design.row_shape)
+
+    def measured(self, estimate: Array, signal: Array, variance: Array | None = None) -> dict[str, Any]:
+        """Errors of an estimate, with the signs of its rows, among those that labels are blind to, that suit it best.
+
+        Args:
+            estimate: of the signal.
+            signal: the true one.
+            variance: posterior covariance that the estimate claims, shape (P, P); none by default.
+
+        Returns:
+            ``error`` and ``prior_error``; for several rows also ``row_error``, ``overlap``, ``cosine``,
+            ``prediction_error`` and ``plugin_error``.
+        """
+        prior, channel = self.prior.in_rows, self.channel.in_rows
+        shape = (prior.rows, *signal.shape[bool(self.overlap_shape) :])
+        found, true = estimate.reshape(shape), signal.reshape(shape)
+        cross = prior.gram(found, true)
+        signs = max(channel.symmetries, key=lambda s: float(s @ np.diag(cross)))
+        gap, known = np.einsum("k,k...->k...", signs, found) - true, true - prior.mean(shape)
+        rows = np.diag(prior.gram(gap, gap))
+        errors = {"error": float(np.mean(rows)), "prior_error": float(np.mean(np.diag(prior.gram(known, known))))}
+        if not self.overlap_shape:
+            return errors
+        own, power = prior.gram(found, found), prior.gram(true, true)
+        claimed = np.zeros_like(cross) if variance is None else variance
+        prediction, plugin = channel.errors_of(own, cross, power, claimed)
+        aligned = signs * np.diag(cross)
+        return {
+            **errors,
+            "row_error": rows,
+            "overlap": signs[:, None] * cross,
+            "cosine": aligned / np.sqrt(np.maximum(np.diag(own) * np.diag(power), 1e-300)),
+            "prediction_error": prediction,
+            "plugin_error": plugin,
+        }
 
     @property
     def has_curve(self) -> bool:

@@ -18,6 +18,7 @@ from glassformer.models.priors.base import Prior
 from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.factors import FactorPrior
 from glassformer.models.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.models.students.base import Parametrisation
 from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
 
@@ -129,6 +130,14 @@ class BilinearSequenceRegression(Model):
             assert self.rho is not None
             alpha = nuclear_norm_threshold(self.beta, self.rho)
         return {"nuclear_norm_perfect_recovery": float(alpha)}
+
+    @property
+    def parametrisation(self) -> Parametrisation:
+        if not self.channel.linear:
+            raise IncompatibleError(f"fits linear labels, not those of channel {self.channel.label}")
+        from glassformer.models.students.factors import FACTORS
+
+        return FACTORS
 
     def at_size(self, d: int) -> FiniteSize:
         """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""

@@ -2,7 +2,7 @@ r"""Deep attention networks of narrow layers: sequence multi-index models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -187,6 +187,12 @@ class DeepAttention(Model):
             "points": int(self.points),
             "alpha": "n/d",
         }
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        if self.heads > 1:
+            raise IncompatibleError("trains networks of one head, not of several")
+        return self.channel.traceable_label
 
     def at_size(self, d: int) -> FiniteSize:
         """The model itself; ``d`` must be a multiple of the number of heads."""

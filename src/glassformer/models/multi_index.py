@@ -96,6 +96,10 @@ class SequenceMultiIndex(Model):
             "alpha": "n/d",
         }
 
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        return self.channel.traceable_label
+
     def at_size(self, d: int) -> FiniteSize:
         """The model itself."""
         return FiniteSize(self, projection_design(1), (int(self.tokens), d), float(d))

@@ -18,7 +18,7 @@ from glassformer.core.errors import ParameterError, in_file
 from glassformer.core.fingerprint import code_of, digest
 from glassformer.core.ranges import numbers_from
 from glassformer.core.resources import require_resources
-from glassformer.experiments.instances import SETTINGS
+from glassformer.learners.registry import learner, learner_type
 from glassformer.models.registry import MODELS, build
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
@@ -132,12 +132,12 @@ class Sweep:
             if name in self.grid:
                 raise ParameterError(name, self.grid[name], "a fixed number: instances follow each other's seeds")
         algorithm = self.simulation.get("algorithm", "gamp")
-        allowed = of_settings(SETTINGS[algorithm])
+        allowed = of_settings(learner_type(algorithm))
         for name, value in self.settings.items():
             if name not in allowed:
                 raise ParameterError(name, value, f"one of the settings of {algorithm}: {', '.join(allowed)}")
             check(name, value, allowed[name])
-        SETTINGS[algorithm](**self.settings)
+        learner(algorithm, **self.settings)
 
     def _require_memory(self, axes: Mapping[str, Sequence[Any]]) -> None:
         """Raise if the points alone would fill the memory."""

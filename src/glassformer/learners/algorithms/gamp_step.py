@@ -18,11 +18,11 @@ iterate that got worse raises the noise it is denoised with, instead of being ta
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.core.settings import Descent
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.message_passing import Trail
 from glassformer.models.base import Model
@@ -31,15 +31,17 @@ from glassformer.models.designs.base import Design
 from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.matrix import MatrixPrior
 
+if TYPE_CHECKING:
+    from glassformer.learners.bayes import MessagePassing
+
 
 @dataclass(frozen=True)
 class Judgement:
     """What counts as settled, as known, as contradicted.
 
     Attributes:
-        tolerance: change per step, relative to the posterior standard deviation, that settles; where scores are
-            sampled, no smaller than this.
-        floor: variance of a row below which it counts as known, where scores are sampled.
+        tolerance, floor: change per step, relative to the posterior standard deviation, that settles, and variance
+            below which a signal counts as known, each where scores are exact and where they are sampled.
         noisy, quiet, still: steps of at most so many times their sampling noise are noise; so many of them in a row,
             with the claimed error within so much, settle.
         hatching: steps from a vanishing start before small ones mean anything.
@@ -55,8 +57,8 @@ class Judgement:
         worthless: an estimate whose power exceeds twice its claimed overlap by this much claims to be worse than none.
     """
 
-    tolerance: float = 5e-3
-    floor: float = 1e-6
+    tolerance: tuple[float, float] = (1e-3, 5e-3)
+    floor: tuple[float, float] = (1e-9, 1e-6)
     noisy: float = 2.0
     quiet: int = 30
     still: float = 0.03
@@ -142,7 +144,7 @@ class GampStep:
     design: Design
     labels: Array
     instance: int
-    settings: Descent
+    settings: MessagePassing
     seed: int = 0
     side: Side | None = None
     begin: Array | None = None
@@ -286,10 +288,15 @@ class GampStep:
         even, sampled, rows = self.channel.even, self.channel.sampled, self.prior.rows
         if sampled and even and self.side is None and len(trail.sizes) < JUDGEMENT.hatching:
             return False
-        tolerance = max(self.settings.tolerance, JUDGEMENT.tolerance * sampled)
+        given = self.settings.tolerance
+        tolerance = JUDGEMENT.tolerance[sampled] if given is None else given
         small = state.size <= tolerance * np.sqrt(rows * state.claimed)
-        known = state.claimed <= max(self.settings.floor, JUDGEMENT.floor * sampled)
-        return bool(small or known or (sampled and self._at_noise(state, trail)))
+        return bool(small or state.claimed <= self._floor or (sampled and self._at_noise(state, trail)))
+
+    @property
+    def _floor(self) -> float:
+        given = self.settings.floor
+        return JUDGEMENT.floor[self.channel.sampled] if given is None else given
 
     def _at_noise(self, state: GampState, trail: Trail) -> bool:
         """True when for long all steps were those of sampling noise, and the claimed error stood still."""
@@ -308,7 +315,7 @@ class GampStep:
         chance = sampling + fluctuation
         slack = JUDGEMENT.sampled_slack if self.channel.sampled else JUDGEMENT.slack
         # A residual at rounding error says little more than that it is one.
-        rounding = claimed <= JUDGEMENT.known * self.settings.floor
+        rounding = claimed <= JUDGEMENT.known * self._floor
         agrees = deviation <= (slack + 5 * chance if rounding else max(slack, JUDGEMENT.significant * sampling))
         # Around the prior mean: power q - q_0 where overlap 1 - V is claimed, which makes the error 1 - V.
         power = self._norm(state.estimate.signal - self.prior.mean(shape)) ** 2 / self.prior.rows

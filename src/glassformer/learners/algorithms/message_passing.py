@@ -148,7 +148,7 @@ def message_passing(
         step: the algebra.
         max_iterations: steps allowed per run.
         damping: a fixed weight of the old state, or None to adapt it.
-        watch: called with every state.
+        watch: called with every state, the first one of every run included.
         policy: when to damp and to give up.
     """
     runs: list[Run[State]] = []
@@ -168,6 +168,8 @@ def _run(
     policy: Policy,
 ) -> Run[State]:
     best, quality, trail = state, 0.0, Trail([], [])
+    if watch is not None:
+        watch(state)
     for _ in range(max_iterations):
         new, measured = step.advance(state)
         if measured >= quality:

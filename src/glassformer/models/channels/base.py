@@ -42,6 +42,11 @@ class Channel(ABC):
         return ScalarRowsChannel(self)
 
     @property
+    def linear(self) -> bool:
+        """True when the label is the field itself, with Gaussian noise of variance ``noise`` or none."""
+        return False
+
+    @property
     @abstractmethod
     def even(self) -> bool:
         """True when labels are blind to the sign of ``h``: no information at zero overlap, q = 0 is a fixed point."""

@@ -68,6 +68,29 @@ class Prior(ABC):
         return 1.0
 
     @property
+    def extensive(self) -> bool:
+        """True when sample sizes count per entry of the signal; False where its width is negligible."""
+        return True
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """:math:`L/d` and :math:`r/d` of a product of factors of extensive width.
+
+        Raises:
+            IncompatibleError: the signal is none.
+        """
+        raise IncompatibleError(f"{type(self).__name__} is no product of factors of extensive width")
+
+    def factor_width(self, columns: int) -> int:
+        """Width of the factors of a signal of so many columns.
+
+        Raises:
+            IncompatibleError: the prior is a limit of infinite or vanishing width.
+        """
+        del columns
+        raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
+
+    @property
     def second_moment(self) -> float:
         """Power of the signal, mean included; the overlap at posterior variance ``V`` is this minus ``V``."""
         return 1.0
@@ -89,6 +112,11 @@ class Prior(ABC):
         """Draw one signal of the given shape."""
         del shape, rng
         raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
+
+    def side_observation(self, signal: Array, rng: np.random.Generator) -> tuple[float, Array] | None:
+        """Strength and observation of what is known of a signal beforehand; None for nothing."""
+        del signal, rng
+        return None
 
     def power_deviation(self, shape: tuple[int, int]) -> float:
         """Standard deviation of the power of a signal of finite size around its limit 1."""

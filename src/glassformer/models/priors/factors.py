@@ -60,6 +60,10 @@ class FactorPrior(LowWidthPrior):
     def stepwise(self) -> bool:
         return True
 
+    def factor_width(self, columns: int) -> int:
+        del columns
+        return self.width
+
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         """Draw ``S`` of shape ``(L, d)``."""
         length, dimension = shape

@@ -70,6 +70,12 @@ class MatrixPrior(ABC):
         """Precision with which every weight is known beforehand."""
         return 0.0
 
+    def side_observation(self, signal: Array, rng: np.random.Generator) -> tuple[float, Array] | None:
+        r"""Strength ``s`` and :math:`\sqrt s\,W` plus standard normal noise, known beforehand; None for nothing."""
+        if self.side == 0:
+            return None
+        return self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape)
+
     @property
     def onset(self) -> float:
         r"""Largest :math:`\hat Q` of a row at which nothing is known of it."""

@@ -8,11 +8,13 @@ columns that share them: :math:`z = \omega + V^{1/2}u` with :math:`\omega` of co
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quasi_random import normal_points
 
@@ -125,6 +127,20 @@ class MultiIndexChannel(ABC):
     def noiseless(self) -> bool:
         """True when labels fix some of the fields."""
         return self.rank > 0
+
+    @property
+    def linear(self) -> bool:
+        """True when the label is one field itself, with Gaussian noise or none."""
+        return False
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        """The label as a traceable and smooth function of the fields, without noise.
+
+        Raises:
+            IncompatibleError: it is none; the text completes the sentence "algorithm NAME".
+        """
+        raise IncompatibleError("needs labels of several projections, not of a single one")
 
     @property
     def symmetries(self) -> Array:
