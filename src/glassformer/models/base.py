@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,8 +43,25 @@ class Model(Trainable, ABC):
     and a scalar model the case of one row.
     """
 
+    channel_names: ClassVar[tuple[str, ...]] = ()
+    """Channels that may be given by name, where there are any."""
+
     channel: Any
     """What is reported: a :class:`~glassformer.models.channels.base.Channel`, or one of several rows."""
+
+    @classmethod
+    def variants(cls) -> tuple[type[Model], ...]:
+        """The classes that go by the name of this one."""
+        return (cls,)
+
+    @classmethod
+    def chosen(cls, given: dict[str, Any]) -> tuple[type[Model], dict[str, Any]]:
+        """Which of them parameters ask for, and what they are there.
+
+        Raises:
+            IncompatibleError: parameters that exclude each other.
+        """
+        return cls, given
 
     @property
     @abstractmethod

@@ -11,6 +11,8 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.options import parameter
+from glassformer.core.ranges import numbers_from
 from glassformer.models.base import FiniteSize, Model, is_number
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
@@ -61,18 +63,22 @@ class DeepAttention(Model):
         ('layer 1', 'layer 2')
     """
 
-    depth: int = 2
-    tokens: int = 2
-    skip: float | Sequence[float] = 1.0
-    activation: str = "softmax"
-    tied: bool = True
-    heads: int = 1
-    output: str = "attention"
-    noise: float = 0.0
+    depth: int = parameter("attention layers P", 2)
+    tokens: int = parameter("tokens L per sequence", 2)
+    skip: float | Sequence[float] = parameter("skip strength c, or a comma list, one per layer", 1.0, read=numbers_from)
+    activation: str = parameter("softmax or linear", "softmax")
+    tied: bool = parameter("keys and queries have weights of their own", True, option="untied")
+    heads: int = parameter("heads H on disjoint coordinates", 1)
+    output: str = parameter("attention or sequence", "attention")
+    noise: float = parameter("label noise variance Delta", 0.0)
     head_weights: Sequence[Sequence[float]] | None = None
-    side_information: float = 0.0
-    limit: str | None = None
-    points: int = 2048
+    side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0)
+    limit: str | None = parameter("large-skip, or large-depth at the ratio depth/skip", None)
+    points: int = parameter(
+        "sampled data points per replica, a power of two; errors fall about as their inverse",
+        2048,
+        option="data_points",
+    )
 
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):

@@ -11,6 +11,8 @@ import numpy as np
 
 from glassformer.core.checks import real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.options import parameter
+from glassformer.core.ranges import numbers_from
 from glassformer.models.attention_indexed import AttentionIndexed
 from glassformer.models.base import FiniteSize, Model, is_number
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
@@ -55,8 +57,10 @@ class DeepAttentionIndexed(Model):
 
     rho: float
     tokens: int = 2
-    layers: int = 2
-    skip: float | Sequence[float] | None = None
+    layers: int = parameter("attention layers L", 2)
+    skip: float | Sequence[float] | None = parameter(
+        "skip strength c >= 0 (default 1), or a comma list of L - 1 of them", None, read=numbers_from
+    )
     channel: Any = "softmax"
     temperature: float = 1.0
 

@@ -15,9 +15,9 @@ _WINDOW = 9.0  # standard deviations from an edge beyond which an interval is ce
 def flat_averages(flats: tuple[Flat, ...], v: float, step: float) -> Array:
     r"""Sums over flat parts of :math:`E_\omega (\partial_\omega p)^2/p` and :math:`E_\omega\,p\log p`.
 
-    ``p`` is the probability that :math:`h = \omega + \sqrt V u` lies on the part. Both integrands are smooth on the scale
-    :math:`\sqrt V` and vanish away from the edges, so a lattice in :math:`\omega` of spacing ``step`` in units of the
-    smaller deviation is exact to rounding.
+    ``p`` is the probability that :math:`h = \omega + \sqrt V u` lies on the part. Both integrands are smooth on the
+    scale :math:`\sqrt V` and vanish away from the edges, so a lattice in :math:`\omega` of spacing ``step`` in units
+    of the smaller deviation is exact to rounding.
 
     Example:
         >>> from glassformer.models.channels.link.piecewise import link_shape
