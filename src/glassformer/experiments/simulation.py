@@ -146,6 +146,8 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table) -> dict[str, 
             columns[f"{name}_error"] = values.mean(axis=1)
             columns[f"{name}_standard_error"] = standard_error(values)
             columns[f"{name}_theory"] = optimum[f"{name}_error"]
+    if "prediction_error" in columns:
+        columns["label_noise"] = optimum["label_noise"]
     return columns
 
 

@@ -111,6 +111,11 @@ class MultiIndexChannel(ABC):
         return False
 
     @property
+    def label_noise(self) -> float:
+        """Mean square of the label's own noise, counted as prediction errors are."""
+        return 0.0
+
+    @property
     def traceable_label(self) -> Callable[[Any], Any]:
         """The label as a traceable and smooth function of the fields, without noise.
 

@@ -53,6 +53,10 @@ class ScalarRowsChannel(MultiIndexChannel):
         return self.scalar.rank
 
     @property
+    def label_noise(self) -> float:
+        return self.scalar.label_noise
+
+    @property
     def exact(self) -> bool:
         return True
 
