@@ -43,9 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
           0.3    0.7      0.3  converged         ...
         0
     """
-    options = _parser().parse_args(_attached(sys.argv[1:] if arguments is None else arguments))
+    words = _attached(sys.argv[1:] if arguments is None else arguments)
+    # The options of learners come from their classes, which take a while to import: others need not wait for them.
+    parser = _parser(learners="simulate" in words)
+    options = parser.parse_args(words)
     if not hasattr(options, "run"):
-        _parser().print_help()
+        parser.print_help()
         return BAD_USAGE
     from glassformer.core.errors import GlassformerError
 
@@ -73,7 +76,7 @@ def _attached(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(learners: bool = True) -> argparse.ArgumentParser:
     from glassformer import __version__
 
     parser = _Parser(
@@ -89,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_model_command(commands, "landscape", "free entropy against the overlap", _landscape, _landscape_options)
     _add_model_command(commands, "hysteresis", "fixed points followed up and down in the sample ratio", _hysteresis)
     text = "an algorithm on simulated data, next to theory"
-    _add_model_command(commands, "simulate", text, _simulate, _simulate_options)
+    _add_model_command(commands, "simulate", text, _simulate, _simulate_options if learners else _no_options)
     _add_phase_diagram(commands)
     figure = commands.add_parser("figure", help="compute and draw a figure of the papers")
     figure.add_argument("name", nargs="?", help="see --list")
