@@ -14,9 +14,11 @@ from glassformer import (
     DeepAttention,
     GradientDescent,
     IncompatibleError,
+    Iteration,
     MessagePassing,
     ParameterError,
     Ridge,
+    least_nuclear_norm,
     simulate,
 )
 from glassformer.interface.cli import main
@@ -240,3 +242,22 @@ def test_baselines_from_the_command_line(capsys):
     assert "theory_bayes_optimal" in capsys.readouterr().out
     assert main([*common, "--algorithm", "ridge", "--starts", "3"]) == 2
     assert "--starts is no option of algorithm ridge" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "own", [{"learning_rate": 0.2}, {"momentum": 0.8, "learning_rate": 0.1}, {"optimizer": "adam"}], ids=str
+)
+def test_weight_decay_is_one_objective_for_every_optimizer(own):
+    """At full width the minimum is that of the nuclear norm with 2 w sqrt(r)/(dL)^(1/4), per root of its size."""
+    rng, size, decay = np.random.default_rng(0), 8, 0.3
+    design, signal = DenseDesign.sample(40, (size, size), rng), np.outer(*rng.standard_normal((2, size)))
+    labels = design.forward(signal, 0) + 0.3 * rng.standard_normal(40)
+    penalty = 2 * decay * np.sqrt(size)
+    best = least_nuclear_norm(design, labels, penalty, Iteration(tolerance=1e-9)).value[0]
+    settings = GradientDescent(weight_decay=decay, student_width=size, max_steps=4000, **own)
+    found = descend(factor_student(design, labels, size), settings, rng, 1, signal)
+    residual = design.forward(best, 0) - labels
+    least = 0.25 * np.sum(residual**2) + 0.5 * penalty * np.linalg.svd(best, compute_uv=False).sum()
+    assert found.trained.history[-1, 0] == pytest.approx(least, rel=1e-4)
+    assert found.history[-1].error == pytest.approx(np.mean((best - signal) ** 2), rel=3e-3)
+    assert found.history[-1].training_error == pytest.approx(np.mean(residual**2), rel=3e-3)

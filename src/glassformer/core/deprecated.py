@@ -13,7 +13,7 @@ from typing import Any
 
 # Modules by their names of version 0.1, and where what they held is now.
 MOVED = {
-    "baselines": "learners.registry",
+    "baselines": "experiments.simulation",
     "bayes_optimal": "theory.limits",
     "channels": "models.channels",
     "channels.absolute": "models.channels.absolute",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.deprecated import renamed
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
@@ -26,6 +27,10 @@ from glassformer.learners.registry import chosen
 from glassformer.models import Model
 from glassformer.theory.limits import limits
 from glassformer.theory.state_evolution import validated_alpha
+
+__getattr__ = renamed(
+    __name__, {name: "glassformer.experiments.instances:Run" for name in ("Instance", "RowsInstance", "BaselineRun")}
+)
 
 # Fields of a run whose means are columns, and those that have a standard error and a Bayes-optimal counterpart.
 _MEANS = ("overlap", "cosine", "training_error", "early_stopped_error")
@@ -146,6 +151,8 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table) -> dict[str, 
             columns[f"{name}_error"] = values.mean(axis=1)
             columns[f"{name}_standard_error"] = standard_error(values)
             columns[f"{name}_theory"] = optimum[f"{name}_error"]
+    if "prediction_error" in columns:
+        columns["label_noise"] = optimum["label_noise"]
     return columns
 
 

@@ -85,14 +85,14 @@ class Ridge(LinearFit):
         require_not_negative(self, "strength", optional=True)
 
     def completed(self, model: Any) -> Self:
-        return replace(self, strength=model.channel.noise if self.strength is None else self.strength)
+        return replace(self, strength=model.channel.label_noise if self.strength is None else self.strength)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         from glassformer.learners.ridge import ridge_error
 
         if not model.prior.extensive:
             return "at fixed width there are ever fewer samples per entry of the signal: its error tends to 1"
-        return ridge_error(alpha, model.channel.noise, self.strength)
+        return ridge_error(alpha, model.channel.label_noise, self.strength)
 
     def fit(self, model: Any, design: Any, labels: Array) -> Solution:
         from glassformer.learners.ridge import ridge
@@ -124,6 +124,7 @@ class NuclearNorm(LinearFit):
 
     papers: ClassVar[tuple[str, ...]] = ("donoho2013phase",)
     title: ClassVar[str] = "least nuclear norm"
+    papers: ClassVar[tuple[str, ...]] = ("donoho2013phase",)
 
     strength: float | None = setting(None, _BY_THE_NOISE)
     tolerance: float = setting(1e-6, "relative duality gap that is accepted")
@@ -144,10 +145,10 @@ class NuclearNorm(LinearFit):
         if np.any(alpha <= 0):
             return "its theory needs samples: give alpha > 0"
         beta, rho = model.prior.ratios
-        strengths = [self.strength_at(beta, rho, float(a), model.channel.noise) for a in alpha]
+        strengths = [self.strength_at(beta, rho, float(a), model.channel.label_noise) for a in alpha]
         return np.array(
             [
-                nuclear_norm_risk(beta, rho, float(a), model.channel.noise, s).error
+                nuclear_norm_risk(beta, rho, float(a), model.channel.label_noise, s).error
                 for a, s in zip(alpha, strengths, strict=True)
             ]
         )
@@ -165,6 +166,6 @@ class NuclearNorm(LinearFit):
 
         rows, columns = design.signal_shape
         rho = model.prior.factor_width(columns) / columns
-        strength = self.strength_at(rows / columns, rho, design.sample_ratio, model.channel.noise)
+        strength = self.strength_at(rows / columns, rho, design.sample_ratio, model.channel.label_noise)
         limit = Iteration(tolerance=self.tolerance, floor=1e-14, max_iterations=self.max_iterations)
         return least_nuclear_norm(design, labels, strength * float(rows * columns) ** 0.25, limit)

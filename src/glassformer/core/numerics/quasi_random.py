@@ -40,7 +40,9 @@ def mean_and_error(replicas: Array) -> tuple[Array, Array]:
     return np.mean(replicas, axis=0), np.std(replicas, axis=0, ddof=1) / np.sqrt(len(replicas))
 
 
-def label_mse(link: Callable[[Array], Array], tokens: int, power: float, variance: Array) -> dict[str, Array]:
+def prediction_error(
+    link: Callable[[Array], Array], tokens: int, power: float, variance: Array, noise: float
+) -> dict[str, Array]:
     r"""Error per row of the posterior mean of ``y = link(h)``, from two copies of ``h`` with the same :math:`\omega`.
 
     .. math:: E\|y - E[y\mid\omega]\|^2 = \tfrac12 E\|y(h) - y(h')\|^2, \qquad \omega\sim N(0, Q_0 - V),
@@ -61,4 +63,6 @@ def label_mse(link: Callable[[Array], Array], tokens: int, power: float, varianc
         means.append(mean)
         errors.append(error)
     shape = np.shape(variance)
-    return {"label_mse": np.reshape(means, shape), "label_mse_standard_error": np.reshape(errors, shape)}
+    mean, error = np.reshape(means, shape), np.reshape(errors, shape)
+    named = {"prediction_error": mean, "prediction_standard_error": error, "label_noise": np.full(shape, noise)}
+    return {**named, "label_mse": mean, "label_mse_standard_error": error}

@@ -105,7 +105,18 @@ class Channel(ABC):
     def expected_log_partition(self, variance: Array) -> Integral:
         r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
 
+    @property
+    def label_noise(self) -> float:
+        """Mean square of the label's own noise, counted as ``prediction_error`` of :meth:`label_error` counts."""
+        return 0.0
+
     def label_error(self, variance: Array) -> dict[str, Array]:
-        """Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none."""
+        r"""Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none.
+
+        ``prediction_error`` is the squared error of the posterior mean of the label without its own noise, and
+        ``plugin_error`` that of the label at :math:`\omega`; ``label_noise`` stands beside them: the sum is what is
+        measured on noisy labels. ``label_error`` counts the wrong ones among discrete labels. ``label_mse`` and
+        ``label_mse_plugin``, squared errors whose noise counts for some channels, go with the next version.
+        """
         del variance
         return {}

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from glassformer.core.errors import LinkError, ParameterError
-from glassformer.core.numerics.quasi_random import label_mse, normal_points
+from glassformer.core.numerics.quasi_random import normal_points, prediction_error
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
 from glassformer.models.channels.base import Array
@@ -100,9 +100,13 @@ class NoisyAttentionChannel(SampledChannel):
         clean = np.asarray(self.function(to_matrices(field, self.tokens)), dtype=float)
         return np.asarray(clean + np.sqrt(self.noise) * source.reshape(clean.shape))
 
+    @property
+    def label_noise(self) -> float:
+        return float(self.noise * np.prod(self.label_shape) / self.tokens)
+
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``label_mse``: :math:`E\|y - E[y\mid\omega]\|^2/T` of a new label without its own noise."""
-        return label_mse(self.function, self.tokens, self.power, variance)
+        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|^2/T` of a new label without its own noise."""
+        return prediction_error(self.function, self.tokens, self.power, variance, self.label_noise)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))

@@ -110,16 +110,21 @@ class LinkChannel(Channel):
     def expected_log_partition(self, variance: Array) -> Integral:
         return self._refined(variance, 1)
 
-    def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""Squared errors on a new label, its own noise counted.
+    @property
+    def label_noise(self) -> float:
+        return self.noise
 
-        ``label_mse``: of the posterior mean :math:`E_u \varphi(\omega + \sqrt V u)`; ``label_mse_plugin``: of
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""Squared errors on a new label without its own noise.
+
+        ``prediction_error``: of the posterior mean :math:`E_u \varphi(\omega + \sqrt V u)`; ``plugin_error``: of
         :math:`\varphi(\omega)`.
         """
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
         both = np.array([_label_errors(self._shape, x, self.nodes) for x in v.ravel()]).reshape(-1, 2)
-        bayes, plugin = (self.noise + both).T.reshape(2, *v.shape)
-        return {"label_mse": bayes, "label_mse_plugin": plugin}
+        bayes, plugin = both.T.reshape(2, *v.shape)
+        named = {"prediction_error": bayes, "plugin_error": plugin, "label_noise": np.full(v.shape, self.label_noise)}
+        return {**named, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
     @cached_property
     def _link(self) -> Function:

@@ -134,6 +134,11 @@ class MultiIndexChannel(ABC):
         return False
 
     @property
+    def label_noise(self) -> float:
+        """Mean square of the label's own noise, counted as prediction errors are."""
+        return 0.0
+
+    @property
     def traceable_label(self) -> Callable[[Any], Any]:
         """The label as a traceable and smooth function of the fields, without noise.
 
@@ -276,6 +281,7 @@ class MultiIndexChannel(ABC):
             "prediction_standard_error": found.bayes.error,
             "plugin_error": found.plugin.value,
             "plugin_standard_error": found.plugin.error,
+            "label_noise": np.full(len(variance), self.label_noise),
             **{name: self.prediction_errors(variance, rows).plugin.value for name, rows in alone.items()},
         }
 

@@ -42,6 +42,10 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
         return 0 if self.negligible else int(np.prod(self.shape, dtype=int))
 
     @property
+    def label_noise(self) -> float:
+        return 0.0 if self.negligible else float(self.noise * np.prod(self.shape))
+
+    @property
     def functions(self) -> Functions:
         return _functions(self.link, float(self.noise), tuple(map(tuple, self.signs)))
 

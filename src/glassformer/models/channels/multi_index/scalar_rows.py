@@ -63,6 +63,10 @@ class ScalarRowsChannel(MultiIndexChannel):
         return 1e-14
 
     @property
+    def label_noise(self) -> float:
+        return self.scalar.label_noise
+
+    @property
     def symmetries(self) -> Array:
         return np.array([[1.0], [-1.0]]) if self.scalar.even else np.ones((1, 1))
 
