@@ -66,8 +66,6 @@ class Learner(ABC):
     """Keys of the papers behind it, beyond those behind the models."""
     storages: ClassVar[tuple[str, ...]] = IN_ONE_ARRAY
     """Ways of keeping the inputs that it can learn from."""
-    papers: ClassVar[tuple[str, ...]] = ()
-    """Keys of the papers behind it, beside those of the model."""
     continues: ClassVar[bool] = False
     """Whether it leaves a state that an interrupted run continues from."""
 
