@@ -68,6 +68,8 @@ class AttentionIndexed:
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
         channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, 1 + float(self.rho))
         object.__setattr__(self, "channel", channel)
+        # A finished channel brings its noise along: the model has no other.
+        object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
 
     @property
     def name(self) -> str:
@@ -87,7 +89,7 @@ class AttentionIndexed:
         return {
             "rho": float(self.rho),
             "tokens": int(self.tokens),
-            "noise": float(self.noise),
+            "noise": self.noise,
             "channel": label,
             **temperature,
             "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",

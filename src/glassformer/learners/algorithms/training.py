@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -14,6 +13,7 @@ import optax  # type: ignore[import-untyped]
 
 from glassformer.core.checkpoints import Checkpoint, leaves, stacked, unleaved, unstacked
 from glassformer.core.integral import Array
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note
 from glassformer.core.settings import Training
 from glassformer.core.solution import Status
@@ -241,16 +241,17 @@ def _slope(loss: Loss, parameters: Any, data: Any) -> float:
     return square / max(float(value), 1e-300)
 
 
-@lru_cache(maxsize=32)
 def _optimizer(name: str, rate: float, momentum: float, decay: float) -> Any:
-    """The same object for the same settings: it is part of what is compiled."""
     rule = optax.adam(rate) if name == "adam" else optax.sgd(rate, momentum=momentum or None)
     # The share that decays is that of a step: it goes with the learning rate.
     return optax.chain(rule, optax.add_decayed_weights(-rate * decay)) if decay else rule
 
 
-@partial(jax.jit, static_argnames=("loss", "optimizer", "steps"))
 def _block(loss: Loss, optimizer: Any, parameters: Any, state: Any, data: Any, steps: int) -> Any:
+    return Specialised(_steps, loss=loss, optimizer=optimizer, steps=steps)(parameters, state, data)
+
+
+def _steps(parameters: Any, state: Any, data: Any, loss: Loss, optimizer: Any, steps: int) -> Any:
     def total(parameters: Any) -> Any:
         return jnp.sum(loss(parameters, data))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -123,7 +122,6 @@ def _examined(link: Callable[[Any], Any], indices: int, tokens: int) -> tuple[Ca
     return flat, tuple(found.shape), np.asarray(tried, dtype=float)
 
 
-@lru_cache(maxsize=64)
 def _flattened(link: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda fields: jnp.ravel(jnp.asarray(link(fields), dtype=jnp.float64))
 
