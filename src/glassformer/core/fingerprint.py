@@ -94,7 +94,7 @@ def _functions(part: Any) -> Iterator[Any]:
     if _is_own_data(part):
         for field in dataclasses.fields(part):
             yield from _functions(getattr(part, field.name))
-    elif callable(part) and not is_own(part):
+    elif callable(part) and not is_own(getattr(part, "__code__", part)):
         yield part
 
 

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from importlib import metadata
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 _PACKAGE = Path(__file__).parents[1]
@@ -19,17 +20,14 @@ def version_of_code(path: str, module: str) -> str:
     """The package that a file of code belongs to, with its version; empty for code of the user.
 
     Args:
-        path: of the file, or what stands for it in code that has none.
-        module: name of the module whose globals the code reads.
+        path: of the file, or what stands for it in code that was typed or generated, which is the user's.
+        module: name of the module.
 
     Example:
         >>> import numpy as np
         >>> version_of_code(np.__file__, "numpy") == f"numpy {np.__version__}", version_of_code("links.py", "links")
         (True, '')
     """
-    if path.startswith("<") and not path.startswith(_FROZEN):
-        # Generated code, or what was typed: it belongs where its globals do.
-        path = getattr(sys.modules.get(module), "__file__", None) or ""
     installed = path.startswith(_INSTALLED) or "/site-packages/" in path or "/dist-packages/" in path
     return version(module) if installed else ""
 
@@ -49,7 +47,9 @@ def version_of_module(module: str) -> str:
 
 
 def is_own(part: Any) -> bool:
-    """Whether a class or function is one of this package."""
+    """Whether a class, an object or the code of a function is of this package."""
+    if isinstance(part, CodeType):
+        return part.co_filename.startswith(f"{_PACKAGE}/")
     return str(getattr(part, "__module__", "")).partition(".")[0] == "glassformer"
 
 

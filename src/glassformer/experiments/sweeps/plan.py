@@ -187,7 +187,7 @@ class Sweep:
         return found
 
     def _word(self, name: str, value: Any) -> str:
-        """What tells a value in a key; what cannot be told has a new one every time, so that nobody takes it for his."""
+        """What tells a value in a key; where its content cannot be told, a word that never comes again."""
         if name == "link" and isinstance(value, str):
             value = function_from(value, Path(self.folder) if self.folder else None)
         try:
