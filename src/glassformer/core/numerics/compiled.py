@@ -69,6 +69,6 @@ def _executable(key: Any, function: Callable[..., Any]) -> _Executable:
     with _lock:
         found = _executables.pop(key, None) or _Executable(function)
         _executables[key] = found
-        if len(_executables) > _KEPT:
+        while len(_executables) > _KEPT:
             _executables.popitem(last=False)
     return found
