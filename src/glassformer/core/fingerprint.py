@@ -10,7 +10,7 @@ import functools
 import hashlib
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePath
 from types import (
@@ -128,14 +128,18 @@ class _Reader:
         self._met.append(value)
         return False
 
-    def _inside(self, value: Any, read: Callable[[], Any]) -> None:
-        """Read what is in a collection, once."""
+    def _inside(self, value: Any, parts: Iterable[tuple[str, Any]], attributes: frozenset[str] | None = None) -> None:
+        """Read what is in a collection, once: parts with their names, if they have any."""
         if id(value) in self._open:
             self.words.append(f"itself {self._open[id(value)]}")
             return
         self._open[id(value)] = len(self._open)
         self.words.append("(")
-        read()
+        for name, part in parts:
+            if name:
+                self._part(name, part, attributes)
+            else:
+                self.read(part)
         self.words.append(")")
         del self._open[id(value)]
 
@@ -192,13 +196,13 @@ class _Reader:
 
     def _sequence(self, value: list[Any] | tuple[Any, ...]) -> None:
         self.words.append(type(value).__name__ if self._strict else "sequence")
-        self._inside(value, lambda: [self.read(part) for part in value])
+        self._inside(value, (("", part) for part in value))
 
     def _mapping(self, value: Mapping[Any, Any]) -> None:
         self.words.append("mapping")
         # Functions may depend on the order; settings do not.
         items = list(value.items()) if self._strict else sorted(value.items(), key=lambda item: repr(item[0]))
-        self._inside(value, lambda: [self.read(part) for item in items for part in item])
+        self._inside(value, (("", part) for item in items for part in item))
 
     def _set(self, value: Any) -> None:
         self.words.append(f"set {sorted(_alone(part) for part in value)}")
@@ -254,7 +258,7 @@ class _Reader:
             return
         content = {name: value for name, value in vars(module).items() if not name.startswith("__")}
         names = sorted(content if attributes is None else attributes.intersection(content))
-        self._inside(module, lambda: [self._part(name, content[name], attributes) for name in names])
+        self._inside(module, ((name, content[name]) for name in names), attributes)
 
     def _partial(self, value: functools.partial[Any]) -> None:
         self._made("partial", value.func, value.args, value.keywords, vars(value))
@@ -304,8 +308,7 @@ class _Reader:
         if _is_own_data(value):
             # Equal ones are one, however often each occurs; derived values do not count.
             self._class(type(value))
-            fields = dataclasses.fields(value)
-            self._inside(value, lambda: [self._part(field.name, getattr(value, field.name)) for field in fields])
+            self._inside(value, ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value)))
         elif _is_importable(value):
             self.words.append(f"named {_name(value)} {_installed(value)}")
         elif _is_device_array(value):
