@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 
 from glassformer import __version__
 from glassformer.core.checkpoints import Checkpoint, Keeper
-from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.fingerprint import code_of
+from glassformer.core.errors import IncompatibleError, ParameterError, UnidentifiedError
+from glassformer.core.fingerprint import identity
 from glassformer.core.integral import Array
 from glassformer.core.progress import track
 from glassformer.core.results import Table, plain
@@ -156,21 +157,33 @@ class Experiment:
             runs[point].append(self.keeper.run(Run, self.identity(n, seed), one))
         return runs
 
-    def identity(self, samples: int, seed: int) -> dict[str, Any]:
-        """All that determines a run."""
-        finite = self.size.model
+    def identity(self, samples: int, seed: int) -> dict[str, Any] | None:
+        """All that determines a run; None if that cannot be told."""
+        if self._content is None:
+            return None
         return {
             "version": __version__,
-            "model": finite.name,
-            "parameters": {name: repr(value) for name, value in finite.parameters.items()},
-            "code": code_of(finite),
+            "model": self.size.model.name,
+            "parameters": {name: repr(value) for name, value in self.size.model.parameters.items()},
             "algorithm": self.algorithm,
             "settings": {name: repr(value) for name, value in vars(self.settings).items()},
+            "content": self._content,
             "d": self.d,
             "samples": samples,
             "seed": seed,
             "storage": self.storage,
         }
+
+    @cached_property
+    def _content(self) -> str | None:
+        """The identity of the model at its finite size and of the settings, what users wrote included."""
+        try:
+            return identity(self.size, self.settings)
+        except UnidentifiedError as error:
+            if self.keeper.folder is not None:
+                text = f"runs are computed and not kept, for what determines them cannot be told ({error})"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return None
 
     def table(self, columns: dict[str, Array], runs: list[list[Run]], notes: Sequence[str]) -> Simulation:
         """The table of the runs; the status of a row is that of its first run that did not converge."""

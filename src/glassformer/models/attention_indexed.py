@@ -83,6 +83,8 @@ class AttentionIndexed(Model):
         power = 1 + float(self.rho)
         channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link)
         object.__setattr__(self, "channel", channel)
+        # A finished channel brings its noise along: the model has no other.
+        object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
 
     @classmethod
     def variants(cls) -> tuple[type[Model], ...]:
@@ -131,7 +133,7 @@ class AttentionIndexed(Model):
         return {
             "rho": float(self.rho),
             "tokens": int(self.tokens),
-            "noise": float(self.noise),
+            "noise": self.noise,
             "channel": label,
             **temperature,
             "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",

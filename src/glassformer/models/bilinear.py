@@ -37,7 +37,7 @@ class BilinearSequenceRegression(Model):
     Args:
         beta: :math:`L/d > 0`; ``inf`` for sequences much longer than the token dimension.
         rho: :math:`r/d \ge 0`; 0 and ``inf`` select the limits of negligible and unlimited width.
-        noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label.
+        noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label; that of a finished channel.
         channel: ``"gaussian"`` (:math:`\varphi(h) = h`), ``"sign"``, ``"absolute"``, a callable
             :math:`\varphi` acting on arrays, or a :class:`~glassformer.models.channels.base.Channel`.
         link: :math:`\varphi` of one's own, a function from a number to a number, in NumPy, JAX or plain Python (see
@@ -90,6 +90,8 @@ class BilinearSequenceRegression(Model):
         if self.width is not None and np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
         object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise), link))
+        # A finished channel brings its noise along: the model has no other.
+        object.__setattr__(self, "noise", float(getattr(self.channel, "noise", 0.0)))
 
     @property
     def name(self) -> str:
@@ -121,7 +123,7 @@ class BilinearSequenceRegression(Model):
         return {
             "beta": float(self.beta),
             **width,
-            "noise": float(self.noise),
+            "noise": self.noise,
             "channel": self.channel.label,
             "alpha": unit,
         }

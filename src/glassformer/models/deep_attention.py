@@ -105,6 +105,9 @@ class DeepAttention(Model):
         if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
             raise ParameterError("points", points, "a power of two >= 32")
         object.__setattr__(self, "network", self._architecture())
+        if self.head_weights is not None:
+            # Numbers that nobody changes afterwards.
+            object.__setattr__(self, "head_weights", self.network.head_weights)  # type: ignore[attr-defined]
 
     def _architecture(self) -> Architecture:
         skip = np.atleast_1d(np.asarray(self.skip, dtype=float)).ravel()
@@ -187,6 +190,7 @@ class DeepAttention(Model):
             "tied": network.tied,
             "heads": network.heads,
             "output": network.output,
+            **({} if self.head_weights is None else {"head_weights": [list(row) for row in network.head_weights]}),
             "noise": float(self.noise),
             "side_information": float(self.side_information),
             **({"limit": self.limit} if self.limit else {}),

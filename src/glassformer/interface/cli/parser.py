@@ -46,8 +46,7 @@ def parser_for(words: Sequence[str]) -> Parser:
 def _add_plain(parser: argparse.ArgumentParser, command: Command, module: Any, words: Sequence[str]) -> None:
     del command, words
     module.add(parser)
-    if not parser.get_default("run"):
-        parser.set_defaults(run=module.run)
+    parser.set_defaults(run=module.run)
 
 
 def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, words: Sequence[str]) -> None:

@@ -23,21 +23,26 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = "Python file that the sweep names and whose code may run, once for each; no other is run"
     run.add_argument("--link", type=Path, action="append", default=[], metavar="FILE.py", help=text)
     run.add_argument("--retry", action="store_true", help="also points that failed or did not converge")
-    run.set_defaults(run=_sweep_run)
+    run.set_defaults(act=_sweep_run)
     status = actions.add_parser("status", help="how many points have which status")
-    status.set_defaults(run=_sweep_status)
+    status.set_defaults(act=_sweep_status)
     collect = actions.add_parser("collect", help="all records as one labelled data set")
     collect.add_argument("--netcdf", type=Path, metavar="FILE", help="write it as netCDF (version 3)")
     collect.add_argument("--csv", type=Path, metavar="FILE", help="write it as a table, one line per point")
-    collect.set_defaults(run=_sweep_collect)
+    collect.set_defaults(act=_sweep_collect)
     plot = actions.add_parser("plot", help="draw one quantity")
     plot.add_argument("--out", type=Path, metavar="FILE", help="the picture (default DIR/sweep.png)")
     plot.add_argument("--quantity", help="what to draw (default error)")
-    plot.set_defaults(run=_sweep_plot)
+    plot.set_defaults(act=_sweep_plot)
     for one in (status, collect, plot):
         one.add_argument("store", type=Path, metavar="DIR", help="folder of the records")
     for one in (run, status):
         one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """The action that was asked for."""
+    return int(options.act(options))
 
 
 def _sweep_run(options: argparse.Namespace) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ import numpy as np
 
 from glassformer.core.checkpoints import Checkpoint, stacked, unstacked
 from glassformer.core.integral import Array
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
 from glassformer.models.designs.projection import ProjectionDesign
@@ -110,7 +110,8 @@ def row_descent(
     run = _Run([np.asarray(weights)], 0, []) if stored is None else _Run.restored(stored)
     with jax.enable_x64(True):
         inputs, targets = jnp.asarray(design.inputs[0], dtype=float), jnp.asarray(labels, dtype=float)
-        before = float(_loss(link, jnp.asarray(weights, dtype=float), inputs, targets))
+        loss = Specialised(_loss, link=link)
+        before = float(loss(jnp.asarray(weights, dtype=float), inputs, targets))
         for number in range(run.steps // (settings.repeats * blocks), settings.passes):
             order = np.random.default_rng([key, number]).permutation(samples)[: blocks * batch].reshape(blocks, batch)
             current = jnp.asarray(run.kept[-1], dtype=float)
@@ -126,7 +127,7 @@ def row_descent(
             del run.kept[: -1 - max(1, int(_LATE * settings.passes))]
             note(f"pass {number + 1} of {settings.passes}")
             checkpoint.offer(run.arrays)
-        after = float(_loss(link, jnp.asarray(run.kept[-1], dtype=float), inputs, targets))
+        after = float(loss(jnp.asarray(run.kept[-1], dtype=float), inputs, targets))
     residual = float(np.linalg.norm(run.kept[-1] - run.kept[0]) / np.linalg.norm(run.kept[-1]))
     # Rows that stand still without having learned do so for want of a gradient, or of a step.
     learned = after <= _LEARNED * before
@@ -134,20 +135,22 @@ def row_descent(
     return Passed(run.kept[-1], run.steps, status, residual, run.records)
 
 
-@partial(jax.jit, static_argnames="link")
-def _loss(link: Callable[[Any], Any], weights: Any, inputs: Any, labels: Any) -> Any:
+def _loss(weights: Any, inputs: Any, labels: Any, link: Callable[[Any], Any]) -> Any:
     fields = jnp.swapaxes(inputs @ weights.T, 1, 2) / np.sqrt(inputs.shape[-1])
     predicted = jax.vmap(link)(fields).reshape(len(inputs), -1)
     return jnp.sum((predicted - labels.reshape(len(inputs), -1)) ** 2) / inputs.shape[-1]
 
 
-@partial(jax.jit, static_argnames=("link", "repeats"))
-def _batches(
-    link: Callable[[Any], Any], repeats: int, rate: Any, decay: Any, weights: Any, inputs: Any, labels: Any, order: Any
+def _batches(link: Callable[[Any], Any], repeats: int, *arrays: Any) -> Any:
+    return Specialised(_steps, link=link, repeats=repeats)(*arrays)
+
+
+def _steps(
+    rate: Any, decay: Any, weights: Any, inputs: Any, labels: Any, order: Any, link: Callable[[Any], Any], repeats: int
 ) -> Any:
     def one(weights: Any, chosen: Any) -> Any:
         x, y = inputs[chosen], labels[chosen]
-        step = lambda _, w: w - rate * jax.grad(_loss, argnums=1)(link, w, x, y) - decay * w  # noqa: E731
+        step = lambda _, w: w - rate * jax.grad(_loss)(w, x, y, link) - decay * w  # noqa: E731
         return jax.lax.fori_loop(0, repeats, step, weights), None
 
     return jax.lax.scan(one, weights, order)[0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ import optax  # type: ignore[import-untyped]
 
 from glassformer.core.checkpoints import Checkpoint, leaves, stacked, unleaved, unstacked
 from glassformer.core.integral import Array
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
 from glassformer.models.students.base import Loss, Schedule
@@ -250,14 +250,15 @@ def _slope(objective: _Objective, parameters: Any, data: Any) -> float:
     return square / max(float(value), 1e-300)
 
 
-@lru_cache(maxsize=32)
 def _optimizer(name: str, rate: float, momentum: float) -> Any:
-    """The same object for the same settings: it is part of what is compiled."""
     return optax.adam(rate) if name == "adam" else optax.sgd(rate, momentum=momentum or None)
 
 
-@partial(jax.jit, static_argnames=("objective", "optimizer", "steps"))
 def _block(objective: _Objective, optimizer: Any, parameters: Any, state: Any, data: Any, steps: int) -> Any:
+    return Specialised(_steps, objective=objective, optimizer=optimizer, steps=steps)(parameters, state, data)
+
+
+def _steps(parameters: Any, state: Any, data: Any, objective: _Objective, optimizer: Any, steps: int) -> Any:
     def total(parameters: Any) -> Any:
         return jnp.sum(objective(parameters, data))
 

@@ -66,13 +66,13 @@ def attention_channel(
 
 
 def _require_match(channel: Channel, tokens: int, noise: float, temperature: float, power: float) -> None:
-    """A finished channel carries its own parameters: they must be the model's."""
+    """A finished channel carries its own parameters: they must be the model's; noise may be given to it alone."""
     own = {
         name: getattr(channel, name) for name in ("tokens", "power", "noise", "temperature") if hasattr(channel, name)
     }
     asked = {"tokens": tokens, "power": power, "noise": noise, "temperature": temperature}
     for name, value in own.items():
-        if not np.isclose(value, asked[name]):
+        if not np.isclose(value, asked[name]) and (name, asked[name]) != ("noise", 0):
             raise IncompatibleError(
                 f"the channel has {name} = {value}, the model {name} = {asked[name]}: make them equal"
             )

@@ -10,8 +10,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from glassformer.core.errors import LinkError, ParameterError
-from glassformer.core.numerics.quasi_random import normal_points, prediction_error
+from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
+from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
 from glassformer.models.channels.base import Array
 from glassformer.models.channels.sampled import Posterior, SampledChannel

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import log_softmax
 
 from glassformer.core.errors import DataError, ParameterError
-from glassformer.core.numerics.quasi_random import prediction_error
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_components, to_matrices
+from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.base import Array, Channel, Integral
 
 

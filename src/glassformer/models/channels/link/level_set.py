@@ -70,7 +70,7 @@ class LevelSet(LinkPosterior):
         gap, odds = (np.take_along_axis(x[:, reached], nearest, axis=0) for x in (fields.gap, fields.odds))
         step = RULES[level].lattice
         t = step * np.arange(-int(TAIL / step) - 1, int(TAIL / step) + 2)
-        weight = step * normal_density(t)
+        weight = step * normal_density(np.asarray(t, dtype=float))
         rows = max(1, _CHUNK // (t.size * max(most, 1)))
         for start in range(0, reached.size, rows):
             part = slice(start, start + rows)

@@ -22,6 +22,7 @@ from scipy.stats import qmc
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.models.channels.multi_index.latent import Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
@@ -65,8 +66,10 @@ class LineChannel(LinkRowsChannel):
         with jax.enable_x64(True):
             lines = jnp.asarray(_lines(self.latents, self.effort.points))
 
+        moments = Specialised(_moments, link=self.link, discrete=self.discrete)
+
         def work(index: Any, chunk: Any) -> Any:
-            return _moments(self.link, self.discrete, jnp.asarray(index % len(lines)), chunk, lines)
+            return moments(jnp.asarray(index % len(lines)), chunk, lines)
 
         return Moments(*in_chunks(work, data))
 
@@ -77,7 +80,7 @@ def _nothing(x: Any, datum: Any) -> Any:
     return x
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _lines(dimension: int, count: int) -> Array:
     """Where lines cross the other coordinates, shape (pool, 2 halves, lines, dimension - 1), symmetric about zero."""
     if dimension == 1:
@@ -89,8 +92,7 @@ def _lines(dimension: int, count: int) -> Array:
     return np.concatenate([points, -points], axis=2)
 
 
-@partial(jax.jit, static_argnames=("link", "discrete"))
-def _moments(link: Callable[[Any], Any], discrete: bool, turns: Any, data: Any, lines: Any) -> Any:
+def _moments(turns: Any, data: Any, lines: Any, link: Callable[[Any], Any], discrete: bool) -> Any:
     def one(item: Any) -> Any:
         turn, (label, omega, root) = item
 

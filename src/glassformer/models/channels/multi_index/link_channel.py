@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -129,7 +128,6 @@ def _require_traceable(link: Link) -> None:
         ) from error
 
 
-@lru_cache(maxsize=64)
 def _flattened(link: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda fields: jnp.ravel(jnp.asarray(link(fields), dtype=jnp.float64))
 
