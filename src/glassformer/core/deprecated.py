@@ -55,7 +55,7 @@ MOVED = {
     "channels.small_matrices": "core.numerics.small_matrices",
     "channels.untied_attention": "models.channels.multi_index.untied_attention",
     "checkpoints": "core.checkpoints",
-    "citations": "core.citations",
+    "citations": "interface.citations",
     "cli": "interface.cli",
     "conjugates": "theory.conjugate_overlap",
     "damping": "learners.damping",

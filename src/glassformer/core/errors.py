@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Protocol
 
 
@@ -33,6 +35,14 @@ class DataError(ParameterError):
     """Observed data have the wrong shape, do not match each other, or are not finite."""
 
 
+class LinkError(ParameterError):
+    """A link function of the user's own fails, is random, or returns what no label can be."""
+
+    def named(self, name: str) -> LinkError:
+        """The same error of a link that was given as another parameter."""
+        return LinkError(name, self.value, self.allowed, self.remedy)
+
+
 class IncompatibleError(GlassformerError, ValueError):
     """Two choices that exclude each other, or a part asked for something it cannot do."""
 
@@ -54,6 +64,25 @@ class ConvergenceError(GlassformerError, RuntimeError):
     def __init__(self, status: Remedied, solution: object) -> None:
         self.status, self.solution = status, solution
         super().__init__(f"{status}: {status.remedy} (pass throw=False to receive the unconverged result)")
+
+
+@contextlib.contextmanager
+def in_file(path: object) -> Iterator[None]:
+    """What is refused of the content of a file is told with the name of the file.
+
+    Example:
+        >>> with in_file("sweep.toml"):
+        ...     raise ParameterError("rho", -1, "rho > 0")
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: sweep.toml: rho = -1 is not allowed: expected rho > 0
+    """
+    try:
+        yield
+    except ParameterError as error:
+        raise type(error)(f"{path}: {error.name}", error.value, error.allowed, error.remedy) from error.__cause__
+    except IncompatibleError as error:
+        raise IncompatibleError(f"{path}: {error}") from error.__cause__
 
 
 def _short(value: object) -> str:

@@ -111,7 +111,7 @@ class Experiment:
     """
 
     model: Any
-    size: FiniteSize[Any]
+    size: FiniteSize
     alpha: Array
     d: int
     instances: int
@@ -232,7 +232,7 @@ def standard_error(samples: Array) -> Array:
     return np.asarray(np.std(samples, axis=1, ddof=1) / np.sqrt(count))
 
 
-def whole_samples(alpha: Array, size: FiniteSize[Any], d: int) -> NDArray[np.int64]:
+def whole_samples(alpha: Array, size: FiniteSize, d: int) -> NDArray[np.int64]:
     """Whole numbers of samples, at least one each."""
     for value in alpha[np.rint(alpha * size.unit) < 1]:
         raise ParameterError("alpha", float(value), f"at least one sample at d = {d}, so alpha >= {1 / size.unit:.3g}")

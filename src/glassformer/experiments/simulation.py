@@ -24,7 +24,7 @@ from glassformer.experiments.instances import (
 )
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import chosen
-from glassformer.models import MatrixModel, Model
+from glassformer.models import Model
 from glassformer.theory.limits import limits
 from glassformer.theory.state_evolution import validated_alpha
 
@@ -39,7 +39,7 @@ _POWERS = ("error", "prior_error")
 
 
 def simulate(
-    model: Model | MatrixModel,
+    model: Model,
     alpha: ArrayLike,
     d: int = 100,
     instances: int = 4,

@@ -62,10 +62,10 @@ class Learner(ABC):
     """What it is, in a few words."""
     family: ClassVar[str]
     """Learners that are like it: where it is refused, those of its family are proposed first."""
+    papers: ClassVar[tuple[str, ...]] = ()
+    """Keys of the papers behind it, beyond those behind the models."""
     storages: ClassVar[tuple[str, ...]] = IN_ONE_ARRAY
     """Ways of keeping the inputs that it can learn from."""
-    papers: ClassVar[tuple[str, ...]] = ()
-    """Keys of the papers behind it, beside those of the model."""
     continues: ClassVar[bool] = False
     """Whether it leaves a state that an interrupted run continues from."""
 

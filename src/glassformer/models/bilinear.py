@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.options import parameter
 from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_number, is_ratio, no_data
 from glassformer.models.channels.gaussian import GaussianChannel
-from glassformer.models.channels.scalar import scalar_channel
+from glassformer.models.channels.scalar import NAMES, scalar_channel
 from glassformer.models.designs.dense import DenseDesign
-from glassformer.models.one_row import OneRow
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.factors import FactorPrior
@@ -23,7 +24,7 @@ from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm
 
 
 @dataclass(frozen=True)
-class BilinearSequenceRegression(OneRow):
+class BilinearSequenceRegression(Model):
     r"""Bilinear sequence regression: :math:`y = \varphi(h)`, :math:`h = \mathrm{Tr}(X S^T)/\sqrt{dL}`.
 
     Equation :eq:`model-bsr` of the documentation.
@@ -39,11 +40,14 @@ class BilinearSequenceRegression(OneRow):
         noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label.
         channel: ``"gaussian"`` (:math:`\varphi(h) = h`), ``"sign"``, ``"absolute"``, a callable
             :math:`\varphi` acting on arrays, or a :class:`~glassformer.models.channels.base.Channel`.
+        link: :math:`\varphi` of one's own, a function from a number to a number, in NumPy, JAX or plain Python (see
+            :class:`~glassformer.models.channels.link.contract.Link`); the same as ``channel=link``.
         width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, and data can be simulated.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: ``rho`` and ``width`` are both given, or neither.
+        LinkError: a link that fails, is random, or returns no real number.
+        IncompatibleError: ``rho`` and ``width`` are both given, or neither; ``channel`` and ``link`` are both given.
 
     Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858.
 
@@ -57,13 +61,20 @@ class BilinearSequenceRegression(OneRow):
         glassformer.core.errors.ParameterError: rho = -0.5 is not allowed: expected >= 0 (0, 1e-09 to 1e+09, or inf)
     """
 
-    beta: float = 1.0
-    rho: float | None = None
-    noise: float = 0.0
-    channel: Any = "gaussian"
-    width: int | None = None
+    channel_names: ClassVar[tuple[str, ...]] = NAMES
 
-    def __post_init__(self) -> None:
+    beta: float = parameter("L/d; inf allowed", 1.0)
+    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None)
+    noise: float = parameter("label noise variance Delta", 0.0)
+    channel: Any = parameter(", ".join(NAMES), "gaussian")
+    width: int | None = parameter("fixed width r, instead of --rho", None)
+    link: InitVar[Callable[..., Any] | None] = parameter(
+        "function of one sample, from a field h to a number, instead of --channel; NumPy or jax.numpy. Its file is run",
+        None,
+        metavar="FILE.py:FUNCTION",
+    )
+
+    def __post_init__(self, link: Callable[..., Any] | None) -> None:
         if not (is_ratio(self.beta) or self.beta == np.inf):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
@@ -78,7 +89,7 @@ class BilinearSequenceRegression(OneRow):
             raise ParameterError("width", self.width, "an integer >= 1")
         if self.width is not None and np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
-        object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise)))
+        object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise), link))
 
     @property
     def name(self) -> str:
@@ -135,7 +146,7 @@ class BilinearSequenceRegression(OneRow):
 
         return FACTORS
 
-    def at_size(self, d: int) -> FiniteSize[Model]:
+    def at_size(self, d: int) -> FiniteSize:
         """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""
         if np.isinf(self.beta) or (self.rho is not None and (self.rho == 0 or np.isinf(self.rho))):
             remedy = "give finite beta and rho, or width instead of rho = 0"

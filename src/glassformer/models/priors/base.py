@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
+
+if TYPE_CHECKING:
+    from glassformer.models.priors.layered import LayeredPrior
 
 # Panels of the mutual information: longest in log(1 + t), halvings of the first towards zero, nodes and check.
 _PANEL, _HALVINGS, _PANEL_NODES = 0.25, 12, (8, 5)
@@ -22,6 +25,28 @@ class Prior(ABC):
     Around its mean the signal has unit power: :math:`\mathrm{MMSE}(0) = 1`. Sample sizes count in units that hold
     ``degrees`` free entries of the signal, so :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g|^2`.
     """
+
+    @property
+    def in_rows(self) -> LayeredPrior:
+        """The same prior as one of a single row, whose overlaps are 1 x 1 matrices."""
+        from glassformer.models.priors.layered import LayeredPrior
+
+        return LayeredPrior(self, 1)
+
+    @property
+    def overlap_shape(self) -> tuple[int, ...]:
+        """Shape of an overlap in results: a number."""
+        return ()
+
+    @property
+    def symmetric(self) -> bool:
+        """True when signals are symmetric matrices."""
+        return False
+
+    @property
+    def stepwise(self) -> bool:
+        """True when the denoiser finds its fixed point in several calls, from what it kept of the last one."""
+        return False
 
     @abstractmethod
     def mmse(self, q_hat: Array) -> Integral:
@@ -139,14 +164,14 @@ class Estimate:
     """What a prior makes of one noisy observation of its signal.
 
     Attributes:
-        signal: posterior mean, shape ``(L, d)``.
-        variance: posterior variance of the field ``h`` of a new input.
+        signal: posterior mean, shape ``(L, d)``; of several rows (P, ...).
+        variance: posterior variance of the field ``h`` of a new input; of several rows their covariance, shape (P, P).
         onsager: coefficient of the previous score in the next field; equal to ``variance`` for priors that see the
             observation only.
         memory: what the prior wants back at its next call, or None.
     """
 
     signal: Array
-    variance: float
-    onsager: float
+    variance: Any
+    onsager: Any
     memory: Any = None

@@ -56,6 +56,10 @@ class FactorPrior(LowWidthPrior):
         if self.width < 1:
             raise ParameterError("width", self.width, "an integer >= 1")
 
+    @property
+    def stepwise(self) -> bool:
+        return True
+
     def factor_width(self, columns: int) -> int:
         del columns
         return self.width

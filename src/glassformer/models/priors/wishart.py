@@ -28,6 +28,10 @@ class SymmetricPrior(Prior):
     def degrees(self) -> float:
         return _DEGREES
 
+    @property
+    def symmetric(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
 class WishartPrior(SymmetricPrior):

@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.base import Array
-from glassformer.models.channels.link.field_quadrature import TAIL, normal_density, omega_nodes
+from glassformer.models.channels.link.field_quadrature import RULES, TAIL, Rule, normal_density, omega_nodes
 from glassformer.models.channels.link.posterior import LinkPosterior
 
 _REACH = TAIL + 0.2  # of the integrals over field and label, in standard deviations
@@ -35,26 +35,27 @@ class NoisyLink(LinkPosterior):
     noise: float
 
     def averages(self, v: float, level: int) -> tuple[float, float]:
-        omega, weight = omega_nodes(v, self.shape.breaks, level, self.nodes)
+        rule = RULES[level]
+        omega, weight = omega_nodes(v, self.shape.breaks, rule, self.nodes)
         order = np.argsort(omega)
         omega, weight = omega[order], weight[order]
         information = expected = 0.0
         for block in _blocks(omega, _BLOCK * np.sqrt(v)):
-            # A lone omega, whose link is nearly linear on the scale sqrt(V), is resolved to rounding at level 2.
+            # A lone omega, whose link is nearly linear on the scale sqrt(V), is resolved to rounding by the third rule.
             lone = omega[block].size == 1
-            g2, log_z = self._given_omega(omega[block], v, min(level, 2) if lone else level)
+            g2, log_z = self._given_omega(omega[block], v, RULES[min(level, 2)] if lone else rule)
             information += float(weight[block] @ g2)
             expected += float(weight[block] @ log_z)
         return information, expected
 
-    def _given_omega(self, omega: Array, v: float, level: int) -> tuple[Array, Array]:
+    def _given_omega(self, omega: Array, v: float, rule: Rule) -> tuple[Array, Array]:
         r"""Integrals over y of :math:`(\partial_\omega Z)^2/Z` and :math:`Z \log Z`, shape (omega,) each."""
-        h, w = self._field_nodes(omega, v, level)
+        h, w = self._field_nodes(omega, v, rule)
         values = self.shape.link(h)
         deviation = (h - omega[:, None]) / np.sqrt(v)
         prior = w * normal_density(deviation) / np.sqrt(v)
         moment = prior * deviation
-        y, step = self._labels(h, values, omega.size, level)
+        y, step = self._labels(h, values, omega.size, rule)
         sigma = np.sqrt(self.noise)
         g2, log_z = np.zeros(omega.size), np.zeros(omega.size)
         for start in range(0, y.size, _COLUMNS):
@@ -68,7 +69,7 @@ class NoisyLink(LinkPosterior):
                 log_z += step * np.sum(z * np.log(z), axis=1)
         return g2, log_z
 
-    def _field_nodes(self, omega: Array, v: float, level: int) -> tuple[Array, Array]:
+    def _field_nodes(self, omega: Array, v: float, rule: Rule) -> tuple[Array, Array]:
         """Panels in h that are short both against sqrt(V) and against the change of the link over sqrt(noise)."""
         low, high = omega[0] - _REACH * np.sqrt(v), omega[-1] + _REACH * np.sqrt(v)
         inside = self.shape.breaks[(self.shape.breaks > low) & (self.shape.breaks < high)]
@@ -78,20 +79,21 @@ class NoisyLink(LinkPosterior):
         rise = np.where(np.isin(grid[1:], inside) | np.isin(grid[:-1], inside), 0.0, rise)
         local = np.minimum(np.diff(grid) / np.sqrt(v) + rise, _STEEP)
         measure = np.concatenate([[0.0], np.cumsum(local)])
-        panels = level * int(np.ceil(measure[-1] / 4))
+        panels = rule.parts * int(np.ceil(measure[-1] / 4))
         edges = np.interp(np.linspace(0, measure[-1], panels + 1), measure, grid)
-        return gauss_panels(np.sort(np.concatenate([edges, inside])), self.nodes)
+        return gauss_panels(np.sort(np.concatenate([edges, inside])), rule.of(self.nodes))
 
-    def _labels(self, h: Array, values: Array, omegas: int, level: int) -> tuple[Array, float]:
+    def _labels(self, h: Array, values: Array, omegas: int, rule: Rule) -> tuple[Array, float]:
         """Nodes of the trapezoid rule in y and their spacing: a few per sqrt(noise), fewer where work would explode."""
         sigma = np.sqrt(self.noise)
         relevant = values[np.abs(h) <= _LABELS_FROM]
         relevant = relevant if relevant.size else values
         low, high = np.min(relevant) - _REACH * sigma, np.max(relevant) + _REACH * sigma
-        band = min(1.0, (_COLUMNS / (4 * level) + 17) * sigma / (high - low))
-        # Scaled with the level even at the cap: two levels never share a rule, and their difference stays honest.
-        cap = max(0.25 * level * _WORK / (omegas * h.size * band), 16 * level)
-        count = int(min(4 * level * np.ceil((high - low) / sigma), cap)) + 1
+        density = 0.4 / rule.lattice
+        band = min(1.0, (_COLUMNS / density + 17) * sigma / (high - low))
+        # Scaled with the rule even at the cap: two rules never share their nodes, and their difference stays honest.
+        cap = max(0.06 * density * _WORK / (omegas * h.size * band), 4 * density)
+        count = int(min(density * np.ceil((high - low) / sigma), cap)) + 1
         y, step = np.linspace(low, high, count, retstep=True)
         return y, float(step)
 
