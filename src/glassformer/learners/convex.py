@@ -122,7 +122,6 @@ class NuclearNorm(LinearFit):
         glassformer.core.errors.ParameterError: tolerance = 2.0 is not allowed: expected a number in (0, 1)
     """
 
-    papers: ClassVar[tuple[str, ...]] = ("donoho2013phase",)
     title: ClassVar[str] = "least nuclear norm"
 
     strength: float | None = setting(None, _BY_THE_NOISE)

@@ -55,16 +55,16 @@ class ScalarRowsChannel(MultiIndexChannel):
         return self.scalar.rank
 
     @property
-    def label_noise(self) -> float:
-        return self.scalar.label_noise
-
-    @property
     def sampled(self) -> bool:
         return False
 
     @property
     def smallest(self) -> float:
         return 1e-14
+
+    @property
+    def label_noise(self) -> float:
+        return self.scalar.label_noise
 
     @property
     def symmetries(self) -> Array:
