@@ -123,6 +123,7 @@ class NuclearNorm(LinearFit):
     """
 
     title: ClassVar[str] = "least nuclear norm"
+    papers: ClassVar[tuple[str, ...]] = ("donoho2013phase",)
 
     strength: float | None = setting(None, _BY_THE_NOISE)
     tolerance: float = setting(1e-6, "relative duality gap that is accepted")
