@@ -15,9 +15,9 @@ _WINDOW = 9.0  # standard deviations from an edge beyond which an interval is ce
 def flat_averages(flats: tuple[Flat, ...], v: float, step: float) -> Array:
     r"""Sums over flat parts of :math:`E_\omega (\partial_\omega p)^2/p` and :math:`E_\omega\,p\log p`.
 
-    ``p`` is the probability that :math:`h = \omega + \sqrt V u` lies on the part. Both integrands are smooth on the scale
-    :math:`\sqrt V` and vanish away from the edges, so a lattice in :math:`\omega` of spacing ``step`` in units of the
-    smaller deviation is exact to rounding.
+    ``p`` is the probability that :math:`h = \omega + \sqrt V u` lies on the part. Both integrands are smooth on the
+    scale :math:`\sqrt V` and vanish away from the edges, so a lattice in :math:`\omega` of spacing ``step`` in units of
+    the smaller deviation is exact to rounding.
 
     Example:
         >>> from glassformer.models.channels.link.piecewise import link_shape
@@ -26,11 +26,11 @@ def flat_averages(flats: tuple[Flat, ...], v: float, step: float) -> Array:
     """
     if not flats:
         return np.zeros(2)
-    scale, q = np.sqrt(v), 1.0 - v
+    scale, q = np.sqrt(v), max(1.0 - v, 0.0)
     edges = np.concatenate([flat.intervals for flat in flats])
     owner = np.repeat(np.arange(len(flats)), [len(flat.intervals) for flat in flats])
     spacing = step * np.sqrt(min(v, q)) if q > 0 else 1.0
-    reach = int(np.ceil((TAIL + 0.2) * np.sqrt(max(q, 0.0)) / spacing))
+    reach = int(np.ceil((TAIL + 0.2) * np.sqrt(q) / spacing))
     place, interval = _near_edges(edges, _WINDOW * scale / spacing, spacing, reach)
     omega = spacing * place
     low, high = ((edges[interval, k] - omega) / scale for k in (0, 1))
