@@ -265,5 +265,5 @@ def _written(fields: Any) -> str:
     """Fields or a label in one short line."""
     if isinstance(fields, np.ndarray | np.floating):
         return "field = " + " ".join(np.array2string(np.asarray(fields), precision=6).split())
-    text = repr(fields)
+    text = " ".join(repr(fields).split())
     return text if len(text) <= 60 else text[:57] + "..."
