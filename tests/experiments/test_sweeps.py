@@ -235,10 +235,11 @@ def test_a_link_of_ones_own_is_found_beside_the_file_and_part_of_the_key(tmp_pat
         "[sweep]\nmodel = 'smi'\ncompute = 'limits'\n[parameters]\nlink = 'links.py:link'\nindices = 1\nnoise = 0.1\n"
         "[grid]\nalpha = [0.5]\n"
     )
-    assert run_sweep(Sweep.from_toml(tmp_path / "sweep.toml"), tmp_path / "store").computed == 1
-    assert run_sweep(Sweep.from_toml(tmp_path / "sweep.toml"), tmp_path / "store").computed == 0
+    links = [tmp_path / "links.py"]
+    assert run_sweep(Sweep.from_toml(tmp_path / "sweep.toml", links), tmp_path / "store").computed == 1
+    assert run_sweep(Sweep.from_toml(tmp_path / "sweep.toml", links), tmp_path / "store").computed == 0
     (tmp_path / "links.py").write_text("def link(z):\n    return 3.0 * z[0, 0]\n")
-    assert run_sweep(Sweep.from_toml(tmp_path / "sweep.toml"), tmp_path / "store").computed == 1
+    assert run_sweep(Sweep.from_toml(tmp_path / "sweep.toml", links), tmp_path / "store").computed == 1
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Protocol
 
 
@@ -62,6 +64,25 @@ class ConvergenceError(GlassformerError, RuntimeError):
     def __init__(self, status: Remedied, solution: object) -> None:
         self.status, self.solution = status, solution
         super().__init__(f"{status}: {status.remedy} (pass throw=False to receive the unconverged result)")
+
+
+@contextlib.contextmanager
+def in_file(path: object) -> Iterator[None]:
+    """What is refused of the content of a file is told with the name of the file.
+
+    Example:
+        >>> with in_file("sweep.toml"):
+        ...     raise ParameterError("rho", -1, "rho > 0")
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: sweep.toml: rho = -1 is not allowed: expected rho > 0
+    """
+    try:
+        yield
+    except ParameterError as error:
+        raise type(error)(f"{path}: {error.name}", error.value, error.allowed, error.remedy) from error.__cause__
+    except IncompatibleError as error:
+        raise IncompatibleError(f"{path}: {error}") from error.__cause__
 
 
 def _short(value: object) -> str:

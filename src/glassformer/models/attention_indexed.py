@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.options import parameter
 from glassformer.models.base import FiniteSize, Model, is_number, no_data
-from glassformer.models.channels.attention_indexed.named import attention_channel
+from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel
 from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
+from glassformer.models.students.base import Parametrisation
 
 # Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
 _NARROWEST, _WIDEST = 1e-3, 1e6
 
 
 @dataclass(frozen=True)
-class AttentionIndexed:
+class AttentionIndexed(Model):
     r"""Attention-indexed model: :math:`y = g(h)`, :math:`h_{ab} = (x_a^T S x_b - \delta_{ab}\mathrm{Tr} S)/\sqrt d`.
 
     Equation :eq:`model-aim` of the documentation.
@@ -58,12 +60,18 @@ class AttentionIndexed:
         0.1875
     """
 
-    rho: float
-    tokens: int = 2
-    channel: Any = "softmax"
-    noise: float = 0.0
-    temperature: float = 1.0
-    link: InitVar[Callable[..., Any] | None] = None
+    channel_names: ClassVar[tuple[str, ...]] = NAMES
+
+    rho: float = parameter("width ratio r/d; 0 and inf allowed")
+    tokens: int = parameter("tokens T per sample", 2)
+    channel: Any = parameter(", ".join(NAMES), "softmax")
+    noise: float = parameter("label noise variance Delta", 0.0)
+    temperature: float = parameter("inverse temperature of softmax", 1.0)
+    link: InitVar[Callable[..., Any] | None] = parameter(
+        "function of one sample, from indices (T, T), instead of --channel; NumPy or jax.numpy. Its file is run",
+        None,
+        metavar="FILE.py:FUNCTION",
+    )
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
         if not (is_number(self.rho) and (_NARROWEST <= self.rho <= _WIDEST or self.rho in (0, np.inf))):
@@ -75,6 +83,35 @@ class AttentionIndexed:
         power = 1 + float(self.rho)
         channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link)
         object.__setattr__(self, "channel", channel)
+
+    @classmethod
+    def variants(cls) -> tuple[type[Model], ...]:
+        """Models of one layer, and of several."""
+        from glassformer.models.deep_attention_indexed import DeepAttentionIndexed
+
+        return cls, DeepAttentionIndexed
+
+    @classmethod
+    def chosen(cls, given: dict[str, Any]) -> tuple[type[Model], dict[str, Any]]:
+        layers = given.get("layers", 1)
+        if given.get("skip") is None:
+            given.pop("skip", None)
+        if layers != 1:
+            return cls.variants()[1], cls._without_what_one_layer_has(given, layers)
+        given.pop("layers", None)
+        if "skip" in given:
+            raise IncompatibleError(
+                f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
+            )
+        return cls, given
+
+    @staticmethod
+    def _without_what_one_layer_has(given: dict[str, Any], layers: Any) -> dict[str, Any]:
+        if given.pop("link", None) is not None:
+            raise IncompatibleError(f"a link and layers = {layers} exclude each other: give one layer")
+        if given.pop("noise", 0) != 0:
+            raise IncompatibleError(f"noise and layers = {layers} exclude each other")
+        return given
 
     @property
     def name(self) -> str:
@@ -101,10 +138,12 @@ class AttentionIndexed:
         }
 
     @property
-    def baseline_thresholds(self) -> dict[str, float]:
-        return {}
+    def parametrisation(self) -> Parametrisation:
+        from glassformer.models.students.attention import attention_parametrisation
 
-    def at_size(self, d: int) -> FiniteSize[Model]:
+        return attention_parametrisation(self.channel)
+
+    def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one."""
         if self.rho == 0 or np.isinf(self.rho):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0")

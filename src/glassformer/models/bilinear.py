@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.options import parameter
 from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_number, is_ratio, no_data
 from glassformer.models.channels.gaussian import GaussianChannel
-from glassformer.models.channels.scalar import scalar_channel
+from glassformer.models.channels.scalar import NAMES, scalar_channel
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.factors import FactorPrior
 from glassformer.models.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.models.students.base import Parametrisation
 from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
 
 @dataclass(frozen=True)
-class BilinearSequenceRegression:
+class BilinearSequenceRegression(Model):
     r"""Bilinear sequence regression: :math:`y = \varphi(h)`, :math:`h = \mathrm{Tr}(X S^T)/\sqrt{dL}`.
 
     Equation :eq:`model-bsr` of the documentation.
@@ -59,12 +61,18 @@ class BilinearSequenceRegression:
         glassformer.core.errors.ParameterError: rho = -0.5 is not allowed: expected >= 0 (0, 1e-09 to 1e+09, or inf)
     """
 
-    beta: float = 1.0
-    rho: float | None = None
-    noise: float = 0.0
-    channel: Any = "gaussian"
-    width: int | None = None
-    link: InitVar[Callable[..., Any] | None] = None
+    channel_names: ClassVar[tuple[str, ...]] = NAMES
+
+    beta: float = parameter("L/d; inf allowed", 1.0)
+    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None)
+    noise: float = parameter("label noise variance Delta", 0.0)
+    channel: Any = parameter(", ".join(NAMES), "gaussian")
+    width: int | None = parameter("fixed width r, instead of --rho", None)
+    link: InitVar[Callable[..., Any] | None] = parameter(
+        "function of one sample, from a field h to a number, instead of --channel; NumPy or jax.numpy. Its file is run",
+        None,
+        metavar="FILE.py:FUNCTION",
+    )
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
         if not (is_ratio(self.beta) or self.beta == np.inf):
@@ -130,7 +138,15 @@ class BilinearSequenceRegression:
             alpha = nuclear_norm_threshold(self.beta, self.rho)
         return {"nuclear_norm_perfect_recovery": float(alpha)}
 
-    def at_size(self, d: int) -> FiniteSize[Model]:
+    @property
+    def parametrisation(self) -> Parametrisation:
+        if not self.channel.linear:
+            raise IncompatibleError(f"fits linear labels, not those of channel {self.channel.label}")
+        from glassformer.models.students.factors import FACTORS
+
+        return FACTORS
+
+    def at_size(self, d: int) -> FiniteSize:
         """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""
         if np.isinf(self.beta) or (self.rho is not None and (self.rho == 0 or np.isinf(self.rho))):
             remedy = "give finite beta and rho, or width instead of rho = 0"

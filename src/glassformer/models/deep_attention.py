@@ -2,7 +2,7 @@ r"""Deep attention networks of narrow layers: sequence multi-index models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,17 +11,18 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
-from glassformer.models.base import FiniteSize, is_number
+from glassformer.core.options import parameter
+from glassformer.core.ranges import numbers_from
+from glassformer.models.base import FiniteSize, Model, is_number
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
 from glassformer.models.designs.projection import projection_design
-from glassformer.models.matrix import MatrixModel
 from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
 from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
-class DeepAttention(MatrixModel):
+class DeepAttention(Model):
     r"""Layers of attention with key and query weights of one direction each, learned from ``n = alpha d`` sequences.
 
     Equation :eq:`model-deep-attention` of the documentation.
@@ -62,18 +63,22 @@ class DeepAttention(MatrixModel):
         ('layer 1', 'layer 2')
     """
 
-    depth: int = 2
-    tokens: int = 2
-    skip: float | Sequence[float] = 1.0
-    activation: str = "softmax"
-    tied: bool = True
-    heads: int = 1
-    output: str = "attention"
-    noise: float = 0.0
+    depth: int = parameter("attention layers P", 2)
+    tokens: int = parameter("tokens L per sequence", 2)
+    skip: float | Sequence[float] = parameter("skip strength c, or a comma list, one per layer", 1.0, read=numbers_from)
+    activation: str = parameter("softmax or linear", "softmax")
+    tied: bool = parameter("keys and queries have weights of their own", True, option="untied")
+    heads: int = parameter("heads H on disjoint coordinates", 1)
+    output: str = parameter("attention or sequence", "attention")
+    noise: float = parameter("label noise variance Delta", 0.0)
     head_weights: Sequence[Sequence[float]] | None = None
-    side_information: float = 0.0
-    limit: str | None = None
-    points: int = 2048
+    side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0)
+    limit: str | None = parameter("large-skip, or large-depth at the ratio depth/skip", None)
+    points: int = parameter(
+        "sampled data points per replica, a power of two; errors fall about as their inverse",
+        2048,
+        option="data_points",
+    )
 
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):
@@ -127,7 +132,7 @@ class DeepAttention(MatrixModel):
         return "attention"
 
     @cached_property
-    def channel(self) -> MultiIndexChannel:  # type: ignore[override]
+    def channel(self) -> MultiIndexChannel:
         """Exact in the last layer where that inverts, sampled as any link where not."""
         network: Architecture = self.network  # type: ignore[attr-defined]
         inverts = network.heads == 1 and network.output == "attention" and self.noise == 0
@@ -189,7 +194,13 @@ class DeepAttention(MatrixModel):
             "alpha": "n/d",
         }
 
-    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        if self.heads > 1:
+            raise IncompatibleError("trains networks of one head, not of several")
+        return self.channel.traceable_label
+
+    def at_size(self, d: int) -> FiniteSize:
         """The model itself; ``d`` must be a multiple of the number of heads."""
         if d % self.heads:
             raise IncompatibleError(f"d = {d} and heads = {self.heads}: make d a multiple of heads")

@@ -9,18 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.checks import real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.options import parameter
+from glassformer.core.ranges import numbers_from
 from glassformer.models.attention_indexed import AttentionIndexed
-from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.base import FiniteSize, Model, is_number
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
 from glassformer.models.designs.layered import LayeredQuadraticDesign
-from glassformer.models.matrix import MatrixModel
 from glassformer.models.priors.layered import LayeredPrior
 from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
-class DeepAttentionIndexed(MatrixModel):
+class DeepAttentionIndexed(Model):
     r"""Attention-indexed model of :math:`L` layers with skip connections, noiseless.
 
     Equation :eq:`model-deep-aim` of the documentation.
@@ -36,7 +38,7 @@ class DeepAttentionIndexed(MatrixModel):
         rho: :math:`r/d` of every layer, as for one layer; ``inf`` is not available.
         tokens: ``T >= 2``.
         layers: ``L >= 2``.
-        skip: skip strength :math:`c \ge 0` of every layer but the last, or a sequence of them.
+        skip: skip strength :math:`c \ge 0` of every layer but the last, or a sequence of them; None for 1.
         channel: ``"softmax"`` or ``"linear"``, the activation of the last layer.
         temperature: inverse temperature of the softmax.
 
@@ -55,26 +57,27 @@ class DeepAttentionIndexed(MatrixModel):
 
     rho: float
     tokens: int = 2
-    layers: int = 2
-    skip: float | Sequence[float] = 1.0
+    layers: int = parameter("attention layers L", 2)
+    skip: float | Sequence[float] | None = parameter(
+        "skip strength c >= 0 (default 1), or a comma list of L - 1 of them", None, read=numbers_from
+    )
     channel: Any = "softmax"
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.layers, int | np.integer) or isinstance(self.layers, bool) or self.layers < 2:
-            raise ParameterError("layers", self.layers, "an integer >= 2")
+        require_integer("layers", self.layers, 2)
         if is_number(self.rho) and np.isinf(self.rho):
             raise IncompatibleError(
                 "rho = inf and several layers exclude each other: the mean alone decides the mixing"
             )
         if isinstance(self.channel, MultiIndexChannel):
             return
-        AttentionIndexed(self.rho, self.tokens)
+        AttentionIndexed(self.rho, self.tokens, temperature=self.temperature)
         if self.channel not in ("softmax", "linear"):
             raise IncompatibleError(f"channel = {self.channel} and layers = {self.layers}: choose softmax or linear")
         from glassformer.models.channels.attention_indexed.deep import DeepAttentionIndexedChannel
 
-        strengths = tuple(float(c) for c in np.atleast_1d(np.asarray(self.skip, dtype=float)).ravel())
+        strengths = tuple(float(c) for c in real_numbers("skip", 1.0 if self.skip is None else self.skip).ravel())
         strengths = strengths * (self.layers - 1) if len(strengths) == 1 else strengths
         if len(strengths) != self.layers - 1:
             raise ParameterError("skip", self.skip, f"one number, or {self.layers - 1} of them")
@@ -109,7 +112,7 @@ class DeepAttentionIndexed(MatrixModel):
             "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",
         }
 
-    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+    def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one."""
         one = AttentionIndexed(self.rho, self.tokens).at_size(d)
         rho = one.model.parameters["rho"]

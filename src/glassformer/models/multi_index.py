@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.models.base import FiniteSize, is_number
+from glassformer.core.options import parameter
+from glassformer.models.base import FiniteSize, Model, is_number
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
 from glassformer.models.designs.projection import projection_design
-from glassformer.models.matrix import MatrixModel
 from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
 from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
-class SequenceMultiIndex(MatrixModel):
+class SequenceMultiIndex(Model):
     r"""Labels :math:`y = g(Z) + \sqrt\Delta\,` noise with :math:`Z = WX^T/\sqrt d`, learned from ``n = alpha d``.
 
     Equation :eq:`model-smi` of the documentation.
@@ -52,13 +52,20 @@ class SequenceMultiIndex(MatrixModel):
         [[[0.5]]]
     """
 
-    link: Callable[[Any], Any]
-    indices: int = 1
-    tokens: int = 1
-    noise: float = 0.0
-    label_type: str = "auto"
-    side_information: float = 0.0
-    points: int = 2048
+    link: Callable[[Any], Any] = parameter(
+        "function of one sample, from fields Z of shape (P, L) to a label; NumPy or jax.numpy. Its file is run",
+        metavar="FILE.py:FUNCTION",
+    )
+    indices: int = parameter("directions P of the weights", 1, required=True)
+    tokens: int = parameter("tokens L per sequence", 1)
+    noise: float = parameter("label noise variance Delta", 0.0)
+    label_type: str = parameter("auto, discrete or continuous", "auto")
+    side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0)
+    points: int = parameter(
+        "sampled data points per replica, a power of two; errors fall about as their inverse",
+        2048,
+        option="data_points",
+    )
 
     def __post_init__(self) -> None:
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
@@ -74,7 +81,7 @@ class SequenceMultiIndex(MatrixModel):
         return "smi"
 
     @cached_property
-    def channel(self) -> MultiIndexChannel:  # type: ignore[override]
+    def channel(self) -> MultiIndexChannel:
         """The channel that suits the labels."""
         from glassformer.models.channels.multi_index.link_channel import link_channel
 
@@ -97,6 +104,10 @@ class SequenceMultiIndex(MatrixModel):
             "alpha": "n/d",
         }
 
-    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        return self.channel.traceable_label
+
+    def at_size(self, d: int) -> FiniteSize:
         """The model itself."""
         return FiniteSize(self, projection_design(1), (int(self.tokens), d), float(d))

@@ -1,31 +1,56 @@
-"""Models from a name and parameters, as command lines and files give them."""
+"""The table of models: the only place that knows them by name; and models from a name and parameters."""
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import ParameterError
+from glassformer.core.options import Option, options_in
 
 if TYPE_CHECKING:
-    from glassformer.models import MatrixModel, Model
+    from glassformer.models import Model
 
-# Modules and classes of the models, imported when they are asked for: most of them bring a compiler along.
-_KINDS = {
-    "bsr": ("bilinear", "BilinearSequenceRegression"),
-    "aim": ("attention_indexed", "AttentionIndexed"),
-    "attention": ("deep_attention", "DeepAttention"),
-    "smi": ("multi_index", "SequenceMultiIndex"),
+
+class Entry(NamedTuple):
+    """A line of the table.
+
+    Attributes:
+        home: module and class, imported when it is asked for: most of them bring a compiler along.
+        title: what it is.
+        ratio: the sample ratio it counts.
+        papers: keys of the papers behind it.
+    """
+
+    home: str
+    title: str
+    ratio: str
+    papers: tuple[str, ...]
+
+
+MODELS = {
+    "bsr": Entry(
+        "bilinear:BilinearSequenceRegression",
+        "bilinear sequence regression",
+        "n/(dL), or n/(r(L+d)) at rho 0",
+        ("erba2025bilinear",),
+    ),
+    "aim": Entry(
+        "attention_indexed:AttentionIndexed",
+        "attention-indexed model",
+        "n/d^2, or n/(rd) at rho 0",
+        ("boncoraglio2025bayes", "maillard2024bayes"),
+    ),
+    "attention": Entry("deep_attention:DeepAttention", "deep attention network", "n/d", ("troiani2025fundamental",)),
+    "smi": Entry("multi_index:SequenceMultiIndex", "sequence multi-index model", "n/d", ("troiani2025fundamental",)),
 }
-_LAYERED = ("deep_attention_indexed", "DeepAttentionIndexed")
-# Modules that know the channels of a model by name.
-_CHANNELS = {"bsr": "scalar", "aim": "attention_indexed.named"}
 
 
-def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) -> Model | MatrixModel:
+def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) -> Model:
     """The model called ``name``: ``bsr``, ``aim`` (of several layers with ``layers``), ``attention`` or ``smi``.
 
     Args:
@@ -43,26 +68,35 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
         >>> build("aim", {"rho": 0.5, "layers": 2}).channel.label
         'softmax'
     """
-    if name not in _KINDS:
-        raise ParameterError("model", name, f"one of {', '.join(_KINDS)}")
-    given, home = dict(parameters), _KINDS[name]
-    if name == "aim":
-        home, given = _layered(given)
-    kind: Any = getattr(importlib.import_module(f"glassformer.models.{home[0]}"), home[1])
+    if name not in MODELS:
+        raise ParameterError("model", name, f"one of {', '.join(MODELS)}")
+    kind, given = model_type(name).chosen(dict(parameters))
     allowed = inspect.signature(kind).parameters
     for parameter in given:
         if parameter not in allowed:
             raise ParameterError(parameter, given[parameter], f"one of {name}'s parameters: {', '.join(allowed)}")
     channel = given.get("channel")
-    if isinstance(channel, str) and name in _CHANNELS and channel not in _channels(name):
-        raise ParameterError("channel", channel, f"one of {', '.join(_channels(name))}")
+    if isinstance(channel, str) and kind.channel_names and channel not in kind.channel_names:
+        raise ParameterError("channel", channel, f"one of {', '.join(kind.channel_names)}")
     if isinstance(given.get("link"), str):
         given["link"] = function_from(given["link"], folder)
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in given]
     if missing:
         raise ParameterError(missing[0], None, f"a value: {name} has no default for it")
-    model: Model | MatrixModel = kind(**given)
+    model: Model = kind(**given)
     return model
+
+
+def parameter_types(name: str) -> dict[str, Any]:
+    """Types of all parameters of the model called ``name``, that of a link as files have it included.
+
+    Example:
+        >>> parameter_types("bsr")["noise"]
+        <class 'float'>
+    """
+    kinds = model_type(name).variants()[::-1]
+    types = {field.name: get_type_hints(kind)[field.name] for kind in kinds for field in dataclasses.fields(kind)}
+    return {**types, **({"link": types["link"] | str} if "link" in types else {})}
 
 
 def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
@@ -90,25 +124,17 @@ def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
     return found
 
 
-def _channels(name: str) -> tuple[str, ...]:
-    """Channels of a model that has one, by name."""
-    names: tuple[str, ...] = importlib.import_module(f"glassformer.models.channels.{_CHANNELS[name]}").NAMES
-    return names
+def model_type(name: str) -> Any:
+    """The class of a model; where there are several, the one that stands for them."""
+    module, _, kind = MODELS[name].home.partition(":")
+    return getattr(importlib.import_module(f"glassformer.models.{module}"), kind)
 
 
-def _layered(given: dict[str, Any]) -> tuple[tuple[str, str], dict[str, Any]]:
-    """Attention-indexed models of one layer and of several are different classes."""
-    layers = given.get("layers", 1)
-    if layers == 1:
-        given.pop("layers", None)
-        if given.get("skip") is not None:
-            raise IncompatibleError(
-                f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
-            )
-        given.pop("skip", None)
-        return _KINDS["aim"], given
-    if given.pop("link", None) is not None:
-        raise IncompatibleError(f"a link and layers = {layers} exclude each other: give one layer")
-    if given.pop("noise", 0) != 0:
-        raise IncompatibleError(f"noise and layers = {layers} exclude each other")
-    return _LAYERED, {"skip": 1.0, **given}
+def options_of(name: str) -> list[Option]:
+    """The parameters of a model as options of the command line.
+
+    Example:
+        >>> [option.word for option in options_of("bsr")]
+        ['--beta', '--rho', '--noise', '--channel', '--width', '--link']
+    """
+    return options_in(*model_type(name).variants())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import ParameterError
 from glassformer.core.progress import track
 from glassformer.core.results import plain
-from glassformer.models import MatrixModel, Model
+from glassformer.models.base import Model
 from glassformer.theory.thresholds import Thresholds, thresholds
 
 
@@ -57,7 +57,7 @@ class PhaseDiagram:
         return pandas.DataFrame(self.rows())
 
 
-def phase_diagram(model: Model | MatrixModel, parameter: str, values: ArrayLike) -> PhaseDiagram:
+def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagram:
     """Thresholds of a model as one of its parameters takes several values.
 
     Args:
@@ -78,7 +78,7 @@ def phase_diagram(model: Model | MatrixModel, parameter: str, values: ArrayLike)
         raise ParameterError("parameter", parameter, f"a parameter of {type(model).__name__}")
     listed = [float(value) for value in np.atleast_1d(np.asarray(values, dtype=float))]
     found = [
-        thresholds(replace(model, **{parameter: value}))  # type: ignore[type-var]
+        thresholds(replace(cast(Any, model), **{parameter: value}))
         for value in track(listed, f"thresholds over {parameter}")
     ]
     return PhaseDiagram(model.name, parameter, listed, found)

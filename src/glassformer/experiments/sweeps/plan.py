@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from glassformer import __version__
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import ParameterError, in_file
 from glassformer.core.fingerprint import code_of, digest
-from glassformer.experiments.instances import SETTINGS
-from glassformer.models.registry import build
+from glassformer.core.ranges import numbers_from
+from glassformer.core.resources import require_resources
+from glassformer.learners.registry import learner, learner_type
+from glassformer.models.registry import MODELS, build
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
 _SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
@@ -87,8 +90,13 @@ class Sweep:
     folder: str | None = None
 
     def __post_init__(self) -> None:
-        if self.compute not in COMPUTATIONS:
-            raise ParameterError("compute", self.compute, f"one of {', '.join(COMPUTATIONS)}")
+        # Slow to import, and of no use to who computes no sweep.
+        from glassformer.experiments.sweeps.types import SIMULATION, Ratio, check, list_of, of_model, one_of
+
+        check("model", self.model, one_of(MODELS))
+        check("compute", self.compute, one_of(COMPUTATIONS))
+        for name in ("parameters", "grid", "simulation", "settings"):
+            check(name, getattr(self, name), Mapping[str, Any])
         self._check_simulation()
         if (self.compute == "thresholds") == ("alpha" in self.grid):
             allowed = "no alpha" if self.compute == "thresholds" else "an axis alpha"
@@ -97,45 +105,81 @@ class Sweep:
         for name in axes:
             if name in self.parameters or name in self.simulation:
                 raise ParameterError(name, axes[name], "either an axis of the grid or a fixed value, not both")
+        types = {**of_model(self.model), **SIMULATION, "alpha": Ratio}
+        # Names that are not known here are left to the model, which tells its own.
+        for name in types.keys() & self.parameters.keys():
+            check(name, self.parameters[name], types[name])
+        for name in types.keys() & axes.keys():
+            check(name, axes[name], list_of(types[name]))
+        if "alpha" in axes:
+            axes["alpha"] = [float(value) for value in axes["alpha"]]
+        self._require_memory(axes)
         object.__setattr__(self, "grid", axes)
         # A mistake in the fixed parameters is better found now than in every point.
         self.built({**self.parameters, **self._first_of_model()})
 
     def _check_simulation(self) -> None:
+        from glassformer.experiments.sweeps.types import SIMULATION, check, of_settings
+
+        others = {**self.simulation, **self.settings, **{n: v for n, v in self.grid.items() if n in _SIMULATION}}
+        for name, value in others.items() if self.compute != "simulate" else ():
+            raise ParameterError(name, value, f"nothing: it belongs to simulate, not to {self.compute}")
         for name, value in self.simulation.items():
-            if self.compute != "simulate":
-                raise ParameterError(name, value, f"nothing: it belongs to simulate, not to {self.compute}")
             if name not in _SIMULATION:
                 raise ParameterError(name, value, f"one of {', '.join(_SIMULATION)}")
+            check(name, value, SIMULATION[name])
         for name in ("instances", "seed"):
             if name in self.grid:
                 raise ParameterError(name, self.grid[name], "a fixed number: instances follow each other's seeds")
         algorithm = self.simulation.get("algorithm", "gamp")
-        if algorithm not in SETTINGS:
-            raise ParameterError("algorithm", algorithm, f"one of {', '.join(SETTINGS)}")
-        allowed = SETTINGS[algorithm].__dataclass_fields__  # type: ignore[attr-defined]
+        allowed = of_settings(learner_type(algorithm))
         for name, value in self.settings.items():
             if name not in allowed:
                 raise ParameterError(name, value, f"one of the settings of {algorithm}: {', '.join(allowed)}")
-        SETTINGS[algorithm](**self.settings)
+            check(name, value, allowed[name])
+        learner(algorithm, **self.settings)
+
+    def _require_memory(self, axes: Mapping[str, Sequence[Any]]) -> None:
+        """Raise if the points alone would fill the memory."""
+        sizes = {name: len(values) for name, values in axes.items()}
+        if self.compute == "simulate":
+            sizes["instances"] = self._simulation["instances"]
+        largest = max(sizes, key=lambda name: sizes[name], default="grid")
+        needed = _POINT_BYTES * math.prod(sizes.values())
+        require_resources(largest, sizes.get(largest), needed, "split the grid into several sweeps", what="points")
 
     @classmethod
-    def from_toml(cls, path: str | Path) -> Sweep:
+    def from_toml(cls, path: str | Path, links: Sequence[str | Path] = ()) -> Sweep:
         """Read a sweep from a file.
 
         Its tables are ``[sweep]`` (model, compute), ``[parameters]``, ``[grid]``, ``[simulate]`` and ``[settings]``.
 
+        Args:
+            path: the file.
+            links: Python files that it may name, as ``FILE.py:FUNCTION`` relative to itself. Their code is run, that of
+                no other.
+
         Raises:
-            ParameterError: the file cannot be read, or does not describe a sweep.
+            ParameterError: the file cannot be read, does not describe a sweep, or names a file that is not in
+                ``links``.
+            IncompatibleError: parameters that exclude each other.
         """
         try:
             document = tomllib.loads(Path(path).read_text())
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ParameterError("sweep", str(path), f"a file in TOML ({error})") from None
+        with in_file(path):
+            return cls._from_document(document, Path(path).parent, links)
+
+    @classmethod
+    def _from_document(cls, document: dict[str, Any], folder: Path, links: Sequence[str | Path]) -> Sweep:
+        from glassformer.experiments.sweeps.types import check
+
         for name in document:
             if name not in ("sweep", "parameters", "grid", "simulate", "settings"):
-                raise ParameterError("sweep", name, "the tables sweep, parameters, grid, simulate and settings")
-        general = dict(document.get("sweep", {}))
+                raise ParameterError(name, document[name], "the tables sweep, parameters, grid, simulate and settings")
+            check(name, document[name], dict[str, Any])
+        general = document.get("sweep", {})
         for name in ("model", "compute"):
             if name not in general:
                 raise ParameterError(name, None, "a value in the table [sweep]")
@@ -143,7 +187,15 @@ class Sweep:
             if name not in ("model", "compute"):
                 raise ParameterError(name, value, "model and compute in the table [sweep]")
         tables = {key: document.get(name, {}) for key, name in _TABLES.items()}
-        return cls(**general, **tables, folder=str(Path(path).resolve().parent))
+        trusted = {Path(link).resolve() for link in links}
+        varied = [*tables["parameters"].items(), *tables["grid"].items()]
+        for name, text in (found for entry in varied for found in _texts(*entry)):
+            file = folder / text.rpartition(":")[0]
+            if file.is_file() and file.resolve() not in trusted:
+                raise ParameterError(
+                    name, text, "a file that you name as well, since its code is run", f"add --link {file}"
+                )
+        return cls(**general, **tables, folder=str(folder.resolve()))
 
     def built(self, parameters: Mapping[str, Any]) -> Any:
         """The model with these parameters."""
@@ -237,24 +289,32 @@ class Sweep:
         return {name: units[name] for name in self.axes if units.get(name)}
 
 
+# What a point takes in memory, its record included.
+_POINT_BYTES = 4000
 _TABLES = {"parameters": "parameters", "grid": "grid", "simulation": "simulate", "settings": "settings"}
 
 
 def _values(name: str, values: Any) -> list[Any]:
     """The values of an axis: a list of different ones, or ``"start:stop:count"``."""
-    if isinstance(values, str):
-        parts = values.split(":")
-        try:
-            found = [float(v) for v in np.linspace(float(parts[0]), float(parts[1]), int(parts[2]))]
-        except (ValueError, IndexError):
-            raise ParameterError(name, values, "a list of values, or start:stop:count") from None
+    found: list[Any]
+    if isinstance(values, str) and ":" in values:
+        found = list(numbers_from(name, values))
     elif isinstance(values, list | tuple | np.ndarray):
         found = [value.item() if isinstance(value, np.generic) else value for value in values]
     else:
         raise ParameterError(name, values, "a list of values, or start:stop:count")
     if not found or len({repr(value) for value in found}) < len(found):
         raise ParameterError(name, values, "at least one value, all of them different")
-    return [float(value) for value in found] if name == "alpha" else found
+    return found
+
+
+def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """All texts in a value, those in lists included, with the name of the entry."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(name, item)
 
 
 def _word(value: Any) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,11 @@ import numpy as np
 from glassformer.core.checkpoints import Checkpoint, stacked, unstacked
 from glassformer.core.integral import Array
 from glassformer.core.progress import note
-from glassformer.core.settings import MultiPass
 from glassformer.core.solution import Status
 from glassformer.models.designs.projection import ProjectionDesign
+
+if TYPE_CHECKING:
+    from glassformer.learners.sgd import SGD
 
 # Published: learning rate, and weight decay times the dimension.
 LEARNING_RATE, DECAY = 15.0, 0.07
@@ -65,7 +67,7 @@ def row_descent(
     labels: Array,
     link: Callable[[Any], Any],
     weights: Array,
-    settings: MultiPass,
+    settings: SGD,
     rng: np.random.Generator,
     watch: Callable[[Array], dict[str, Any]] | None = None,
     checkpoint: Checkpoint | None = None,
@@ -85,12 +87,13 @@ def row_descent(
         checkpoint: where to continue from, and to leave the state now and then; the outcome is that of one go.
 
     Example:
+        >>> from glassformer.learners.sgd import SGD
         >>> rng = np.random.default_rng(0)
         >>> design, teacher = ProjectionDesign.sample(400, (1, 20), rng), rng.standard_normal((1, 20))
         >>> link = lambda z: jnp.tanh(z[0, 0])
         >>> labels = np.tanh(design.forward(teacher, 0)[:, 0, 0])
         >>> start = rng.standard_normal((1, 20))
-        >>> found = row_descent(design, labels, link, start, MultiPass(batch=50, learning_rate=2.0), rng)
+        >>> found = row_descent(design, labels, link, start, SGD(batch=50, learning_rate=2.0), rng)
         >>> bool(np.sum(found.weights * teacher) > 0.9 * np.linalg.norm(found.weights) * np.linalg.norm(teacher))
         True
     """

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glassformer.core.integral import Array, Integral
+
+if TYPE_CHECKING:
+    from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
 
 __all__ = ["Array", "Channel", "Integral"]
 
@@ -29,6 +33,18 @@ class Channel(ABC):
     def label(self) -> str:
         """Name of the channel in files and on the command line."""
         return type(self).__name__.removesuffix("Channel").lower()
+
+    @property
+    def in_rows(self) -> ScalarRowsChannel:
+        """The same channel as one of a single row, whose overlaps are 1 x 1 matrices."""
+        from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
+
+        return ScalarRowsChannel(self)
+
+    @property
+    def linear(self) -> bool:
+        """True when the label is the field itself, with Gaussian noise of variance ``noise`` or none."""
+        return False
 
     @property
     @abstractmethod

@@ -35,6 +35,10 @@ class GaussianChannel(Channel):
             raise ParameterError("noise", self.noise, "a finite number >= 0")
 
     @property
+    def linear(self) -> bool:
+        return True
+
+    @property
     def even(self) -> bool:
         return False
 

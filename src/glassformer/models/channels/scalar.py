@@ -33,8 +33,8 @@ def scalar_channel(
     Raises:
         ParameterError: an unknown name.
         LinkError: a function that cannot be used.
-        IncompatibleError: ``noise`` is given together with a finished channel that has another noise, or ``link``
-            together with a channel.
+        IncompatibleError: ``noise`` is given together with a finished channel that has another noise, or ``link`` with
+        a channel.
 
     Example:
         >>> scalar_channel("gaussian", 0.1)

@@ -56,6 +56,14 @@ class FactorPrior(LowWidthPrior):
         if self.width < 1:
             raise ParameterError("width", self.width, "an integer >= 1")
 
+    @property
+    def stepwise(self) -> bool:
+        return True
+
+    def factor_width(self, columns: int) -> int:
+        del columns
+        return self.width
+
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         """Draw ``S`` of shape ``(L, d)``."""
         length, dimension = shape

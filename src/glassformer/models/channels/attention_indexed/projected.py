@@ -112,6 +112,10 @@ class LinearAttentionChannel(_ProjectedChannel):
         return "linear"
 
     @property
+    def linear(self) -> bool:
+        return True
+
+    @property
     def _seen(self) -> int:
         return self.tokens * (self.tokens + 1) // 2
 

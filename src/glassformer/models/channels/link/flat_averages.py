@@ -16,8 +16,8 @@ def flat_averages(flats: tuple[Flat, ...], v: float, step: float) -> Array:
     r"""Sums over flat parts of :math:`E_\omega (\partial_\omega p)^2/p` and :math:`E_\omega\,p\log p`.
 
     ``p`` is the probability that :math:`h = \omega + \sqrt V u` lies on the part. Both integrands are smooth on the
-    scale :math:`\sqrt V` and vanish away from the edges, so a lattice in :math:`\omega` of spacing ``step`` in units of
-    the smaller deviation is exact to rounding.
+    scale :math:`\sqrt V` and vanish away from the edges, so a lattice in :math:`\omega` of spacing ``step`` in units
+    of the smaller deviation is exact to rounding.
 
     Example:
         >>> from glassformer.models.channels.link.piecewise import link_shape

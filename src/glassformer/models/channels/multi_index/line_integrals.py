@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
@@ -52,6 +53,12 @@ class LineChannel(LinkRowsChannel):
     @property
     def functions(self) -> Functions:
         return Functions(_nothing, _nothing, self.link)
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        if self.discrete:
+            raise IncompatibleError("needs labels that vary smoothly with the weights")
+        return super().traceable_label
 
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:
         data = (self.observed(y), np.asarray(omega, dtype=float), root)

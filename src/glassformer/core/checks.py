@@ -1,0 +1,43 @@
+"""Whether an argument is what it is taken for; if not, an error names it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array
+
+
+def require_integer(name: str, value: object, low: int = 1) -> None:
+    """Raise unless ``value`` is a whole number, ``low`` at least; truth values are none.
+
+    Example:
+        >>> require_integer("tokens", 2.5)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: tokens = 2.5 is not allowed: expected an integer >= 1
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
+        raise ParameterError(name, value, f"an integer >= {low}")
+
+
+def real_numbers(name: str, value: Any) -> Array:
+    """``value`` as an array of finite numbers of any shape.
+
+    Raises:
+        ParameterError: it is, or holds, something else.
+
+    Example:
+        >>> real_numbers("skip", [1, 0.5])
+        array([1. , 0.5])
+    """
+    try:
+        found = np.asarray(value)
+        numbers = found.astype(float) if found.dtype.kind in "iuf" else None
+    except (TypeError, ValueError):
+        numbers = None
+    if numbers is None or not np.all(np.isfinite(numbers)):
+        raise ParameterError(name, value, "finite numbers")
+    return numbers

@@ -1,0 +1,37 @@
+"""Numbers as command lines and files write them."""
+
+from __future__ import annotations
+
+import math
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.resources import require_resources
+
+# What a value takes in memory where it is least, in the tables of closed forms.
+_BYTES = 1000
+
+
+def numbers_from(name: str, text: str) -> list[float]:
+    """The numbers in ``"0.3"``, ``"0.1,0.2"`` or ``"start:stop:count"``, both ends included.
+
+    Raises:
+        ParameterError: the text is none of these, or stands for more numbers than fit into memory.
+
+    Example:
+        >>> numbers_from("alpha", "0:1:3")
+        [0.0, 0.5, 1.0]
+    """
+    allowed = "a number, a comma list or start:stop:count with count >= 1"
+    try:
+        if ":" not in text:
+            return [float(part) for part in text.split(",")]
+        first, last, number = text.split(":")
+        start, stop, count = float(first), float(last), int(number)
+    except ValueError:
+        raise ParameterError(name, text, allowed) from None
+    if count < 1 or not (math.isfinite(start) and math.isfinite(stop) and math.isfinite(stop - start)):
+        raise ParameterError(name, text, allowed)
+    require_resources(name, text, _BYTES * float(count), "give fewer values", what="values")
+    import numpy as np
+
+    return [float(value) for value in np.linspace(start, stop, count)]

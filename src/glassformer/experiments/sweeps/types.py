@@ -1,0 +1,107 @@
+"""The types of what a sweep is made of, told before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from types import GenericAlias
+from typing import Annotated, Any, Literal, get_type_hints
+
+import numpy as np
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+from glassformer.core.errors import ParameterError
+from glassformer.learners.base import IN_ANY_FORM
+from glassformer.learners.registry import LEARNERS
+from glassformer.models.registry import parameter_types
+
+
+def one_of(names: Iterable[str]) -> Any:
+    """The type of a text that is one of these."""
+    return Literal[tuple(names)]
+
+
+def list_of(kind: Any) -> Any:
+    """The type of a list of values of one type."""
+    return GenericAlias(list, (kind,))
+
+
+Ratio = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+SIMULATION: dict[str, Any] = {
+    "algorithm": one_of(LEARNERS),
+    "d": Annotated[int, Field(ge=2)],
+    "instances": Annotated[int, Field(ge=1)],
+    "seed": Annotated[int, Field(ge=0)],
+    "storage": one_of(IN_ANY_FORM),
+}
+# How the library begins its sentences, and its words for what files of sweeps call otherwise.
+_OPENINGS = ("Input should be ", "Value error, ")
+_WORDS = {"a valid mapping": "a table", "a valid dictionary": "a table", "a valid string": "a text"}
+
+
+def of_model(name: str) -> dict[str, Any]:
+    """Types of a model's parameters; parts that may be of many are named, or given ready made.
+
+    Example:
+        >>> of_model("attention")["depth"]
+        <class 'int'>
+    """
+    return {name: _PART if kind is Any else kind for name, kind in parameter_types(name).items()}
+
+
+def of_settings(kind: type) -> dict[str, Any]:
+    """Types of the settings in a data class."""
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def check(name: str, value: object, kind: Any) -> None:
+    """Raise unless ``value`` is of the type ``kind``; nothing is converted, but whole numbers count as numbers.
+
+    Raises:
+        ParameterError: it is not, with the entry that is wrong and what is allowed.
+
+    Example:
+        >>> check("alpha", [0.1, "a"], list[float])
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: alpha[1] = 'a' is not allowed: expected a valid number
+    """
+    config = ConfigDict(strict=True, arbitrary_types_allowed=True)
+    try:
+        TypeAdapter(kind, config=config).validate_python(_plain(value))
+    except ValidationError as error:
+        raise _refusal(name, error) from None
+
+
+def _refusal(name: str, error: ValidationError) -> ParameterError:
+    """The first entry that is wrong; where several types are allowed, what that of the deepest place says."""
+    found: dict[tuple[int, ...], list[Any]] = {}
+    for entry in error.errors(include_url=False):
+        # Other parts of a place name the types that were tried.
+        found.setdefault(tuple(part for part in entry["loc"] if isinstance(part, int)), []).append(entry)
+    place = max(found, key=len)
+    allowed = " or ".join(dict.fromkeys(_allowed(entry["msg"]) for entry in found[place]))
+    return ParameterError(name + "".join(f"[{k}]" for k in place), found[place][0]["input"], allowed)
+
+
+def _allowed(message: str) -> str:
+    for opening in _OPENINGS:
+        message = message.removeprefix(opening)
+    return _WORDS.get(message, message)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and their numbers as lists and numbers of Python, which is what files hold."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _part(value: Any) -> Any:
+    if not (isinstance(value, str) or callable(value)) and type(value).__module__ in ("builtins", "datetime"):
+        raise ValueError("a name")
+    return value
+
+
+_PART = Annotated[Any, BeforeValidator(_part)]

@@ -1,0 +1,234 @@
+"""Files of sweeps that are not what they should be, or that somebody else has written."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer import IncompatibleError, ParameterError, Sweep
+from glassformer.core.fingerprint import digest
+from glassformer.experiments.sweeps.types import of_model
+from glassformer.interface.cli import main
+from glassformer.models.registry import MODELS
+
+GENERAL = {"model": "'bsr'", "compute": "'limits'"}
+SIMULATED = {"model": "'bsr'", "compute": "'simulate'"}
+TABLES = {"sweep": GENERAL, "parameters": {"rho": "0.5"}, "grid": {"alpha": "[0.2, 0.4]"}}
+# What is wrong, as tables of the file that replace those of a good one, and the key that the error must name.
+MALFORMED = [
+    ({"sweep": "3"}, "sweep"),
+    ({"sweep": "'bsr'"}, "sweep"),
+    ({"sweep": "[1, 2]"}, "sweep"),
+    ({"parameters": "3"}, "parameters"),
+    ({"parameters": "[]"}, "parameters"),
+    ({"grid": "'alpha'"}, "grid"),
+    ({"grid": "2020-01-01"}, "grid"),
+    ({"simulate": "true"}, "simulate"),
+    ({"settings": "0.5"}, "settings"),
+    ({"sweeps": {"model": "'bsr'"}}, "sweeps"),
+    ({"sweep": {"model": "'bsr'"}}, "compute"),
+    ({"sweep": {"compute": "'limits'"}}, "model"),
+    ({"sweep": {**GENERAL, "name": "1"}}, "name"),
+    ({"sweep": {**GENERAL, "model": "['bsr']"}}, "model"),
+    ({"sweep": {**GENERAL, "model": "3"}}, "model"),
+    ({"sweep": {**GENERAL, "model": "{name = 'bsr'}"}}, "model"),
+    ({"sweep": {**GENERAL, "model": "'ising'"}}, "model"),
+    ({"sweep": {**GENERAL, "compute": "['limits']"}}, "compute"),
+    ({"sweep": {**GENERAL, "compute": "true"}}, "compute"),
+    ({"sweep": {**GENERAL, "compute": "1979-05-27T07:32:00Z"}}, "compute"),
+    ({"grid": {}}, "grid"),
+    ({"grid": {"alpha": "['a']"}}, "alpha"),
+    ({"grid": {"alpha": "[0.1, true]"}}, "alpha"),
+    ({"grid": {"alpha": "[[0.1]]"}}, "alpha"),
+    ({"grid": {"alpha": "[0.1, nan]"}}, "alpha"),
+    ({"grid": {"alpha": "[0.1, inf]"}}, "alpha"),
+    ({"grid": {"alpha": "[0.1, -0.1]"}}, "alpha"),
+    ({"grid": {"alpha": "1979-05-27"}}, "alpha"),
+    ({"grid": {"alpha": "[1979-05-27]"}}, "alpha"),
+    ({"grid": {"alpha": "0.5"}}, "alpha"),
+    ({"grid": {"alpha": "[]"}}, "alpha"),
+    ({"grid": {"alpha": "{start = 0}"}}, "alpha"),
+    ({"grid": {"alpha": "'0:1'"}}, "alpha"),
+    ({"grid": {"alpha": "'a:b:c'"}}, "alpha"),
+    ({"grid": {"alpha": "'0:1:-3'"}}, "alpha"),
+    ({"grid": {"alpha": "'0:inf:3'"}}, "alpha"),
+    ({"grid": {"alpha": "'0:1:1000000000000'"}}, "alpha"),
+    ({"grid": {"alpha": "[0.1]", "rho": "['a']"}, "parameters": {}}, "rho"),
+    ({"grid": {"alpha": "[0.1]", "rho": "[0.5, 'a']"}, "parameters": {}}, "rho"),
+    ({"grid": {"alpha": "[0.1]", "rho": "[0.5, [1]]"}, "parameters": {}}, "rho"),
+    ({"grid": {"alpha": "[0.1]", "rho": "true"}, "parameters": {}}, "rho"),
+    ({"grid": {"alpha": "[0.1]", "channel": "[1, 2]"}}, "channel"),
+    ({"grid": {"alpha": "[0.1]", "colour": "[1, 2]"}}, "colour"),
+    ({"grid": {"alpha": "[0.1]", "d": "[10, 20]"}}, "d"),
+    ({"grid": {"alpha": "[0.1]", "rho": "[0.5]"}}, "rho"),
+    ({"parameters": {"rho": "'a'"}}, "rho"),
+    ({"parameters": {"rho": "[0.5]"}}, "rho"),
+    ({"parameters": {"rho": "07:32:00"}}, "rho"),
+    ({"parameters": {"rho": "{a = 1}"}}, "rho"),
+    ({"parameters": {"rho": "0.5", "noise": "true"}}, "noise"),
+    ({"parameters": {"rho": "0.5", "noise": "'0.1'"}}, "noise"),
+    ({"parameters": {"rho": "0.5", "channel": "['sign']"}}, "channel"),
+    ({"parameters": {"rho": "0.5", "channel": "3"}}, "channel"),
+    ({"parameters": {"rho": "0.5", "channel": "1979-05-27"}}, "channel"),
+    ({"parameters": {"width": "2.5"}}, "width"),
+    ({"parameters": {"rho": "-1"}}, "rho"),
+    ({"simulate": {"d": "10"}}, "d"),
+    ({"settings": {"damping": "0.5"}}, "damping"),
+    ({"sweep": SIMULATED, "simulate": {"instances": "'a'"}}, "instances"),
+    ({"sweep": SIMULATED, "simulate": {"instances": "2.5"}}, "instances"),
+    ({"sweep": SIMULATED, "simulate": {"instances": "0"}}, "instances"),
+    ({"sweep": SIMULATED, "simulate": {"instances": "1000000000000"}}, "instances"),
+    ({"sweep": SIMULATED, "simulate": {"seed": "'a'"}}, "seed"),
+    ({"sweep": SIMULATED, "simulate": {"seed": "-1"}}, "seed"),
+    ({"sweep": SIMULATED, "simulate": {"seed": "[1, 2]"}}, "seed"),
+    ({"sweep": SIMULATED, "simulate": {"d": "'a'"}}, "d"),
+    ({"sweep": SIMULATED, "simulate": {"d": "true"}}, "d"),
+    ({"sweep": SIMULATED, "simulate": {"storage": "['float64']"}}, "storage"),
+    ({"sweep": SIMULATED, "simulate": {"storage": "'float16'"}}, "storage"),
+    ({"sweep": SIMULATED, "simulate": {"algorithm": "['gamp']"}}, "algorithm"),
+    ({"sweep": SIMULATED, "simulate": {"algorithm": "3"}}, "algorithm"),
+    ({"sweep": SIMULATED, "simulate": {"speed": "3"}}, "speed"),
+    ({"sweep": SIMULATED, "grid": {"alpha": "[0.1]", "d": "[10, 'a']"}}, "d"),
+    ({"sweep": SIMULATED, "settings": {"damping": "'a'"}}, "damping"),
+    ({"sweep": SIMULATED, "settings": {"damping": "2"}}, "damping"),
+    ({"sweep": SIMULATED, "settings": {"max_iterations": "[1]"}}, "max_iterations"),
+    ({"sweep": SIMULATED, "settings": {"max_iterations": "2.5"}}, "max_iterations"),
+    ({"sweep": SIMULATED, "settings": {"speed": "1"}}, "speed"),
+    ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"depth": "'a'"}}, "depth"),
+    ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"skip": "['a']"}}, "skip"),
+    ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"tied": "'no'"}}, "tied"),
+    ({"sweep": {**GENERAL, "model": "'attention'"}, "parameters": {"head_weights": "[[1, 'a']]"}}, "head_weights"),
+    ({"sweep": {**GENERAL, "model": "'aim'"}, "parameters": {"rho": "0.5", "tokens": "'2'"}}, "tokens"),
+    ({"sweep": {**GENERAL, "model": "'aim'"}, "parameters": {"rho": "0.5", "layers": "'2'"}}, "layers"),
+    ({"sweep": {**GENERAL, "model": "'smi'"}, "parameters": {"link": "3"}}, "link"),
+    ({"sweep": {**GENERAL, "model": "'smi'"}, "parameters": {"link": "'no.py:f'"}}, "link"),
+    ({"sweep": {**GENERAL, "model": "'smi'"}, "parameters": {}}, "link"),
+]
+
+
+def written(tables):
+    """A good file but for these tables."""
+    tables = {**TABLES, **tables}
+    plain = [f"{name} = {content}" for name, content in tables.items() if isinstance(content, str)]
+    whole = [
+        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in content.items())
+        for name, content in tables.items()
+        if not isinstance(content, str)
+    ]
+    return "\n".join([*plain, *whole])
+
+
+@pytest.mark.parametrize(("tables", "key"), MALFORMED)
+def test_a_malformed_file_is_refused_in_one_line_before_anything_is_computed(tables, key, tmp_path, capsys):
+    file, store = tmp_path / "sweep.toml", tmp_path / "store"
+    file.write_text(written(tables))
+    assert main(["sweep", "run", str(file), "--store", str(store)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{file}: {key}" in line
+    assert "expected" in line
+    assert not store.exists()
+
+
+def test_the_file_that_these_differ_from_is_good(tmp_path):
+    (tmp_path / "sweep.toml").write_text(written({}))
+    assert Sweep.from_toml(tmp_path / "sweep.toml").shape == (2,)
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe", b"[sweep\n", b"model = 1\nmodel = 2\n", b"a = " + b"9" * 5000])
+def test_a_file_that_is_no_toml_is_named(text, tmp_path):
+    (tmp_path / "sweep.toml").write_bytes(text)
+    with pytest.raises(ParameterError, match=r"sweep\.toml.*TOML"):
+        Sweep.from_toml(tmp_path / "sweep.toml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({"model": ["bsr"]}, "model"),
+        ({"grid": None}, "grid"),
+        ({"grid": {"alpha": None}}, "alpha"),
+        ({"grid": {"alpha": [0.1, "a"]}}, r"alpha\[1\]"),
+        ({"parameters": "rho"}, "parameters"),
+        ({"parameters": {"rho": object()}}, "rho"),
+        ({"compute": "simulate", "simulation": {"seed": "a"}}, "seed"),
+        ({"compute": "simulate", "settings": {"damping": "a"}}, "damping"),
+    ],
+)
+def test_a_sweep_built_in_python_is_checked_by_the_same_rules(arguments, key):
+    with pytest.raises(ParameterError, match=rf"^{key} = "):
+        Sweep(**{"model": "bsr", "grid": {"alpha": [0.1]}, "parameters": {"rho": 0.5}, **arguments})
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_parameter_of_every_model_has_a_type(model):
+    assert of_model(model)
+
+
+def test_parameters_that_exclude_each_other_are_told_with_the_file(tmp_path):
+    (tmp_path / "sweep.toml").write_text(written({"parameters": {"rho": "0.5", "width": "2"}}))
+    with pytest.raises(IncompatibleError, match=r"sweep\.toml: .*exclude each other"):
+        Sweep.from_toml(tmp_path / "sweep.toml")
+
+
+# --- what executes code -----------------------------------------------------------------------------------------------
+
+EVIL = "from pathlib import Path\nPath({marker!r}).write_text('')\ndef f(z):\n    return z[0, 0]\n"
+NAMED_BY = [
+    {"sweep": {**GENERAL, "model": "'smi'"}, "parameters": {"link": "'{file}:f'"}},
+    {"sweep": {**GENERAL, "model": "'smi'"}, "parameters": {}, "grid": {"alpha": "[0.1]", "link": "['{file}:f']"}},
+    {"parameters": {"rho": "0.5", "channel": "'{file}:f'"}},
+    {"parameters": {}, "grid": {"alpha": "[0.1]", "rho": "'{file}:f'"}},
+]
+
+
+@pytest.fixture
+def evil(tmp_path):
+    """A folder with a file whose code tells that it was run, and the place where it does."""
+    (tmp_path / "evil.py").write_text(EVIL.format(marker=str(tmp_path / "marker")))
+    return tmp_path
+
+
+@pytest.mark.parametrize("tables", NAMED_BY)
+@pytest.mark.parametrize("name", ["evil.py", "./evil.py", "sub/../evil.py", "alias.py", "{folder}/evil.py"])
+def test_a_file_of_somebody_else_runs_no_code(tables, name, evil, capsys):
+    (evil / "sub").mkdir()
+    (evil / "alias.py").symlink_to(evil / "evil.py")
+    text = written(tables).replace("{file}", name.replace("{folder}", str(evil)))
+    (evil / "sweep.toml").write_text(text)
+    command = ["sweep", "run", str(evil / "sweep.toml"), "--store", str(evil / "store")]
+    other = evil / "other.py"
+    other.write_text("def f(z):\n    return z[0, 0]\n")
+    for options in ([], ["--link", str(other)]):
+        assert main([*command, *options]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "--link" in line
+    assert not (evil / "marker").exists()
+
+
+def test_a_file_named_on_the_command_line_runs(evil):
+    (evil / "sweep.toml").write_text(written(NAMED_BY[0]).replace("{file}", "evil.py"))
+    assert Sweep.from_toml(evil / "sweep.toml", links=[evil / "evil.py"]).model == "smi"
+    assert (evil / "marker").exists()
+
+
+def test_a_store_of_somebody_else_runs_no_code(evil, capsys):
+    store = evil / "store"
+    (store / "points").mkdir(parents=True)
+    link = f"{evil / 'evil.py'}:f"
+    sweep = {"model": "smi", "compute": "limits", "parameters": {"link": link}, "axes": {"alpha": [0.1]}}
+    document = {"format": 2, "sweep": {**sweep, "units": {}, "simulation": {}, "settings": {}}, "keys": [digest(link)]}
+    (store / "sweep.json").write_text(str(document).replace("'", '"'))
+    for action in ("status", "collect", "plot"):
+        assert main(["sweep", action, str(store)]) in (2, 3)
+    assert "Traceback" not in capsys.readouterr().err
+    assert not (evil / "marker").exists()
+
+
+def test_arrays_that_need_unpickling_are_not_read(tmp_path):
+    import numpy as np
+
+    from glassformer.core.checkpoints import Checkpoint
+
+    with (tmp_path / "state.npz").open("wb") as file:
+        np.savez(file, leaf_0=np.array([object()], dtype=object))
+    with pytest.warns(RuntimeWarning, match="cannot be read"):
+        assert Checkpoint(tmp_path / "state.npz").load() is None
