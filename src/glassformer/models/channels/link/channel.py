@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.models.channels.base import Array, Channel, Integral
+from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
 from glassformer.models.channels.link.function import Function, array_link
 from glassformer.models.channels.link.level_set import LevelSet
@@ -143,7 +144,14 @@ class LinkChannel(Channel):
     @cached_property
     def _averages(self) -> Averages:
         # Information and free entropy come from one computation and are usually asked for together.
-        return lru_cache(maxsize=256)(self._law.averages)
+        return lru_cache(maxsize=16)(self._law.averages)
+
+    @cached_property
+    def _curve(self) -> Curve:
+        def direct(v: float) -> Row:
+            return *_refine(self._averages, v, 0), *_refine(self._averages, v, 1)
+
+        return Curve(lru_cache(maxsize=256)(direct), self.even, self.noise == 0)
 
     def _posterior(self, y: ArrayLike, omega: ArrayLike, variance: ArrayLike) -> tuple[Array, Array]:
         arrays = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (y, omega, variance)))
@@ -154,9 +162,8 @@ class LinkChannel(Channel):
 
     def _refined(self, variance: Array, which: int) -> Integral:
         v = np.asarray(variance, dtype=float)
-        rows = [_refine(self._averages, float(x), which) for x in v.ravel()]
-        value, error = np.array(rows).reshape(-1, 2).T.reshape(2, *v.shape)
-        return Integral(value, error)
+        rows = self._curve(v.ravel())
+        return Integral(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
 
 
 def _refine(averages: Averages, v: float, which: int) -> tuple[float, float]:

@@ -16,8 +16,8 @@ from glassformer.core.integral import Array
 
 # Random samples on which the ways to evaluate a link are compared: not as many as there are tokens in a test.
 _TRIED = 7
-# Samples sent to a compiled link at once, and the fewest.
-_CHUNK, _FEWEST = 65536, 64
+# Numbers of samples for which a link is compiled.
+_FEW, _MANY = 256, 8192
 # Samples on which a link must be finite, or tried one by one to find the one at which it fails.
 _SEARCHED = 1024
 
@@ -225,11 +225,11 @@ def _compiled(function: Callable[..., Any]) -> Callable[[Array], Array]:
     batched = jax.jit(jax.vmap(function))
 
     def part(fields: Array) -> Array:
-        length = max(_FEWEST, 1 << (len(fields) - 1).bit_length())
+        length = _FEW if len(fields) <= _FEW else _MANY
         padded = np.concatenate([fields, np.repeat(fields[-1:], length - len(fields), axis=0)])
         return _real(batched(padded))[: len(fields)]
 
-    return lambda fields: np.concatenate([part(fields[k : k + _CHUNK]) for k in range(0, len(fields), _CHUNK)])
+    return lambda fields: np.concatenate([part(fields[k : k + _MANY]) for k in range(0, len(fields), _MANY)])
 
 
 def _quietly(function: Callable[[Any], Any], fields: Any) -> Any:
@@ -265,5 +265,5 @@ def _written(fields: Any) -> str:
     """Fields or a label in one short line."""
     if isinstance(fields, np.ndarray | np.floating):
         return "field = " + " ".join(np.array2string(np.asarray(fields), precision=6).split())
-    text = repr(fields)
+    text = " ".join(repr(fields).split())
     return text if len(text) <= 60 else text[:57] + "..."

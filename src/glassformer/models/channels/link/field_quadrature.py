@@ -34,6 +34,12 @@ def normal_density(x: Array) -> Array:
     return np.asarray(np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi))
 
 
+def lattice(reach: float, step: float) -> Array:
+    """Multiples of ``step`` as far as ``reach``."""
+    most = int(np.ceil(reach / step))
+    return np.asarray(step * np.arange(-most, most + 1), dtype=np.float64)
+
+
 def omega_nodes(v: float, breaks: Array, rule: Rule, nodes: int) -> tuple[Array, Array]:
     """Nodes of omega ~ N(0, 1 - V) with probability weights, graded towards each break on the scale sqrt(V).
 

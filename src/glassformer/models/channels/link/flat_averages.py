@@ -26,11 +26,11 @@ def flat_averages(flats: tuple[Flat, ...], v: float, step: float) -> Array:
     """
     if not flats:
         return np.zeros(2)
-    scale, q = np.sqrt(v), 1.0 - v
+    scale, q = np.sqrt(v), max(1.0 - v, 0.0)
     edges = np.concatenate([flat.intervals for flat in flats])
     owner = np.repeat(np.arange(len(flats)), [len(flat.intervals) for flat in flats])
     spacing = step * np.sqrt(min(v, q)) if q > 0 else 1.0
-    reach = int(np.ceil((TAIL + 0.2) * np.sqrt(max(q, 0.0)) / spacing))
+    reach = int(np.ceil((TAIL + 0.2) * np.sqrt(q) / spacing))
     place, interval = _near_edges(edges, _WINDOW * scale / spacing, spacing, reach)
     omega = spacing * place
     low, high = ((edges[interval, k] - omega) / scale for k in (0, 1))

@@ -12,7 +12,7 @@ from scipy.special import erfcx, logsumexp, ndtr
 from glassformer.core.errors import DataError
 from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.base import Array
-from glassformer.models.channels.link.field_quadrature import RULES, TAIL, normal_density, split
+from glassformer.models.channels.link.field_quadrature import RULES, TAIL, lattice, normal_density, split
 from glassformer.models.channels.link.flat_averages import flat_averages
 from glassformer.models.channels.link.inverse_branches import Preimages, preimages
 from glassformer.models.channels.link.piecewise import SAME, Flat, distinct
@@ -59,18 +59,20 @@ class LevelSet(LinkPosterior):
         """
         if not self.shape.branches:
             return 0.0, 0.0
-        octaves = min(int(np.ceil(-0.5 * np.log2(v))), _DEEPEST)
-        fields = self._fields(octaves, level)
-        q = 1.0 - v
+        # Where every label has one solution nothing happens on the scale of sqrt(V).
+        octaves = min(int(np.ceil(-0.5 * np.log2(v))), _DEEPEST) if self._rivalled else 0
+        fields, q = self._fields(octaves, level), max(1.0 - v, 0.0)
         square, log_z = fields.h**2 + q / v, -0.5 * (v * fields.h**2 + q) - 0.5 * np.log(2 * np.pi * v)
         rival = (2 - q) * fields.gap**2 / (8 * v) + 0.5 * (fields.gap * fields.h - fields.odds)
         count = np.sum(rival < _RIVALS, axis=0)
         most, reached = int(count.max(initial=0)), np.flatnonzero(count)
+        if most == 0:
+            return float(fields.weight @ square), float(fields.weight @ log_z)
         nearest = np.argsort(rival[:, reached], axis=0)[:most]
         gap, odds = (np.take_along_axis(x[:, reached], nearest, axis=0) for x in (fields.gap, fields.odds))
         step = RULES[level].lattice
-        t = step * np.arange(-int(TAIL / step) - 1, int(TAIL / step) + 2)
-        weight = step * normal_density(np.asarray(t, dtype=float))
+        t = lattice(TAIL, step)
+        weight = step * normal_density(t)
         rows = max(1, _CHUNK // (t.size * max(most, 1)))
         for start in range(0, reached.size, rows):
             part = slice(start, start + rows)
@@ -87,6 +89,10 @@ class LevelSet(LinkPosterior):
         if key not in self._known:
             self._known[key] = self._solved(octaves, level)
         return self._known[key]
+
+    @cached_property
+    def _rivalled(self) -> bool:
+        return bool(np.any(np.isfinite(self._fields(0, 1).odds)))
 
     @cached_property
     def _known(self) -> dict[tuple[int, int], Fields]:
