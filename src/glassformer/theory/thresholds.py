@@ -176,7 +176,7 @@ def _weak_recovery(model: Model) -> Threshold:
     start = prior.degrees * onset / slope
     found = f"{model.row_names[row]} first" if prior.rows > 1 else "the uninformed state loses stability"
     note = found if onset else "any data help: the labels are not even in h"
-    return Threshold(name, start, start * blur / slope, note)
+    return Threshold(name, start, start * blur / slope, note, **_named(model, row))
 
 
 def _weak_recovery_of_even(model: Model) -> Threshold:
@@ -189,7 +189,14 @@ def _weak_recovery_of_even(model: Model) -> Threshold:
     linear = 2 * curve.alpha[:2] - curve.alpha[1:]
     value = float((4 * linear[0] - linear[1]) / 3)
     error = float(abs(value - linear[0]) + curve.error[0])
-    return Threshold(name, value, error, "the uninformed state loses stability")
+    return Threshold(name, value, error, "the uninformed state loses stability", **_named(model, 0))
+
+
+def _named(model: Model, row: int) -> dict[str, Any]:
+    """The row that a threshold belongs to, for models that tell rows apart, and the subspace that it spans."""
+    if not model.overlap_shape:
+        return {}
+    return {"layer": model.row_names[row], "subspace": np.diag(np.eye(model.prior.in_rows.rows)[row]).tolist()}
 
 
 def _perfect_recovery(model: Model, hard_end: _End) -> list[Threshold]:
