@@ -16,7 +16,7 @@ _WIDTH, _HALF, _SMALLEST = 2.0, 0.5, 1e-3
 # Different variances in one panel from which on it is built, and the orders tried for it.
 _WORTH, _ORDERS = 12, (8, 16, 32)
 # Share of the largest coefficient below which the last ones end the refinement, and what they are multiplied by.
-_TARGET, _SAFETY = 2e-12, 4.0
+_TARGET, _SAFETY = 1e-11, 4.0
 
 Row = tuple[float, float, float, float]
 
@@ -96,8 +96,9 @@ class Curve:
             fitted = [chebyshev.chebfit(nodes, curve, order) for curve in curves]
             left = [float(np.sum(np.abs(c[-2:]))) for c in fitted]
             sizes = [float(np.max(np.abs(curve))) for curve in curves]
-            if all(x <= _TARGET * size for x, size in zip(left, sizes, strict=True)):
-                own = (float(np.max(rows[:, 1] / scale)), float(np.max(rows[:, 3])))
+            own = (float(np.max(rows[:, 1] / scale)), float(np.max(rows[:, 3])))
+            # What the averages themselves leave open no order resolves.
+            if all(x <= max(_TARGET * size, e) for x, size, e in zip(left, sizes, own, strict=True)):
                 errors = [_SAFETY * x + e for x, e in zip(left, own, strict=True)]
                 return _Panel(fitted[0], errors[0], fitted[1], errors[1])
         return None
