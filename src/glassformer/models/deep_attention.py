@@ -16,8 +16,7 @@ from glassformer.models.channels.multi_index.attention_network import Architectu
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.matrix import MatrixModel
-from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.slot import named, rows_prior
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,7 @@ class DeepAttention(MatrixModel):
             :math:`v_P = (I + \frac1c\sum_{k<P}\sigma(z_kz_k^T))z_P`; or ``"large-depth"``, where both are large at the
             ratio ``depth/skip`` and the earlier layers cannot be learned: one row, that of the last layer.
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
+        prior: law of the weights, as for :class:`~glassformer.models.multi_index.SequenceMultiIndex`.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -74,6 +74,7 @@ class DeepAttention(MatrixModel):
     side_information: float = 0.0
     limit: str | None = None
     points: int = 2048
+    prior: Any = None
 
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):
@@ -100,6 +101,9 @@ class DeepAttention(MatrixModel):
         if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
             raise ParameterError("points", points, "a power of two >= 32")
         object.__setattr__(self, "network", self._architecture())
+        network: Architecture = self.network  # type: ignore[attr-defined]
+        prior = rows_prior(self.prior, network.rows, network.heads, float(self.side_information))
+        object.__setattr__(self, "prior", prior)
 
     def _architecture(self) -> Architecture:
         skip = np.atleast_1d(np.asarray(self.skip, dtype=float)).ravel()
@@ -152,10 +156,6 @@ class DeepAttention(MatrixModel):
             attention_link(network), network.rows, network.tokens, self.noise, "continuous", self.points
         )
 
-    @cached_property
-    def prior(self) -> MatrixPrior:
-        return GaussianRowsPrior(self.channel.rows, self.heads, self.side_information)
-
     @property
     def row_names(self) -> tuple[str, ...]:
         if self.limit == "large-depth":
@@ -185,6 +185,7 @@ class DeepAttention(MatrixModel):
             "noise": float(self.noise),
             "side_information": float(self.side_information),
             **({"limit": self.limit} if self.limit else {}),
+            **named(self.prior),
             "points": int(self.points),
             "alpha": "n/d",
         }

@@ -14,8 +14,7 @@ from glassformer.models.base import FiniteSize, is_number
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.matrix import MatrixModel
-from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.slot import named, rows_prior
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,13 @@ class SequenceMultiIndex(MatrixModel):
         label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
         side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
+        prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
+            :class:`~glassformer.models.priors.law.Law` of mean zero and variance one; standard normal by default.
+            Once the model is made, it holds the prior of the rows.
 
     Raises:
         ParameterError: an argument is out of range, or the link is not traceable or not finite.
-        IncompatibleError: discrete labels with noise.
+        IncompatibleError: discrete labels with noise, or a prior that the model cannot have.
 
     Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901.
 
@@ -56,6 +58,7 @@ class SequenceMultiIndex(MatrixModel):
     label_type: str = "auto"
     side_information: float = 0.0
     points: int = 2048
+    prior: Any = None
 
     def __post_init__(self) -> None:
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
@@ -65,6 +68,7 @@ class SequenceMultiIndex(MatrixModel):
             raise ParameterError("points", points, "a power of two >= 32")
         # A link that cannot be used is refused now, not when the first number is asked for.
         assert self.channel.rows == self.indices
+        object.__setattr__(self, "prior", rows_prior(self.prior, int(self.indices), 1, float(self.side_information)))
 
     @property
     def name(self) -> str:
@@ -77,10 +81,6 @@ class SequenceMultiIndex(MatrixModel):
 
         return link_channel(self.link, self.indices, self.tokens, self.noise, self.label_type, self.points)
 
-    @cached_property
-    def prior(self) -> MatrixPrior:
-        return GaussianRowsPrior(self.indices, 1, self.side_information)
-
     @property
     def parameters(self) -> dict[str, Any]:
         return {
@@ -90,6 +90,7 @@ class SequenceMultiIndex(MatrixModel):
             "noise": float(self.noise),
             "label_type": self.label_type,
             "side_information": float(self.side_information),
+            **named(self.prior),
             "points": int(self.points),
             "alpha": "n/d",
         }

@@ -54,6 +54,11 @@ class MatrixPrior(ABC):
         return False
 
     @property
+    def rotational(self) -> bool:
+        """True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others."""
+        return False
+
+    @property
     def side(self) -> float:
         """Precision with which every weight is known beforehand."""
         return 0.0
