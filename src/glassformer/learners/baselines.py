@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from glassformer.core.checkpoints import Checkpoint
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration, Regularised, Training
 from glassformer.core.solution import Status
@@ -186,8 +186,10 @@ def _student(model: Model, width: int | None, design: Any, labels: Array) -> Stu
     if isinstance(model, AttentionIndexed):
         return attention_student(model.channel, design, labels, width or _width(model.rho, columns))
     bilinear = cast(BilinearSequenceRegression, model)
-    return factor_student(design, labels, width or bilinear.width or _width(bilinear.rho or 0.0, columns))
+    return factor_student(design, labels, width or bilinear.width or _width(bilinear.rho, columns))
 
 
-def _width(rho: float, dimension: int) -> int:
+def _width(rho: float | None, dimension: int) -> int:
+    if rho is None:
+        raise ParameterError("student_width", None, "an integer >= 1: a prior given as a whole has no width of its own")
     return max(1, round(rho * dimension))

@@ -3,16 +3,17 @@ r"""Attention-indexed models: attention with key-query matrices of extensive wid
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.models.base import FiniteSize, Model, is_number, no_data
 from glassformer.models.channels.attention_indexed.named import attention_channel
 from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.priors.base import Prior
+from glassformer.models.priors.laws import law_of
+from glassformer.models.priors.slot import asked_for, matrix_prior, named, selected
 from glassformer.models.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
 
 # Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
@@ -39,10 +40,13 @@ class AttentionIndexed:
         noise: variance :math:`\Delta \ge 0` of the Gaussian label noise: of shape :math:`1 + \delta_{ab}` and symmetric
             for the linear channel, independent on all entries of the label for the others.
         temperature: inverse temperature of the softmax.
+        prior: without ``rho``, a finished :class:`~glassformer.models.priors.base.Prior` of symmetric matrices of any
+            spectrum; once the model is made, it holds the prior of ``S``.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: a channel that cannot be had at this noise, width or number of tokens.
+        IncompatibleError: a channel that cannot be had at this noise, width or number of tokens, or both a width and a
+            prior.
 
     Source: Boncoraglio, Troiani, Erba, Zdeborova, arXiv:2506.01582.
 
@@ -53,39 +57,56 @@ class AttentionIndexed:
         0.1875
     """
 
-    rho: float
+    rho: float | None = None
     tokens: int = 2
     channel: Any = "softmax"
     noise: float = 0.0
     temperature: float = 1.0
+    prior: Any = None
 
     def __post_init__(self) -> None:
-        if not (is_number(self.rho) and (_NARROWEST <= self.rho <= _WIDEST or self.rho in (0, np.inf))):
+        given = asked_for(self.prior)
+        if not isinstance(given, Prior) and not (
+            is_number(self.rho) and (_NARROWEST <= self.rho <= _WIDEST or self.rho in (0, np.inf))  # type: ignore[operator]
+        ):
             raise ParameterError("rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
-        channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, 1 + float(self.rho))
+        prior = self._prior(given)
+        power = prior.second_moment if self.rho is None else 1 + float(self.rho)
+        channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power)
         object.__setattr__(self, "channel", channel)
+        object.__setattr__(self, "prior", prior)
 
     @property
     def name(self) -> str:
         return "aim"
 
-    @cached_property
-    def prior(self) -> Prior:
-        """The prior this width selects, one of the limits included."""
+    def _prior(self, given: object) -> Prior:
+        """The prior that the user gave, or the one this width selects, limits included."""
+        if isinstance(given, Prior):
+            if self.rho is not None:
+                raise IncompatibleError(f"prior = {given!r} and rho = {self.rho} exclude each other: give one of them")
+            return matrix_prior(given, SymmetricGaussianPrior().degrees)
+        if given is not None and not law_of(given).rotational:
+            raise IncompatibleError(
+                f"prior = {law_of(given).label} and rho = {self.rho} exclude each other: factors of extensive width "
+                "have Gaussian entries; leave prior out"
+            )
+        assert self.rho is not None
         if self.rho == 0:
-            return NarrowWishartPrior()
-        return SymmetricGaussianPrior() if np.isinf(self.rho) else WishartPrior(float(self.rho))
+            return selected(NarrowWishartPrior())
+        return selected(SymmetricGaussianPrior() if np.isinf(self.rho) else WishartPrior(float(self.rho)))
 
     @property
     def parameters(self) -> dict[str, Any]:
         label = self.channel.label
         temperature = {"temperature": float(self.temperature)} if label == "softmax" else {}
         return {
-            "rho": float(self.rho),
+            **({} if self.rho is None else {"rho": float(self.rho)}),
+            **named(self.prior),
             "tokens": int(self.tokens),
             "noise": float(self.noise),
             "channel": label,
@@ -99,9 +120,9 @@ class AttentionIndexed:
 
     def at_size(self, d: int) -> FiniteSize[Model]:
         """The model at ``r = round(rho d)``, at least one."""
-        if self.rho == 0 or np.isinf(self.rho):
+        if self.rho is not None and (self.rho == 0 or np.isinf(self.rho)):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0")
-        rho = max(1, round(self.rho * d)) / d
-        channel = self.channel.at_power(1 + rho)
-        model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature)
+        rho = None if self.rho is None else max(1, round(self.rho * d)) / d
+        channel = self.channel if rho is None else self.channel.at_power(1 + rho)
+        model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature, self.prior)
         return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(d * d))

@@ -40,7 +40,7 @@ class BilinearSequenceRegression:
         channel: ``"gaussian"`` (:math:`\varphi(h) = h`), ``"sign"``, ``"absolute"``, a callable
             :math:`\varphi` acting on arrays, or a :class:`~glassformer.models.channels.base.Channel`.
         width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, and data can be simulated.
-        prior: with ``width = 1``, the law of the factors' entries: ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"`` or
+        prior: with ``width``, the law of the factors' entries: ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"`` or
             any :class:`~glassformer.models.priors.law.Law` of mean zero and variance one. Without ``rho`` and
             ``width``, a finished :class:`~glassformer.models.priors.base.Prior` of matrices of any spectrum. Standard
             normal factors by default. Once the model is made, it holds the prior of ``S``.
@@ -104,8 +104,8 @@ class BilinearSequenceRegression:
         assert self.rho is not None
         if not law.rotational:
             raise IncompatibleError(
-                f"prior = {law.label} and rho = {self.rho} exclude each other: factors of extensive width have Gaussian "
-                "entries; give width = 1 instead of rho"
+                f"prior = {law.label} and rho = {self.rho} exclude each other: factors of extensive width have "
+                "Gaussian entries; give a fixed width instead of rho"
             )
         if self.rho == 0:
             return selected(LowWidthPrior(float(self.beta)))
@@ -143,7 +143,7 @@ class BilinearSequenceRegression:
 
     @property
     def baseline_thresholds(self) -> dict[str, float]:
-        """Perfect recovery by minimal nuclear norm; NaN where labels are noisy, not linear, or the rank is not known."""
+        """Perfect recovery by minimal nuclear norm; NaN where labels are noisy or not linear, or the rank unknown."""
         if not (isinstance(self.channel, GaussianChannel) and self.channel.noiseless):
             alpha = np.nan
         elif self.counts_low_rank:

@@ -124,5 +124,6 @@ def _merged(first: StateCurve, second: StateCurve) -> StateCurve:
 
 def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:
     r"""Values of :math:`\hat q` above the prior's onset, logarithmic, covering overlaps from 0 to almost 1."""
-    scale = max(model.prior.dimension, 1e-12)
+    # Discrete signals have no dimension: their errors fall on the scale of q_hat itself.
+    scale = model.prior.dimension if model.prior.dimension > 0 else 1.0
     return model.prior.onset + scale * np.geomspace(smallest, largest, points)

@@ -126,12 +126,17 @@ def thresholds(model: Model | MatrixModel) -> Thresholds:
     return Thresholds(model.name, model.parameters, tuple(entries), hard_phase=not np.isnan(end.alpha))
 
 
+_NOT_FIXED = "labels do not fix the fields"
+_UNCOUNTED = "weights without continuous degrees of freedom, or of a law that does not say: nothing to count"
+
+
 def _of_several_rows(model: MatrixModel) -> Thresholds:
     """Weak recovery, one subspace after the other where labels are even, and perfect recovery of all, by counting."""
     entries = _staircase(model) if model.channel.even and model.prior.side == 0 else [_first_row(model)]
     rank = model.channel.rank
-    perfect = model.prior.degrees * model.prior.dimension / rank if rank > 0 else np.nan
-    note = "of all rows; counting of degrees of freedom" if rank > 0 else "labels do not fix the fields"
+    counted = rank > 0 and model.prior.dimension > 0
+    perfect = model.prior.degrees * model.prior.dimension / rank if counted else np.nan
+    note = "of all rows; counting of degrees of freedom" if counted else _UNCOUNTED if rank > 0 else _NOT_FIXED
     entries.append(Threshold("perfect_recovery", perfect, 0.0, note))
     return Thresholds(model.name, model.parameters, tuple(entries), hard_phase=None)
 
@@ -194,6 +199,10 @@ def _perfect_recovery(model: Model, hard_end: _End) -> list[Threshold]:
     if not model.channel.noiseless:
         note = "labels do not fix h: the error vanishes at no finite sample ratio"
         return [Threshold(name, np.nan, 0.0, note) for name in ("perfect_recovery", "algorithmic_perfect_recovery")]
+    if not model.prior.dimension > 0:
+        known = "reached by message passing" if np.isfinite(hard_end.alpha) else _UNCOUNTED
+        entries = (("perfect_recovery", np.nan, 0.0, _UNCOUNTED), ("algorithmic_perfect_recovery", *hard_end, known))
+        return [Threshold(*entry) for entry in entries]
     counting = _End(counting_threshold(model), 0.0)
     reached = hard_end if hard_end.alpha > counting.alpha else counting
     return [

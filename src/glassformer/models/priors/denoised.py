@@ -50,7 +50,7 @@ class Denoised(Law):
 
     denoiser: Callable[[Array, Array], Array]
     draw: Callable[[tuple[int, ...], np.random.Generator], Array]
-    dimension: float = np.nan  # type: ignore[assignment]
+    dimension: float = np.nan
     name: str = "denoised"
 
     @property
@@ -85,7 +85,7 @@ class Denoised(Law):
         return self._mean(field, precision), 0.5 * (covariance + np.swapaxes(covariance, 1, 2))
 
     def log_partition(self, field: Array, precision: Array) -> Array:
-        r"""Along the path from nothing to ``(b, A)``: :math:`d\log Z = \langle w\rangle\cdot db - \frac12\langle w^T dA\,w\rangle`."""
+        r"""By its derivative :math:`\langle w\rangle\cdot db - \frac12\langle w^T dA\,w\rangle` from nothing on."""
         x, weight = leggauss(_PATH)
         # Most happens at the beginning of the path, where little is known yet.
         s = 0.5 * (1 + x)
@@ -118,14 +118,16 @@ class Denoised(Law):
         for power, expected in ((drawn, 0.0), (drawn**2, 1.0)):
             if abs(power.mean() - expected) > _SIGMAS * power.std() / np.sqrt(_DRAWS) + _MISSED:
                 allowed = f"draws of the denoiser's law (mean {mean:.4g}, variance 1)"
-                raise ParameterError("draw", self.name, allowed, f"theirs are {drawn.mean() + mean:.4g}, {drawn.var():.4g}")
+                theirs = f"theirs are {drawn.mean() + mean:.4g} and {drawn.var():.4g}"
+                raise ParameterError("draw", self.name, allowed, theirs)
 
     def _check_denoiser(self, rows: int) -> None:
-        r"""What every posterior mean satisfies: :math:`\partial_{A_{jk}} f_i = -\frac12\,\partial_{b_i}\langle w_jw_k\rangle`."""
+        r"""What posterior means satisfy: :math:`\partial_A f_i = -\frac12\,\partial_{b_i}\langle ww^T\rangle`."""
         rng = np.random.default_rng(2)
         mixing = rng.standard_normal((rows, rows)) / np.sqrt(rows)
         precision = 0.5 * np.eye(rows) + 0.3 * mixing @ mixing.T
-        field = self.sample((_LOOKS, rows), rng) @ precision + rng.standard_normal((_LOOKS, rows)) @ square_root(precision)
+        noise = rng.standard_normal((_LOOKS, rows)) @ square_root(precision)
+        field = self.sample((_LOOKS, rows), rng) @ precision + noise
         change = np.ones((rows, rows))
         ahead, behind = (self._mean(field, precision + sign * _CHANGE * change) for sign in (1, -1))
         slope = (ahead - behind) / (2 * _CHANGE)

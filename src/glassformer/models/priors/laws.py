@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
 from glassformer.models.priors.law import Law
@@ -76,7 +77,7 @@ class GaussBernoulli(MixtureLaw):
 
     def __post_init__(self) -> None:
         if not 0 < self.sparsity <= 1:
-            raise ParameterError("sparsity", self.sparsity, "a number in (0, 1], the share of weights that are not zero")
+            raise ParameterError("sparsity", self.sparsity, "in (0, 1], the share of weights that are not zero")
 
     @property
     def label(self) -> str:
@@ -102,8 +103,8 @@ class Discrete(MixtureLaw):
         ParameterError: an argument is out of range.
 
     Example:
-        >>> Discrete.standardised([-1, 0, 1], [0.25, 0.5, 0.25]).values  # divided by the standard deviation
-        (-1.4142135623730951, 0.0, 1.4142135623730951)
+        >>> Discrete.standardised([1, 3]).values
+        (-1.0, 1.0)
         >>> Discrete([0, 1])
         Traceback (most recent call last):
         ...
@@ -148,7 +149,7 @@ variance (theirs is 0.25); Discrete.standardised shifts and scales
         return Components(np.array(self.weights), np.array(self.values), np.zeros(len(self.values)))
 
 
-def _mean_and_variance(values: Sequence[float], weights: Sequence[float]) -> tuple[float, float]:
+def _mean_and_variance(values: Sequence[float], weights: ArrayLike) -> tuple[float, float]:
     mean = float(np.dot(weights, values))
     return mean, float(np.dot(weights, (np.asarray(values, dtype=float) - mean) ** 2))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
@@ -17,7 +18,7 @@ from glassformer.models.priors.matrix import MatrixEstimate, MatrixPrior
 # Relative size of an entry of a precision that couples two rows.
 _COUPLED = 1e-10
 # Precisions between which a profile looks for its variances, and how many.
-_PROFILE, _GRID = (1e-4, 1e6), 120
+_PROFILE, _GRID = (1e-4, 1e6), 60
 
 _Function = Callable[[Array, Array], Array]
 
@@ -47,7 +48,7 @@ class SeparablePrior(MatrixPrior):
         >>> from glassformer.models.priors.laws import Rademacher
         >>> prior = SeparablePrior(Rademacher(), 1)
         >>> round(float(prior.covariance(Integral(np.ones((1, 1, 1)), np.zeros((1, 1, 1)))).value[0, 0, 0]), 6)
-        0.449599
+        0.4496
     """
 
     law: Law
@@ -100,7 +101,8 @@ class SeparablePrior(MatrixPrior):
         for k, (precision, blur) in enumerate(zip(self._precisions(q_hat.value), np.abs(q_hat.error), strict=True)):
             for rows in _groups(precision):
                 inner = np.ix_(rows, rows)
-                found = self._averaged(precision[inner], partial(self._moments, blur[inner]), partial(_apart, blur[inner]))
+                own = blur[inner]
+                found = self._averaged(precision[inner], partial(self._moments, own), partial(_apart, own))
                 value[k][inner] = 0.5 * (found.value[0] + found.value[0].T)
                 error[k][inner] = found.error[0] + np.abs(found.value[1])
         return Integral(value, error)
@@ -116,7 +118,7 @@ class SeparablePrior(MatrixPrior):
         value, error = np.zeros((2, len(q_hat)))
         for k, precision in enumerate(self._precisions(q_hat)):
             for rows in _groups(precision):
-                found = self._averaged(precision[np.ix_(rows, rows)], self.law.log_partition, sum)
+                found = self._averaged(precision[np.ix_(rows, rows)], self.law.log_partition, _total)
                 value[k] += found.value
                 error[k] += found.error
         value -= 0.5 * np.einsum("nab,nab->n", self.moment - variance, q_hat)
@@ -175,7 +177,7 @@ class SeparablePrior(MatrixPrior):
         return self.allowed(q_hat) + self.side * np.eye(self.count)
 
 
-def _groups(precision: Array) -> list[Array]:
+def _groups(precision: Array) -> list[NDArray[np.intp]]:
     """Rows that a precision couples, directly or through others, group by group."""
     scale = np.sqrt(np.abs(np.diag(precision)))
     reach = np.abs(precision) > _COUPLED * np.outer(scale, scale)
@@ -183,6 +185,10 @@ def _groups(precision: Array) -> list[Array]:
     for _ in range(len(reach).bit_length()):
         reach = reach @ reach
     return [np.flatnonzero(pattern) for pattern in np.unique(reach, axis=0)]
+
+
+def _total(singles: list[Array]) -> Array:
+    return np.asarray(np.sum(singles, axis=0))
 
 
 def _apart(blur: Array, singles: list[Array]) -> Array:

@@ -54,7 +54,9 @@ def rows_prior(given: object, rows: int, heads: int, side_information: float) ->
     Args:
         given: None for standard normal weights; the name of a law or a :class:`~glassformer.models.priors.law.Law`, of
             every weight; or a finished prior of as many rows.
-        rows, heads, side_information: of the model.
+        rows: of the model.
+        heads: of the model.
+        side_information: of the model.
 
     Raises:
         ParameterError: no such law, or not for so many rows.
@@ -91,8 +93,8 @@ def centred(given: object) -> Law:
         >>> centred(Discrete([0, 2]))
         Traceback (most recent call last):
         ...
-        glassformer.core.errors.IncompatibleError: prior = discrete:0.0@0.5,2.0@0.5 has the mean 1, which channels know \
-nothing of: centre the weights, by Discrete.standardised for instance, and let the link add what they share
+        glassformer.core.errors.IncompatibleError: prior = discrete:0.0@0.5,2.0@0.5 has the mean 1, which channels \
+know nothing of: centre the weights, by Discrete.standardised for instance, and let the link add what they share
     """
     law = law_of(given)
     if abs(law.mean) > _ROUNDING:
