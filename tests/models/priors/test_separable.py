@@ -420,3 +420,10 @@ def test_copies_of_bilinear_models_choose_their_prior_anew():
     assert replace(BilinearSequenceRegression(rho=0.5), rho=0.3) == BilinearSequenceRegression(rho=0.3)
     signs = BilinearSequenceRegression(width=1, prior="rademacher")
     assert replace(signs, beta=2.0).prior == SeparableFactorPrior(2.0, 1, Rademacher())
+
+
+def test_signs_behind_signs_have_the_known_hard_phase():
+    """Perfect recovery is possible from 1.249 on, and found by message passing from 1.493 on."""
+    found = limits(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), prior="rademacher"), [1.2, 1.3, 1.45, 1.55])
+    assert (found["error"] < 1e-9).tolist() == [False, True, True, True]
+    assert (found["algorithmic_error"] < 1e-9).tolist() == [False, False, False, True]

@@ -17,6 +17,8 @@ from glassformer.models.priors.matrix import MatrixEstimate, MatrixPrior
 
 # Relative size of an entry of a precision that couples two rows.
 _COUPLED = 1e-10
+# Variance of a weight that is known exactly.
+_KNOWN = 1e-15
 # Precisions between which a profile looks for its variances, and how many.
 _PROFILE, _GRID = (1e-4, 1e6), 60
 
@@ -105,7 +107,9 @@ class SeparablePrior(MatrixPrior):
                 found = self._averaged(precision[inner], partial(self._moments, own), partial(_apart, own))
                 value[k][inner] = 0.5 * (found.value[0] + found.value[0].T)
                 error[k][inner] = found.error[0] + np.abs(found.value[1])
-        return Integral(value, error)
+        # Discrete weights are known exactly from some precision on, and channels divide by what is not known.
+        missing = np.maximum(_KNOWN - np.diagonal(value, axis1=1, axis2=2), 0.0)[:, :, None] * np.eye(self.count)
+        return Integral(value + missing, error + missing)
 
     def _moments(self, blur: Array, field: Array, precision: Array) -> Array:
         """Posterior covariances, and what an error of the precision makes of them, shape (n, 2, P, P)."""
