@@ -26,6 +26,17 @@ def parameter(
     return field(default=default, metadata={"help": text, "option": option, "read": read, **more})
 
 
+def as_text(name: str, given: str) -> str:
+    """The text itself, for fields of any type.
+
+    Example:
+        >>> as_text("prior", "rademacher")
+        'rademacher'
+    """
+    del name
+    return given
+
+
 @dataclass(frozen=True)
 class Option:
     """A field as an option.

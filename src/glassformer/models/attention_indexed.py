@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,8 @@ from glassformer.models.base import FiniteSize, Model, is_number, no_data
 from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel
 from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.priors.base import Prior
+from glassformer.models.priors.laws import law_of
+from glassformer.models.priors.slot import asked_for, matrix_prior, named, selected
 from glassformer.models.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
 from glassformer.models.students.base import Parametrisation
 
@@ -46,10 +47,14 @@ class AttentionIndexed(Model):
             of any shape, in NumPy or JAX (see :class:`~glassformer.models.channels.link.contract.Link`); instead of
             ``channel``, with label noise.
 
+        prior: without ``rho``, a finished :class:`~glassformer.models.priors.base.Prior` of symmetric matrices of any
+            spectrum; once the model is made, it holds the prior of ``S``.
+
     Raises:
         ParameterError: an argument is out of range.
         LinkError: a link that fails, is random, or returns no real numbers.
-        IncompatibleError: a channel that cannot be had at this noise, width or number of tokens.
+        IncompatibleError: a channel that cannot be had at this noise, width or number of tokens, or both a width and a
+            prior.
 
     Source: Boncoraglio, Troiani, Erba, Zdeborova, arXiv:2506.01582.
 
@@ -62,7 +67,7 @@ class AttentionIndexed(Model):
 
     channel_names: ClassVar[tuple[str, ...]] = NAMES
 
-    rho: float = parameter("width ratio r/d; 0 and inf allowed")
+    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None, required=True)
     tokens: int = parameter("tokens T per sample", 2)
     channel: Any = parameter(", ".join(NAMES), "softmax")
     noise: float = parameter("label noise variance Delta", 0.0)
@@ -72,19 +77,23 @@ class AttentionIndexed(Model):
         None,
         metavar="FILE.py:FUNCTION",
     )
+    prior: Any = None
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
-        if not (is_number(self.rho) and (_NARROWEST <= self.rho <= _WIDEST or self.rho in (0, np.inf))):
+        given = asked_for(self.prior)
+        if not (isinstance(given, Prior) or _is_width(self.rho)):
             raise ParameterError("rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
-        power = 1 + float(self.rho)
+        prior = self._prior(given)
+        power = prior.second_moment if self.rho is None else 1 + float(self.rho)
         channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link)
         object.__setattr__(self, "channel", channel)
         # A finished channel brings its noise along: the model has no other.
         object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
+        object.__setattr__(self, "prior", prior)
 
     @classmethod
     def variants(cls) -> tuple[type[Model], ...]:
@@ -119,19 +128,29 @@ class AttentionIndexed(Model):
     def name(self) -> str:
         return "aim"
 
-    @cached_property
-    def prior(self) -> Prior:
-        """The prior this width selects, one of the limits included."""
+    def _prior(self, given: object) -> Prior:
+        """The prior that the user gave, or the one this width selects, limits included."""
+        if isinstance(given, Prior):
+            if self.rho is not None:
+                raise IncompatibleError(f"prior = {given!r} and rho = {self.rho} exclude each other: give one of them")
+            return matrix_prior(given, SymmetricGaussianPrior().degrees)
+        if given is not None and not law_of(given).rotational:
+            raise IncompatibleError(
+                f"prior = {law_of(given).label} and rho = {self.rho} exclude each other: factors of extensive width "
+                "have Gaussian entries; leave prior out"
+            )
+        assert self.rho is not None
         if self.rho == 0:
-            return NarrowWishartPrior()
-        return SymmetricGaussianPrior() if np.isinf(self.rho) else WishartPrior(float(self.rho))
+            return selected(NarrowWishartPrior())
+        return selected(SymmetricGaussianPrior() if np.isinf(self.rho) else WishartPrior(float(self.rho)))
 
     @property
     def parameters(self) -> dict[str, Any]:
         label = self.channel.label
         temperature = {"temperature": float(self.temperature)} if label == "softmax" else {}
         return {
-            "rho": float(self.rho),
+            **({} if self.rho is None else {"rho": float(self.rho)}),
+            **named(self.prior),
             "tokens": int(self.tokens),
             "noise": self.noise,
             "channel": label,
@@ -147,9 +166,13 @@ class AttentionIndexed(Model):
 
     def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one."""
-        if self.rho == 0 or np.isinf(self.rho):
+        if self.rho is not None and (self.rho == 0 or np.isinf(self.rho)):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0")
-        rho = max(1, round(self.rho * d)) / d
-        channel = self.channel.at_power(1 + rho)
-        model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature)
+        rho = None if self.rho is None else max(1, round(self.rho * d)) / d
+        channel = self.channel if rho is None else self.channel.at_power(1 + rho)
+        model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature, prior=self.prior)
         return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(d * d))
+
+
+def _is_width(rho: Any) -> bool:
+    return is_number(rho) and bool(_NARROWEST <= rho <= _WIDEST or rho in (0, np.inf))

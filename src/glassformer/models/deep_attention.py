@@ -11,14 +11,13 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
-from glassformer.core.options import parameter
+from glassformer.core.options import as_text, parameter
 from glassformer.core.ranges import numbers_from
 from glassformer.models.base import FiniteSize, Model, is_number
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
 from glassformer.models.designs.projection import projection_design
-from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.slot import named, rows_prior
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,7 @@ class DeepAttention(Model):
             :math:`v_P = (I + \frac1c\sum_{k<P}\sigma(z_kz_k^T))z_P`; or ``"large-depth"``, where both are large at the
             ratio ``depth/skip`` and the earlier layers cannot be learned: one row, that of the last layer.
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
+        prior: law of the weights, as for :class:`~glassformer.models.multi_index.SequenceMultiIndex`.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -79,6 +79,7 @@ class DeepAttention(Model):
         2048,
         option="data_points",
     )
+    prior: Any = parameter("law of the weights: gaussian, rademacher or gauss-bernoulli:SPARSITY", None, read=as_text)
 
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):
@@ -108,6 +109,10 @@ class DeepAttention(Model):
         if self.head_weights is not None:
             # Numbers that nobody changes afterwards.
             object.__setattr__(self, "head_weights", self.network.head_weights)  # type: ignore[attr-defined]
+
+        network: Architecture = self.network  # type: ignore[attr-defined]
+        prior = rows_prior(self.prior, network.rows, network.heads, float(self.side_information))
+        object.__setattr__(self, "prior", prior)
 
     def _architecture(self) -> Architecture:
         skip = np.atleast_1d(np.asarray(self.skip, dtype=float)).ravel()
@@ -160,10 +165,6 @@ class DeepAttention(Model):
             attention_link(network), network.rows, network.tokens, self.noise, "continuous", self.points
         )
 
-    @cached_property
-    def prior(self) -> MatrixPrior:
-        return GaussianRowsPrior(self.channel.rows, self.heads, self.side_information)
-
     @property
     def row_names(self) -> tuple[str, ...]:
         if self.limit == "large-depth":
@@ -194,6 +195,7 @@ class DeepAttention(Model):
             "noise": float(self.noise),
             "side_information": float(self.side_information),
             **({"limit": self.limit} if self.limit else {}),
+            **named(self.prior),
             "points": int(self.points),
             "alpha": "n/d",
         }

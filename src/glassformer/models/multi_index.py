@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.options import parameter
+from glassformer.core.options import as_text, parameter
 from glassformer.models.base import FiniteSize, Model, is_number
 from glassformer.models.channels.multi_index.base import MultiIndexChannel
 from glassformer.models.designs.projection import projection_design
-from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.slot import named, rows_prior
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,14 @@ class SequenceMultiIndex(Model):
         label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
         side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
+        prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
+            :class:`~glassformer.models.priors.law.Law` of mean zero and variance one; standard normal by default.
+            Once the model is made, it holds the prior of the rows.
 
     Raises:
         ParameterError: an argument is out of range.
         LinkError: a link that fails, is random, not finite, or not traceable.
-        IncompatibleError: discrete labels with noise.
+        IncompatibleError: discrete labels with noise, or a prior that the model cannot have.
 
     Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901.
 
@@ -66,6 +68,7 @@ class SequenceMultiIndex(Model):
         2048,
         option="data_points",
     )
+    prior: Any = parameter("law of the weights: gaussian, rademacher or gauss-bernoulli:SPARSITY", None, read=as_text)
 
     def __post_init__(self) -> None:
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
@@ -75,6 +78,7 @@ class SequenceMultiIndex(Model):
             raise ParameterError("points", points, "a power of two >= 32")
         # A link that cannot be used is refused now, not when the first number is asked for.
         assert self.channel.rows == self.indices
+        object.__setattr__(self, "prior", rows_prior(self.prior, int(self.indices), 1, float(self.side_information)))
 
     @property
     def name(self) -> str:
@@ -87,10 +91,6 @@ class SequenceMultiIndex(Model):
 
         return link_channel(self.link, self.indices, self.tokens, self.noise, self.label_type, self.points)
 
-    @cached_property
-    def prior(self) -> MatrixPrior:
-        return GaussianRowsPrior(self.indices, 1, self.side_information)
-
     @property
     def parameters(self) -> dict[str, Any]:
         return {
@@ -100,6 +100,7 @@ class SequenceMultiIndex(Model):
             "noise": float(self.noise),
             "label_type": self.label_type,
             "side_information": float(self.side_information),
+            **named(self.prior),
             "points": int(self.points),
             "alpha": "n/d",
         }

@@ -136,5 +136,11 @@ def _merged(first: StateCurve, second: StateCurve) -> StateCurve:
 
 def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:
     r"""Values of :math:`\hat q` above the prior's onset, logarithmic, covering overlaps from 0 to almost 1."""
-    scale = max(model.prior.in_rows.dimension, 1e-12)
-    return model.prior.in_rows.onset + scale * np.geomspace(smallest, largest, points)
+    prior = model.prior.in_rows
+    return prior.onset + natural_scale(model) * np.geomspace(smallest, largest, points)
+
+
+def natural_scale(model: Model) -> float:
+    r"""The :math:`\hat q` of one per degree of freedom; of discrete signals, which have none, that of one per entry."""
+    dimension = model.prior.in_rows.dimension
+    return dimension if dimension > 0 else 1.0

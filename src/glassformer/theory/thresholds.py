@@ -14,11 +14,15 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.results import plain
 from glassformer.models.base import Model, counting_threshold
-from glassformer.theory.equation_of_state import StateCurve, equation_of_state, resolved_curve
+from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
 from glassformer.theory.weak_recovery import row_named, staircase
 
 # A relative decrease of the curve that is no longer rounding.
 _FLAT = 1e-7
+
+
+_NOT_FIXED = "labels do not fix the fields"
+_UNCOUNTED = "weights without continuous degrees of freedom, or of a law that does not say: nothing to count"
 
 
 class _End(NamedTuple):
@@ -131,9 +135,10 @@ def _hard_phase_and_recovery(model: Model) -> tuple[list[Threshold], bool]:
 
 def _recovery_of_all(model: Model) -> tuple[list[Threshold], None]:
     """Perfect recovery of all rows, by counting; hard phases are not examined where averages are sampled."""
-    rank = model.channel.rank
-    perfect = counting_threshold(model) if rank > 0 else np.nan
-    note = "of all rows; counting of degrees of freedom" if rank > 0 else "labels do not fix the fields"
+    fixed = model.channel.rank > 0
+    counted = fixed and model.prior.in_rows.dimension > 0
+    perfect = counting_threshold(model) if counted else np.nan
+    note = "of all rows; counting of degrees of freedom" if counted else _UNCOUNTED if fixed else _NOT_FIXED
     return [Threshold("perfect_recovery", perfect, 0.0, note)], None
 
 
@@ -184,7 +189,7 @@ def _weak_recovery_of_even(model: Model) -> Threshold:
     if prior.onset > 0:
         return Threshold(name, np.inf, 0.0, "even labels carry no information at zero overlap, on this sample scale")
     # The limit of vanishing overlap by Richardson's extrapolation: alpha is analytic in q_hat.
-    step = 1e-5 * prior.dimension
+    step = 1e-5 * natural_scale(model)
     curve = equation_of_state(model, step * np.array([1.0, 2.0, 4.0]))
     linear = 2 * curve.alpha[:2] - curve.alpha[1:]
     value = float((4 * linear[0] - linear[1]) / 3)
@@ -203,6 +208,10 @@ def _perfect_recovery(model: Model, hard_end: _End) -> list[Threshold]:
     if not model.channel.noiseless:
         note = "labels do not fix h: the error vanishes at no finite sample ratio"
         return [Threshold(name, np.nan, 0.0, note) for name in ("perfect_recovery", "algorithmic_perfect_recovery")]
+    if not model.prior.in_rows.dimension > 0:
+        known = "reached by message passing" if np.isfinite(hard_end.alpha) else _UNCOUNTED
+        entries = (("perfect_recovery", np.nan, 0.0, _UNCOUNTED), ("algorithmic_perfect_recovery", *hard_end, known))
+        return [Threshold(*entry) for entry in entries]
     counting = _End(counting_threshold(model), 0.0)
     reached = hard_end if hard_end.alpha > counting.alpha else counting
     return [

@@ -166,13 +166,19 @@ def staircase(model: Model) -> list[Step]:
     alpha = degrees / found.rate
     steps = [Step(alpha, alpha * found.error / found.rate, found.matrix, found.degenerate)]
     known = _range(found.matrix)
-    while round(float(np.trace(known))) < size:
+    # Rows of other laws are known together or not at all: what is known of a mixture of them tells of the others, so
+    # that only whole rows, apart from the others, are steps.
+    while round(float(np.trace(known))) < size and (model.prior.in_rows.rotational or _of_whole_rows(known)):
         following = _next(model, known, steps[-1].alpha, _FARTHEST * alpha)
         if following is None:
             break
         steps.append(following)
         known = _range(known + following.matrix)
     return steps
+
+
+def _of_whole_rows(projector: Array) -> bool:
+    return bool(np.max(np.abs(projector - np.diag(np.diag(projector)))) < 1 - _PURE)
 
 
 def _next(model: Model, known: Array, start: float, farthest: float) -> Step | None:

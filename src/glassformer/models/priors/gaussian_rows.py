@@ -65,6 +65,10 @@ class GaussianRowsPrior(MatrixPrior):
         return float(self.count)
 
     @property
+    def rotational(self) -> bool:
+        return True
+
+    @property
     def block(self) -> Array:
         """One for rows of the same head, zero for others, shape (P, P)."""
         head = np.arange(self.count) % self.heads

@@ -56,6 +56,11 @@ class MatrixPrior(ABC):
         return False
 
     @property
+    def rotational(self) -> bool:
+        """True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others."""
+        return False
+
+    @property
     def symmetric(self) -> bool:
         """True when rows are symmetric matrices."""
         return False
