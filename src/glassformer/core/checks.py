@@ -10,6 +10,11 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 
 
+def is_number(value: object) -> bool:
+    """True for real numbers, not for truth values."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def require_integer(name: str, value: object, low: int = 1) -> None:
     """Raise unless ``value`` is a whole number, ``low`` at least; truth values are none.
 
@@ -24,7 +29,7 @@ def require_integer(name: str, value: object, low: int = 1) -> None:
 
 
 def real_numbers(name: str, value: Any) -> Array:
-    """``value`` as an array of finite numbers of any shape.
+    """``value`` as an array of finite numbers, with one axis at least.
 
     Raises:
         ParameterError: it is, or holds, something else.
@@ -40,4 +45,4 @@ def real_numbers(name: str, value: Any) -> Array:
         numbers = None
     if numbers is None or not np.all(np.isfinite(numbers)):
         raise ParameterError(name, value, "finite numbers")
-    return numbers
+    return np.atleast_1d(numbers)

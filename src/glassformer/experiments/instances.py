@@ -1,8 +1,7 @@
-"""What every simulation shares: its table, its instances, whole numbers of samples, memory that must suffice."""
+"""What every simulation shares: its table, its instances, whole numbers of samples."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +16,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.fingerprint import code_of
 from glassformer.core.integral import Array
 from glassformer.core.progress import track
+from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.core.settings import Descent, MultiPass, Regularised, Training
 from glassformer.core.solution import Status
@@ -34,6 +34,10 @@ SETTINGS: dict[str, type] = {
     "averaged-gd": Training,
     "sgd": MultiPass,
 }
+
+
+# What a run takes in memory when it is over, and steps of one that is drawn again at each.
+_RUN_BYTES, _STEPS = 2000, 50
 
 
 @dataclass(frozen=True)
@@ -93,14 +97,13 @@ class Experiment:
 
         An instance is one growing data set, drawn where a run of it is not kept already.
         """
+        self._require_resources()
         samples = self.samples
         if self.storage in (GENERATED, SHARDED) and self.algorithm != "gamp":
             raise IncompatibleError(
                 f"storage {self.storage} is for algorithm gamp, {self.algorithm} needs its inputs in one array: "
                 "use float64 or float32"
             )
-        if self.storage != GENERATED:
-            require_memory(int(samples.max()), self.size.input_shape, self.storage)
         designs, runs = _Designs(self), [list[Any]() for _ in samples]
         pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]
         for k, point in track(pairs, f"{self.instances} instances at {len(samples)} sample ratios, d = {self.d}"):
@@ -108,6 +111,18 @@ class Experiment:
             one = partial(_learned, learn, designs, n, seed)
             runs[point].append(self.keeper.run(kind, self.identity(n, seed), one))
         return runs
+
+    def _require_resources(self) -> None:
+        """Raise if runs, inputs or labels would not fit into memory, or drawing the inputs again would not end."""
+        runs = float(self.instances) * len(self.alpha)
+        require_resources("instances", self.instances, _RUN_BYTES * runs, "simulate fewer at a time", what="runs")
+        largest, (length, d) = float(np.max(self.alpha)), self.size.input_shape
+        entries = largest * self.size.unit * length * d
+        kept = 0 if self.storage == GENERATED else 4 if self.storage in ("float32", SHARDED) else 8
+        memory, work = kept * entries + 64 * largest * self.size.unit, _STEPS * entries
+        remedy = "use a smaller d or alpha, storage float32, or for gamp storage generated"
+        name, value = ("d", self.d) if largest <= 1 else ("alpha", largest)
+        require_resources(name, value, memory, remedy, work, "inputs")
 
     def identity(self, samples: int, seed: int) -> dict[str, Any]:
         """All that determines a run."""
@@ -213,19 +228,3 @@ def require_whole_numbers(d: int, instances: int, seed: int, algorithm: str) -> 
             raise ParameterError(name, value, f"an integer >= {low}")
     if algorithm not in SETTINGS:
         raise ParameterError("algorithm", algorithm, f"one of {', '.join(SETTINGS)}")
-
-
-def require_memory(samples: int, shape: tuple[int, int], storage: str) -> None:
-    """Raise if the inputs would not fit into the memory that is available."""
-    size = samples * shape[0] * shape[1] * (4 if storage in ("float32", SHARDED) else 8)
-    try:
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return
-    if size > 0.9 * available:
-        raise ParameterError(
-            "d",
-            shape[1],
-            f"inputs that fit into memory ({size / 1e9:.1f} GB needed, {available / 1e9:.1f} GB available)",
-            "use a smaller d or alpha, storage float32, or for gamp storage generated",
-        )

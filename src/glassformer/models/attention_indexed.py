@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.models.base import FiniteSize, Model, is_number, no_data
+from glassformer.models.base import FiniteSize, Model, is_number, no_data, require_teacher
 from glassformer.models.channels.attention_indexed.named import attention_channel
 from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.priors.base import Prior
@@ -102,6 +102,7 @@ class AttentionIndexed:
         if self.rho == 0 or np.isinf(self.rho):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0")
         rho = max(1, round(self.rho * d)) / d
+        require_teacher({"d": (d, d), "rho": (self.rho * d, self.rho)}, (d, d), round(rho * d))
         channel = self.channel.at_power(1 + rho)
         model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature)
         return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(d * d))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_number, is_ratio, no_data
+from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_number, is_ratio, no_data, require_teacher
 from glassformer.models.channels.gaussian import GaussianChannel
 from glassformer.models.channels.scalar import scalar_channel
 from glassformer.models.designs.dense import DenseDesign
@@ -135,5 +135,8 @@ class BilinearSequenceRegression:
         if self.rho is not None:
             width = {"rho": max(1, round(self.rho * d)) / d}
         model = BilinearSequenceRegression(beta=shape[0] / d, noise=self.noise, channel=self.channel, **width)
+        wide = self.width or round(width["rho"] * d)
+        name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
+        require_teacher({"d": (d, d), "beta": (shape[0], self.beta), name: (wide, value)}, shape, wide)
         unit = self.width * sum(shape) if self.width is not None else shape[0] * d
         return FiniteSize(model, DenseDesign, shape, float(unit))

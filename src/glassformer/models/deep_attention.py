@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.checks import real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.resources import furthest
 from glassformer.models.base import FiniteSize, is_number
 from glassformer.models.channels.multi_index.attention_network import Architecture
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.matrix import MatrixModel
 from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
@@ -77,9 +79,10 @@ class DeepAttention(MatrixModel):
 
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-                raise ParameterError(name, value, "an integer >= 1")
+            require_integer(name, getattr(self, name))
+        for name in ("activation", "output", "limit"):
+            if not isinstance(getattr(self, name), str | None):
+                raise ParameterError(name, getattr(self, name), "a name")
         if self.activation not in ("softmax", "linear"):
             raise ParameterError("activation", self.activation, "softmax or linear")
         if self.output not in ("attention", "sequence"):
@@ -88,7 +91,7 @@ class DeepAttention(MatrixModel):
             raise ParameterError("limit", self.limit, "None, large-skip or large-depth")
         if self.limit and not (self.tied and self.heads == 1 and self.output == "attention" and self.noise == 0):
             raise IncompatibleError(f"limit = {self.limit} needs tied weights, one head, attention output and no noise")
-        if self.limit and np.any(np.asarray(self.skip, dtype=float) <= 0):
+        if self.limit and np.any(real_numbers("skip", self.skip) <= 0):
             raise ParameterError("skip", self.skip, "> 0 in the limits of large depth and skip")
         if self.activation == "softmax" and self.tokens < 2:
             raise ParameterError("tokens", self.tokens, ">= 2 for softmax: that of a single token is one")
@@ -99,14 +102,19 @@ class DeepAttention(MatrixModel):
         points = self.points
         if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
             raise ParameterError("points", points, "a power of two >= 32")
+        layers = 1 if self.limit == "large-depth" else self.depth
+        fields = layers * self.heads * self.tokens * (1 if self.tied else 2)
+        largest = furthest(self, "depth", "tokens", "heads", "points")
+        require_sampling(*largest, fields, 2.0 ** min(layers - 1, 1000), points)
         object.__setattr__(self, "network", self._architecture())
 
     def _architecture(self) -> Architecture:
-        skip = np.atleast_1d(np.asarray(self.skip, dtype=float)).ravel()
-        if len(skip) not in (1, self.depth) or not np.all(np.isfinite(skip)):
+        skip = real_numbers("skip", self.skip).ravel()
+        if len(skip) not in (1, self.depth):
             raise ParameterError("skip", self.skip, f"a finite number, or {self.depth} of them")
-        weights = np.ones((self.depth, self.heads)) if self.head_weights is None else np.asarray(self.head_weights)
-        if weights.shape != (self.depth, self.heads) or not np.all(np.isfinite(weights)):
+        given = np.ones((self.depth, self.heads)) if self.head_weights is None else self.head_weights
+        weights = real_numbers("head_weights", given)
+        if weights.shape != (self.depth, self.heads):
             raise ParameterError(
                 "head_weights", self.head_weights, f"finite numbers of shape {(self.depth, self.heads)}"
             )

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.checks import require_integer
 from glassformer.core.errors import ParameterError
+from glassformer.core.resources import furthest
 from glassformer.models.base import FiniteSize, is_number
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.matrix import MatrixModel
 from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
@@ -63,6 +65,10 @@ class SequenceMultiIndex(MatrixModel):
         points = self.points
         if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
             raise ParameterError("points", points, "a power of two >= 32")
+        for name in ("indices", "tokens"):
+            require_integer(name, getattr(self, name))
+        images = 2.0 ** min(self.indices, 10)
+        require_sampling(*furthest(self, "indices", "tokens", "points"), self.indices * self.tokens, images, points)
         # A link that cannot be used is refused now, not when the first number is asked for.
         assert self.channel.rows == self.indices
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
+from glassformer.core.resources import require_resources
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.models import Model
@@ -28,6 +29,8 @@ INFORMED_VARIANCE = 1e-8
 SYMMETRY_BREAKING = 1e-6
 # A signal known exactly is a fixed point only where labels are noiseless; elsewhere the iteration starts from here.
 _SMALLEST = 1e-14
+# What the solution at one sample ratio takes in memory.
+_BYTES = 20_000
 # Share of a fixed point from which on its integration error is no longer a detail.
 _ROUGH = 0.05
 # Longest accelerated step, as a share of the way travelled so far.
@@ -230,9 +233,13 @@ def _is_variance(states: Array) -> Flags:
 
 def validated_alpha(alpha: ArrayLike) -> Array:
     """``alpha`` as a one-dimensional array, or an error naming the first value that is not allowed."""
-    values = np.atleast_1d(np.asarray(alpha, dtype=float))
+    try:
+        values = np.atleast_1d(np.asarray(alpha, dtype=float))
+    except (TypeError, ValueError):
+        values = np.empty(0)
     if values.ndim != 1 or values.size == 0:
         raise ParameterError("alpha", alpha, "a number or a non-empty one-dimensional sequence of numbers")
+    require_resources("alpha", f"<{values.size} values>", _BYTES * values.size, "give fewer sample ratios")
     for value in values[~(np.isfinite(values) & (values >= 0))]:
         raise ParameterError("alpha", float(value), "finite and >= 0")
     return values

@@ -15,7 +15,6 @@ from glassformer.experiments.instances import SETTINGS
 from glassformer.models.registry import parameter_types
 
 
-
 def one_of(names: Iterable[str]) -> Any:
     """The type of a text that is one of these."""
     return Literal[tuple(names)]

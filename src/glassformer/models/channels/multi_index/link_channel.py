@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
@@ -58,9 +59,8 @@ def link_channel(
         ((2, 1), ())
     """
     for name, value in (("indices", indices), ("tokens", tokens)):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-            raise ParameterError(name, value, "an integer >= 1")
-    if not (np.isfinite(noise) and noise >= 0):
+        require_integer(name, value)
+    if not (is_number(noise) and 0 <= noise < np.inf):
         raise ParameterError("noise", noise, "finite and >= 0")
     if label_type not in LABEL_TYPES:
         raise ParameterError("label_type", label_type, f"one of {', '.join(LABEL_TYPES)}")
