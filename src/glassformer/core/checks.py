@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,14 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 
+# Whole numbers up to this are exact in double precision.
+_LARGEST = 2**53
+
 
 def is_number(value: object) -> bool:
-    """True for real numbers, not for truth values."""
+    """True for real numbers that double precision can hold, not for truth values."""
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return False
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
@@ -26,6 +32,22 @@ def require_integer(name: str, value: object, low: int = 1) -> None:
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
         raise ParameterError(name, value, f"an integer >= {low}")
+    if value > _LARGEST:
+        raise ParameterError(name, value, f"an integer from {low} to {_LARGEST}")
+
+
+def require_name(name: str, value: object, names: Iterable[str]) -> None:
+    """Raise unless ``value`` is one of the names.
+
+    Example:
+        >>> require_name("output", 3, ["attention", "sequence"])
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: output = 3 is not allowed: expected one of attention, sequence
+    """
+    known = list(names)
+    if not isinstance(value, str) or value not in known:
+        raise ParameterError(name, value, f"one of {', '.join(known)}")
 
 
 def real_numbers(name: str, value: Any) -> Array:

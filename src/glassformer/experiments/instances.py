@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from glassformer import __version__
 from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.fingerprint import code_of
 from glassformer.core.integral import Array
@@ -25,6 +26,7 @@ from glassformer.models.designs.generated import GeneratedDesign
 
 # Inputs that are drawn again whenever they are needed, or shared out over devices.
 GENERATED, SHARDED = "generated", "sharded"
+STORAGE = ("float64", "float32", SHARDED, GENERATED)
 # Algorithms, and the settings of each.
 SETTINGS: dict[str, type] = {
     "gamp": Descent,
@@ -223,8 +225,8 @@ def whole_samples(alpha: Array, size: FiniteSize[Any], d: int) -> NDArray[np.int
 
 def require_whole_numbers(d: int, instances: int, seed: int, algorithm: str) -> None:
     """Raise unless sizes and seed are whole numbers and the algorithm is known."""
-    for name, value, low in (("d", d, 2), ("instances", instances, 1), ("seed", seed, 0)):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
-            raise ParameterError(name, value, f"an integer >= {low}")
-    if algorithm not in SETTINGS:
-        raise ParameterError("algorithm", algorithm, f"one of {', '.join(SETTINGS)}")
+    require_integer("d", d, 2)
+    require_integer("instances", instances)
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
+        raise ParameterError("seed", seed, "an integer >= 0")
+    require_name("algorithm", algorithm, SETTINGS)

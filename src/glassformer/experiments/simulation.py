@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.core.settings import Descent, MultiPass, Regularised, Training
 from glassformer.core.solution import Status
 from glassformer.experiments.instances import (
     SETTINGS,
+    STORAGE,
     Experiment,
     Simulation,
     checked_settings,
@@ -117,6 +119,8 @@ def simulate(
     """
     alpha = validated_alpha(alpha)
     require_whole_numbers(d, instances, seed, algorithm)
+    if not isinstance(storage, str) or storage not in STORAGE:
+        raise ParameterError("storage", storage, "float64 or float32, for message passing also sharded or generated")
     refuse_unless_offered(algorithm, model)
     chosen = completed(algorithm, model, checked_settings(settings, SETTINGS[algorithm], algorithm))
     keeper = Keeper(None if checkpoint is None else Path(checkpoint))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_number, is_ratio, no_data, require_teacher
 from glassformer.models.channels.gaussian import GaussianChannel
@@ -62,7 +63,7 @@ class BilinearSequenceRegression:
     width: int | None = None
 
     def __post_init__(self) -> None:
-        if not (is_ratio(self.beta) or self.beta == np.inf):
+        if not (is_ratio(self.beta) or (is_number(self.beta) and self.beta == np.inf)):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
@@ -72,8 +73,8 @@ class BilinearSequenceRegression:
             raise IncompatibleError(f"rho = {self.rho} and width = {self.width} exclude each other: give one of them")
         if self.rho is not None and not (is_ratio(self.rho) or (is_number(self.rho) and self.rho in (0, np.inf))):
             raise ParameterError("rho", self.rho, f">= 0 (0, {SMALLEST:g} to {LARGEST:g}, or inf)")
-        if self.width is not None and not (isinstance(self.width, int | np.integer) and self.width >= 1):
-            raise ParameterError("width", self.width, "an integer >= 1")
+        if self.width is not None:
+            require_integer("width", self.width)
         if self.width is not None and np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
         object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise)))

@@ -74,7 +74,7 @@ class DeepAttentionIndexed(MatrixModel):
         if isinstance(self.channel, MultiIndexChannel):
             return
         AttentionIndexed(self.rho, self.tokens, temperature=self.temperature)
-        if self.channel not in ("softmax", "linear"):
+        if not isinstance(self.channel, str) or self.channel not in ("softmax", "linear"):
             raise IncompatibleError(f"channel = {self.channel} and layers = {self.layers}: choose softmax or linear")
         fields = self.layers * self.tokens * (self.tokens + 1) // 2
         require_sampling(*furthest(self, "tokens", "layers"), fields, 1, _POINTS, _EFFORT)

@@ -234,7 +234,8 @@ def _is_variance(states: Array) -> Flags:
 def validated_alpha(alpha: ArrayLike) -> Array:
     """``alpha`` as a one-dimensional array, or an error naming the first value that is not allowed."""
     try:
-        values = np.atleast_1d(np.asarray(alpha, dtype=float))
+        given = np.asarray(alpha)
+        values = np.atleast_1d(given.astype(float) if given.dtype.kind in "iuf" else np.empty(0))
     except (TypeError, ValueError):
         values = np.empty(0)
     if values.ndim != 1 or values.size == 0:

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from glassformer.core.errors import ParameterError
-from glassformer.experiments.instances import SETTINGS
+from glassformer.experiments.instances import SETTINGS, STORAGE
 from glassformer.models.registry import parameter_types
 
 
@@ -31,7 +31,7 @@ SIMULATION: dict[str, Any] = {
     "d": Annotated[int, Field(ge=2)],
     "instances": Annotated[int, Field(ge=1)],
     "seed": Annotated[int, Field(ge=0)],
-    "storage": one_of(("float64", "float32", "sharded", "generated")),
+    "storage": one_of(STORAGE),
 }
 # How the library begins its sentences, and its words for what files of sweeps call otherwise.
 _OPENINGS = ("Input should be ", "Value error, ")

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.core.checks import is_number, require_integer
+from glassformer.core.checks import is_number, require_integer, require_name
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
@@ -62,8 +62,7 @@ def link_channel(
         require_integer(name, value)
     if not (is_number(noise) and 0 <= noise < np.inf):
         raise ParameterError("noise", noise, "finite and >= 0")
-    if label_type not in LABEL_TYPES:
-        raise ParameterError("label_type", label_type, f"one of {', '.join(LABEL_TYPES)}")
+    require_name("label_type", label_type, LABEL_TYPES)
     flat, shape, tried = _examined(link, indices, tokens)
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
     if discrete and noise > 0:
