@@ -1,4 +1,4 @@
-"""Several hundred bad command lines, each with 6 GB and 60 seconds: none may hang, fill the memory or end in a traceback.
+"""Several hundred bad command lines: none may hang, fill the memory of 6 GB or end in a traceback.
 
     python benchmarks/check_bad_inputs.py [WORDS THAT A LINE MUST CONTAIN]
 

@@ -12,7 +12,7 @@ import numpy as np
 from glassformer.core.checks import real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
-from glassformer.core.resources import furthest
+from glassformer.core.resources import furthest, require_resources
 from glassformer.models.base import FiniteSize, is_number
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
@@ -106,6 +106,8 @@ class DeepAttention(MatrixModel):
         fields = layers * self.heads * self.tokens * (1 if self.tied else 2)
         largest = furthest(self, "depth", "tokens", "heads", "points")
         require_sampling(*largest, fields, 2.0 ** min(layers - 1, 1000), points)
+        weights = 200.0 * self.depth * self.heads
+        require_resources(*largest, weights, "use fewer layers or heads", what="head weights")
         object.__setattr__(self, "network", self._architecture())
 
     def _architecture(self) -> Architecture:

@@ -31,6 +31,8 @@ SYMMETRY_BREAKING = 1e-6
 _SMALLEST = 1e-14
 # What the solution at one sample ratio takes in memory.
 _BYTES = 20_000
+# Beyond it products of ratio and information overflow.
+_LARGEST_RATIO = 1e100
 # Share of a fixed point from which on its integration error is no longer a detail.
 _ROUGH = 0.05
 # Longest accelerated step, as a share of the way travelled so far.
@@ -241,8 +243,8 @@ def validated_alpha(alpha: ArrayLike) -> Array:
     if values.ndim != 1 or values.size == 0:
         raise ParameterError("alpha", alpha, "a number or a non-empty one-dimensional sequence of numbers")
     require_resources("alpha", f"<{values.size} values>", _BYTES * values.size, "give fewer sample ratios")
-    for value in values[~(np.isfinite(values) & (values >= 0))]:
-        raise ParameterError("alpha", float(value), "finite and >= 0")
+    for value in values[~((values >= 0) & (values <= _LARGEST_RATIO))]:
+        raise ParameterError("alpha", float(value), f"finite and >= 0, at most {_LARGEST_RATIO:g}")
     return values
 
 
