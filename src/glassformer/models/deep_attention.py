@@ -15,7 +15,7 @@ from glassformer.core.integral import Array
 from glassformer.core.resources import furthest, require_resources
 from glassformer.models.base import FiniteSize, is_number
 from glassformer.models.channels.multi_index.attention_network import Architecture
-from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
+from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_noise, require_sampling
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.matrix import MatrixModel
 from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
@@ -95,8 +95,7 @@ class DeepAttention(MatrixModel):
             raise ParameterError("skip", self.skip, "> 0 in the limits of large depth and skip")
         if self.activation == "softmax" and self.tokens < 2:
             raise ParameterError("tokens", self.tokens, ">= 2 for softmax: that of a single token is one")
-        if not (is_number(self.noise) and 0 <= self.noise < np.inf):
-            raise ParameterError("noise", self.noise, "finite and >= 0")
+        require_noise(self.noise)
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
             raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
         points = self.points

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.core.checks import is_number, require_integer, require_name
+from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_noise
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
@@ -60,8 +60,7 @@ def link_channel(
     """
     for name, value in (("indices", indices), ("tokens", tokens)):
         require_integer(name, value)
-    if not (is_number(noise) and 0 <= noise < np.inf):
-        raise ParameterError("noise", noise, "finite and >= 0")
+    require_noise(noise)
     require_name("label_type", label_type, LABEL_TYPES)
     flat, shape, tried = _examined(link, indices, tokens)
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
