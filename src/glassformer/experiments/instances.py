@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -121,9 +122,12 @@ class Experiment:
         largest, (length, d) = float(np.max(self.alpha)), self.size.input_shape
         entries = largest * self.size.unit * length * d
         kept = 0 if self.storage == GENERATED else 4 if self.storage in ("float32", SHARDED) else 8
-        memory, work = kept * entries + 64 * largest * self.size.unit, _STEPS * entries
+        # Labels, fields and what is derived of them: numbers for each entry of a label.
+        label = float(math.prod(self.size.model.channel.label_shape))
+        memory, work = kept * entries + 64 * largest * self.size.unit * label, _STEPS * entries
         remedy = "use a smaller d or alpha, storage float32, or for gamp storage generated"
         name, value = ("d", self.d) if largest <= 1 else ("alpha", largest)
+        name, value = ("tokens", length) if label > 8 * d else (name, value)
         require_resources(name, value, memory, remedy, work, "inputs")
 
     def identity(self, samples: int, seed: int) -> dict[str, Any]:
