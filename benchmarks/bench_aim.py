@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glassformer import AttentionIndexed, Descent, limits
+from glassformer import AttentionIndexed, MessagePassing, limits
 from glassformer.learners.gamp import gamp
 from glassformer.models.designs.quadratic import QuadraticDesign
 
@@ -45,7 +45,7 @@ def problem(channel: str, d: int, alpha: float, storage: str) -> tuple[Attention
 
 def iteration(channel: str, d: int, alpha: float, storage: str, steps: int = 10, repeats: int = 7) -> None:
     model, design, labels = problem(channel, d, alpha, storage)
-    settings = Descent(max_iterations=steps, tolerance=1e-300, floor=1e-300)
+    settings = MessagePassing(max_iterations=steps, tolerance=1e-300, floor=1e-300)
     tokens = design.inputs[0].reshape(-1, d)
     matrix, weighted = np.eye(d, dtype=tokens.dtype), np.ones_like(tokens)
     products, runs = [], []
@@ -70,7 +70,7 @@ def resident(field: str) -> float:
 def large() -> None:
     model, design, labels = problem("softmax", 1000, 0.3, "float32")
     start = time.perf_counter()
-    solution = gamp(model, design, labels, Descent(max_iterations=3))
+    solution = gamp(model, design, labels, MessagePassing(max_iterations=3))
     seconds = (time.perf_counter() - start) / int(solution.iterations[0])
     print(
         f"d = 1000, T = 2, alpha = 0.3: {design.samples} samples, inputs {design.inputs.nbytes / 1e9:.2f} GB, float32"

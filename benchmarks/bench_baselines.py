@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from glassformer import BilinearSequenceRegression, Training, least_nuclear_norm, simulate
+from glassformer import BilinearSequenceRegression, GradientDescent, least_nuclear_norm, simulate
 from glassformer.interface.figures.reference import DESCENT, at_ratios, descents
-from glassformer.learners.algorithms.factor_descent import factor_student
 from glassformer.learners.algorithms.signal_descent import descend
 from glassformer.models.designs.dense import DenseDesign
+from glassformer.models.students.factors import factor_student
 
 # Sample ratios at which gradient descent is compared with released data.
 RATIOS = (0.1, 0.2, 0.25, 0.3, 0.33)
@@ -95,9 +95,9 @@ def descent_step() -> None:
     flat = design.inputs[0].reshape(samples, -1)
     one = plain_step(flat, labels.astype(np.float32), d, width)
     rng = np.random.default_rng(0)
-    descend(factor_student(design, labels, width), Training(max_steps=100), rng, starts, signal)
+    descend(factor_student(design, labels, width), GradientDescent(max_steps=100), rng, starts, signal)
     start = time.perf_counter()
-    descend(factor_student(design, labels, width), Training(max_steps=100), rng, starts, signal)
+    descend(factor_student(design, labels, width), GradientDescent(max_steps=100), rng, starts, signal)
     all_of_them = (time.perf_counter() - start) / 100
     ratio = starts * one / all_of_them
     print(
@@ -111,7 +111,7 @@ def published(reference: Path, starts: int, instances: int) -> None:
     released = descents(reference)
     if released is None:
         raise SystemExit(f"{reference}: two files with the columns {DESCENT} are needed")
-    model, settings = BilinearSequenceRegression(beta=1, rho=0.2), Training(starts=starts, floor=1e-6)
+    model, settings = BilinearSequenceRegression(beta=1, rho=0.2), GradientDescent(starts=starts, floor=1e-6)
     for alpha in RATIOS:
         for name, frame in zip(("gd", "averaged-gd"), released, strict=True):
             start = time.perf_counter()

@@ -17,9 +17,10 @@ from scipy.integrate import dblquad
 
 from glassformer import DeepAttention, limits, thresholds
 from glassformer import phase_diagram as diagram_of
-from glassformer.core.settings import Descent
-from glassformer.learners.overlap_gamp import Trace, overlap_gamp
-from glassformer.theory.overlap_evolution import overlap_evolution
+from glassformer.learners.algorithms.gamp_step import GampState
+from glassformer.learners.bayes import MessagePassing
+from glassformer.learners.gamp import gamp
+from glassformer.theory.state_evolution import state_evolution
 
 
 def clocked(label: str, function):  # type: ignore[no-untyped-def]
@@ -86,11 +87,12 @@ def message_passing() -> None:
     labels = model.channel.sample(design.forward(weights, 0), rng)
     last: list[np.ndarray] = []
 
-    def follow(step: Trace) -> None:
-        last.append(np.abs(np.diag(model.prior.gram(step.signal, weights))))
+    def follow(state: GampState) -> None:
+        if not state.first:
+            last.append(np.abs(np.diag(model.prior.gram(state.estimate.signal, weights))))
 
     start = 1e-3 * rng.standard_normal((2, d))
-    run = lambda: overlap_gamp(model, design, labels, Descent(max_iterations=40), None, start, follow)  # noqa: E731
+    run = lambda: gamp(model, design, labels, MessagePassing(max_iterations=40), start=start, watch=follow)  # noqa: E731
     clocked(f"message passing, d = {d}, alpha = {alpha}, 40 iterations (target 60 s)", run)
     print(f"  overlaps after 10, 20, 40 steps: {[np.round(last[k - 1], 3).tolist() for k in (10, 20, 40)]}")
 
@@ -104,7 +106,7 @@ def main() -> None:
     per_data_point()
     for alpha in (0.5, 0.8, 1.2):
         label = f"state evolution at alpha = {alpha} (target 10 s)"
-        solution, _ = clocked(label, lambda alpha=alpha: overlap_evolution(DeepAttention(), [alpha]))
+        solution, _ = clocked(label, lambda alpha=alpha: state_evolution(DeepAttention(), [alpha]))
         overlap = 1 - np.diag(solution.value[0])
         print(f"  overlaps {overlap.round(4)}, residual {solution.residual[0]:.1e}, {solution.status[0]}")
     message_passing()

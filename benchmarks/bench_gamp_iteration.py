@@ -27,7 +27,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from glassformer import BilinearSequenceRegression, DenseDesign, Descent, GaussianChannel, RectangularLaw
+from glassformer import BilinearSequenceRegression, DenseDesign, GaussianChannel, MessagePassing, RectangularLaw
 from glassformer.learners.gamp import gamp
 from glassformer.models.priors import bilinear
 
@@ -53,7 +53,7 @@ class Problem(NamedTuple):
     model: BilinearSequenceRegression
     design: DenseDesign
     labels: np.ndarray
-    settings: Descent
+    settings: MessagePassing
 
     def run(self) -> None:
         solution = gamp(self.model, self.design, self.labels, self.settings)
@@ -69,7 +69,7 @@ def draw(
     signal = model.prior.sample((d, d), rng)
     design = design or DenseDesign.sample(samples, (d, d), rng, storage)
     labels = model.channel.sample(design.forward(signal, 0), rng)
-    return Problem(model, design, labels, Descent(max_iterations=iterations, tolerance=1e-300, floor=1e-300))
+    return Problem(model, design, labels, MessagePassing(max_iterations=iterations, tolerance=1e-300, floor=1e-300))
 
 
 def timed(function: Callable[[], object]) -> float:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from glassformer import BilinearSequenceRegression, Descent, simulate
+from glassformer import BilinearSequenceRegression, MessagePassing, simulate
 
 CASES = ((0.2, 0.0), (1.0, 0.0), (0.5, 0.1))
 
@@ -64,9 +64,9 @@ def measure(rho: float, noise: float, alphas: list[float], d: int, instances: in
             instances=instances,
             converged=sum(run.status.ok for run in result.instances[i]),
             error=result["error"][i],
-            standard_error=max(result["standard_error"][i], Descent().floor),
+            standard_error=max(result["standard_error"][i], MessagePassing().floor),
             relative_error=result["relative_error"][i],
-            relative_standard_error=max(result["relative_standard_error"][i], Descent().floor),
+            relative_standard_error=max(result["relative_standard_error"][i], MessagePassing().floor),
             theory=result["theory"][i],
         )
         for i, alpha in enumerate(alphas)

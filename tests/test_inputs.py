@@ -9,12 +9,12 @@ from glassformer import (
     BilinearSequenceRegression,
     DataError,
     DenseDesign,
-    Descent,
     GaussianChannel,
     GlassformerError,
     IncompatibleError,
     Iteration,
     LinkChannel,
+    MessagePassing,
     ParameterError,
     landscape,
     limits,
@@ -112,7 +112,7 @@ def test_starts(start):
     refuses(lambda: state_evolution(MODEL, [0.5], start), "start", "", "variances")
 
 
-@pytest.mark.parametrize("settings", [Iteration, Descent])
+@pytest.mark.parametrize("settings", [Iteration, MessagePassing])
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
@@ -133,7 +133,7 @@ def test_settings(settings, name, value, allowed):
 
 @pytest.mark.parametrize("value", [-0.1, np.nan, np.inf])
 def test_random_start(value):
-    refuses(lambda: Descent(random_start=value), "random_start", str(value), "finite number >= 0")
+    refuses(lambda: MessagePassing(random_start=value), "random_start", str(value), "finite number >= 0")
 
 
 @pytest.mark.parametrize(

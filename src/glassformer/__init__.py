@@ -25,13 +25,16 @@ _HOME = {
     "DeepAttention": "models.deep_attention",
     "DeepAttentionIndexed": "models.deep_attention_indexed",
     "DenseDesign": "models.designs.dense",
-    "Descent": "core.settings",
     "Iteration": "core.settings",
     "LinkChannel": "models.channels.link.channel",
-    "MultiPass": "core.settings",
     "ParameterError": "core.errors",
-    "Regularised": "core.settings",
-    "Training": "core.settings",
+    "AveragedGradientDescent": "learners.gradient_descent",
+    "GradientDescent": "learners.gradient_descent",
+    "MessagePassing": "learners.bayes",
+    "NuclearNorm": "learners.convex",
+    "Ridge": "learners.convex",
+    "SGD": "learners.sgd",
+    "best_nuclear_norm": "theory.nuclear_norm_risk",
     "least_nuclear_norm": "learners.algorithms.proximal",
     "RectangularLaw": "models.spectra.rectangular",
     "SignChannel": "models.channels.sign",
@@ -46,6 +49,7 @@ _HOME = {
     "follow_branches": "theory.hysteresis",
     "landscape": "theory.free_entropy",
     "limits": "theory.limits",
+    "nuclear_norm_risk": "theory.nuclear_norm_risk",
     "nuclear_norm_threshold": "theory.nuclear_norm",
     "phase_diagram": "theory.phase_diagram",
     "ridge_error": "learners.ridge",
@@ -54,10 +58,15 @@ _HOME = {
     "thresholds": "theory.thresholds",
 }
 
+# Names of version 0.1 that have become others; their new homes are where the settings were.
+_FORMER = ("Descent", "MultiPass", "Regularised", "Training")
+
 __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FORMER:
+        return getattr(importlib.import_module(f"{__name__}.core.settings"), name)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

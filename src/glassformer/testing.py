@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.experiments.simulation import simulate
-from glassformer.models import MatrixModel, Model
-from glassformer.models.priors.factors import FactorPrior
-from glassformer.models.priors.layered import LayeredPrior
-from glassformer.models.priors.wishart import SymmetricPrior
+from glassformer.models.base import Model
+from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.theory.equation_of_state import information_at, mmse
 from glassformer.theory.free_entropy import free_entropy
 
 # Standard errors that an average may be off by.
 _SIGMAS = 5.0
 # Posterior variances at which channels are looked at, in units of the prior one.
 _VARIANCES = (0.7, 0.15)
+# What is allowed beside standard errors where scores are sampled: of single scores, of averages relative to them, and
+# of slopes. What is allowed where they are not, relative to the score.
+_SAMPLED, _AVERAGED, _SLOPE, _EXACT = 0.03, 0.02, 0.03, 1e-6
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _line(check: Check) -> str:
     return f"  ok    {check.name}: {found}" if check.passed else f"  FAIL  {check.name}: {found}; {check.explanation}"
 
 
-def check_model(model: Model | MatrixModel, alpha: float | None = None, d: int = 60, seed: int = 0) -> Report:
+def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int = 0) -> Report:
     r"""Check a model's parts against each other and against data of finite size.
 
     - *score*: :math:`g = \partial_\omega\log Z_{out}`, by differences.
@@ -103,8 +104,7 @@ def check_model(model: Model | MatrixModel, alpha: float | None = None, d: int =
           ok    denoiser: ...
           ok    size: ...
     """
-    made = _rows_checks(model, alpha, d, seed) if isinstance(model, MatrixModel) else _checks(model, alpha, d, seed)
-    return Report(model.name, tuple(_run(*entry) for entry in made))
+    return Report(model.name, tuple(_run(*entry) for entry in _checks(model, alpha, d, seed)))
 
 
 _Entry = tuple[str, Callable[[], float], str]
@@ -129,59 +129,95 @@ def _run(name: str, measure: Callable[[], float], explanation: str) -> Check:
 
 
 def _checks(model: Model, alpha: float | None, d: int, seed: int) -> Iterator[_Entry]:
-    ratio = alpha or 0.7 * model.prior.dimension + (model.prior.onset > 0)
-    yield "score", lambda: _score(model, seed), _SCORE
+    prior, sampled = model.prior.in_rows, model.channel.in_rows.sampled
+    usual = (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * prior.dimension + (prior.onset > 0)
+    size = ((2 if prior.diagonal else 5) if sampled else 1) * d
+    score, gradient = (_sampled_score, _sampled_gradient) if sampled else (_exact_score, _exact_gradient)
+    yield "score", lambda: score(model, seed), _SCORE
     yield "Nishimori", lambda: _nishimori(model, seed), _NISHIMORI
-    yield "gradient", lambda: _gradient(model), _GRADIENT
+    yield "gradient", lambda: gradient(model), _GRADIENT
     yield "denoiser", lambda: _denoiser(model, d, seed), _DENOISER
-    yield "size", lambda: _size(model, ratio, d, seed), _SIZE
+    yield "size", lambda: _size(model, alpha or usual, size, seed), _SIZE
 
 
-def _drawn(model: Model, variance: float, count: int, seed: int) -> tuple[Array, Array]:
-    """Labels and what is known of their fields at a posterior variance."""
-    rng, shape = np.random.default_rng(seed), (count, *model.channel.field_components)
-    omega = np.sqrt(model.prior.second_moment - variance) * rng.standard_normal(shape)
-    return model.channel.sample(omega + np.sqrt(variance) * rng.standard_normal(shape), rng), omega
+def _covariances(model: Model) -> list[Array]:
+    """Posterior covariances: with some overlap between rows where the model has any, and none known perfectly."""
+    prior = model.prior.in_rows
+    if prior.rows == 1:
+        return [np.array([[variance]]) for variance in _VARIANCES]
+    shared = 0.0 if prior.diagonal else 0.08
+    return [np.diag(np.linspace(0.6, 0.4, prior.rows) - shared) + shared]
 
 
-def _sampled(model: Model) -> float:
-    """Relative error of the channel's averages: what integration leaves open."""
-    value, error = model.channel.information(np.array([_VARIANCES[0]]))
+def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[MultiIndexChannel, Array, Array]:
+    """The channel at its most careful, labels, and what is known of their fields at a posterior covariance."""
+    rng, prior, channel = np.random.default_rng(seed), model.prior.in_rows, model.channel.in_rows.careful()
+    shape = (count, *channel.field_components)
+    omega = np.linalg.cholesky(prior.moment - variance) @ rng.standard_normal(shape)
+    return channel, channel.sample(omega + np.linalg.cholesky(variance) @ rng.standard_normal(shape), rng), omega
+
+
+def _blur(model: Model) -> float:
+    """Relative error of the averages of a channel that is not sampled: what integration leaves open."""
+    value, error = information_at(model, np.array(_VARIANCES[:1]))
     return float(error[0] / value[0])
 
 
-def _score(model: Model, seed: int) -> float:
-    worst, channel = 0.0, model.channel
-    allowed = max(1e-6, 10 * _sampled(model))
-    for variance in _VARIANCES:
-        y, omega = _drawn(model, variance, 12, seed)
-        score, step = channel.score(y, omega, variance), 1e-3 * np.sqrt(variance)
-        for place in np.ndindex(omega.shape[1:]):
-            shift = np.zeros(omega.shape[1:])
-            shift[place] = step
-            values = [channel.log_partition(y, omega + k * shift, variance) for k in (-2, -1, 1, 2)]
+def _shifts(shape: tuple[int, ...], step: float) -> Iterator[tuple[tuple[int, int], Array]]:
+    """Every place among the fields of a data point, and a step there."""
+    for row, column in np.ndindex(shape):
+        shift = np.zeros(shape)
+        shift[row, column] = step
+        yield (row, column), shift
+
+
+def _exact_score(model: Model, seed: int) -> float:
+    worst, allowed = 0.0, max(_EXACT, 10 * _blur(model))
+    for v in _covariances(model):
+        channel, y, omega = _drawn(model, v, 12, seed)
+        score, step = channel.scores(y, omega, v).first, 1e-3 * np.sqrt(v[0, 0])
+        for place, shift in _shifts(omega.shape[1:], step):
+            values = [channel.log_partition(y, omega + k * shift, v) for k in (-2, -1, 1, 2)]
             slope = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
-            found = score[(slice(None), *place)]
+            found = score[:, place[0], place[1]]
             worst = max(worst, float(np.max(np.abs(found - slope)) / (allowed * (1 + np.max(np.abs(found))))))
     return worst
 
 
-def _nishimori(model: Model, seed: int) -> float:
-    worst, count = 0.0, 4000
-    for variance in _VARIANCES:
-        y, omega = _drawn(model, variance, count, seed)
-        score, slope = model.channel.score_and_curvature(y, omega, variance)
-        square = (score**2).reshape(count, -1).sum(axis=1)
-        expected = float(model.channel.information(np.array([variance])).value[0])
-        slack = 0.02 * expected + 10 * _sampled(model) * expected
-        for found, target in ((square - slope, 0.0), (square, expected)):
-            worst = max(worst, abs(found.mean() - target) / (_SIGMAS * found.std() / np.sqrt(count) + slack))
+def _sampled_score(model: Model, seed: int) -> float:
+    worst, step = 0.0, 0.1
+    for v in _covariances(model):
+        channel, y, omega = _drawn(model, v, 120, seed)
+        found = channel.scores(y, omega, v)
+        score = 0.5 * (found.first + found.second)
+        for place, shift in _shifts(omega.shape[1:], step):
+            high, low = (channel.log_partition(y, omega + s * shift, v) for s in (1, -1))
+            gap = (high - low) / (2 * step) - score[:, place[0], place[1]]
+            # One by one, sampled scores are noisy, and the difference of so wide a step has a bias of its own.
+            worst = max(worst, abs(np.mean(gap)) / (_SIGMAS * gap.std() / np.sqrt(len(gap)) + _SAMPLED))
     return worst
 
 
-def _gradient(model: Model) -> float:
-    alpha, step = 0.7 * model.prior.dimension, 1e-2
-    q_hat = model.prior.onset + model.prior.dimension * np.geomspace(0.5, 10, 4)
+def _nishimori(model: Model, seed: int) -> float:
+    """Squares of scores against their slopes and, where it is no average over such scores itself, the information."""
+    worst, sampled = 0.0, model.channel.in_rows.sampled
+    count, blur = (1000, 0.0) if sampled else (4000, 10 * _blur(model))
+    for v in _covariances(model):
+        channel, y, omega = _drawn(model, v, count, seed)
+        found = channel.scores(y, omega, v)
+        square = np.einsum("nak,nbk->nab", found.first, found.second)
+        size = np.mean(np.einsum("naa->na", square)) if sampled else float(channel.information(v[None]).value[0, 0, 0])
+        pairs = [(square - found.curvature, 0.0), *([] if sampled else [(square, size)])]
+        for gap, target in pairs:
+            allowed = _SIGMAS * gap.std(axis=0) / np.sqrt(count) + (_AVERAGED + blur) * size
+            worst = max(worst, float(np.max(np.abs(gap.mean(axis=0) - target) / allowed)))
+    return worst
+
+
+def _exact_gradient(model: Model) -> float:
+    prior = model.prior.in_rows
+    alpha, step = 0.7 * prior.dimension, 1e-2
+    q_hat = prior.onset + prior.dimension * np.geomspace(0.5, 10, 4)
 
     def slope(function: Callable[[Array], Array]) -> Array:
         total = np.zeros_like(q_hat)
@@ -190,117 +226,51 @@ def _gradient(model: Model) -> float:
         return np.asarray(total / (60 * step))
 
     measured = slope(lambda x: free_entropy(model, alpha, x).value)
-    overlap = slope(lambda x: -model.prior.mmse(x).value)
-    information = model.channel.information(model.prior.mmse(q_hat).value).value
-    exact = 0.5 * (alpha * information - model.prior.degrees * q_hat) * overlap
-    allowed = (1e-6 + 10 * _sampled(model)) * (q_hat + alpha * information) * np.abs(overlap)
+    overlap = slope(lambda x: -mmse(model, x).value)
+    information = information_at(model, mmse(model, q_hat).value).value
+    exact = 0.5 * (alpha * information - prior.degrees * q_hat) * overlap
+    allowed = (_EXACT + 10 * _blur(model)) * (q_hat + alpha * information) * np.abs(overlap)
     return float(np.max(np.abs(measured - exact) / allowed))
 
 
-def _denoiser(model: Model, d: int, seed: int) -> float:
-    size = model.at_size(d)
-    prior, rng = size.model.prior, np.random.default_rng(seed)
-    if isinstance(prior, FactorPrior):
-        raise IncompatibleError("the factors of a narrow matrix are found step by step, not by one denoiser")
-    shape = size.input_shape if not isinstance(prior, SymmetricPrior) else (d, d)
-    q_hat, worst = prior.onset + 2 * prior.dimension, 0.0
-    signal, noise = prior.sample(shape, rng), rng.standard_normal(shape)
-    if isinstance(prior, SymmetricPrior):
-        noise = (noise + noise.T) / np.sqrt(2 * d)
-    found = prior.denoise(q_hat * signal + np.sqrt(q_hat) * noise, q_hat)
-    expected = float(prior.mmse(np.array([q_hat])).value[0])
-    allowed = (_SIGMAS * prior.power_deviation(shape) + 2 / d) * expected
-    for claimed in (prior.power(found.signal - signal), found.variance):
-        worst = max(worst, abs(claimed - expected) / allowed)
-    return worst
-
-
-def _size(model: Model, alpha: float, d: int, seed: int) -> float:
-    result = simulate(model, [alpha], d, instances=4, seed=seed)
-    gap = abs(result["relative_error"][0] - result["theory"][0])
-    return float(gap / (_SIGMAS * result["relative_standard_error"][0] + 4 / d))
-
-
-def _rows_checks(model: MatrixModel, alpha: float | None, d: int, seed: int) -> Iterator[_Entry]:
-    yield "score", lambda: _rows_score(model, seed), _SCORE
-    yield "Nishimori", lambda: _rows_nishimori(model, seed), _NISHIMORI
-    yield "gradient", lambda: _rows_gradient(model), _GRADIENT
-    yield "denoiser", lambda: _rows_denoiser(model, d, seed), _DENOISER
-    usual = 0.2 if isinstance(model.prior, LayeredPrior) else 3.0
-    yield "size", lambda: _rows_size(model, alpha or usual, d, seed), _SIZE
-
-
-def _covariance(model: MatrixModel) -> Array:
-    """A posterior covariance with some overlap between rows where the model has any, and none known perfectly."""
-    rows = model.prior.rows
-    spread = np.diag(np.linspace(0.6, 0.4, rows))
-    return spread if model.prior.diagonal else spread + 0.08 * (np.ones((rows, rows)) - np.eye(rows))
-
-
-def _rows_posterior(model: MatrixModel, count: int, seed: int) -> tuple[Any, Array, Array, Array]:
-    """The channel at its most careful, labels, what is known of the fields, and the covariances."""
-    rng, v, channel = np.random.default_rng(seed), _covariance(model), model.channel.careful()
-    shape = (count, model.prior.rows, channel.columns)
-    omega = np.linalg.cholesky(model.prior.moment - v) @ rng.standard_normal(shape)
-    fields = omega + np.linalg.cholesky(v) @ rng.standard_normal(shape)
-    labels = channel.label_from(fields, rng.standard_normal((count, channel.sources)))
-    return channel, labels, omega, np.tile(v, (count, 1, 1))
-
-
-def _rows_score(model: MatrixModel, seed: int) -> float:
-    channel, y, omega, spread = _rows_posterior(model, 120, seed)
-    found, step, worst = channel.posterior(y, omega, spread), 0.1, 0.0
-    for a, b in np.ndindex(omega.shape[1:]):
-        shift = np.zeros(omega.shape[1:])
-        shift[a, b] = step
-        high, low = (channel.posterior(y, omega + s * shift, spread).log_partition for s in (1, -1))
-        gap = (high - low) / (2 * step) - found.score[:, a, b]
-        # Sampled one by one, scores are noisy, and the difference of so wide a step has a bias of its own.
-        worst = max(worst, abs(np.mean(gap)) / (_SIGMAS * gap.std() / np.sqrt(len(gap)) + 0.03))
-    return worst
-
-
-def _rows_nishimori(model: MatrixModel, seed: int) -> float:
-    channel, *drawn = _rows_posterior(model, 1000, seed)
-    found = channel.posterior(*drawn)
-    square = np.einsum("nak,nbk->nab", found.first, found.second)
-    gap = square - found.curvature
-    scale = np.sqrt(np.mean(np.einsum("naa->na", square)))
-    allowed = _SIGMAS * gap.std(axis=0) / np.sqrt(len(gap)) + 0.02 * scale**2
-    return float(np.max(np.abs(gap.mean(axis=0)) / allowed))
-
-
-def _rows_gradient(model: MatrixModel) -> float:
-    channel, v, step, worst = model.channel.with_points(256), _covariance(model), 0.05, 0.0
-    for row in range(model.prior.rows):
-        direction = np.zeros_like(v)
-        direction[row, row] = step
+def _sampled_gradient(model: Model) -> float:
+    channel, v, worst = model.channel.in_rows.with_points(256), _covariances(model)[0], 0.0
+    for (row, column), direction in _shifts(v.shape, 0.05):
+        if row != column:
+            continue
         found = channel.averages(np.array([v - direction, v, v + direction]))
         log_z, blur = found.log_partition.value, found.log_partition.error
-        slope = (log_z[0] - log_z[2]) / step
+        slope = (log_z[0] - log_z[2]) / 0.05
         information, error = (part[1, row, row] for part in found.information)
-        allowed = _SIGMAS * (error + 2 * blur.max() / step) + 0.03 * abs(slope)
+        allowed = _SIGMAS * (error + 2 * blur.max() / 0.05) + _SLOPE * abs(slope)
         worst = max(worst, abs(information - slope) / allowed)
     return worst
 
 
-def _rows_denoiser(model: MatrixModel, d: int, seed: int) -> float:
-    prior, rng = model.prior, np.random.default_rng(seed)
-    wide = isinstance(prior, LayeredPrior)
-    shape = (prior.rows, d, d) if wide else (prior.rows, d * d)
-    q_hat = np.diag(np.linspace(2.0, 0.5, prior.rows))
+def _denoiser(model: Model, d: int, seed: int) -> float:
+    size = model.at_size(d)
+    prior, rng = size.model.prior.in_rows, np.random.default_rng(seed)
+    if prior.stepwise:
+        raise IncompatibleError("the factors of a narrow matrix are found step by step, not by one denoiser")
+    wide = (d, d) if prior.symmetric else size.input_shape
+    shape = (prior.rows, *(wide if prior.diagonal else (d * d,)))
+    q_hat = np.diag(prior.onset + np.linspace(2.0, 0.5, prior.rows) * prior.dimension / prior.rows)
     signal, noise = prior.sample(shape, rng), rng.standard_normal(shape)
-    if wide:
+    if prior.symmetric:
         noise = (noise + np.swapaxes(noise, 1, 2)) / np.sqrt(2 * d)
     field = np.tensordot(q_hat, signal, axes=1) + np.tensordot(np.sqrt(q_hat), noise, axes=1)
     found = prior.denoise(field, q_hat)
     gap = found.signal - signal
     expected = np.diag(prior.covariance(Integral(q_hat[None], np.zeros((1, *q_hat.shape)))).value[0])
     made = np.array([np.diag(prior.gram(gap, gap)), np.diag(found.variance)])
-    return float(np.max(np.abs(made - expected) / ((_SIGMAS / d + 4 / d) * expected)))
+    return float(np.max(np.abs(made - expected) / ((_SIGMAS * prior.power_deviation(shape) + 2 / d) * expected)))
 
 
-def _rows_size(model: MatrixModel, alpha: float, d: int, seed: int) -> float:
-    result = simulate(model, [alpha], (2 if isinstance(model.prior, LayeredPrior) else 5) * d, instances=4, seed=seed)
-    gap = np.abs(result["row_error"] - result["row_theory"])
-    return float(np.max(gap / (_SIGMAS * result["row_standard_error"] + 4 / d)))
+def _size(model: Model, alpha: float, d: int, seed: int) -> float:
+    """Errors in units of the teacher's power for one row, whose power fluctuates; row by row for several."""
+    result = simulate(model, [alpha], d, instances=4, seed=seed)
+    if model.overlap_shape:
+        error, theory, blur = (result[f"row_{name}"] for name in ("error", "theory", "standard_error"))
+    else:
+        error, theory, blur = (result[name] for name in ("relative_error", "theory", "relative_standard_error"))
+    return float(np.max(np.abs(error - theory) / (_SIGMAS * blur + 4 / d)))

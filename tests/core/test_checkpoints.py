@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    SGD,
     AttentionIndexed,
     BilinearSequenceRegression,
     DataError,
     DeepAttention,
-    Descent,
-    MultiPass,
+    GradientDescent,
+    MessagePassing,
     SequenceMultiIndex,
-    Training,
     simulate,
 )
 from glassformer.core.checkpoints import Checkpoint, Keeper
@@ -24,12 +24,12 @@ from glassformer.learners.algorithms import training
 
 BSR = BilinearSequenceRegression(beta=1, rho=0.2)
 RUNS = {
-    "gd": (BSR, 0.3, 16, Training(max_steps=1000, floor=0.0)),
-    "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, Training(starts=3, max_steps=1000)),
-    "exploring": (BSR, 0.3, 16, Training(starts=3, max_steps=1000)),
-    "sgd": (DeepAttention(), 2.0, 40, MultiPass(batch=20, passes=8)),
+    "gd": (BSR, 0.3, 16, GradientDescent(max_steps=1000, floor=0.0)),
+    "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, GradientDescent(starts=3, max_steps=1000)),
+    "exploring": (BSR, 0.3, 16, GradientDescent(starts=3, max_steps=1000)),
+    "sgd": (DeepAttention(), 2.0, 40, SGD(batch=20, passes=8)),
     "nuclear-norm": (BSR, 0.3, 16, None),
-    "gamp": (BSR, 0.3, 20, Descent(max_iterations=30)),
+    "gamp": (BSR, 0.3, 20, MessagePassing(max_iterations=30)),
 }
 
 
@@ -108,7 +108,7 @@ def test_what_determines_a_run_makes_another_record(tmp_path):
     simulate(BSR, [0.5], **ask)
     simulate(BSR, [0.6], **ask)
     simulate(BSR, [0.5], seed=1, **ask)
-    simulate(BSR, [0.5], settings=Descent(max_iterations=9), **ask)
+    simulate(BSR, [0.5], settings=MessagePassing(max_iterations=9), **ask)
     simulate(BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1), [0.5], **ask)
     assert len(list(tmp_path.glob("*.json"))) == 5
 

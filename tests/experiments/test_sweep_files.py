@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer import IncompatibleError, ParameterError, Sweep
-from glassformer.core.fingerprint import digest
+from glassformer.core.fingerprint import identity
 from glassformer.experiments.sweeps.types import of_model
 from glassformer.interface.cli import main
 from glassformer.models.registry import MODELS
@@ -215,7 +215,8 @@ def test_a_store_of_somebody_else_runs_no_code(evil, capsys):
     (store / "points").mkdir(parents=True)
     link = f"{evil / 'evil.py'}:f"
     sweep = {"model": "smi", "compute": "limits", "parameters": {"link": link}, "axes": {"alpha": [0.1]}}
-    document = {"format": 2, "sweep": {**sweep, "units": {}, "simulation": {}, "settings": {}}, "keys": [digest(link)]}
+    entries = {"sweep": {**sweep, "units": {}, "simulation": {}, "settings": {}}, "keys": [identity(link)]}
+    document = {"format": 2, **entries}
     (store / "sweep.json").write_text(str(document).replace("'", '"'))
     for action in ("status", "collect", "plot"):
         assert main(["sweep", action, str(store)]) in (2, 3)

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    SGD,
     AttentionIndexed,
     BilinearSequenceRegression,
     DeepAttention,
     DeepAttentionIndexed,
     GlassformerError,
-    MultiPass,
+    GradientDescent,
     ParameterError,
     SequenceMultiIndex,
-    Training,
     landscape,
     limits,
     phase_diagram,
@@ -211,7 +211,7 @@ def test_values_of_a_phase_diagram(parameter, values):
 
 
 @pytest.mark.parametrize(
-    ("settings", "name"), [(MultiPass(passes=10**12), "passes"), (Training(starts=10**12), "settings")]
+    ("settings", "name"), [(SGD(passes=10**12), "passes"), (GradientDescent(starts=10**12), "settings")]
 )
 def test_training_without_end(settings, name):
     with pytest.raises(ParameterError, match=name):

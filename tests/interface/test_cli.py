@@ -496,7 +496,7 @@ def test_help_documents_the_contract(run):
 
 
 def test_the_module_runs_where_the_package_is_not_installed_as_a_script():
-    source = Path(main.__code__.co_filename).parents[1]
+    source = Path(main.__code__.co_filename).parents[3]
     environment = {**os.environ, "PYTHONPATH": str(source)}
     done = subprocess.run(
         [sys.executable, "-m", "glassformer", "--version"], capture_output=True, text=True, check=True, env=environment

@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import AttentionIndexed, DeepAttentionIndexed, IncompatibleError, Training, simulate
-from glassformer.learners.algorithms import attention_descent as module
-from glassformer.learners.algorithms.attention_descent import attention_student
+from glassformer import AttentionIndexed, DeepAttentionIndexed, GradientDescent, IncompatibleError, simulate
 from glassformer.learners.algorithms.signal_descent import descend
 from glassformer.models.channels.attention_indexed.hardmax import HardmaxPairChannel
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
 from glassformer.models.channels.attention_indexed.projected import LinearAttentionChannel, SoftmaxAttentionChannel
 from glassformer.models.designs.quadratic import QuadraticDesign
+from glassformer.models.students import attention as module
+from glassformer.models.students.attention import attention_student
 
 SOFTMAX = SoftmaxAttentionChannel(2, temperature=0.7)
 
@@ -53,7 +53,9 @@ def test_gradients_agree_with_finite_differences(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("channel", [SOFTMAX, LinearAttentionChannel(2), LinearAttentionChannel(1)])
-@pytest.mark.parametrize("settings", [Training(), Training(optimizer="sgd"), Training(init="small")])
+@pytest.mark.parametrize(
+    "settings", [GradientDescent(), GradientDescent(optimizer="sgd"), GradientDescent(init="small")]
+)
 def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
     design, signal, labels = drawn(channel, 150)
     found = descend(attention_student(channel, design, labels, 2), settings, np.random.default_rng(2), 2, signal)
@@ -65,7 +67,9 @@ def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
 def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior():
     channel = HardmaxPairChannel(1.2)
     design, signal, labels = drawn(channel, 600)
-    found = descend(attention_student(channel, design, labels, 2), Training(), np.random.default_rng(2), 2, signal)
+    found = descend(
+        attention_student(channel, design, labels, 2), GradientDescent(), np.random.default_rng(2), 2, signal
+    )
     assert found.history[-1].training_error < 0.02
     assert found.history[-1].error < 0.1 * np.sum(signal**2) / 10
     assert np.trace(found.signals[0]) == pytest.approx(np.sqrt(20))
@@ -74,7 +78,7 @@ def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior
 @pytest.mark.slow
 def test_starts_are_trained_as_if_each_were_alone():
     design, signal, labels = drawn(SOFTMAX, 60)
-    settings = Training(max_steps=40)
+    settings = GradientDescent(max_steps=40)
     together = descend(attention_student(SOFTMAX, design, labels, 2), settings, np.random.default_rng(5), 3, signal)
     alone = descend(attention_student(SOFTMAX, design, labels, 2), settings, np.random.default_rng(5), 1, signal)
     np.testing.assert_allclose(together.signals[0], alone.signals[0], atol=1e-9)
@@ -83,7 +87,7 @@ def test_starts_are_trained_as_if_each_were_alone():
 @pytest.mark.slow
 def test_averaging_over_starts_halves_the_error_of_gradient_descent():
     ask = {"d": 30, "instances": 3, "storage": "float32"}
-    settings = Training(max_steps=1500, floor=1e-6, starts=16)
+    settings = GradientDescent(max_steps=1500, floor=1e-6, starts=16)
     model = AttentionIndexed(0.5)
     single = simulate(model, [0.1], algorithm="gd", settings=settings, **ask)
     averaged = simulate(model, [0.1], algorithm="averaged-gd", settings=settings, **ask)

@@ -12,18 +12,20 @@ from glassformer import (
     BilinearSequenceRegression,
     DataError,
     DeepAttention,
-    Descent,
+    GradientDescent,
     IncompatibleError,
+    Iteration,
+    MessagePassing,
     ParameterError,
-    Regularised,
-    Training,
+    Ridge,
+    least_nuclear_norm,
     simulate,
 )
 from glassformer.interface.cli import main
-from glassformer.learners.algorithms.factor_descent import _loss, factor_student
 from glassformer.learners.algorithms.signal_descent import descend
 from glassformer.learners.ridge import ridge
 from glassformer.models.designs.dense import DenseDesign
+from glassformer.models.students.factors import _loss, factor_student
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.0)
 
@@ -54,7 +56,7 @@ def test_gradients_agree_with_finite_differences():
 @pytest.mark.slow
 def test_starts_are_trained_as_if_each_were_alone():
     design, signal, labels = drawn()
-    settings = Training(max_steps=200)
+    settings = GradientDescent(max_steps=200)
     together = descend(factor_student(design, labels, 2), settings, np.random.default_rng(5), 3, signal)
     rng = np.random.default_rng(5)
     left, right = rng.standard_normal((3, 10, 2)), rng.standard_normal((3, 10, 2))
@@ -77,11 +79,11 @@ def test_starts_are_trained_as_if_each_were_alone():
 @pytest.mark.parametrize(
     "settings",
     [
-        Training(),
-        Training(init="small"),
-        Training(optimizer="adam", learning_rate=0.02),
-        Training(momentum=0.8, learning_rate=0.05),
-        Training(student_width=4),
+        GradientDescent(),
+        GradientDescent(init="small"),
+        GradientDescent(optimizer="adam", learning_rate=0.02),
+        GradientDescent(momentum=0.8, learning_rate=0.05),
+        GradientDescent(student_width=4),
     ],
 )
 def test_enough_noiseless_samples_are_learned_perfectly(settings):
@@ -99,7 +101,7 @@ def test_enough_noiseless_samples_are_learned_perfectly(settings):
 def test_a_rate_that_diverges_is_halved_until_it_does_not():
     design, signal, labels = drawn()
     found = descend(
-        factor_student(design, labels, 2), Training(learning_rate=30.0), np.random.default_rng(2), 2, signal
+        factor_student(design, labels, 2), GradientDescent(learning_rate=30.0), np.random.default_rng(2), 2, signal
     )
     assert found.trained.learning_rate < 30
     assert found.trained.status.ok
@@ -110,16 +112,16 @@ def test_a_rate_that_diverges_is_halved_until_it_does_not():
 @pytest.mark.slow
 def test_steps_too_short_to_learn_are_not_called_converged():
     design, _, labels = drawn(30, 5, 1)
-    short = descend(factor_student(design, labels, 1), Training(learning_rate=1e-6), np.random.default_rng(2))
+    short = descend(factor_student(design, labels, 1), GradientDescent(learning_rate=1e-6), np.random.default_rng(2))
     assert not short.trained.status.ok
-    silent = descend(factor_student(design, 0 * labels, 1), Training(), np.random.default_rng(2))
+    silent = descend(factor_student(design, 0 * labels, 1), GradientDescent(), np.random.default_rng(2))
     assert silent.trained.status.ok
 
 
 @pytest.mark.slow
 def test_a_student_too_narrow_stops_where_it_no_longer_learns():
     design, signal, labels = drawn(300, 10, 3)
-    found = descend(factor_student(design, labels, 1), Training(), np.random.default_rng(2), 1, signal)
+    found = descend(factor_student(design, labels, 1), GradientDescent(), np.random.default_rng(2), 1, signal)
     assert found.trained.status.ok
     assert found.trained.steps < 50_000
     assert found.history[-1].training_error > 0.05
@@ -127,7 +129,7 @@ def test_a_student_too_narrow_stops_where_it_no_longer_learns():
 
 @pytest.mark.slow
 def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_error():
-    settings = Training(starts=16, learning_rate=0.5)
+    settings = GradientDescent(starts=16, learning_rate=0.5)
     averaged, single = (
         simulate(MODEL, [0.2], d=36, instances=3, algorithm=name, settings=settings) for name in ("averaged-gd", "gd")
     )
@@ -138,7 +140,7 @@ def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_erro
 
 def test_no_floor_counts_while_weights_explore():
     design, signal, labels = drawn(90)
-    student, settings = factor_student(design, labels, 2), Training(explore=700, floor=1e-6)
+    student, settings = factor_student(design, labels, 2), GradientDescent(explore=700, floor=1e-6)
     found = descend(student, settings, np.random.default_rng(2), 2, signal).trained
     # Without exploration it takes 4100 steps.
     assert 800 <= found.steps < 2000
@@ -149,25 +151,25 @@ def test_no_floor_counts_while_weights_explore():
 
 def test_results_say_how_averages_were_trained():
     ask = {"d": 10, "instances": 1, "algorithm": "averaged-gd"}
-    own = simulate(MODEL, [0.3], settings=Training(starts=2, max_steps=200), **ask).parameters
+    own = simulate(MODEL, [0.3], settings=GradientDescent(starts=2, max_steps=200), **ask).parameters
     assert (own["optimizer"], own["learning_rate"], own["explore"]) == ("adam", 0.5, 100)
-    fewer = simulate(MODEL, [0.3], settings=Training(starts=2, max_steps=200, explore=50), **ask).parameters
+    fewer = simulate(MODEL, [0.3], settings=GradientDescent(starts=2, max_steps=200, explore=50), **ask).parameters
     assert (fewer["optimizer"], fewer["explore"]) == ("adam", 50)
-    plain = simulate(MODEL, [0.3], settings=Training(starts=2, max_steps=200, explore=0), **ask).parameters
+    plain = simulate(MODEL, [0.3], settings=GradientDescent(starts=2, max_steps=200, explore=0), **ask).parameters
     assert (plain["optimizer"], plain["learning_rate"], plain["explore"]) == ("sgd", 0.7, 0)
 
 
 @pytest.mark.parametrize("explore", [-1, False, 50_000, 1.0])
 def test_exploration_is_shorter_than_the_run(explore):
     with pytest.raises(ParameterError, match="explore"):
-        Training(explore=explore)
+        GradientDescent(explore=explore)
 
 
 @pytest.mark.slow
 def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
     ask = {"d": 30, "instances": 4, "algorithm": "averaged-gd", "storage": "float32"}
     plain, exploring = (
-        simulate(MODEL, [0.3], settings=Training(starts=16, floor=1e-6, optimizer=name), **ask)
+        simulate(MODEL, [0.3], settings=GradientDescent(starts=16, floor=1e-6, optimizer=name), **ask)
         for name in ("sgd", None)
     )
     errors = [np.array([run.error for run in found.instances[0]]) for found in (plain, exploring)]
@@ -180,7 +182,7 @@ def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
 @pytest.mark.slow
 def test_ridge_on_data_has_the_error_of_its_theory():
     model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3)
-    for settings in (None, Regularised(strength=1.0)):
+    for settings in (None, Ridge(strength=1.0)):
         result = simulate(model, [0.4, 1.6], d=40, instances=6, algorithm="ridge", settings=settings)
         gap = np.abs(result["relative_error"] - result["theory"])
         assert np.all(gap < 4 * result["relative_standard_error"] + 0.01)
@@ -218,14 +220,14 @@ def test_combinations_that_do_not_exist_are_refused():
     with pytest.raises(IncompatibleError, match="sgd"):
         simulate(MODEL, [0.2], d=20, algorithm="sgd")
     with pytest.raises(ParameterError, match="settings"):
-        simulate(MODEL, [0.2], d=20, algorithm="gd", settings=Descent())
+        simulate(MODEL, [0.2], d=20, algorithm="gd", settings=MessagePassing())
     with pytest.raises(ParameterError, match="algorithm"):
         simulate(MODEL, [0.2], d=20, algorithm="other")
     for bad in ({"optimizer": "newton"}, {"init": "large"}, {"starts": 0}, {"momentum": 1.0}, {"learning_rate": 0.0}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
-            Training(**bad)
+            GradientDescent(**bad)
     with pytest.raises(ParameterError, match="momentum"):
-        Training(optimizer="adam", momentum=0.5)
+        GradientDescent(optimizer="adam", momentum=0.5)
 
 
 @pytest.mark.slow
@@ -240,3 +242,22 @@ def test_baselines_from_the_command_line(capsys):
     assert "theory_bayes_optimal" in capsys.readouterr().out
     assert main([*common, "--algorithm", "ridge", "--starts", "3"]) == 2
     assert "--starts is no option of algorithm ridge" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "own", [{"learning_rate": 0.2}, {"momentum": 0.8, "learning_rate": 0.1}, {"optimizer": "adam"}], ids=str
+)
+def test_weight_decay_is_one_objective_for_every_optimizer(own):
+    """At full width the minimum is that of the nuclear norm with 2 w sqrt(r)/(dL)^(1/4), per root of its size."""
+    rng, size, decay = np.random.default_rng(0), 8, 0.3
+    design, signal = DenseDesign.sample(40, (size, size), rng), np.outer(*rng.standard_normal((2, size)))
+    labels = design.forward(signal, 0) + 0.3 * rng.standard_normal(40)
+    penalty = 2 * decay * np.sqrt(size)
+    best = least_nuclear_norm(design, labels, penalty, Iteration(tolerance=1e-9)).value[0]
+    settings = GradientDescent(weight_decay=decay, student_width=size, max_steps=4000, **own)
+    found = descend(factor_student(design, labels, size), settings, rng, 1, signal)
+    residual = design.forward(best, 0) - labels
+    least = 0.25 * np.sum(residual**2) + 0.5 * penalty * np.linalg.svd(best, compute_uv=False).sum()
+    assert found.trained.history[-1, 0] == pytest.approx(least, rel=1e-4)
+    assert found.history[-1].error == pytest.approx(np.mean((best - signal) ** 2), rel=3e-3)
+    assert found.history[-1].training_error == pytest.approx(np.mean(residual**2), rel=3e-3)

@@ -13,8 +13,8 @@ from scipy.stats import multivariate_normal
 from glassformer import (
     AttentionIndexed,
     DataError,
-    Descent,
     IncompatibleError,
+    MessagePassing,
     ParameterError,
     Status,
     landscape,
@@ -382,7 +382,9 @@ def test_message_passing_agrees_with_theory(channel, tokens, ratio):
 def test_message_passing_never_diverges(channel, tokens, rho):
     model = AttentionIndexed(rho, tokens, channel)
     largest = 1.0 if channel == "hardmax" else 3 * thresholds(model)["perfect_recovery"].alpha
-    result = simulate(model, np.geomspace(0.02, largest, 5), d=40, instances=2, settings=Descent(max_iterations=150))
+    result = simulate(
+        model, np.geomspace(0.02, largest, 5), d=40, instances=2, settings=MessagePassing(max_iterations=150)
+    )
     for point in result.instances:
         for run in point:
             assert np.isfinite(run.error)
@@ -403,7 +405,7 @@ def test_memory_is_that_of_the_tokens():
     design = QuadraticDesign.sample(3000, (2, d), rng)
     labels = model.channel.sample(design.forward(model.prior.sample((d, d), rng), 0), rng)
     tracemalloc.start()
-    gamp(model, design, labels, Descent(max_iterations=3))
+    gamp(model, design, labels, MessagePassing(max_iterations=3))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * design.inputs.nbytes
@@ -466,7 +468,7 @@ def test_a_link_with_vector_labels_of_the_users_own():
     design = QuadraticDesign.sample(200, (2, 15), rng)
     labels = model.channel.sample(design.forward(model.prior.sample((15, 15), rng), 0), rng)
     assert labels.shape == (200, 2)
-    solution = gamp(size.model, design, labels, Descent(max_iterations=20))
+    solution = gamp(size.model, design, labels, MessagePassing(max_iterations=20))
     assert np.isfinite(solution.value).all()
     assert 0 < model.channel.label_error(np.array([0.5]))["label_mse"][0] < 1
 

@@ -20,8 +20,8 @@ from glassformer.interface.cli import main
 from glassformer.models.channels.attention_indexed.deep import DeepAttentionIndexedChannel
 from glassformer.models.channels.attention_indexed.pairs import to_components, to_matrices
 from glassformer.models.channels.multi_index.importance_sampling import Effort
-from glassformer.theory.free_entropy import overlap_free_entropy
-from glassformer.theory.overlap_evolution import overlap_evolution
+from glassformer.theory.free_entropy import free_entropy
+from glassformer.theory.state_evolution import state_evolution
 
 MODEL = DeepAttentionIndexed(rho=0.5, tokens=2, layers=2, skip=1.0)
 
@@ -131,7 +131,7 @@ def test_limits_report_overlaps_per_layer_and_what_is_neglected():
 def test_fixed_points_make_the_free_entropy_stationary():
     channel = MODEL.channel.with_points(1024)
     model = DeepAttentionIndexed(0.5, 2, 2, 1.0, channel)
-    solution = overlap_evolution(model, [0.1])
+    solution = state_evolution(model, [0.1])
     v = np.diag(solution.value[0])
     alpha, step = np.full(2, 0.1), 0.04
     for k in range(2):
@@ -139,7 +139,7 @@ def test_fixed_points_make_the_free_entropy_stationary():
         matrices = np.stack([np.diag(row) for row in shifted])
         # The conjugate overlaps that belong to the shifted variances, by inverting the prior's error.
         q_hat = np.stack([np.diag([_inverse(MODEL.prior.layer, x) for x in row]) for row in shifted])
-        low, high = overlap_free_entropy(model, alpha, q_hat, matrices).value
+        low, high = free_entropy(model, alpha, q_hat, matrices).value
         either_part = 0.25 * solution.extra["q_hat"][0, k, k]
         assert abs(high - low) / (2 * step) < 0.1 * either_part
 

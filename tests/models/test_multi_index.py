@@ -11,9 +11,9 @@ from scipy.special import k0e, k1e, log_ndtr
 from scipy.stats import norm
 
 from glassformer import (
+    SGD,
     DeepAttention,
     IncompatibleError,
-    MultiPass,
     ParameterError,
     SequenceMultiIndex,
     Status,
@@ -31,7 +31,7 @@ from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.line_integrals import LineChannel
 from glassformer.models.channels.multi_index.link_channel import link_channel
 from glassformer.models.designs.projection import projection_design
-from glassformer.theory.overlap_evolution import overlap_evolution
+from glassformer.theory.state_evolution import state_evolution
 from glassformer.theory.weak_recovery import instability
 
 
@@ -270,7 +270,7 @@ def test_untied_labels_show_the_vectors_they_are_made_of(options):
 
 @pytest.mark.slow
 def test_two_layers_are_learned_one_after_the_other():
-    solution = overlap_evolution(DeepAttention(points=256), [0.15, 0.5])
+    solution = state_evolution(DeepAttention(points=256), [0.15, 0.5])
     assert solution.converged
     overlap = 1 - np.array([np.diag(v) for v in solution.value])
     assert np.all(np.abs(overlap[0]) < 5e-3)
@@ -280,7 +280,7 @@ def test_two_layers_are_learned_one_after_the_other():
 
 @pytest.mark.slow
 def test_two_layers_are_known_perfectly_above_one():
-    solution = overlap_evolution(DeepAttention(points=128), [1.2])
+    solution = state_evolution(DeepAttention(points=128), [1.2])
     assert solution.converged
     assert np.all(np.diag(solution.value[0]) < 1e-4)
 
@@ -336,7 +336,7 @@ def test_labels_of_weighted_heads_are_understood(tied):
 @pytest.mark.slow
 def test_rows_seen_in_one_combination_only():
     """Their sum is known exactly, and of their difference nothing: sampling says so, or says that it cannot tell."""
-    found = overlap_evolution(SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2, points=64), [3.0])
+    found = state_evolution(SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0], 2, points=64), [3.0])
     assert np.sum(found.value[0]) == pytest.approx(0, abs=1e-6)
     gap = np.linalg.norm(found.value[0] - np.array([[0.5, -0.5], [-0.5, 0.5]]))
     assert gap < found.error_estimate[0]
@@ -345,7 +345,7 @@ def test_rows_seen_in_one_combination_only():
 
 def test_close_to_a_threshold_all_starts_lead_to_one_point():
     model = DeepAttention(depth=1, points=1024)
-    ends = [overlap_evolution(model, [1.05 / 6], start) for start in ("uninformed", [[[0.85]]])]
+    ends = [state_evolution(model, [1.05 / 6], start) for start in ("uninformed", [[[0.85]]])]
     assert all(end.converged for end in ends)
     overlaps = [1 - end.value[0, 0, 0] for end in ends]
     assert abs(overlaps[0] - overlaps[1]) < 1e-3
@@ -355,7 +355,7 @@ def test_close_to_a_threshold_all_starts_lead_to_one_point():
 @pytest.mark.slow
 def test_stochastic_gradients_find_the_last_layer_first():
     result = simulate(
-        DeepAttention(points=64), [15.0], d=100, instances=2, algorithm="sgd", settings=MultiPass(passes=25, looks=4)
+        DeepAttention(points=64), [15.0], d=100, instances=2, algorithm="sgd", settings=SGD(passes=25, looks=4)
     )
     for run in result.instances[0]:
         cosine = np.abs(np.array([step["cosine"] for step in run.history]))
@@ -366,10 +366,10 @@ def test_stochastic_gradients_find_the_last_layer_first():
         assert run.history[-1]["plugin_error"] < 0.2 * run.history[0]["plugin_error"]
         assert run.history[-1]["passes"] == 25
     again = simulate(
-        DeepAttention(points=64), [15.0], d=100, instances=1, algorithm="sgd", settings=MultiPass(passes=25, looks=4)
+        DeepAttention(points=64), [15.0], d=100, instances=1, algorithm="sgd", settings=SGD(passes=25, looks=4)
     )
     assert again.instances[0][0].error == result.instances[0][0].error
-    short = MultiPass(passes=5, learning_rate=1e-6, weight_decay=0.0)
+    short = SGD(passes=5, learning_rate=1e-6, weight_decay=0.0)
     assert not simulate(DeepAttention(points=64), [4.0], d=40, instances=1, algorithm="sgd", settings=short).converged
     with pytest.raises(IncompatibleError, match="one head"):
         simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, algorithm="sgd")
@@ -378,10 +378,10 @@ def test_stochastic_gradients_find_the_last_layer_first():
     with pytest.raises(IncompatibleError, match="single"):
         simulate(SequenceMultiIndex(lambda z: jnp.abs(z[0, 0])), [2.0], d=20, algorithm="sgd")
     with pytest.raises(ParameterError, match="settings"):
-        simulate(DeepAttention(), [2.0], d=20, algorithm="gamp", settings=MultiPass())
+        simulate(DeepAttention(), [2.0], d=20, algorithm="gamp", settings=SGD())
     for bad in ({"batch": 0}, {"init": "large"}, {"learning_rate": -1.0}, {"weight_decay": np.nan}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
-            MultiPass(**bad)
+            SGD(**bad)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.files import made, replaced
-from glassformer.core.fingerprint import digest
+from glassformer.core.fingerprint import identity as identity_of
 from glassformer.core.integral import Array
 from glassformer.core.solution import Status
 
@@ -113,17 +113,18 @@ class Keeper:
         if self.folder is not None:
             made(self.folder, "checkpoint")
 
-    def run(self, kind: type, identity: dict[str, Any], compute: Callable[[Checkpoint], Any]) -> Any:
+    def run(self, kind: type, identity: dict[str, Any] | None, compute: Callable[[Checkpoint], Any]) -> Any:
         """The finished run of this identity, read or else computed and kept.
 
         Args:
             kind: the data class of the run.
-            identity: all that determines the run, in types that JSON knows.
+            identity: all that determines the run, in types that JSON knows; None where that is not known, and nothing
+                is kept.
             compute: called with the checkpoint of the computation.
         """
-        if self.folder is None:
+        if self.folder is None or identity is None:
             return compute(Checkpoint())
-        key = digest(identity)
+        key = identity_of(identity)
         record, checkpoint = self.folder / f"{key}.json", Checkpoint(self.folder / f"{key}.npz")
         found = _read(record, kind)
         if found is None:

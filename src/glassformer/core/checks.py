@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,20 @@ _LARGEST = 2**53
 
 
 def is_number(value: object) -> bool:
-    """True for real numbers that double precision can hold, not for truth values."""
+    """True for real numbers that double precision can hold, not for truth values.
+
+    Example:
+        >>> is_number(1), is_number(True), is_number("1"), is_number(10**400)
+        (True, False, False, False)
+    """
     if isinstance(value, int) and value.bit_length() > 1000:
         return False
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object, least: int) -> bool:
+    """True for integers from ``least`` on, of any length, not for truth values."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
 
 def require_integer(name: str, value: object, low: int = 1) -> None:
@@ -30,9 +41,9 @@ def require_integer(name: str, value: object, low: int = 1) -> None:
         ...
         glassformer.core.errors.ParameterError: tokens = 2.5 is not allowed: expected an integer >= 1
     """
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < low:
+    if not is_whole(value, low):
         raise ParameterError(name, value, f"an integer >= {low}")
-    if value > _LARGEST:
+    if value > _LARGEST:  # type: ignore[operator]
         raise ParameterError(name, value, f"an integer from {low} to {_LARGEST}")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 # Modules by their names of version 0.1, and where what they held is now.
 MOVED = {
-    "baselines": "learners.baselines",
+    "baselines": "experiments.simulation",
     "bayes_optimal": "theory.limits",
     "channels": "models.channels",
     "channels.absolute": "models.channels.absolute",
@@ -55,7 +55,7 @@ MOVED = {
     "channels.small_matrices": "core.numerics.small_matrices",
     "channels.untied_attention": "models.channels.multi_index.untied_attention",
     "checkpoints": "core.checkpoints",
-    "citations": "core.citations",
+    "citations": "interface.citations",
     "cli": "interface.cli",
     "conjugates": "theory.conjugate_overlap",
     "damping": "learners.damping",
@@ -73,8 +73,8 @@ MOVED = {
     "errors": "core.errors",
     "estimators": "learners",
     "estimators.arrays": "learners.algorithms.arrays",
-    "estimators.attention_descent": "learners.algorithms.attention_descent",
-    "estimators.factor_descent": "learners.algorithms.factor_descent",
+    "estimators.attention_descent": "models.students.attention",
+    "estimators.factor_descent": "models.students.factors",
     "estimators.nuclear_norm": "theory.nuclear_norm",
     "estimators.nuclear_norm_descent": "learners.algorithms.proximal",
     "estimators.ridge": "learners.ridge",
@@ -94,7 +94,7 @@ MOVED = {
     "overlap_gamp": "learners.overlap_gamp",
     "overlap_limits": "theory.overlap_limits",
     "overlap_map": "theory.overlap_map",
-    "overlap_simulation": "experiments.overlap_simulation",
+    "overlap_simulation": "experiments.simulation",
     "priors": "models.priors",
     "priors.base": "models.priors.base",
     "priors.bilinear": "models.priors.bilinear",

@@ -35,8 +35,38 @@ class DataError(ParameterError):
     """Observed data have the wrong shape, do not match each other, or are not finite."""
 
 
+class LinkError(ParameterError):
+    """A link function of the user's own fails, is random, or returns what no label can be."""
+
+    def named(self, name: str) -> LinkError:
+        """The same error of a link that was given as another parameter."""
+        return LinkError(name, self.value, self.allowed, self.remedy)
+
+
 class IncompatibleError(GlassformerError, ValueError):
     """Two choices that exclude each other, or a part asked for something it cannot do."""
+
+
+class UnidentifiedError(GlassformerError):
+    """A function or object whose content cannot be told: what it gives is computed, and not kept.
+
+    Example:
+        >>> error = UnidentifiedError("what a generator holds cannot be seen")
+        >>> error.within("link")
+        >>> print(error)
+        link: what a generator holds cannot be seen
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason, self.places = reason, list[str]()
+        super().__init__(reason)
+
+    def within(self, place: str) -> None:
+        """Remember where it was found, from the inside out."""
+        self.places.insert(0, place)
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.places)}: {self.reason}" if self.places else self.reason
 
 
 class Remedied(Protocol):

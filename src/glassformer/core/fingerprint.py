@@ -1,86 +1,427 @@
-"""A short name for everything that determines a result, the code of a user's own functions included."""
+"""A short name for all that determines a result: settings, models, arrays and functions, by content."""
 
 from __future__ import annotations
 
+import builtins
+import copyreg
 import dataclasses
+import enum
 import functools
 import hashlib
-import json
-from collections.abc import Iterator
-from pathlib import Path
-from types import CodeType, FunctionType
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import PurePath
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import numpy as np
 
-_PACKAGE = Path(__file__).parents[1]
+from glassformer.core.code_words import code_words
+from glassformer.core.errors import UnidentifiedError
+from glassformer.core.provenance import is_own, version_of_code, version_of_module
+
+# Functions, and methods by name, through which code reads what cannot be seen in it.
+_HIDDEN = frozenset({"open", "eval", "exec", "compile", "globals", "input", "__import__"})
+_FILES = frozenset({"load", "loadtxt", "genfromtxt", "fromfile", "memmap", "read_text", "read_bytes", "read_csv"})
 
 
-def digest(identity: Any) -> str:
-    """A key of 24 hexadecimal digits for what JSON can hold, the same in every process.
+def identity(*parts: Any) -> str:
+    """A key of 24 hexadecimal digits for all that determines a result, the same in every process.
+
+    Data classes count with their class and all their fields, numbers exactly (1 and 1.0 are one), arrays by content.
+    Functions count by content as well: instructions, defaults, enclosed values and the globals that they read,
+    recursively, and so do partial, bound and compiled ones and callable objects. This package and other installed ones
+    are told by their versions.
+
+    Raises:
+        UnidentifiedError: something has a state that cannot be seen (a generator, an open file, code that reads files).
 
     Example:
-        >>> digest({"a": 1, "b": [2.5]}) == digest({"b": [2.5], "a": 1})
+        >>> identity({"a": 1, "b": [2.5]}) == identity({"b": [2.5], "a": 1.0})
+        True
+        >>> identity(lambda z, *, k=1: k * z) == identity(lambda z, *, k=2: k * z)
+        False
+    """
+    reader = _Reader()
+    try:
+        reader.read(parts)
+    except UnidentifiedError:
+        raise
+    except Exception as error:
+        # Whatever a foreign object raises when it is looked at: it is not known.
+        raise UnidentifiedError(f"{type(error).__name__} where it is looked at ({error})") from error
+    return hashlib.sha256(" ".join(reader.words).encode()).hexdigest()[:24]
+
+
+def identified(*parts: Any) -> str | None:
+    """The :func:`identity`; None where there is none.
+
+    Example:
+        >>> identified(n for n in [1]) is None
         True
     """
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:24]
+    try:
+        return identity(*parts)
+    except UnidentifiedError:
+        return None
 
 
 def code_of(part: Any) -> str:
-    """A digest of the functions that a model, channel or other data class holds; empty if it holds none.
-
-    A function counts with its instructions, constants, defaults and enclosed values, and with the plain values and
-    functions of its own module that it names. What it imports is taken to stay as it is.
+    """The identity of the functions that a model, channel or other data class holds; empty if it holds none.
 
     Example:
-        >>> offset = 1.0
         >>> code_of(lambda z: z + 1) == code_of(lambda z: z + 1), code_of(lambda z: z + 1) == code_of(lambda z: z + 2)
         (True, False)
     """
-    seen: set[int] = set()
-    words = [word for function in _functions(part) for word in _words(function, seen)]
-    return digest(words) if words else ""
+    functions = list(_functions(part))
+    return identity(*functions) if functions else ""
 
 
-def _functions(part: Any) -> Iterator[FunctionType]:
-    if isinstance(part, functools.partial):
-        yield from _functions(part.func)
-    elif isinstance(part, FunctionType):
-        # Those of the package itself are told by its version.
-        if _PACKAGE not in Path(part.__code__.co_filename).parents:
-            yield part
-    elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+def _functions(part: Any) -> Iterator[Any]:
+    if _is_own_data(part):
         for field in dataclasses.fields(part):
             yield from _functions(getattr(part, field.name))
+    elif callable(part) and not is_own(getattr(part, "__code__", part)):
+        yield part
 
 
-def _words(function: FunctionType, seen: set[int]) -> Iterator[str]:
-    if id(function) in seen:
-        return
-    seen.add(id(function))
-    yield from _code_words(function.__code__)
-    enclosed = [cell.cell_contents for cell in function.__closure__ or ()]
-    named = [function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__]
-    for value in [*(function.__defaults__ or ()), *enclosed, *named]:
-        if isinstance(value, FunctionType) and value.__module__ == function.__module__:
-            yield from _words(value, seen)
-        elif isinstance(value, np.ndarray):
-            yield f"{value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
-        elif isinstance(value, bool | int | float | complex | str | bytes | tuple | list):
-            yield repr(value)
+class _Reader:
+    """Turns values into words that tell them apart."""
 
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        # Functions, classes and foreign objects in the order in which they were met, and their places in it: met
+        # again, the place says which one it is, and cycles end.
+        self._met: list[Any] = []
+        self._places: dict[int, int] = {}
+        # Collections count by content; only inside themselves they are met again.
+        self._open: dict[int, int] = {}
+        # In a function 1 and 1.0 differ, and so do a list and a tuple.
+        self._strict = False
 
-def _code_words(code: CodeType) -> Iterator[str]:
-    yield code.co_code.hex()
-    yield " ".join((*code.co_names, *code.co_varnames))
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _code_words(constant)
+    def read(self, value: Any) -> None:
+        """Add the words of a value."""
+        reader = _READERS.get(type(value))
+        if reader is None:
+            reader = next((reader for kind, reader in _FAMILIES if isinstance(value, kind)), _Reader._object)
+        reader(self, value)
+
+    def _is_again(self, value: Any) -> bool:
+        """Whether this very object was met before."""
+        place = self._places.setdefault(id(value), len(self._met))
+        if place < len(self._met):
+            self.words.append(f"again {place}")
+            return True
+        self._met.append(value)
+        return False
+
+    def _inside(self, value: Any, parts: Iterable[tuple[str, Any]], attributes: frozenset[str] | None = None) -> None:
+        """Read what is in a collection, once: parts with their names, if they have any."""
+        if id(value) in self._open:
+            self.words.append(f"itself {self._open[id(value)]}")
+            return
+        self._open[id(value)] = len(self._open)
+        self.words.append("(")
+        for name, part in parts:
+            if name:
+                self._part(name, part, attributes)
+            else:
+                self.read(part)
+        self.words.append(")")
+        del self._open[id(value)]
+
+    @contextmanager
+    def _strictly(self) -> Iterator[None]:
+        before, self._strict = self._strict, True
+        yield
+        self._strict = before
+
+    def _part(self, name: str, value: Any, attributes: frozenset[str] | None = None) -> None:
+        """Something that has a name, which errors then mention."""
+        self.words.append(name)
+        try:
+            if isinstance(value, ModuleType):
+                self._module(value, attributes)
+            else:
+                self.read(value)
+        except UnidentifiedError as error:
+            error.within(name)
+            raise
+
+    # Plain values.
+
+    def _plain(self, value: Any) -> None:
+        self.words.append(f"{type(value).__name__} {value!r}")
+
+    def _float(self, value: float) -> None:
+        whole = not self._strict and value.is_integer()
+        self.words.append(f"int {int(value)!r}" if whole else f"float {value.hex()}")
+
+    def _scalar(self, value: np.generic) -> None:
+        item = value.item()
+        if self._strict or isinstance(item, np.generic):
+            self.words.append(f"scalar {value.dtype.str} {value.tobytes().hex()}")
         else:
-            yield repr(constant)
+            self.read(item)
+
+    def _array(self, value: np.ndarray[Any, Any]) -> None:
+        kind = value.dtype.descr if value.dtype.names else value.dtype.str
+        self.words.append(f"array {kind} {value.shape}")
+        if value.dtype.hasobject:
+            self._sequence(value.ravel().tolist())
+        else:
+            self.words.append(hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest())
+
+    def _path(self, value: PurePath) -> None:
+        self.words.append(f"path {str(value)!r}")
+
+    def _member(self, value: enum.Enum) -> None:
+        self.words.append(f"member {value.name}")
+        self._class(type(value))
+
+    # Collections.
+
+    def _sequence(self, value: list[Any] | tuple[Any, ...]) -> None:
+        self.words.append(type(value).__name__ if self._strict else "sequence")
+        self._inside(value, (("", part) for part in value))
+
+    def _mapping(self, value: Mapping[Any, Any]) -> None:
+        self.words.append("mapping")
+        # Functions may depend on the order; settings do not.
+        items = list(value.items()) if self._strict else sorted(value.items(), key=lambda item: repr(item[0]))
+        self._inside(value, (("", part) for item in items for part in item))
+
+    def _set(self, value: Any) -> None:
+        self.words.append(f"set {sorted(_alone(part) for part in value)}")
+
+    # Functions.
+
+    def _function(self, function: FunctionType) -> None:
+        if self._is_again(function):
+            return
+        code, namespace = function.__code__, function.__globals__
+        home = version_of_code(code.co_filename, namespace.get("__name__", ""))
+        self.words.append(f"function {code_words(code).digest}")
+        with self._strictly():
+            if home:
+                self.words.append(f"{namespace['__name__']} {home}")
+            else:
+                self._globals(code, namespace)
+            # What an installed module defines has its version; what it makes in a call holds what it was made from.
+            if not home or "<locals>" in code.co_qualname:
+                self._cells(function)
+                self.read((function.__defaults__, function.__kwdefaults__, vars(function)))
+
+    def _cells(self, function: FunctionType) -> None:
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                content = cell.cell_contents
+            except ValueError:
+                self.words.append("empty")
+            else:
+                self._part(name, content)
+
+    def _globals(self, code: CodeType, namespace: dict[str, Any]) -> None:
+        """What a function of the user reads."""
+        words = code_words(code)
+        hidden = sorted(_HIDDEN.intersection(words.names).difference(namespace) | _FILES.intersection(words.attributes))
+        if hidden:
+            raise UnidentifiedError(f"it calls {hidden[0]}, and what that reads cannot be seen")
+        self.words.append(f"python {sys.version_info[:2]}")
+        for name in words.names:
+            if name in namespace:
+                self._part(name, namespace[name], words.attributes)
+            elif not hasattr(builtins, name):
+                self.words.append(f"missing {name}")
+        for name, level in words.imports:
+            package = namespace.get("__package__") or namespace.get("__name__", "").rpartition(".")[0]
+            self._part(name, importlib.import_module("." * level + name, package), words.attributes)
+
+    def _module(self, module: ModuleType, attributes: frozenset[str] | None = None) -> None:
+        """One of the user's by what is read of it, or by everything where that is unknown."""
+        home = version_of_module(module.__name__)
+        self.words.append(f"module {module.__name__} {home}")
+        if home:
+            return
+        content = {name: value for name, value in vars(module).items() if not name.startswith("__")}
+        names = sorted(content if attributes is None else attributes.intersection(content))
+        self._inside(module, ((name, content[name]) for name in names), attributes)
+
+    def _partial(self, value: functools.partial[Any]) -> None:
+        self._made("partial", value.func, value.args, value.keywords, vars(value))
+
+    def _method(self, value: MethodType) -> None:
+        self._made("method", value.__func__, value.__self__)
+
+    def _property(self, value: property) -> None:
+        self._made("property", value.fget, value.fset, value.fdel)
+
+    def _of_class(self, value: Any) -> None:
+        self._made(type(value).__name__, value.func if _is_derived(value) else value.__func__)
+
+    def _made(self, name: str, *parts: Any) -> None:
+        self.words.append(name)
+        with self._strictly():
+            self.read(parts)
+
+    def _builtin(self, value: Any) -> None:
+        owner = getattr(value, "__self__", None)
+        self.words.append(f"builtin {value.__name__}")
+        if owner is not None and not isinstance(owner, ModuleType):
+            with self._strictly():
+                self.read(owner)
+        else:
+            self.words.append(_installed(value))
+
+    def _descriptor(self, value: Any) -> None:
+        self.words.append(f"descriptor {value.__name__}")
+        self._class(value.__objclass__)
+
+    # Classes and other objects.
+
+    def _class(self, kind: type) -> None:
+        """By its name and the version of its package, or with the code of its methods if it is the user's."""
+        home = version_of_module(kind.__module__)
+        self.words.append(f"class {kind.__module__} {kind.__qualname__} {home}")
+        if home or self._is_again(kind):
+            return
+        with self._strictly():
+            self.read(kind.__bases__)
+            for name, part in sorted(vars(kind).items()):
+                if _is_written(name, part):
+                    self._part(name, part)
+
+    def _object(self, value: Any) -> None:
+        if _is_own_data(value):
+            # Equal ones are one, however often each occurs; derived values do not count.
+            self._class(type(value))
+            self._inside(value, ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value)))
+        elif _is_importable(value):
+            self.words.append(f"named {_name(value)} {_installed(value)}")
+        elif _is_device_array(value):
+            self.words.append("jax")
+            self._array(np.asarray(value))
+        elif not self._is_again(value):
+            with self._strictly():
+                self._state(value)
+
+    def _state(self, value: Any) -> None:
+        """What an object of a foreign class holds."""
+        kind = type(value)
+        self._class(kind)
+        if _is_wrapper(value):
+            state = value.__getstate__() or {}
+            self.read((value.__wrapped__, state.get("static_argnums"), state.get("static_argnames")))
+            return
+        derived = {name for base in kind.__mro__ for name, part in vars(base).items() if _is_derived(part)}
+        self.read({name: part for name, part in getattr(value, "__dict__", {}).items() if name not in derived})
+        try:
+            made = copyreg.dispatch_table[kind](value) if kind in copyreg.dispatch_table else value.__reduce_ex__(4)
+        except TypeError:
+            made = ""
+        if isinstance(made, str):
+            raise UnidentifiedError(f"what a {kind.__name__} holds cannot be seen")
+        function, arguments, state, *items = (*made, None, None, None)[:5]
+        # Slots come beside the dictionary, which was read.
+        state = state[1] if isinstance(state, tuple) and len(state) == 2 else state
+        state = None if state is getattr(value, "__dict__", None) else state
+        self.read((function, arguments, state, *(part if part is None else list(part) for part in items)))
 
 
-def _names(code: CodeType) -> list[str]:
-    """Global names that a function or one inside it uses."""
-    inner = [name for constant in code.co_consts if isinstance(constant, CodeType) for name in _names(constant)]
-    return sorted({*code.co_names, *inner})
+_Read = Callable[[_Reader, Any], None]
+_READERS: dict[type, _Read] = {
+    **dict.fromkeys((type(None), bool, int, complex, str, bytes, slice, range), _Reader._plain),
+    **dict.fromkeys((type(...), type(NotImplemented)), _Reader._plain),
+    float: _Reader._float,
+    **dict.fromkeys((list, tuple), _Reader._sequence),
+    **dict.fromkeys((dict, type(vars(object))), _Reader._mapping),
+    **dict.fromkeys((set, frozenset), _Reader._set),
+    np.ndarray: _Reader._array,
+    FunctionType: _Reader._function,
+    MethodType: _Reader._method,
+    functools.partial: _Reader._partial,
+    property: _Reader._property,
+    **dict.fromkeys((staticmethod, classmethod, functools.cached_property), _Reader._of_class),
+    **dict.fromkeys((BuiltinFunctionType, MethodWrapperType), _Reader._builtin),
+    **dict.fromkeys((WrapperDescriptorType, MethodDescriptorType), _Reader._descriptor),
+}
+_FAMILIES: tuple[tuple[type, _Read], ...] = (
+    (enum.Enum, _Reader._member),
+    (type, _Reader._class),
+    (np.generic, _Reader._scalar),
+    (PurePath, _Reader._path),
+    (ModuleType, _Reader._module),
+)
+
+
+def _alone(value: Any) -> str:
+    reader = _Reader()
+    with reader._strictly():
+        reader.read(value)
+    return " ".join(reader.words)
+
+
+def _is_own_data(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type) and is_own(type(value))
+
+
+def _is_written(name: str, part: Any) -> bool:
+    """Whether this was written into a class, other than what Python keeps there."""
+    special = name == "_abc_impl" or (name.startswith("__") and name.endswith("__") and not callable(part))
+    return not special and not isinstance(part, (MemberDescriptorType, GetSetDescriptorType))
+
+
+def _is_derived(part: Any) -> bool:
+    return isinstance(part, functools.cached_property)
+
+
+def _is_wrapper(value: Any) -> bool:
+    """Whether this is a function that an installed package has compiled or cached, not in Python."""
+    kind = type(value)
+    compiled = not isinstance(getattr(kind, "__call__", None), FunctionType)  # noqa: B004
+    return compiled and callable(getattr(value, "__wrapped__", None)) and bool(version_of_module(kind.__module__))
+
+
+def _is_device_array(value: Any) -> bool:
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.Array)
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "__qualname__", None) or getattr(value, "__name__", ""))
+
+
+def _is_importable(value: Any) -> bool:
+    """Whether an installed module holds this very object under its name, so that its version tells it."""
+    if isinstance(value, np.ufunc):
+        modules = [sys.modules.get(name) for name in ("numpy", "scipy.special")]
+        return any(getattr(module, value.__name__, None) is value for module in modules)
+    module = getattr(value, "__module__", None)
+    if not isinstance(module, str) or not version_of_module(module):
+        return False
+    found: Any = sys.modules[module]
+    for part in _name(value).split("."):
+        found = getattr(found, part, None)
+    return found is value
+
+
+def _installed(value: Any) -> str:
+    """The module and the version of something that belongs to an installed one."""
+    module = "numpy" if isinstance(value, np.ufunc) else getattr(value, "__module__", None) or "builtins"
+    home = version_of_module(module)
+    if not home:
+        raise UnidentifiedError(f"{value.__name__} is compiled, and no version is known of it")
+    return f"{module} {home}"

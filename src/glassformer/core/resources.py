@@ -31,8 +31,8 @@ def furthest(part: Any, *names: str) -> tuple[str, Any]:
     """Of these fields of a data class, the one that is the most times its default, and its value: the one to blame.
 
     Example:
-        >>> from glassformer.core.settings import MultiPass
-        >>> furthest(MultiPass(passes=4000), "passes", "batch")
+        >>> from glassformer.learners.sgd import SGD
+        >>> furthest(SGD(passes=4000), "passes", "batch")
         ('passes', 4000)
     """
     name = max(names, key=lambda name: getattr(part, name) / type(part).__dataclass_fields__[name].default)

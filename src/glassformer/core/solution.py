@@ -96,6 +96,16 @@ class Solution:
         """True when every element has status ``CONVERGED``."""
         return all(status.ok for status in self.status)
 
+    def at(self, where: NDArray[Any]) -> Solution:
+        """The elements ``where``, indices or flags, alone."""
+        return replace(
+            self,
+            **{name: getattr(self, name)[where] for name in _PER_ELEMENT},
+            status=np.array(self.status, dtype=object)[where].tolist(),
+            history=self.history[:, where],
+            extra={name: own[where] for name, own in self.extra.items()},
+        )
+
     def overlaid(self, where: NDArray[Any], other: Solution) -> Solution:
         """This solution with the elements ``where``, indices or flags, taken from ``other``, which has only those."""
         status = np.array(self.status, dtype=object)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,47 +14,87 @@ from numpy.typing import NDArray
 
 from glassformer import __version__
 from glassformer.core.checkpoints import Checkpoint, Keeper
-from glassformer.core.checks import require_integer, require_name
-from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.fingerprint import code_of
+from glassformer.core.checks import is_whole, require_integer
+from glassformer.core.errors import IncompatibleError, ParameterError, UnidentifiedError
+from glassformer.core.fingerprint import identity
 from glassformer.core.integral import Array
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
-from glassformer.core.settings import Descent, MultiPass, Regularised, Training
 from glassformer.core.solution import Status
+from glassformer.learners.base import Learner
+from glassformer.learners.registry import taking
 from glassformer.models import FiniteSize
 from glassformer.models.designs.generated import GeneratedDesign
 
 # Inputs that are drawn again whenever they are needed, or shared out over devices.
 GENERATED, SHARDED = "generated", "sharded"
-STORAGE = ("float64", "float32", SHARDED, GENERATED)
-# Algorithms, and the settings of each.
-SETTINGS: dict[str, type] = {
-    "gamp": Descent,
-    "ridge": Regularised,
-    "nuclear-norm": Regularised,
-    "gd": Training,
-    "averaged-gd": Training,
-    "sgd": MultiPass,
-}
-
-
 # What a run takes in memory when it is over, and steps of one that is drawn again at each.
 _RUN_BYTES, _STEPS = 2000, 50
+
+
+@dataclass(frozen=True)
+class Run:
+    r"""One run: its seed (from which it can be repeated bit by bit), what it reached and how it ended.
+
+    What a model or a learner does not have is None.
+
+    Attributes:
+        seed: of teacher, inputs, noise and everything random in the learner.
+        error: squared error of the signal, as the model normalises it, up to signs that labels are blind to; for models
+            of several rows the mean over rows, for several starts the mean over them.
+        prior_error: the error before any data; 1 on average.
+        status: how the run ended.
+        iterations: steps taken.
+        residual: what is left of the learner's own condition of convergence.
+        claimed_error: the learner's own estimate of ``error``.
+        nishimori_ratio: measured over predicted residual variance; 1 for a run that can be trusted.
+        damping: damping at the end.
+        training_error: mean squared residual on the samples learned from.
+        early_stopped_error: least error along the way, by an oracle that knows the teacher.
+        row_error: error of each row, shape (P,).
+        overlap: inner products of estimated with true rows, shape (P, P).
+        cosine: cosine similarity of each estimated row with its true one.
+        prediction_error: squared error on new labels of their average over the claimed posterior, the labels' own noise
+            left out.
+        plugin_error: squared error on new labels of those that the estimated rows would have.
+        history: snapshots along the way, as dictionaries.
+    """
+
+    seed: int
+    error: float
+    prior_error: float
+    status: Status
+    iterations: int
+    residual: float
+    claimed_error: float | None = None
+    nishimori_ratio: float | None = None
+    damping: float | None = None
+    training_error: float | None = None
+    early_stopped_error: float | None = None
+    row_error: Array | None = None
+    overlap: Array | None = None
+    cosine: Array | None = None
+    prediction_error: float | None = None
+    plugin_error: float | None = None
+    history: Sequence[dict[str, Any]] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What there is of it, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Simulation(Table):
     """A :class:`~glassformer.core.results.Table` that also keeps every run, in ``instances[point][instance]``."""
 
-    instances: Sequence[Sequence[Any]] = field(default_factory=list)
+    instances: Sequence[Sequence[Run]] = field(default_factory=list)
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per sample ratio, with the list of its runs."""
         rows = super().rows()
         for row, runs in zip(rows, self.instances, strict=True):
-            row["instances"] = [plain(vars(run)) for run in runs]
+            row["instances"] = [plain(run.to_dict()) for run in runs]
         return rows
 
 
@@ -68,22 +109,25 @@ class Experiment:
         d: token dimension.
         instances: runs per sample ratio.
         seed: of the first instance.
-        algorithm: what learns.
-        storage: precision of the inputs.
-        settings: of the algorithm.
+        settings: the learner, all its settings filled in.
+        storage: how the inputs are kept.
         keeper: where finished runs and the state of unfinished ones are kept.
     """
 
     model: Any
-    size: FiniteSize[Any]
+    size: FiniteSize
     alpha: Array
     d: int
     instances: int
     seed: int
-    algorithm: str
+    settings: Learner
     storage: str
-    settings: Any
     keeper: Keeper
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the learner."""
+        return self.settings.name
 
     @property
     def samples(self) -> NDArray[np.int64]:
@@ -95,24 +139,24 @@ class Experiment:
         """The sample ratios that these are."""
         return np.asarray(self.samples / self.size.unit)
 
-    def runs(self, kind: type, learn: Callable[[Any, int, Checkpoint], Any]) -> list[list[Any]]:
-        """``learn(design, seed, checkpoint)``, a ``kind``, of every instance at every sample ratio.
+    def runs(self, learn: Callable[[Any, int, Checkpoint], Run]) -> list[list[Run]]:
+        """``learn(design, seed, checkpoint)`` of every instance at every sample ratio.
 
         An instance is one growing data set, drawn where a run of it is not kept already.
         """
         self._require_resources()
         samples = self.samples
-        if self.storage in (GENERATED, SHARDED) and self.algorithm != "gamp":
+        if self.storage in (GENERATED, SHARDED) and self.storage not in self.settings.storages:
             raise IncompatibleError(
-                f"storage {self.storage} is for algorithm gamp, {self.algorithm} needs its inputs in one array: "
-                "use float64 or float32"
+                f"storage {self.storage} is for algorithm {' or '.join(taking(self.storage))}, {self.algorithm} needs "
+                f"its inputs in one array: use {' or '.join(self.settings.storages)}"
             )
-        designs, runs = _Designs(self), [list[Any]() for _ in samples]
+        designs, runs = _Designs(self), [list[Run]() for _ in samples]
         pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]
         for k, point in track(pairs, f"{self.instances} instances at {len(samples)} sample ratios, d = {self.d}"):
             n, seed = int(samples[point]), self.seed + k
             one = partial(_learned, learn, designs, n, seed)
-            runs[point].append(self.keeper.run(kind, self.identity(n, seed), one))
+            runs[point].append(self.keeper.run(Run, self.identity(n, seed), one))
         return runs
 
     def _require_resources(self) -> None:
@@ -130,23 +174,35 @@ class Experiment:
         name, value = ("tokens", length) if label > 8 * d else (name, value)
         require_resources(name, value, memory, remedy, work, "inputs")
 
-    def identity(self, samples: int, seed: int) -> dict[str, Any]:
-        """All that determines a run."""
-        finite = self.size.model
+    def identity(self, samples: int, seed: int) -> dict[str, Any] | None:
+        """All that determines a run; None if that cannot be told."""
+        if self._content is None:
+            return None
         return {
             "version": __version__,
-            "model": finite.name,
-            "parameters": {name: repr(value) for name, value in finite.parameters.items()},
-            "code": code_of(finite),
+            "model": self.size.model.name,
+            "parameters": {name: repr(value) for name, value in self.size.model.parameters.items()},
             "algorithm": self.algorithm,
             "settings": {name: repr(value) for name, value in vars(self.settings).items()},
+            "content": self._content,
             "d": self.d,
             "samples": samples,
             "seed": seed,
             "storage": self.storage,
         }
 
-    def table(self, columns: dict[str, Array], runs: list[list[Any]]) -> Simulation:
+    @cached_property
+    def _content(self) -> str | None:
+        """The identity of the model at its finite size and of the settings, what users wrote included."""
+        try:
+            return identity(self.size, self.settings)
+        except UnidentifiedError as error:
+            if self.keeper.folder is not None:
+                text = f"runs are computed and not kept, for what determines them cannot be told ({error})"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return None
+
+    def table(self, columns: dict[str, Array], runs: list[list[Run]], notes: Sequence[str]) -> Simulation:
         """The table of the runs; the status of a row is that of its first run that did not converge."""
         own, finite = self.model.parameters, self.size.model.parameters
         given = {name: value for name, value in vars(self.settings).items() if value is not None}
@@ -156,7 +212,7 @@ class Experiment:
             parameters={**own, **settings},
             columns={"alpha": self.alpha, **columns, "alpha_realised": self.realised},
             status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
-            notes=[] if finite == own else [f"theory at the realised ratios {finite}"],
+            notes=[*([] if finite == own else [f"theory at the realised ratios {finite}"]), *notes],
             instances=runs,
         )
 
@@ -192,45 +248,31 @@ def _learned(learn: Callable[..., Any], designs: _Designs, samples: int, seed: i
     return learn(designs.of(seed, samples), seed, checkpoint)
 
 
-def drawn(model: Any, design: Any, shape: tuple[int, ...], seed: int) -> tuple[Array, Array]:
-    """The teacher, of the given shape, and the labels of one instance."""
-    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
-    return signal, model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
-
-
-def collected(runs: list[list[Any]], name: str) -> Array:
-    """One field of all runs, shape (points, instances, ...)."""
-    return np.array([[getattr(run, name) for run in point] for point in runs])
-
-
-def checked_settings(settings: Any, kind: type, algorithm: str) -> Any:
-    """The settings of an algorithm, its defaults where none are given; those of another one are refused."""
-    if settings is None:
-        return kind()
-    if not isinstance(settings, kind):
-        raise ParameterError("settings", type(settings).__name__, f"{kind.__name__} for algorithm {algorithm}")
-    return settings
+def collected(runs: list[list[Run]], name: str) -> Array | None:
+    """One field of all runs, shape (points, instances, ...); None where one run does not have it."""
+    values = [[getattr(run, name) for run in point] for point in runs]
+    return None if any(value is None for point in values for value in point) else np.array(values, dtype=float)
 
 
 def standard_error(samples: Array) -> Array:
-    """Standard error of the mean over the last axis; NaN for a single sample."""
+    """Standard error of the mean over the second axis; NaN for a single sample."""
     count = samples.shape[1]
     if count == 1:
-        return np.full(len(samples), np.nan)
+        return np.full_like(samples[:, 0], np.nan)
     return np.asarray(np.std(samples, axis=1, ddof=1) / np.sqrt(count))
 
 
-def whole_samples(alpha: Array, size: FiniteSize[Any], d: int) -> NDArray[np.int64]:
+def whole_samples(alpha: Array, size: FiniteSize, d: int) -> NDArray[np.int64]:
     """Whole numbers of samples, at least one each."""
     for value in alpha[np.rint(alpha * size.unit) < 1]:
         raise ParameterError("alpha", float(value), f"at least one sample at d = {d}, so alpha >= {1 / size.unit:.3g}")
     return np.rint(alpha * size.unit).astype(np.int64)
 
 
-def require_whole_numbers(d: int, instances: int, seed: int, algorithm: str) -> None:
-    """Raise unless sizes and seed are whole numbers and the algorithm is known."""
+def require_whole_numbers(d: int, instances: int, seed: int) -> None:
+    """Raise unless sizes and seed are whole numbers."""
     require_integer("d", d, 2)
     require_integer("instances", instances)
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
+    # Seeds are never multiplied with anything: they may be of any length.
+    if not is_whole(seed, 0):
         raise ParameterError("seed", seed, "an integer >= 0")
-    require_name("algorithm", algorithm, SETTINGS)

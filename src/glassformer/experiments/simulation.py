@@ -1,9 +1,7 @@
-"""Algorithms on simulated data, next to the theory of the same finite sizes."""
+"""Learners on simulated data, next to the theory of the same finite sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,65 +9,44 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.checkpoints import Checkpoint, Keeper
-from glassformer.core.errors import ParameterError
+from glassformer.core.deprecated import renamed
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
-from glassformer.core.settings import Descent, MultiPass, Regularised, Training
 from glassformer.core.solution import Status
 from glassformer.experiments.instances import (
-    SETTINGS,
-    STORAGE,
     Experiment,
+    Run,
     Simulation,
-    checked_settings,
     collected,
-    drawn,
     require_whole_numbers,
     standard_error,
 )
-from glassformer.experiments.overlap_simulation import simulate_rows
-from glassformer.learners.baselines import BaselineRun, completed, learner, refuse_unless_offered, theory_of
-from glassformer.learners.gamp import gamp
-from glassformer.models import MatrixModel, Model
-from glassformer.models.designs.base import Design
+from glassformer.learners.base import IN_ANY_FORM, Learner
+from glassformer.learners.registry import chosen
+from glassformer.models import Model
 from glassformer.theory.limits import limits
 from glassformer.theory.state_evolution import validated_alpha
 
+__getattr__ = renamed(
+    __name__, {name: "glassformer.experiments.instances:Run" for name in ("Instance", "RowsInstance", "BaselineRun")}
+)
 
-@dataclass(frozen=True)
-class Instance:
-    r"""One run: its seed (from which it can be repeated bit by bit), what it reached and how it ended.
-
-    Attributes:
-        seed: seed of teacher, inputs and noise, and of a random start.
-        error: :math:`\|\hat S - S\|^2/(dL)`, up to a global sign where labels are blind to it.
-        prior_error: the error before any data, :math:`\|S\|^2/(dL)`; 1 on average.
-        claimed_error: the algorithm's own estimate of ``error``.
-        nishimori_ratio: measured over predicted residual variance; 1 for a run that can be trusted.
-        status: how the run ended.
-        iterations: steps taken.
-        damping: damping at the end.
-    """
-
-    seed: int
-    error: float
-    prior_error: float
-    claimed_error: float
-    nishimori_ratio: float
-    status: Status
-    iterations: int
-    damping: float
+# Fields of a run whose means are columns, and those that have a standard error and a Bayes-optimal counterpart.
+_MEANS = ("overlap", "cosine", "training_error", "early_stopped_error")
+_COMPARED = ("row", "prediction", "plugin")
+_POWERS = ("error", "prior_error")
 
 
 def simulate(
-    model: Model | MatrixModel,
+    model: Model,
     alpha: ArrayLike,
     d: int = 100,
     instances: int = 4,
     seed: int = 0,
-    algorithm: str = "gamp",
+    algorithm: str | Learner = "gamp",
     storage: str = "float64",
-    settings: Descent | Training | Regularised | MultiPass | None = None,
+    settings: Learner | None = None,
     checkpoint: str | Path | None = None,
 ) -> Simulation:
     r"""Draw teachers and data, learn from them, and compare with theory.
@@ -84,26 +61,27 @@ def simulate(
         d: token dimension; ``L = round(beta d)``.
         instances: independent runs per sample ratio.
         seed: a non-negative integer.
-        algorithm: ``"gamp"``; for bilinear sequence regression with linear labels also ``"ridge"`` and
-            ``"nuclear-norm"``; for that and attention-indexed models of one layer ``"gd"`` (gradient descent on the
-            factors) and ``"averaged-gd"`` (the mean of its outcomes from several starts); for deep attention and
-            multi-index models ``"sgd"``.
+        algorithm: a learner, for instance :class:`~glassformer.Ridge`, or the name of one: ``"gamp"``; for bilinear
+            sequence regression with linear labels also ``"ridge"`` and ``"nuclear-norm"``; for that and
+            attention-indexed models of one layer ``"gd"`` (gradient descent on the factors) and ``"averaged-gd"`` (the
+            mean of its outcomes from several starts); for deep attention and multi-index models ``"sgd"``.
         storage: ``"float64"``; ``"float32"`` for half the memory and time; for message passing also ``"sharded"``,
             single precision shared out over all of JAX's devices, and ``"generated"`` for inputs that are drawn from
             their seed whenever they are needed, and never stored (other ones than the stored ones).
-        settings: :class:`~glassformer.Descent` for message passing, :class:`~glassformer.Training` for gradient
-            descent, :class:`~glassformer.MultiPass` for ``"sgd"``, :class:`~glassformer.Regularised` for ridge and
-            nuclear norm.
+        settings: of an algorithm given by name: the learner itself.
         checkpoint: a folder that keeps finished runs and, every 20 seconds, the state of training in progress. The
             same call continues from it, with the outcome of an uninterrupted one.
 
     Returns:
         :class:`Simulation` with the columns ``alpha``, ``error`` (mean over instances), ``standard_error`` (of that
-        mean; NaN for a single instance), ``theory`` (error that the algorithm reaches in the limit of large sizes; NaN
-        where that is not known), ``theory_bayes_optimal``, ``relative_error`` (summed error over summed power of the
-        teachers, free of the fluctuation of the latter) with its standard error, and ``alpha_realised``; for baselines
-        also ``training_error``, and for gradient descent ``early_stopped_error`` (least error along the way). Every run
-        counts in the means, however it ended; the status of a row is that of its first run that did not converge.
+        mean; NaN for a single instance), ``theory`` (error that the learner reaches in the limit of large sizes; NaN,
+        with a note that says why, where that is not known), ``theory_bayes_optimal``, ``theory_error_estimate`` (of the
+        latter), ``relative_error`` (summed error over summed power of the teachers, free of the fluctuation of the
+        latter) with its standard error, ``alpha_realised``, and what the model and the learner have of
+        ``training_error``, ``early_stopped_error`` (least error along the way), ``row_error``, ``overlap``, ``cosine``,
+        ``prediction_error`` and ``plugin_error`` (on new labels without their own noise). The latter and the rows come
+        with the Bayes-optimal ones (``row_theory``, ``prediction_theory``, ``plugin_theory``). Every run counts in the
+        means, however it ended; the status of a row is that of its first run that did not converge.
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.
@@ -118,68 +96,69 @@ def simulate(
         True
     """
     alpha = validated_alpha(alpha)
-    require_whole_numbers(d, instances, seed, algorithm)
-    if not isinstance(storage, str) or storage not in STORAGE:
+    require_whole_numbers(d, instances, seed)
+    if not isinstance(storage, str) or storage not in IN_ANY_FORM:
         raise ParameterError("storage", storage, "float64 or float32, for message passing also sharded or generated")
-    refuse_unless_offered(algorithm, model)
-    chosen = completed(algorithm, model, checked_settings(settings, SETTINGS[algorithm], algorithm))
+    learner = chosen(algorithm, settings)
+    refusal = learner.refusal(model)
+    if refusal is not None:
+        raise IncompatibleError(refusal)
     keeper = Keeper(None if checkpoint is None else Path(checkpoint))
     size: Any = model.at_size(d)
-    experiment = Experiment(model, size, alpha, d, instances, seed, algorithm, storage, chosen, keeper)
-    if isinstance(model, MatrixModel):
-        return simulate_rows(experiment)
-    if algorithm != "gamp":
-        return _baseline(experiment)
-    runs = experiment.runs(Instance, lambda design, seed, _: _learn(size.model, design, seed, chosen))
-    return experiment.table(_columns(experiment, runs, lambda theory: theory["algorithmic_error"]), runs)
+    experiment = Experiment(model, size, alpha, d, instances, seed, learner.completed(model), storage, keeper)
+    runs = experiment.runs(lambda design, number, state: _run(experiment, design, number, state))
+    optimum = limits(size.model, experiment.realised, throw=False)
+    own = experiment.settings.theory(size.model, experiment.realised, optimum)
+    notes = [f"no theory of {experiment.algorithm}: {own}"] if isinstance(own, str) else []
+    theory = np.full(len(alpha), np.nan) if isinstance(own, str) else own
+    return experiment.table(_columns(runs, theory, optimum), runs, [*notes, *_hard(optimum)])
 
 
-def _baseline(experiment: Experiment) -> Simulation:
-    finite, settings = experiment.size.model, experiment.settings
-    learn = learner(experiment.algorithm, finite, settings)
-
-    def one(design: Any, seed: int, checkpoint: Checkpoint) -> BaselineRun:
-        teacher, labels = drawn(finite, design, design.signal_shape, seed)
-        return learn(design, labels, teacher, seed, checkpoint)
-
-    runs = experiment.runs(BaselineRun, one)
-    own = theory_of(experiment.algorithm, finite, experiment.realised, settings)
-    columns = _columns(experiment, runs, lambda theory: own)
-    early = collected(runs, "early_stopped_error").mean(axis=1)
-    stopped = {"early_stopped_error": early} if np.any(np.isfinite(early)) else {}
-    training = {"training_error": collected(runs, "training_error").mean(axis=1)}
-    return experiment.table({**columns, **training, **stopped}, runs)
+def _run(experiment: Experiment, design: Any, seed: int, checkpoint: Checkpoint) -> Run:
+    """One instance: a teacher, its labels, what the learner made of them, and how good that is."""
+    model: Any = experiment.size.model
+    shape = model.signal_shape(design)
+    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
+    labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+    side = model.prior.side_observation(signal, np.random.default_rng([seed, 3]))
+    found = experiment.settings.learn(model, design, labels, seed, checkpoint, side, signal)
+    measured = [model.measured(estimate, signal, found.variance) for estimate in found.estimates]
+    kept = {name: value for name, value in vars(found).items() if name not in ("estimates", "variance")}
+    means = {name: np.mean([one[name] for one in measured], axis=0) for name in measured[0]}
+    return Run(seed=seed, **{name: _number(value) for name, value in means.items()}, **kept)
 
 
-def _columns(experiment: Experiment, runs: list[list[Any]], own: Callable[[Table], Array]) -> dict[str, Array]:
-    """Errors of the runs beside the theory of the algorithm and the Bayes-optimal one."""
-    theory = limits(experiment.size.model, experiment.realised, throw=False)
-    errors, powers = collected(runs, "error"), collected(runs, "prior_error")
+def _number(value: Any) -> Any:
+    return float(value) if np.ndim(value) == 0 else value
+
+
+def _columns(runs: list[list[Run]], theory: Array, optimum: Table) -> dict[str, Array]:
+    """Errors of the runs beside the theory of the learner and the Bayes-optimal one."""
+    errors, powers = (np.array([[getattr(run, name) for run in point] for point in runs]) for name in _POWERS)
     relative = errors.sum(axis=1) / powers.sum(axis=1)
-    return {
+    columns = {
         "error": errors.mean(axis=1),
         "standard_error": standard_error(errors),
-        "theory": own(theory),
-        "theory_bayes_optimal": theory["error"],
+        "theory": theory,
+        "theory_bayes_optimal": optimum["error"],
+        "theory_error_estimate": optimum["error_estimate"],
         "relative_error": relative,
         "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
     }
+    for name in _MEANS:
+        if (values := collected(runs, name)) is not None:
+            columns[name] = values.mean(axis=1)
+    for name in _COMPARED:
+        if (values := collected(runs, f"{name}_error")) is not None:
+            columns[f"{name}_error"] = values.mean(axis=1)
+            columns[f"{name}_standard_error"] = standard_error(values)
+            columns[f"{name}_theory"] = optimum[f"{name}_error"]
+    if "prediction_error" in columns:
+        columns["label_noise"] = optimum["label_noise"]
+    return columns
 
 
-def _learn(model: Model, design: Design, seed: int, settings: Descent | None) -> Instance:
-    signal, labels = drawn(model, design, design.signal_shape, seed)
-    solution = gamp(model, design, labels, settings, seed)
-    estimate = solution.value[0]
-    error = model.prior.power(estimate - signal)
-    if model.channel.even:
-        error = min(error, model.prior.power(estimate + signal))
-    return Instance(
-        seed=seed,
-        error=error,
-        prior_error=model.prior.power(signal - model.prior.mean(design.signal_shape)),
-        claimed_error=float(solution.error_estimate[0]),
-        nishimori_ratio=float(solution.extra["nishimori_ratio"][0]),
-        status=solution.status[0],
-        iterations=int(solution.iterations[0]),
-        damping=float(solution.extra["damping"][0]),
-    )
+def _hard(optimum: Table) -> list[str]:
+    """A note where message passing does not reach the optimum."""
+    bistable = [f"{a:g}" for a, s in zip(optimum["alpha"], optimum.status, strict=True) if s is Status.BISTABLE]
+    return [f"hard phase at alpha = {', '.join(bistable)}: message passing ends above the optimum"] if bistable else []

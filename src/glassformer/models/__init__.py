@@ -1,15 +1,22 @@
 """Models: each is a prior, a design and a channel, put together from the parameters its users know."""
 
-from glassformer.models.attention_indexed import AttentionIndexed
-from glassformer.models.base import FiniteSize, Model, counting_threshold
-from glassformer.models.bilinear import BilinearSequenceRegression
-from glassformer.models.matrix import MatrixModel
+from __future__ import annotations
 
-__all__ = [
-    "AttentionIndexed",
-    "BilinearSequenceRegression",
-    "FiniteSize",
-    "MatrixModel",
-    "Model",
-    "counting_threshold",
-]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glassformer.models.attention_indexed import AttentionIndexed
+    from glassformer.models.base import FiniteSize, Model, counting_threshold
+    from glassformer.models.bilinear import BilinearSequenceRegression
+
+__all__ = ["AttentionIndexed", "BilinearSequenceRegression", "FiniteSize", "Model", "counting_threshold"]
+
+# Imported when they are asked for: the table of models is read by command lines that need none of them.
+_HOME = {"AttentionIndexed": "attention_indexed", "BilinearSequenceRegression": "bilinear"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME.get(name, 'base')}"), name)

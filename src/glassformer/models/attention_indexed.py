@@ -2,25 +2,30 @@ r"""Attention-indexed models: attention with key-query matrices of extensive wid
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.core.errors import ParameterError
-from glassformer.models.base import FiniteSize, Model, is_number, no_data, require_teacher
-from glassformer.models.channels.attention_indexed.named import attention_channel
+from glassformer.core.checks import is_number
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.options import parameter
+from glassformer.models.base import FiniteSize, Model, no_data, require_teacher
+from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel
 from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.priors.base import Prior
+from glassformer.models.priors.laws import law_of
+from glassformer.models.priors.slot import asked_for, matrix_prior, named, selected
 from glassformer.models.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
+from glassformer.models.students.base import Parametrisation
 
 # Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
 _NARROWEST, _WIDEST = 1e-3, 1e6
 
 
 @dataclass(frozen=True)
-class AttentionIndexed:
+class AttentionIndexed(Model):
     r"""Attention-indexed model: :math:`y = g(h)`, :math:`h_{ab} = (x_a^T S x_b - \delta_{ab}\mathrm{Tr} S)/\sqrt d`.
 
     Equation :eq:`model-aim` of the documentation.
@@ -39,10 +44,18 @@ class AttentionIndexed:
         noise: variance :math:`\Delta \ge 0` of the Gaussian label noise: of shape :math:`1 + \delta_{ab}` and symmetric
             for the linear channel, independent on all entries of the label for the others.
         temperature: inverse temperature of the softmax.
+        link: a function of one's own from the indices of one sample, a symmetric matrix of shape (T, T), to its label
+            of any shape, in NumPy or JAX (see :class:`~glassformer.models.channels.link.contract.Link`); instead of
+            ``channel``, with label noise.
+
+        prior: without ``rho``, a finished :class:`~glassformer.models.priors.base.Prior` of symmetric matrices of any
+            spectrum; once the model is made, it holds the prior of ``S``.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: a channel that cannot be had at this noise, width or number of tokens.
+        LinkError: a link that fails, is random, or returns no real numbers.
+        IncompatibleError: a channel that cannot be had at this noise, width or number of tokens, or both a width and a
+            prior.
 
     Source: Boncoraglio, Troiani, Erba, Zdeborova, arXiv:2506.01582.
 
@@ -53,56 +66,116 @@ class AttentionIndexed:
         0.1875
     """
 
-    rho: float
-    tokens: int = 2
-    channel: Any = "softmax"
-    noise: float = 0.0
-    temperature: float = 1.0
+    channel_names: ClassVar[tuple[str, ...]] = NAMES
 
-    def __post_init__(self) -> None:
-        if not (is_number(self.rho) and (_NARROWEST <= self.rho <= _WIDEST or self.rho in (0, np.inf))):
+    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None, required=True)
+    tokens: int = parameter("tokens T per sample", 2)
+    channel: Any = parameter(", ".join(NAMES), "softmax")
+    noise: float = parameter("label noise variance Delta", 0.0)
+    temperature: float = parameter("inverse temperature of softmax", 1.0)
+    link: InitVar[Callable[..., Any] | None] = parameter(
+        "function of one sample, from indices (T, T), instead of --channel; NumPy or jax.numpy. Its file is run",
+        None,
+        metavar="FILE.py:FUNCTION",
+    )
+    prior: Any = None
+
+    def __post_init__(self, link: Callable[..., Any] | None) -> None:
+        given = asked_for(self.prior)
+        if not (isinstance(given, Prior) or _is_width(self.rho)):
             raise ParameterError("rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
-        channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, 1 + float(self.rho))
+        prior = self._prior(given)
+        power = prior.second_moment if self.rho is None else 1 + float(self.rho)
+        channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link)
         object.__setattr__(self, "channel", channel)
+        # A finished channel brings its noise along: the model has no other.
+        object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
+        object.__setattr__(self, "prior", prior)
+
+    @classmethod
+    def variants(cls) -> tuple[type[Model], ...]:
+        """Models of one layer, and of several."""
+        from glassformer.models.deep_attention_indexed import DeepAttentionIndexed
+
+        return cls, DeepAttentionIndexed
+
+    @classmethod
+    def chosen(cls, given: dict[str, Any]) -> tuple[type[Model], dict[str, Any]]:
+        layers = given.get("layers", 1)
+        if given.get("skip") is None:
+            given.pop("skip", None)
+        if layers != 1:
+            return cls.variants()[1], cls._without_what_one_layer_has(given, layers)
+        given.pop("layers", None)
+        if "skip" in given:
+            raise IncompatibleError(
+                f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
+            )
+        return cls, given
+
+    @staticmethod
+    def _without_what_one_layer_has(given: dict[str, Any], layers: Any) -> dict[str, Any]:
+        if given.pop("link", None) is not None:
+            raise IncompatibleError(f"a link and layers = {layers} exclude each other: give one layer")
+        if given.pop("noise", 0) != 0:
+            raise IncompatibleError(f"noise and layers = {layers} exclude each other")
+        return given
 
     @property
     def name(self) -> str:
         return "aim"
 
-    @cached_property
-    def prior(self) -> Prior:
-        """The prior this width selects, one of the limits included."""
+    def _prior(self, given: object) -> Prior:
+        """The prior that the user gave, or the one this width selects, limits included."""
+        if isinstance(given, Prior):
+            if self.rho is not None:
+                raise IncompatibleError(f"prior = {given!r} and rho = {self.rho} exclude each other: give one of them")
+            return matrix_prior(given, SymmetricGaussianPrior().degrees)
+        if given is not None and not law_of(given).rotational:
+            raise IncompatibleError(
+                f"prior = {law_of(given).label} and rho = {self.rho} exclude each other: factors of extensive width "
+                "have Gaussian entries; leave prior out"
+            )
+        assert self.rho is not None
         if self.rho == 0:
-            return NarrowWishartPrior()
-        return SymmetricGaussianPrior() if np.isinf(self.rho) else WishartPrior(float(self.rho))
+            return selected(NarrowWishartPrior())
+        return selected(SymmetricGaussianPrior() if np.isinf(self.rho) else WishartPrior(float(self.rho)))
 
     @property
     def parameters(self) -> dict[str, Any]:
         label = self.channel.label
         temperature = {"temperature": float(self.temperature)} if label == "softmax" else {}
         return {
-            "rho": float(self.rho),
+            **({} if self.rho is None else {"rho": float(self.rho)}),
+            **named(self.prior),
             "tokens": int(self.tokens),
-            "noise": float(self.noise),
+            "noise": self.noise,
             "channel": label,
             **temperature,
             "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",
         }
 
     @property
-    def baseline_thresholds(self) -> dict[str, float]:
-        return {}
+    def parametrisation(self) -> Parametrisation:
+        from glassformer.models.students.attention import attention_parametrisation
 
-    def at_size(self, d: int) -> FiniteSize[Model]:
+        return attention_parametrisation(self.channel)
+
+    def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one."""
-        if self.rho == 0 or np.isinf(self.rho):
+        if self.rho is not None and (self.rho == 0 or np.isinf(self.rho)):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0")
-        rho = max(1, round(self.rho * d)) / d
-        require_teacher({"d": (d, d), "rho": (self.rho * d, self.rho)}, (d, d), round(rho * d))
-        channel = self.channel.at_power(1 + rho)
-        model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature)
+        width = 0 if self.rho is None else max(1, round(self.rho * d))
+        require_teacher({"d": (d, d), "rho": (width, self.rho)}, (d, d), width)
+        rho = None if self.rho is None else width / d
+        channel = self.channel if rho is None else self.channel.at_power(1 + rho)
+        model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature, prior=self.prior)
         return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(d * d))
+
+
+def _is_width(rho: Any) -> bool:
+    return is_number(rho) and bool(_NARROWEST <= rho <= _WIDEST or rho in (0, np.inf))

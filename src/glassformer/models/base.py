@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.core.checks import is_number as is_number
+from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError
+from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
-from glassformer.models.channels.base import Channel
 from glassformer.models.designs.base import Design
 from glassformer.models.priors.base import Prior
+from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.students.base import Trainable
 
 # Ratios beyond these equal their limits to rounding, and would only lose digits.
 SMALLEST, LARGEST = 1e-9, 1e9
 
 
-AnyModel = TypeVar("AnyModel", covariant=True)
-
-
 @dataclass(frozen=True)
-class FiniteSize(Generic[AnyModel]):
+class FiniteSize:
     """A model at a finite size, and how to draw from it.
 
     Attributes:
@@ -32,41 +32,130 @@ class FiniteSize(Generic[AnyModel]):
         unit: number of samples at sample ratio one.
     """
 
-    model: AnyModel
+    model: Model
     design: type[Design]
     input_shape: tuple[int, int]
     unit: float
 
 
-class Model(Protocol):
-    """What the loops need to know of a model."""
+class Model(Trainable, ABC):
+    """A model: a prior and a channel, of one row or of several, and what it is at a finite size.
+
+    Overlaps are numbers, or matrices over the rows; ``prior.in_rows`` and ``channel.in_rows`` are matrices in any case,
+    and a scalar model the case of one row.
+    """
+
+    channel_names: ClassVar[tuple[str, ...]] = ()
+    """Channels that may be given by name, where there are any."""
+
+    channel: Any
+    """What is reported: a :class:`~glassformer.models.channels.base.Channel`, or one of several rows."""
+
+    @classmethod
+    def variants(cls) -> tuple[type[Model], ...]:
+        """The classes that go by the name of this one."""
+        return (cls,)
+
+    @classmethod
+    def chosen(cls, given: dict[str, Any]) -> tuple[type[Model], dict[str, Any]]:
+        """Which of them parameters ask for, and what they are there.
+
+        Raises:
+            IncompatibleError: parameters that exclude each other.
+        """
+        return cls, given
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """Short name, as the command line spells it."""
 
     @property
-    def prior(self) -> Prior:
+    @abstractmethod
+    def prior(self) -> Prior | MatrixPrior:
         """What is learned."""
 
     @property
-    def channel(self) -> Channel:
-        """What is reported."""
-
-    @property
+    @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """The parameters that define the model, by name, as plain numbers and strings."""
 
-    @property
-    def baseline_thresholds(self) -> dict[str, float]:
-        """Sample ratios at which estimators other than the Bayes-optimal one recover perfectly, by name."""
-
-    def at_size(self, d: int) -> FiniteSize[Model]:
+    @abstractmethod
+    def at_size(self, d: int) -> FiniteSize:
         """The model at token dimension ``d``.
 
         Raises:
             IncompatibleError: the model is a limit without data.
         """
+
+    @property
+    def baseline_thresholds(self) -> dict[str, float]:
+        """Sample ratios at which estimators other than the Bayes-optimal one recover perfectly, by name."""
+        return {}
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """What the rows are, in messages and plots."""
+        return tuple(f"row {k + 1}" for k in range(self.prior.in_rows.rows))
+
+    @property
+    def last_layer(self) -> Array | None:
+        """One for the rows of the last layer, zero for others, shape (P,); None where there are no layers."""
+        return None
+
+    @property
+    def overlap_shape(self) -> tuple[int, ...]:
+        """Shape of one overlap in results: empty for numbers, (P, P) for matrices."""
+        return self.prior.overlap_shape
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """What of :meth:`measured` is worth following on the way to an estimate."""
+        return ("row_error", "cosine", "prediction_error", "plugin_error") if self.overlap_shape else ("error",)
+
+    def signal_shape(self, design: Design) -> tuple[int, ...]:
+        """Shape of the signal behind a design: rows first, where there are several."""
+        return (*self.overlap_shape[:1], *design.row_shape)
+
+    def measured(self, estimate: Array, signal: Array, variance: Array | None = None) -> dict[str, Any]:
+        """Errors of an estimate, with the signs of its rows, among those that labels are blind to, that suit it best.
+
+        Args:
+            estimate: of the signal.
+            signal: the true one.
+            variance: posterior covariance that the estimate claims, shape (P, P); none by default.
+
+        Returns:
+            ``error`` and ``prior_error``; for several rows also ``row_error``, ``overlap``, ``cosine``,
+            ``prediction_error`` and ``plugin_error``.
+        """
+        prior, channel = self.prior.in_rows, self.channel.in_rows
+        shape = (prior.rows, *signal.shape[bool(self.overlap_shape) :])
+        found, true = estimate.reshape(shape), signal.reshape(shape)
+        cross = prior.gram(found, true)
+        signs = max(channel.symmetries, key=lambda s: float(s @ np.diag(cross)))
+        gap, known = np.einsum("k,k...->k...", signs, found) - true, true - prior.mean(shape)
+        rows = np.diag(prior.gram(gap, gap))
+        errors = {"error": float(np.mean(rows)), "prior_error": float(np.mean(np.diag(prior.gram(known, known))))}
+        if not self.overlap_shape:
+            return errors
+        own, power = prior.gram(found, found), prior.gram(true, true)
+        claimed = np.zeros_like(cross) if variance is None else variance
+        prediction, plugin = channel.errors_of(own, cross, power, claimed)
+        aligned = signs * np.diag(cross)
+        return {
+            **errors,
+            "row_error": rows,
+            "overlap": signs[:, None] * cross,
+            "cosine": aligned / np.sqrt(np.maximum(np.diag(own) * np.diag(power), 1e-300)),
+            "prediction_error": prediction,
+            "plugin_error": plugin,
+        }
+
+    @property
+    def has_curve(self) -> bool:
+        """True for one row whose averages are not sampled: all its fixed points lie on one curve."""
+        return self.prior.in_rows.rows == 1 and not self.channel.in_rows.sampled
 
 
 def counting_threshold(model: Model) -> float:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.core.checks import require_integer
+from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_number, is_ratio, no_data, require_teacher
-from glassformer.models.channels.gaussian import GaussianChannel
-from glassformer.models.channels.scalar import scalar_channel
+from glassformer.core.options import as_text, parameter
+from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_ratio, no_data, require_teacher
+from glassformer.models.channels.scalar import NAMES, scalar_channel
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.factors import FactorPrior
+from glassformer.models.priors.law import Law
+from glassformer.models.priors.laws import Gaussian
 from glassformer.models.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.models.priors.slot import asked_for, centred, matrix_prior, named, selected
+from glassformer.models.students.base import Parametrisation
 from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
 
 @dataclass(frozen=True)
-class BilinearSequenceRegression:
+class BilinearSequenceRegression(Model):
     r"""Bilinear sequence regression: :math:`y = \varphi(h)`, :math:`h = \mathrm{Tr}(X S^T)/\sqrt{dL}`.
 
     Equation :eq:`model-bsr` of the documentation.
@@ -35,14 +39,23 @@ class BilinearSequenceRegression:
     Args:
         beta: :math:`L/d > 0`; ``inf`` for sequences much longer than the token dimension.
         rho: :math:`r/d \ge 0`; 0 and ``inf`` select the limits of negligible and unlimited width.
-        noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label.
+        noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label; that of a finished channel.
         channel: ``"gaussian"`` (:math:`\varphi(h) = h`), ``"sign"``, ``"absolute"``, a callable
             :math:`\varphi` acting on arrays, or a :class:`~glassformer.models.channels.base.Channel`.
+        link: :math:`\varphi` of one's own, a function from a number to a number, in NumPy, JAX or plain Python (see
+            :class:`~glassformer.models.channels.link.contract.Link`); the same as ``channel=link``.
         width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, and data can be simulated.
+
+        prior: with ``width``, the law of the factors' entries: ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"`` or
+            any :class:`~glassformer.models.priors.law.Law` of mean zero and variance one. Without ``rho`` and
+            ``width``, a finished :class:`~glassformer.models.priors.base.Prior` of matrices of any spectrum. Standard
+            normal factors by default. Once the model is made, it holds the prior of ``S``.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: ``rho`` and ``width`` are both given, or neither.
+        LinkError: a link that fails, is random, or returns no real number.
+        IncompatibleError: ``rho`` and ``width`` are both given, or neither; a prior that does not go with
+            them; ``channel`` and ``link`` are both given.
 
     Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858.
 
@@ -56,18 +69,31 @@ class BilinearSequenceRegression:
         glassformer.core.errors.ParameterError: rho = -0.5 is not allowed: expected >= 0 (0, 1e-09 to 1e+09, or inf)
     """
 
-    beta: float = 1.0
-    rho: float | None = None
-    noise: float = 0.0
-    channel: Any = "gaussian"
-    width: int | None = None
+    channel_names: ClassVar[tuple[str, ...]] = NAMES
 
-    def __post_init__(self) -> None:
+    beta: float = parameter("L/d; inf allowed", 1.0)
+    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None)
+    noise: float = parameter("label noise variance Delta", 0.0)
+    channel: Any = parameter(", ".join(NAMES), "gaussian")
+    width: int | None = parameter("fixed width r, instead of --rho", None)
+    link: InitVar[Callable[..., Any] | None] = parameter(
+        "function of one sample, from a field h to a number, instead of --channel; NumPy or jax.numpy. Its file is run",
+        None,
+        metavar="FILE.py:FUNCTION",
+    )
+    prior: Any = parameter(
+        "law of the factors' entries, with --width: gaussian, rademacher or gauss-bernoulli:SPARSITY",
+        None,
+        read=as_text,
+    )
+
+    def __post_init__(self, link: Callable[..., Any] | None) -> None:
         if not (is_ratio(self.beta) or (is_number(self.beta) and self.beta == np.inf)):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
-        if self.rho is None and self.width is None:
+        given = asked_for(self.prior)
+        if self.rho is None and self.width is None and not isinstance(given, Prior):
             raise IncompatibleError("the width is missing: give rho (0 and inf included), or a fixed width")
         if self.rho is not None and self.width is not None:
             raise IncompatibleError(f"rho = {self.rho} and width = {self.width} exclude each other: give one of them")
@@ -77,25 +103,46 @@ class BilinearSequenceRegression:
             require_integer("width", self.width)
         if self.width is not None and np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
-        object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise)))
+        object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise), link))
+        # A finished channel brings its noise along: the model has no other.
+        object.__setattr__(self, "noise", float(getattr(self.channel, "noise", 0.0)))
+        object.__setattr__(self, "prior", self._prior(given))
 
     @property
     def name(self) -> str:
         return "bsr"
 
-    @cached_property
-    def prior(self) -> Prior:
-        """The prior these parameters select, one of the limits included."""
+    def _prior(self, given: object) -> Prior:
+        """The prior that the user gave, or the one these parameters select, limits included."""
+        if isinstance(given, Prior):
+            if self.rho is not None or self.width is not None:
+                name, value = ("rho", self.rho) if self.rho is not None else ("width", self.width)
+                raise IncompatibleError(f"prior = {given!r} and {name} = {value} exclude each other: give one of them")
+            return matrix_prior(given, 1.0)
+        law = Gaussian() if given is None else centred(given)
         if self.width is not None:
-            return FactorPrior(float(self.beta), int(self.width))
+            return self._factors(law, int(self.width))
         assert self.rho is not None
+        if not law.rotational:
+            raise IncompatibleError(
+                f"prior = {law.label} and rho = {self.rho} exclude each other: factors of extensive width have "
+                "Gaussian entries; give a fixed width instead of rho"
+            )
         if self.rho == 0:
-            return LowWidthPrior(float(self.beta))
+            return selected(LowWidthPrior(float(self.beta)))
         if np.isinf(self.rho):
-            return GaussianMatrixPrior()
+            return selected(GaussianMatrixPrior())
         if np.isinf(self.beta):
-            return LongSequencePrior(float(self.rho))
-        return BilinearPrior(float(self.beta), float(self.rho))
+            return selected(LongSequencePrior(float(self.rho)))
+        return selected(BilinearPrior(float(self.beta), float(self.rho)))
+
+    def _factors(self, law: Law, width: int) -> Prior:
+        """Factors of fixed width and their law."""
+        if law.rotational:
+            return selected(FactorPrior(float(self.beta), width))
+        from glassformer.models.priors.separable_factors import SeparableFactorPrior
+
+        return selected(SeparableFactorPrior(float(self.beta), width, law), law)
 
     @property
     def counts_low_rank(self) -> bool:
@@ -104,40 +151,48 @@ class BilinearSequenceRegression:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        width = {"rho": float(self.rho)} if self.rho is not None else {"width": int(self.width or 0)}
+        sizes: tuple[tuple[str, Any, type], ...] = (("rho", self.rho, float), ("width", self.width, int))
         unit = "n/(r(L+d))" if self.counts_low_rank else "n/(dL)"
         return {
             "beta": float(self.beta),
-            **width,
-            "noise": float(self.noise),
+            **{name: type_(value) for name, value, type_ in sizes if value is not None},
+            **named(self.prior),
+            "noise": self.noise,
             "channel": self.channel.label,
             "alpha": unit,
         }
 
     @property
     def baseline_thresholds(self) -> dict[str, float]:
-        """Perfect recovery by minimal nuclear norm; NaN where labels are noisy or not linear."""
-        if not (isinstance(self.channel, GaussianChannel) and self.channel.noiseless):
+        """Perfect recovery by minimal nuclear norm; NaN where labels are noisy or not linear, or the rank unknown."""
+        if not (self.channel.linear and self.channel.noiseless):
             alpha = np.nan
         elif self.counts_low_rank:
             alpha = nuclear_norm_threshold_low_width(self.beta)
+        elif self.rho is None:
+            alpha = np.nan
         else:
-            assert self.rho is not None
             alpha = nuclear_norm_threshold(self.beta, self.rho)
         return {"nuclear_norm_perfect_recovery": float(alpha)}
 
-    def at_size(self, d: int) -> FiniteSize[Model]:
+    @property
+    def parametrisation(self) -> Parametrisation:
+        if not self.channel.linear:
+            raise IncompatibleError(f"fits linear labels, not those of channel {self.channel.label}")
+        from glassformer.models.students.factors import FACTORS
+
+        return FACTORS
+
+    def at_size(self, d: int) -> FiniteSize:
         """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""
         if np.isinf(self.beta) or (self.rho is not None and (self.rho == 0 or np.isinf(self.rho))):
             remedy = "give finite beta and rho, or width instead of rho = 0"
             raise no_data(f"beta = {self.beta}, rho = {self.rho}", remedy)
         shape = (max(1, round(self.beta * d)), d)
-        width: dict[str, Any] = {"width": self.width}
-        if self.rho is not None:
-            width = {"rho": max(1, round(self.rho * d)) / d}
-        model = BilinearSequenceRegression(beta=shape[0] / d, noise=self.noise, channel=self.channel, **width)
-        wide = self.width or round(width["rho"] * d)
+        wide = self.width or (0 if self.rho is None else max(1, round(self.rho * d)))
         name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
         require_teacher({"d": (d, d), "beta": (shape[0], self.beta), name: (wide, value)}, shape, wide)
+        rho = None if self.rho is None else wide / d
+        model = BilinearSequenceRegression(shape[0] / d, rho, self.noise, self.channel, self.width, prior=self.prior)
         unit = self.width * sum(shape) if self.width is not None else shape[0] * d
         return FiniteSize(model, DenseDesign, shape, float(unit))

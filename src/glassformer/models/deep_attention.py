@@ -2,28 +2,28 @@ r"""Deep attention networks of narrow layers: sequence multi-index models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from glassformer.core.checks import real_numbers, require_integer
+from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.options import as_text, parameter
+from glassformer.core.ranges import numbers_from
 from glassformer.core.resources import furthest, require_resources
-from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_noise, require_sampling
 from glassformer.models.designs.projection import projection_design
-from glassformer.models.matrix import MatrixModel
-from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.slot import named, rows_prior
 
 
 @dataclass(frozen=True)
-class DeepAttention(MatrixModel):
+class DeepAttention(Model):
     r"""Layers of attention with key and query weights of one direction each, learned from ``n = alpha d`` sequences.
 
     Equation :eq:`model-deep-attention` of the documentation.
@@ -51,6 +51,7 @@ class DeepAttention(MatrixModel):
             :math:`v_P = (I + \frac1c\sum_{k<P}\sigma(z_kz_k^T))z_P`; or ``"large-depth"``, where both are large at the
             ratio ``depth/skip`` and the earlier layers cannot be learned: one row, that of the last layer.
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
+        prior: law of the weights, as for :class:`~glassformer.models.multi_index.SequenceMultiIndex`.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -64,18 +65,23 @@ class DeepAttention(MatrixModel):
         ('layer 1', 'layer 2')
     """
 
-    depth: int = 2
-    tokens: int = 2
-    skip: float | Sequence[float] = 1.0
-    activation: str = "softmax"
-    tied: bool = True
-    heads: int = 1
-    output: str = "attention"
-    noise: float = 0.0
+    depth: int = parameter("attention layers P", 2)
+    tokens: int = parameter("tokens L per sequence", 2)
+    skip: float | Sequence[float] = parameter("skip strength c, or a comma list, one per layer", 1.0, read=numbers_from)
+    activation: str = parameter("softmax or linear", "softmax")
+    tied: bool = parameter("keys and queries have weights of their own", True, option="untied")
+    heads: int = parameter("heads H on disjoint coordinates", 1)
+    output: str = parameter("attention or sequence", "attention")
+    noise: float = parameter("label noise variance Delta", 0.0)
     head_weights: Sequence[Sequence[float]] | None = None
-    side_information: float = 0.0
-    limit: str | None = None
-    points: int = 2048
+    side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0)
+    limit: str | None = parameter("large-skip, or large-depth at the ratio depth/skip", None)
+    points: int = parameter(
+        "sampled data points per replica, a power of two; errors fall about as their inverse",
+        2048,
+        option="data_points",
+    )
+    prior: Any = parameter("law of the weights: gaussian, rademacher or gauss-bernoulli:SPARSITY", None, read=as_text)
 
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):
@@ -104,10 +110,17 @@ class DeepAttention(MatrixModel):
         layers = 1 if self.limit == "large-depth" else self.depth
         fields = layers * self.heads * self.tokens * (1 if self.tied else 2)
         largest = furthest(self, "depth", "tokens", "heads", "points")
-        require_sampling(*largest, fields, 2.0 ** min(layers - 1, 1000), points)
+        require_sampling(*largest, fields, 2.0 ** min(layers - 1, 500), points)
         weights = 200.0 * self.depth * self.heads
         require_resources(*largest, weights, "use fewer layers or heads", what="head weights")
         object.__setattr__(self, "network", self._architecture())
+        if self.head_weights is not None:
+            # Numbers that nobody changes afterwards.
+            object.__setattr__(self, "head_weights", self.network.head_weights)  # type: ignore[attr-defined]
+
+        network: Architecture = self.network  # type: ignore[attr-defined]
+        prior = rows_prior(self.prior, network.rows, network.heads, float(self.side_information))
+        object.__setattr__(self, "prior", prior)
 
     def _architecture(self) -> Architecture:
         skip = real_numbers("skip", self.skip).ravel()
@@ -136,7 +149,7 @@ class DeepAttention(MatrixModel):
         return "attention"
 
     @cached_property
-    def channel(self) -> MultiIndexChannel:  # type: ignore[override]
+    def channel(self) -> MultiIndexChannel:
         """Exact in the last layer where that inverts, sampled as any link where not."""
         network: Architecture = self.network  # type: ignore[attr-defined]
         inverts = network.heads == 1 and network.output == "attention" and self.noise == 0
@@ -160,10 +173,6 @@ class DeepAttention(MatrixModel):
         return link_channel(
             attention_link(network), network.rows, network.tokens, self.noise, "continuous", self.points
         )
-
-    @cached_property
-    def prior(self) -> MatrixPrior:
-        return GaussianRowsPrior(self.channel.rows, self.heads, self.side_information)
 
     @property
     def row_names(self) -> tuple[str, ...]:
@@ -191,14 +200,22 @@ class DeepAttention(MatrixModel):
             "tied": network.tied,
             "heads": network.heads,
             "output": network.output,
+            **({} if self.head_weights is None else {"head_weights": [list(row) for row in network.head_weights]}),
             "noise": float(self.noise),
             "side_information": float(self.side_information),
             **({"limit": self.limit} if self.limit else {}),
+            **named(self.prior),
             "points": int(self.points),
             "alpha": "n/d",
         }
 
-    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        if self.heads > 1:
+            raise IncompatibleError("trains networks of one head, not of several")
+        return self.channel.traceable_label
+
+    def at_size(self, d: int) -> FiniteSize:
         """The model itself; ``d`` must be a multiple of the number of heads."""
         if d % self.heads:
             raise IncompatibleError(f"d = {d} and heads = {self.heads}: make d a multiple of heads")

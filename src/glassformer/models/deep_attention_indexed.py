@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.checks import real_numbers, require_integer
+from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.options import parameter
+from glassformer.core.ranges import numbers_from
 from glassformer.core.resources import furthest
 from glassformer.models.attention_indexed import AttentionIndexed
-from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
 from glassformer.models.designs.layered import LayeredQuadraticDesign
-from glassformer.models.matrix import MatrixModel
 from glassformer.models.priors.layered import LayeredPrior
 from glassformer.models.priors.matrix import MatrixPrior
 
@@ -25,7 +26,7 @@ _POINTS, _EFFORT = 256, 100.0
 
 
 @dataclass(frozen=True)
-class DeepAttentionIndexed(MatrixModel):
+class DeepAttentionIndexed(Model):
     r"""Attention-indexed model of :math:`L` layers with skip connections, noiseless.
 
     Equation :eq:`model-deep-aim` of the documentation.
@@ -60,8 +61,10 @@ class DeepAttentionIndexed(MatrixModel):
 
     rho: float
     tokens: int = 2
-    layers: int = 2
-    skip: float | Sequence[float] | None = None
+    layers: int = parameter("attention layers L", 2)
+    skip: float | Sequence[float] | None = parameter(
+        "skip strength c >= 0 (default 1), or a comma list of L - 1 of them", None, read=numbers_from
+    )
     channel: Any = "softmax"
     temperature: float = 1.0
 
@@ -115,7 +118,7 @@ class DeepAttentionIndexed(MatrixModel):
             "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",
         }
 
-    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+    def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one."""
         one = AttentionIndexed(self.rho, self.tokens).at_size(d)
         rho = one.model.parameters["rho"]

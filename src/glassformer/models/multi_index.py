@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.checks import require_integer
+from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import ParameterError
+from glassformer.core.options import as_text, parameter
 from glassformer.core.resources import furthest
-from glassformer.models.base import FiniteSize, is_number
+from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
 from glassformer.models.designs.projection import projection_design
-from glassformer.models.matrix import MatrixModel
-from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.slot import named, rows_prior
 
 
 @dataclass(frozen=True)
-class SequenceMultiIndex(MatrixModel):
+class SequenceMultiIndex(Model):
     r"""Labels :math:`y = g(Z) + \sqrt\Delta\,` noise with :math:`Z = WX^T/\sqrt d`, learned from ``n = alpha d``.
 
     Equation :eq:`model-smi` of the documentation.
@@ -30,17 +29,23 @@ class SequenceMultiIndex(MatrixModel):
     entries. Overlaps are matrices :math:`Q = \hat W W^T/d`, errors their complement :math:`I - Q`.
 
     Args:
-        link: ``g``, a function that JAX can trace, from ``Z`` to a number or an array.
+        link: ``g``, a function from the fields ``Z`` of one sample to a number or an array, which JAX can trace; with
+            one index and one token NumPy's functions do as well (see
+            :class:`~glassformer.models.channels.link.contract.Link`).
         indices: ``P``.
         tokens: ``L``.
         noise: :math:`\Delta\ge 0`, the variance of noise on every entry of the label.
         label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
         side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
+        prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
+            :class:`~glassformer.models.priors.law.Law` of mean zero and variance one; standard normal by default.
+            Once the model is made, it holds the prior of the rows.
 
     Raises:
-        ParameterError: an argument is out of range, or the link is not traceable or not finite.
-        IncompatibleError: discrete labels with noise.
+        ParameterError: an argument is out of range.
+        LinkError: a link that fails, is random, not finite, or not traceable.
+        IncompatibleError: discrete labels with noise, or a prior that the model cannot have.
 
     Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901.
 
@@ -51,13 +56,21 @@ class SequenceMultiIndex(MatrixModel):
         [[[0.5]]]
     """
 
-    link: Callable[[Any], Any]
-    indices: int = 1
-    tokens: int = 1
-    noise: float = 0.0
-    label_type: str = "auto"
-    side_information: float = 0.0
-    points: int = 2048
+    link: Callable[[Any], Any] = parameter(
+        "function of one sample, from fields Z of shape (P, L) to a label; NumPy or jax.numpy. Its file is run",
+        metavar="FILE.py:FUNCTION",
+    )
+    indices: int = parameter("directions P of the weights", 1, required=True)
+    tokens: int = parameter("tokens L per sequence", 1)
+    noise: float = parameter("label noise variance Delta", 0.0)
+    label_type: str = parameter("auto, discrete or continuous", "auto")
+    side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0)
+    points: int = parameter(
+        "sampled data points per replica, a power of two; errors fall about as their inverse",
+        2048,
+        option="data_points",
+    )
+    prior: Any = parameter("law of the weights: gaussian, rademacher or gauss-bernoulli:SPARSITY", None, read=as_text)
 
     def __post_init__(self) -> None:
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
@@ -71,21 +84,18 @@ class SequenceMultiIndex(MatrixModel):
         require_sampling(*furthest(self, "indices", "tokens", "points"), self.indices * self.tokens, images, points)
         # A link that cannot be used is refused now, not when the first number is asked for.
         assert self.channel.rows == self.indices
+        object.__setattr__(self, "prior", rows_prior(self.prior, int(self.indices), 1, float(self.side_information)))
 
     @property
     def name(self) -> str:
         return "smi"
 
     @cached_property
-    def channel(self) -> MultiIndexChannel:  # type: ignore[override]
+    def channel(self) -> MultiIndexChannel:
         """The channel that suits the labels."""
         from glassformer.models.channels.multi_index.link_channel import link_channel
 
         return link_channel(self.link, self.indices, self.tokens, self.noise, self.label_type, self.points)
-
-    @cached_property
-    def prior(self) -> MatrixPrior:
-        return GaussianRowsPrior(self.indices, 1, self.side_information)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -96,10 +106,15 @@ class SequenceMultiIndex(MatrixModel):
             "noise": float(self.noise),
             "label_type": self.label_type,
             "side_information": float(self.side_information),
+            **named(self.prior),
             "points": int(self.points),
             "alpha": "n/d",
         }
 
-    def at_size(self, d: int) -> FiniteSize[MatrixModel]:
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        return self.channel.traceable_label
+
+    def at_size(self, d: int) -> FiniteSize:
         """The model itself."""
         return FiniteSize(self, projection_design(1), (int(self.tokens), d), float(d))

@@ -1,4 +1,4 @@
-"""Models from a name and parameters, as command lines and files give them."""
+"""The table of models: the only place that knows them by name; and models from a name and parameters."""
 
 from __future__ import annotations
 
@@ -7,27 +7,50 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import ParameterError
+from glassformer.core.options import Option, options_in
 
 if TYPE_CHECKING:
-    from glassformer.models import MatrixModel, Model
+    from glassformer.models import Model
 
-# Modules and classes of the models, imported when they are asked for: most of them bring a compiler along.
-_KINDS = {
-    "bsr": ("bilinear", "BilinearSequenceRegression"),
-    "aim": ("attention_indexed", "AttentionIndexed"),
-    "attention": ("deep_attention", "DeepAttention"),
-    "smi": ("multi_index", "SequenceMultiIndex"),
+
+class Entry(NamedTuple):
+    """A line of the table.
+
+    Attributes:
+        home: module and class, imported when it is asked for: most of them bring a compiler along.
+        title: what it is.
+        ratio: the sample ratio it counts.
+        papers: keys of the papers behind it.
+    """
+
+    home: str
+    title: str
+    ratio: str
+    papers: tuple[str, ...]
+
+
+MODELS = {
+    "bsr": Entry(
+        "bilinear:BilinearSequenceRegression",
+        "bilinear sequence regression",
+        "n/(dL), or n/(r(L+d)) at rho 0",
+        ("erba2025bilinear",),
+    ),
+    "aim": Entry(
+        "attention_indexed:AttentionIndexed",
+        "attention-indexed model",
+        "n/d^2, or n/(rd) at rho 0",
+        ("boncoraglio2025bayes", "maillard2024bayes"),
+    ),
+    "attention": Entry("deep_attention:DeepAttention", "deep attention network", "n/d", ("troiani2025fundamental",)),
+    "smi": Entry("multi_index:SequenceMultiIndex", "sequence multi-index model", "n/d", ("troiani2025fundamental",)),
 }
-MODELS = tuple(_KINDS)
-_LAYERED = ("deep_attention_indexed", "DeepAttentionIndexed")
-# Modules that know the channels of a model by name.
-_CHANNELS = {"bsr": "scalar", "aim": "attention_indexed.named"}
 
 
-def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) -> Model | MatrixModel:
+def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) -> Model:
     """The model called ``name``: ``bsr``, ``aim`` (of several layers with ``layers``), ``attention`` or ``smi``.
 
     Args:
@@ -47,23 +70,20 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     """
     if name not in MODELS:
         raise ParameterError("model", name, f"one of {', '.join(MODELS)}")
-    given, home = dict(parameters), _KINDS[name]
-    if name == "aim":
-        home, given = _layered(given)
-    kind = _imported(home)
+    kind, given = model_type(name).chosen(dict(parameters))
     allowed = inspect.signature(kind).parameters
     for parameter in given:
         if parameter not in allowed:
             raise ParameterError(parameter, given[parameter], f"one of {name}'s parameters: {', '.join(allowed)}")
     channel = given.get("channel")
-    if isinstance(channel, str) and name in _CHANNELS and channel not in _channels(name):
-        raise ParameterError("channel", channel, f"one of {', '.join(_channels(name))}")
+    if isinstance(channel, str) and kind.channel_names and channel not in kind.channel_names:
+        raise ParameterError("channel", channel, f"one of {', '.join(kind.channel_names)}")
     if isinstance(given.get("link"), str):
         given["link"] = function_from(given["link"], folder)
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in given]
     if missing:
         raise ParameterError(missing[0], None, f"a value: {name} has no default for it")
-    model: Model | MatrixModel = kind(**given)
+    model: Model = kind(**given)
     return model
 
 
@@ -74,13 +94,15 @@ def parameter_types(name: str) -> dict[str, Any]:
         >>> parameter_types("bsr")["noise"]
         <class 'float'>
     """
-    kinds = [_imported(home) for home in ((_LAYERED, _KINDS[name]) if name == "aim" else (_KINDS[name],))]
+    kinds = model_type(name).variants()[::-1]
     types = {field.name: get_type_hints(kind)[field.name] for kind in kinds for field in dataclasses.fields(kind)}
     return {**types, **({"link": types["link"] | str} if "link" in types else {})}
 
 
 def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
     """The function that ``FILE.py:FUNCTION`` names.
+
+    A class is taken as what it makes when called without arguments: a callable object.
 
     Raises:
         ParameterError: the file does not exist, does not run, or defines no such function.
@@ -93,37 +115,26 @@ def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
         raise ParameterError("link", text, "FILE.py:FUNCTION with a file that exists")
     try:
         found = runpy.run_path(str(path)).get(name)
-    except Exception as error:
+        found = found() if isinstance(found, type) else found
+    except (Exception, SystemExit) as error:
         # Anything may go wrong in a user's file; where it did is what they need to know.
-        raise ParameterError("link", text, f"a file that runs ({type(error).__name__}: {error})") from None
+        raise ParameterError("link", text, f"a file that runs ({type(error).__name__}: {error})") from error
     if not callable(found):
         raise ParameterError("link", text, f"a function {name!r} defined in {path}")
     return found
 
 
-def _imported(home: tuple[str, str]) -> Any:
-    """The class of a model."""
-    return getattr(importlib.import_module(f"glassformer.models.{home[0]}"), home[1])
+def model_type(name: str) -> Any:
+    """The class of a model; where there are several, the one that stands for them."""
+    module, _, kind = MODELS[name].home.partition(":")
+    return getattr(importlib.import_module(f"glassformer.models.{module}"), kind)
 
 
-def _channels(name: str) -> tuple[str, ...]:
-    """Channels of a model that has one, by name."""
-    names: tuple[str, ...] = importlib.import_module(f"glassformer.models.channels.{_CHANNELS[name]}").NAMES
-    return names
+def options_of(name: str) -> list[Option]:
+    """The parameters of a model as options of the command line.
 
-
-def _layered(given: dict[str, Any]) -> tuple[tuple[str, str], dict[str, Any]]:
-    """Attention-indexed models of one layer and of several are different classes."""
-    layers = given.get("layers", 1)
-    if given.get("skip") is None:
-        given.pop("skip", None)
-    if layers == 1:
-        given.pop("layers", None)
-        if "skip" in given:
-            raise IncompatibleError(
-                f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
-            )
-        return _KINDS["aim"], given
-    if given.pop("noise", 0) != 0:
-        raise IncompatibleError(f"noise and layers = {layers} exclude each other")
-    return _LAYERED, given
+    Example:
+        >>> [option.word for option in options_of("bsr")]
+        ['--beta', '--rho', '--noise', '--channel', '--width', '--link', '--prior']
+    """
+    return options_in(*model_type(name).variants())

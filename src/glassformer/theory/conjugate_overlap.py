@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
-from glassformer.models.matrix import MatrixModel
+from glassformer.models.base import Model
 
 # Most sampled data points per replica; each doubling also changes the data, so errors are those of that many alone.
 _MOST = 1 << 18
@@ -37,7 +37,7 @@ class ConjugateOverlap:
 
 
 def conjugate_overlap(
-    model: MatrixModel, overlap: ArrayLike, alpha: float = 1.0, accuracy: float = 1e-3, most: int = _MOST
+    model: Model, overlap: ArrayLike, alpha: float = 1.0, accuracy: float = 1e-3, most: int = _MOST
 ) -> ConjugateOverlap:
     r"""One step of state evolution: :math:`\hat Q(Q)`, with as many sampled data points as the accuracy takes.
 
@@ -46,8 +46,9 @@ def conjugate_overlap(
     .. math:: \hat Q = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T.
 
     Args:
-        model: a model of ``P`` rows.
-        overlap: ``Q``, shape (P, P), or its diagonal, shape (P,); positive semi-definite, below the power of the rows.
+        model: prior and channel of ``P`` rows; a scalar model has one.
+        overlap: ``Q``, shape (P, P), or its diagonal, shape (P,), or for one row a number; positive
+            semi-definite, below the power of the rows.
         alpha: sample ratio, finite and > 0.
         accuracy: standard error of every diagonal entry, relative to it.
         most: data points per replica at which the search for it ends, whatever it reached.
@@ -66,28 +67,32 @@ def conjugate_overlap(
         raise ParameterError("alpha", alpha, "finite and > 0")
     if not (np.isfinite(accuracy) and accuracy > 0):
         raise ParameterError("accuracy", accuracy, "finite and > 0")
-    rate, variance = alpha / model.prior.degrees, model.prior.moment - matrix
+    prior = model.prior.in_rows
+    rate, variance = alpha / prior.degrees, prior.moment - matrix
     # Posteriors that are sampled have a bias of their own, which no number of data points removes.
-    channel, points = model.channel.careful(), model.channel.points
+    channel = model.channel.in_rows.careful()
+    points = channel.points
     while True:
         found = channel.with_points(points).information(variance[None])
         value, error = rate * found.value[0], rate * found.error[0]
-        floor = _SMALLEST * rate * model.channel.columns
+        floor = _SMALLEST * rate * channel.columns
         worst = float(np.max(np.diag(error) / np.maximum(np.diag(value), floor)))
-        if worst <= accuracy or 2 * points > most:
+        if worst <= accuracy or 2 * points > most or not channel.sampled:
             return ConjugateOverlap(value, error, points, worst, worst <= accuracy)
         # Errors fall as one over the root of the points, and are themselves known to a fifth or so.
         wanted = points * (1.2 * worst / accuracy) ** 2
         points = min(max(2 * points, 1 << int(np.ceil(np.log2(wanted)))), 1 << int(np.log2(most)))
 
 
-def _validated(model: MatrixModel, overlap: ArrayLike) -> Array:
-    size = model.prior.rows
+def _validated(model: Model, overlap: ArrayLike) -> Array:
+    prior = model.prior.in_rows
+    size = prior.rows
     given = np.asarray(overlap, dtype=float)
+    given = given.reshape(1) if size == 1 and given.ndim == 0 else given
     matrix = np.diag(given) if given.shape == (size,) else given
     if matrix.shape != (size, size) or not np.all(np.isfinite(matrix)) or not np.allclose(matrix, matrix.T):
         raise ParameterError("overlap", overlap, f"a symmetric matrix of shape ({size}, {size}), or its diagonal")
     smallest = np.linalg.eigvalsh(matrix)[0]
-    if smallest < -1e-12 or np.linalg.eigvalsh(model.prior.moment - matrix)[0] <= 0:
+    if smallest < -1e-12 or np.linalg.eigvalsh(prior.moment - matrix)[0] <= 0:
         raise ParameterError("overlap", overlap, "positive semi-definite, and below the power of the rows")
     return np.asarray(matrix)

@@ -5,7 +5,8 @@ In state evolution the sample ratio enters once, :math:`\hat q = \alpha\,E g^2(V
 
 .. math:: \alpha(\hat q) = \frac{\hat q}{E g^2(\mathrm{MMSE}(\hat q))},
 
-and nothing has to be iterated. Where the curve decreases, two stable fixed points coexist.
+and nothing has to be iterated. Where the curve decreases, two stable fixed points coexist. All this is for one row:
+covariances have no total order.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from glassformer.core.integral import Array
+from glassformer.core.integral import Array, Integral
 from glassformer.models import Model
 
 # Points of the curve per decade of q_hat, points around every extremum, and the relative change that makes one.
@@ -85,12 +86,23 @@ def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
         >>> equation_of_state(BilinearSequenceRegression(rho=np.inf, noise=0.5), np.array([1.0])).alpha
         array([1.])
     """
-    variance, variance_error = model.prior.mmse(q_hat)
-    information, information_error = model.channel.information(variance)
+    variance, variance_error = mmse(model, q_hat)
+    information, information_error = information_at(model, variance)
     with np.errstate(divide="ignore", invalid="ignore"):
         alpha = model.prior.degrees * q_hat / information
         relative = information_error / information + variance_error / variance
     return StateCurve(q_hat, alpha, variance, np.abs(alpha * relative))
+
+
+def mmse(model: Model, q_hat: Array) -> Integral:
+    r""":math:`\mathrm{MMSE}(\hat q)` of a model of one row, shape (batch,)."""
+    precision = q_hat[:, None, None]
+    return Integral(*map(np.ravel, model.prior.in_rows.covariance(Integral(precision, np.zeros_like(precision)))))
+
+
+def information_at(model: Model, variance: Array) -> Integral:
+    """Information of a channel of one row at posterior variances, shape (batch,)."""
+    return Integral(*map(np.ravel, model.channel.in_rows.information(variance[:, None, None])))
 
 
 def resolved_curve(model: Model) -> StateCurve:
@@ -109,9 +121,9 @@ def resolved_curve(model: Model) -> StateCurve:
 
 def _decades(model: Model) -> int:
     """Decades of q_hat worth looking at beyond one per degree of freedom: fewer where noise limits the information."""
-    most = model.channel.information(np.array([1e-12])).value[0]
+    most = information_at(model, np.array([1e-12])).value[0]
     for decades in range(2, 12):
-        if model.channel.information(np.array([10.0**-decades])).value[0] > _SATURATED * most:
+        if information_at(model, np.array([10.0**-decades])).value[0] > _SATURATED * most:
             return decades + 1
     return 12
 
@@ -124,5 +136,11 @@ def _merged(first: StateCurve, second: StateCurve) -> StateCurve:
 
 def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:
     r"""Values of :math:`\hat q` above the prior's onset, logarithmic, covering overlaps from 0 to almost 1."""
-    scale = max(model.prior.dimension, 1e-12)
-    return model.prior.onset + scale * np.geomspace(smallest, largest, points)
+    prior = model.prior.in_rows
+    return prior.onset + natural_scale(model) * np.geomspace(smallest, largest, points)
+
+
+def natural_scale(model: Model) -> float:
+    r"""The :math:`\hat q` of one per degree of freedom; of discrete signals, which have none, that of one per entry."""
+    dimension = model.prior.in_rows.dimension
+    return dimension if dimension > 0 else 1.0

@@ -25,21 +25,25 @@ from glassformer.core.integral import Array, Integral
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.core.solution import Status
-from glassformer.models import MatrixModel, Model, counting_threshold
-from glassformer.theory.equation_of_state import overlap_grid
-from glassformer.theory.overlap_evolution import overlap_evolution
-from glassformer.theory.overlap_map import held
+from glassformer.models.base import Model, counting_threshold
+from glassformer.theory.equation_of_state import information_at, mmse, overlap_grid
+from glassformer.theory.evolution_map import held
+from glassformer.theory.state_evolution import evolved
 
 
-def free_entropy(model: Model, alpha: float | Array, q_hat: Array) -> Integral:
-    r""":math:`\Phi` at the overlap :math:`q(\hat q)`, for finite ``q_hat`` of shape (batch,).
+def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Array | None = None) -> Integral:
+    r""":math:`\Phi = \alpha\,E\log Z_{out} + \mathrm{degrees}\,[\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2]`, in nats.
 
-    Equation :eq:`free-entropy` of the documentation.
+    Equations :eq:`free-entropy` and :eq:`matrix-free-entropy` of the documentation.
+
+    Of shape (batch,). Where averages are sampled it is known up to what labels contribute whatever is known;
+    differences between overlaps at one sample ratio are exact.
 
     Args:
         model: prior and channel.
         alpha: one sample ratio, or one per element of ``q_hat``.
-        q_hat: :math:`\hat q \ge 0`, conjugate to the overlap at which the free entropy is wanted.
+        q_hat: finite conjugate overlaps, shape (batch,) or for several rows (batch, P, P).
+        variance: the posterior covariances that belong to them, of that shape; those that the prior gives by default.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -48,31 +52,17 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array) -> Integral:
         >>> bool(np.all(error < 1e-6))
         True
     """
-    q_hat = np.asarray(q_hat, dtype=float)
-    variance = model.prior.mmse(q_hat)
-    information = model.prior.mutual_information(q_hat)
-    output = model.channel.expected_log_partition(variance.value)
-    degrees = model.prior.degrees
-    value = alpha * output.value + degrees * (0.5 * q_hat * variance.value - information.value)
-    return Integral(value, alpha * output.error + degrees * (0.5 * q_hat * variance.error + information.error))
-
-
-def overlap_free_entropy(model: MatrixModel, alpha: Array, q_hat: Array, variance: Array) -> Integral:
-    r""":math:`\Phi = \alpha E\log Z_{out} + \Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,), in nats.
-
-    Equation :eq:`matrix-free-entropy` of the documentation.
-
-    Up to what labels contribute whatever is known; exact differences between overlaps at one sample ratio.
-
-    Args:
-        model: prior and channel of several rows.
-        alpha: sample ratios, shape (batch,).
-        q_hat: conjugate overlaps, shape (batch, P, P).
-        variance: the posterior covariances that belong to them, of that shape.
-    """
-    output = model.channel.averages(variance).log_partition
-    entropy = model.prior.entropy(q_hat, variance)
-    return Integral(alpha * output.value + entropy.value, alpha * output.error + entropy.error)
+    prior = model.prior.in_rows
+    precision = np.asarray(q_hat, dtype=float).reshape(-1, prior.rows, prior.rows)
+    known = Integral(precision, np.zeros_like(precision))
+    if variance is None:
+        spread, blur = prior.covariance(known)
+    else:
+        spread, blur = np.asarray(variance).reshape(precision.shape), known.error
+    output = model.channel.in_rows.averages(spread).log_partition
+    entropy = prior.entropy(precision, spread)
+    error = alpha * output.error + entropy.error + 0.5 * prior.degrees * np.sum(precision * blur, axis=(1, 2))
+    return Integral(alpha * output.value + entropy.value, error)
 
 
 # What an overlap takes in memory.
@@ -157,7 +147,7 @@ class Landscape:
         return self.to_table().to_xarray()
 
 
-def landscape(model: Model | MatrixModel, alpha: float, points: int = 400, row: int | None = None) -> Landscape:
+def landscape(model: Model, alpha: float, points: int = 400, row: int | None = None) -> Landscape:
     """Free entropy on a grid of overlaps, dense towards both ends: nothing known, and the signal known exactly.
 
     Equations :eq:`free-entropy` and :eq:`matrix-free-entropy` of the documentation.
@@ -166,8 +156,8 @@ def landscape(model: Model | MatrixModel, alpha: float, points: int = 400, row: 
         model: prior and channel.
         alpha: sample ratio, finite and >= 0.
         points: number of overlaps, at least 10.
-        row: for models of several rows, the row whose overlap varies, counted from 0, the last by default; the others
-            are where state evolution takes them, at most 40 overlaps.
+        row: the row whose overlap varies, counted from 0, the last by default; others are where state evolution takes
+            them. Where averages are sampled, at most 40 overlaps.
 
     Raises:
         ParameterError: ``alpha``, ``points`` or ``row`` is out of range.
@@ -181,10 +171,18 @@ def landscape(model: Model | MatrixModel, alpha: float, points: int = 400, row: 
         raise ParameterError("alpha", alpha, "finite and >= 0")
     require_integer("points", points, 10)
     require_resources("points", points, _BYTES * points, "draw fewer overlaps")
-    if isinstance(model, MatrixModel):
-        return profile(model, alpha, min(points, _PROFILE), model.prior.rows - 1 if row is None else row)
+    rows = model.prior.in_rows.rows
+    row = rows - 1 if row is None else row
+    if not isinstance(row, int) or isinstance(row, bool) or not 0 <= row < rows:
+        raise ParameterError("row", row, f"an integer from 0 to {rows - 1}")
+    return _curve(model, alpha, points) if model.has_curve else _profile(model, alpha, min(points, _PROFILE), row)
+
+
+def _curve(model: Model, alpha: float, points: int) -> Landscape:
+    """Free entropy of one row against its overlap."""
     q_hat = overlap_grid(model, points)
-    variance = model.prior.mmse(q_hat).value
+    variance = mmse(model, q_hat).value
+    largest = float(model.prior.in_rows.moment[0, 0])
     value, error = free_entropy(model, alpha, q_hat)
     # Stationary points are zeros of the exact derivative, not extrema of the curve's points.
     rises = _gradient(model, alpha, q_hat) > 0
@@ -195,27 +193,26 @@ def landscape(model: Model | MatrixModel, alpha: float, points: int = 400, row: 
         parameters=model.parameters,
         alpha=float(alpha),
         q_hat=q_hat,
-        overlap=model.prior.second_moment - variance,
+        overlap=largest - variance,
         free_entropy=value,
         error_estimate=error,
         maxima=stationary[rises[change]],
         minima=stationary[~rises[change]],
         diverges=alpha >= counting_threshold(model) * (1 - 1e-12),
         status=[Status.CONVERGED] * len(q_hat),
-        largest=model.prior.second_moment,
+        largest=largest,
     )
 
 
-def profile(model: MatrixModel, alpha: float, points: int, row: int) -> Landscape:
+def _profile(model: Model, alpha: float, points: int, row: int) -> Landscape:
     """Free entropy against the overlap of one row, the others at the fixed point that state evolution reaches."""
-    if not (isinstance(row, int) and 0 <= row < model.prior.rows):
-        raise ParameterError("row", row, f"an integer from 0 to {model.prior.rows - 1}")
-    own, variance = model.prior.profile(points)
-    rates, largest = np.full(points, float(alpha)), float(model.prior.moment[row, row])
+    prior = model.prior.in_rows
+    own, variance = prior.profile(points)
+    rates, largest = np.full(points, float(alpha)), float(prior.moment[row, row])
     overlap = largest - variance
-    found = overlap_evolution(model, rates, pinned=(row, variance))
+    found = evolved(model, rates, clamped=(row, variance))
     asked = found.extra["q_hat"]
-    phi = overlap_free_entropy(model, rates, held(asked, row, own), found.value)
+    phi = free_entropy(model, rates, held(asked, row, own), found.value)
     # Half the gradient: what state evolution asks of the row less what the row is held at.
     slope = (asked[:, row, row] - own) * variance
     rises, sound = slope > 0, np.array([status.ok for status in found.status])
@@ -242,10 +239,10 @@ def profile(model: MatrixModel, alpha: float, points: int, row: int) -> Landscap
 def _gradient(model: Model, alpha: float, q_hat: Array) -> Array:
     r"""Twice the derivative of the free entropy in the overlap, relative to :math:`\hat q`."""
     rate = alpha / model.prior.degrees
-    return rate * model.channel.information(model.prior.mmse(q_hat).value).value / q_hat - 1
+    return rate * information_at(model, mmse(model, q_hat).value).value / q_hat - 1
 
 
 def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
     """Overlap of the stationary point between two values of ``q_hat`` at which the derivative has opposite signs."""
     t = brentq(lambda t: _gradient(model, alpha, np.exp([t]))[0], np.log(low), np.log(high), xtol=1e-13)
-    return float(model.prior.second_moment - model.prior.mmse(np.exp([t])).value[0])
+    return float(model.prior.in_rows.moment[0, 0] - mmse(model, np.exp([t])).value[0])

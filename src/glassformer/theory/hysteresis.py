@@ -13,15 +13,15 @@ from glassformer.core.progress import track
 from glassformer.core.results import Table
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
-from glassformer.models import MatrixModel, Model
-from glassformer.theory.overlap_evolution import overlap_evolution
-from glassformer.theory.state_evolution import SYMMETRY_BREAKING, state_evolution, validated_alpha
+from glassformer.models.base import Model
+from glassformer.theory.limits import mean_error
+from glassformer.theory.state_evolution import evolved, unknown_at_start, validated_alpha
 
 # Distance of the branches, relative and absolute, beyond their error estimates, from which on they are two.
 _DISTINCT, _SMALLEST = 1e-4, 1e-9
 
 
-def follow_branches(model: Model | MatrixModel, alpha: ArrayLike, settings: Iteration | None = None) -> Table:
+def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None = None) -> Table:
     r"""Follow the fixed point of state evolution up and down in the sample ratio.
 
     Going up, each sample ratio starts from the fixed point of the one below, and at the lowest from knowing nothing;
@@ -54,12 +54,12 @@ def follow_branches(model: Model | MatrixModel, alpha: ArrayLike, settings: Iter
         raise ParameterError("alpha", alpha.tolist(), "at least two sample ratios in increasing order")
     up = list(_branch(model, alpha, "uninformed", settings))
     down = list(_branch(model, alpha[::-1], "informed", settings))[::-1]
-    errors = np.array([[_error(model, solution) for solution in branch] for branch in (up, down)])
+    errors = np.array([[mean_error(solution.value)[0] for solution in branch] for branch in (up, down)])
     blur = np.array([[float(solution.error_estimate[0]) for solution in branch] for branch in (up, down)])
     margin = _DISTINCT * errors.max(axis=0) + blur.sum(axis=0) + _SMALLEST
     two = np.abs(errors[0] - errors[1]) > margin
     rows = {}
-    if isinstance(model, MatrixModel):
+    if model.overlap_shape:
         for name, branch in (("up", up), ("down", down)):
             rows[f"row_error_{name}"] = np.array([np.diag(solution.value[0]) for solution in branch])
     return Table(
@@ -78,28 +78,22 @@ def follow_branches(model: Model | MatrixModel, alpha: ArrayLike, settings: Iter
     )
 
 
-def _branch(model: Model | MatrixModel, alpha: Array, start: str, settings: Iteration | None) -> Iterator[Solution]:
+def _branch(model: Model, alpha: Array, start: str, settings: Iteration | None) -> Iterator[Solution]:
     before: Array | None = None
     for ratio in track(alpha, f"{len(alpha)} sample ratios, {start}"):
-        if isinstance(model, MatrixModel):
-            found = overlap_evolution(model, [ratio], start if before is None else _alive(model, before), settings)
-        else:
-            first = start if before is None else np.minimum(before, 1 - SYMMETRY_BREAKING * model.channel.even)
-            found = state_evolution(model, [ratio], first, settings)
+        first = start if before is None else _alive(model, before)
+        found = evolved(model, np.array([ratio]), first, settings)
         yield found
         before = found.value
 
 
-def _alive(model: MatrixModel, variance: Array) -> Array:
-    """The covariances with no row wholly unknown, where labels are blind to its sign."""
+def _alive(model: Model, variance: Array) -> Array:
+    """The covariances with no direction wholly unknown, where labels are blind to its sign."""
+    most = unknown_at_start(model)
+    if variance.shape[-1] == 1:
+        return np.minimum(variance, most)
     values, vectors = np.linalg.eigh(variance[0])
-    kept = np.clip(values, 0.0, 1 - SYMMETRY_BREAKING * model.channel.even)
-    return np.asarray((vectors * kept) @ vectors.T)[None]
-
-
-def _error(model: Model | MatrixModel, solution: Solution) -> float:
-    value = solution.value[0]
-    return float(np.trace(value) / model.prior.rows if isinstance(model, MatrixModel) else value)
+    return np.asarray((vectors * np.clip(values, 0.0, most)) @ vectors.T)[None]
 
 
 def _worse(first: Status, second: Status) -> Status:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -9,23 +11,37 @@ from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
-from glassformer.models import MatrixModel, Model, counting_threshold
+from glassformer.models.base import Model, counting_threshold
 from glassformer.theory.equation_of_state import resolved_curve
 from glassformer.theory.free_entropy import free_entropy
-from glassformer.theory.overlap_limits import overlap_limits
-from glassformer.theory.state_evolution import INFORMED_VARIANCE, SYMMETRY_BREAKING, state_evolution, validated_alpha
+from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
 
-# Two fixed points closer than this, relative to the larger variance, are one.
-_DISTINCT = 1e-6
+# Fixed points are one when they are closer than this, relative to the larger variance; where averages are sampled,
+# when their covariances differ by less than this, or than so many errors.
+_DISTINCT, _DISTINCT_SAMPLED, _ERRORS = 1e-6, 0.02, 5.0
 # A variance that iterates to this is zero.
 _PERFECT = 1e-11
 # From this many sample ratios on, the equation of state saves more than it costs.
 _MANY = 16
+# Relative size from which on what a prior neglects is worth a note.
+_NOTED = 0.1
+
+Mask = NDArray[np.bool_]
 
 
-def limits(
-    model: Model | MatrixModel, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True
-) -> Table:
+class _Ends(NamedTuple):
+    """Fixed points of the uninformed and the informed start, covariances of shape (batch, P, P), and where they differ.
+
+    ``lost`` marks second fixed points that were seen but did not settle, and are neither there nor not there.
+    """
+
+    uninformed: Solution
+    informed: Solution
+    distinct: Mask
+    lost: Mask
+
+
+def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True) -> Table:
     r"""Bayes-optimal error and overlap at each sample ratio.
 
     State evolution is solved from the uninformed and from the informed start. Where the two agree there is one
@@ -40,12 +56,12 @@ def limits(
 
     Returns:
         :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error`` (:math:`V = 1 - q`,
-        Bayes-optimal), ``overlap`` (:math:`q`), ``q_hat``, ``algorithmic_error`` (reached from the uninformed start,
-        so by message passing), ``informed_error``, errors on labels by name, ``error_estimate`` (absolute, of
-        ``error``), ``residual`` and ``iterations``. Models of several rows have matrices in the columns ``overlap``
-        and ``q_hat``, ``row_error`` with the error of each row (``error`` is their mean), ``q_hat_off_diagonal`` (the
-        largest entry off the diagonal, relative), ``prediction_error`` and ``plugin_error`` on new labels, with
-        standard errors.
+        Bayes-optimal; for several rows the mean over them), ``overlap`` (:math:`q`), ``q_hat``, ``algorithmic_error``
+        (reached from the uninformed start, so by message passing), ``informed_error``, errors on labels by name,
+        ``error_estimate`` (absolute, of ``error``), ``residual`` and ``iterations``. Models of several rows have
+        matrices in the columns ``overlap`` and ``q_hat``, ``row_error`` with the error of each row,
+        ``q_hat_off_diagonal`` (the largest entry off the diagonal, relative), ``prediction_error`` and
+        ``plugin_error`` on new labels, with standard errors.
 
     Raises:
         ParameterError: ``alpha`` is out of range.
@@ -58,40 +74,71 @@ def limits(
         array([1.    , 0.6406, 0.    ])
     """
     alpha = validated_alpha(alpha)
-    if isinstance(model, MatrixModel):
-        return overlap_limits(model, alpha, settings, throw)
-    uninformed, informed = _both_ends(model, alpha, settings)
-    scale = np.maximum(uninformed.value, informed.value)
-    margin = _DISTINCT * scale + 10 * (uninformed.error_estimate + informed.error_estimate) + 1e-12
-    distinct = np.abs(uninformed.value - informed.value) > margin
-    best = _choose(model, alpha, uninformed, informed, distinct)
-    labels = model.channel.label_error(best["value"])
+    ends = _both_ends(model, alpha, settings)
+    take = _informed_is_best(model, alpha, ends)
+    best = ends.uninformed.overlaid(take, ends.informed.at(take))
+    informed = ends.informed.value.copy()
+    informed[ends.lost] = np.nan
+    shape = (len(alpha), *model.overlap_shape)
+    q_hat = best.extra["q_hat"]
     table = Table(
         model=model.name,
         parameters=model.parameters,
         columns={
             "alpha": alpha,
-            "error": best["value"],
-            "overlap": model.prior.second_moment - best["value"],
-            "q_hat": best["q_hat"],
-            **{name: np.asarray(value) for name, value in labels.items()},
-            "algorithmic_error": uninformed.value,
-            "informed_error": informed.value,
-            "error_estimate": best["error_estimate"],
-            "residual": best["residual"],
-            "iterations": np.maximum(uninformed.iterations, informed.iterations).astype(float),
+            "error": mean_error(best.value),
+            "overlap": (model.prior.in_rows.moment - best.value).reshape(shape),
+            **_row_columns(model, best.value),
+            "q_hat": q_hat.reshape(shape),
+            **({"q_hat_off_diagonal": off_diagonal(q_hat)} if model.overlap_shape else {}),
+            **model.channel.in_rows.label_errors(best.value, model.last_layer),
+            "algorithmic_error": mean_error(ends.uninformed.value),
+            "informed_error": mean_error(informed),
+            "error_estimate": best.error_estimate,
+            "residual": best.residual,
+            "iterations": np.maximum(ends.uninformed.iterations, ends.informed.iterations).astype(float),
         },
-        status=[
-            _combined(a, b, bool(two)) for a, b, two in zip(uninformed.status, informed.status, distinct, strict=True)
-        ],
+        status=list(map(_combined, ends.uninformed.status, ends.informed.status, ends.distinct.tolist())),
+        notes=_notes(model, q_hat),
     )
     if throw:
         table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
     return table
 
 
-def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> tuple[Solution, Solution]:
-    """Fixed points reached from the uninformed and from the informed start.
+def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
+    if not model.has_curve:
+        return _two_starts(model, alpha, settings)
+    uninformed, informed = _along_curve(model, alpha, settings)
+    first, second = mean_error(uninformed.value), mean_error(informed.value)
+    margin = _DISTINCT * np.maximum(first, second) + 10 * (uninformed.error_estimate + informed.error_estimate) + 1e-12
+    return _Ends(uninformed, informed, np.abs(first - second) > margin, np.zeros(len(alpha), dtype=bool))
+
+
+def _two_starts(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
+    """Where averages are sampled: few points look for a second fixed point, all of them must then find it again."""
+    uninformed = evolved(model, alpha, "uninformed", settings)
+    other = evolved(model, alpha, "informed", settings, coarse=True)
+    seen = _apart(uninformed, other)
+    distinct, lost, informed = np.zeros_like(seen), np.zeros_like(seen), uninformed
+    if seen.any():
+        found = evolved(model, alpha[seen], other.value[seen], settings)
+        distinct[seen] = _apart(uninformed.at(seen), found)
+        lost[seen] = [not status.ok for status in found.status]
+        informed = uninformed.overlaid(distinct, found.at(distinct[seen]))
+    return _Ends(uninformed, informed, distinct, lost)
+
+
+def _apart(first: Solution, second: Solution) -> Mask:
+    """Where two fixed points differ by more than sampling and slow convergence explain."""
+    gap = np.linalg.norm(first.value - second.value, axis=(1, 2))
+    blur = np.where(np.isfinite(second.error_estimate), second.error_estimate, 0.0) + first.error_estimate
+    settled = np.array([a.ok and b.ok for a, b in zip(first.status, second.status, strict=True)])
+    return np.asarray(settled & (gap > _DISTINCT_SAMPLED + _ERRORS * blur))
+
+
+def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tuple[Solution, Solution]:
+    """Fixed points of one row reached from the uninformed and from the informed start.
 
     Many sample ratios share the equation of state on a grid of overlaps; for even labels, whose hard phases end in
     folds that no iteration should leap over, it is worth its cost for few. The uninformed iteration passes
@@ -99,10 +146,9 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> tuple[
     where that is one and the same cell there is one fixed point, found once, from the interpolated place in the cell.
     """
     if len(alpha) < _MANY and not model.channel.even:
-        ends = (state_evolution(model, alpha, start, settings) for start in ("uninformed", "informed"))
-        return next(ends), next(ends)
+        return evolved(model, alpha, "uninformed", settings), evolved(model, alpha, "informed", settings)
     curve = resolved_curve(model)
-    unknown = 1.0 - (SYMMETRY_BREAKING if model.channel.even else 0.0)
+    unknown = unknown_at_start(model)
     variance = np.concatenate([[unknown], curve.variance])
     first = np.searchsorted(np.maximum.accumulate(curve.alpha), alpha)
     last = np.searchsorted(np.minimum.accumulate(curve.alpha[::-1])[::-1], alpha)
@@ -110,28 +156,27 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> tuple[
     crossed = ~several & (first > 0) & (first < len(curve.alpha))
     start[crossed] = curve.variance_at(alpha[crossed], first[crossed])
     origin = np.where(several, start, unknown)
-    uninformed = state_evolution(model, alpha, start, settings, origin)
+    uninformed = evolved(model, alpha, start[:, None, None], settings, origin[:, None, None])
     if not several.any():
         return uninformed, uninformed
-    beyond = np.append(curve.variance, min(INFORMED_VARIANCE, curve.variance[-1]))[last]
-    return uninformed, uninformed.overlaid(several, state_evolution(model, alpha[several], beyond[several], settings))
+    beyond = np.append(curve.variance, min(known_at_start(model), curve.variance[-1]))[last]
+    second = evolved(model, alpha[several], beyond[several, None, None], settings)
+    return uninformed, uninformed.overlaid(several, second)
 
 
-def _choose(
-    model: Model, alpha: Array, first: Solution, second: Solution, distinct: NDArray[np.bool_]
-) -> dict[str, Array]:
-    """Fields of the uninformed solution, replaced by the informed one where that has the larger free entropy."""
-    take = np.zeros(alpha.shape, dtype=bool)
-    finite = distinct & np.isfinite(first.extra["q_hat"]) & np.isfinite(second.extra["q_hat"])
-    if np.any(finite):
-        phi = [free_entropy(model, alpha[finite], s.extra["q_hat"][finite]).value for s in (first, second)]
+def _informed_is_best(model: Model, alpha: Array, ends: _Ends) -> Mask:
+    """Where the informed fixed point is another one, and the one of larger free entropy."""
+    known = [np.isfinite(s.extra["q_hat"]).all(axis=(1, 2)) for s in (ends.uninformed, ends.informed)]
+    take, finite = np.zeros(len(alpha), dtype=bool), ends.distinct & known[0] & known[1]
+    if finite.any():
+        phi = [
+            free_entropy(model, alpha[finite], s.extra["q_hat"][finite], s.value[finite]).value
+            for s in (ends.uninformed, ends.informed)
+        ]
         take[finite] = phi[1] > phi[0]
     # A signal known exactly has an infinite conjugate overlap and, for a density of labels, infinite free entropy.
-    perfect = (second.value <= _PERFECT) & (alpha > counting_threshold(model))
-    take |= distinct & (perfect | ~np.isfinite(second.extra["q_hat"]))
-    fields = ("value", "residual", "error_estimate")
-    chosen = {name: np.where(take, getattr(second, name), getattr(first, name)) for name in fields}
-    return {**chosen, "q_hat": np.where(take, second.extra["q_hat"], first.extra["q_hat"])}
+    perfect = (mean_error(ends.informed.value) <= _PERFECT) & (alpha > counting_threshold(model))
+    return np.asarray(take | (ends.distinct & (perfect | ~known[1])))
 
 
 def _combined(first: Status, second: Status, distinct: bool) -> Status:
@@ -139,3 +184,33 @@ def _combined(first: Status, second: Status, distinct: bool) -> Status:
         if not status.ok:
             return status
     return Status.BISTABLE if distinct else Status.CONVERGED
+
+
+def _row_columns(model: Model, variance: Array) -> dict[str, Array]:
+    return {"row_error": np.diagonal(variance, axis1=1, axis2=2)} if model.overlap_shape else {}
+
+
+def _notes(model: Model, q_hat: Array) -> list[str]:
+    largest = float(np.max(np.abs(off_diagonal(q_hat))))
+    if not model.prior.in_rows.diagonal or largest < _NOTED:
+        return []
+    return [
+        f"rows are treated one by one: off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, left out"
+    ]
+
+
+def mean_error(variance: Array) -> Array:
+    """Mean over the rows of their errors, shape (batch,), from covariances of shape (batch, P, P)."""
+    return np.asarray(np.trace(variance, axis1=1, axis2=2) / variance.shape[-1])
+
+
+def off_diagonal(matrices: Array) -> Array:
+    """Largest entry off the diagonal, relative to those on it, with its sign; zero for a single row."""
+    size = matrices.shape[-1]
+    if size == 1:
+        return np.zeros(len(matrices))
+    scale = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 1e-300))
+    relative = matrices / (scale[:, :, None] * scale[:, None, :])
+    flat = relative[:, ~np.eye(size, dtype=bool)]
+    place = np.argmax(np.abs(flat), axis=1)
+    return np.asarray(np.take_along_axis(flat, place[:, None], axis=1)[:, 0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from glassformer.core.checks import real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.progress import track
 from glassformer.core.results import plain
-from glassformer.models import MatrixModel, Model
+from glassformer.models.base import Model
 from glassformer.theory.thresholds import Thresholds, thresholds
 
 
@@ -58,7 +58,7 @@ class PhaseDiagram:
         return pandas.DataFrame(self.rows())
 
 
-def phase_diagram(model: Model | MatrixModel, parameter: str, values: ArrayLike) -> PhaseDiagram:
+def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagram:
     """Thresholds of a model as one of its parameters takes several values.
 
     Args:
@@ -75,13 +75,13 @@ def phase_diagram(model: Model | MatrixModel, parameter: str, values: ArrayLike)
         >>> diagram.curve("perfect_recovery")
         array([0.4375, 0.75  ])
     """
-    if parameter not in {field.name for field in fields(model)}:  # type: ignore[arg-type]
+    if parameter not in {field.name for field in fields(cast(Any, model))}:
         raise ParameterError("parameter", parameter, f"a parameter of {type(model).__name__}")
     listed = [float(value) for value in real_numbers(parameter, values).ravel()]
     if not listed or len(set(listed)) < len(listed):
         raise ParameterError(parameter, listed, "at least one value, all of them different")
     found = [
-        thresholds(replace(model, **{parameter: value}))  # type: ignore[type-var]
+        thresholds(replace(cast(Any, model), **{parameter: value}))
         for value in track(listed, f"thresholds over {parameter}")
     ]
     return PhaseDiagram(model.name, parameter, listed, found)

@@ -1,178 +1,39 @@
-r"""The one state-evolution loop: fixed points of a map, a batch at a time.
+r"""State evolution: the fixed points that message passing and the Bayes-optimal estimator reach, for any model.
 
-The state is the posterior variance (one number, or an array per batch element), not the overlap: near perfect
-recovery the variance keeps its relative precision where the overlap rounds to one.
-
-Convergence is measured on the undamped residual :math:`F(x) - x` *and* on its amplification: where the map contracts
-slowly, by a factor :math:`\lambda` per step, a residual ``r`` means a distance :math:`r/(1-\lambda)`. Neither damping
-nor acceleration enters that measure.
+A scalar model is the case of one row. What differs for mathematical reasons is declared by the channel: averages that
+are sampled are located with few points and refined with all (:mod:`~glassformer.theory.sampled_fixed_point`), others
+are iterated to rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.integral import Array, Integral
+from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution, Status
-from glassformer.models import Model
+from glassformer.core.solution import Solution
+from glassformer.models.base import Model
+from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.theory.evolution_map import EvolutionMap, held, side_known
+from glassformer.theory.fixed_point import Flags, fixed_point
+from glassformer.theory.sampled_fixed_point import is_covariance, located, refined
 
-Flags = NDArray[np.bool_]
-Index = NDArray[np.intp]
-
-INFORMED_VARIANCE = 1e-8
-SYMMETRY_BREAKING = 1e-6
-# A signal known exactly is a fixed point only where labels are noiseless; elsewhere the iteration starts from here.
-_SMALLEST = 1e-14
+# Share of the sampled points with which fixed points are located, and the fewest.
+_COARSE, _FEWEST = 16, 64
+# What the informed start leaves unknown, and the overlap of the uninformed start of even labels, which breaks their
+# symmetry: for averages without noise, and for sampled ones.
+_INFORMED, _BREAKING = (1e-8, 1e-4), (1e-6, 1e-3)
+# Eigenvalues of a covariance may exceed one by rounding.
+_ROUNDING = 1e-12
 # What the solution at one sample ratio takes in memory.
 _BYTES = 20_000
 # Beyond it products of ratio and information overflow.
 _LARGEST_RATIO = 1e100
-# Share of a fixed point from which on its integration error is no longer a detail.
-_ROUGH = 0.05
-# Longest accelerated step, as a share of the way travelled so far.
-_SHARE = 0.3
-
-
-def fixed_point(
-    function: Callable[[Array, Index], Integral],
-    start: Array,
-    settings: Iteration | None = None,
-    inside: Callable[[Array], Flags] | None = None,
-    origin: Array | None = None,
-) -> Solution:
-    """Iterate ``x -> function(x)`` from ``start`` until it stops moving, each batch element on its own.
-
-    The accelerated step is Anderson's with one remembered pair, held to the direction of the residual and to a length
-    that may grow fourfold per step, so that from below it approaches the *first* fixed point, and a start that is
-    unstable is left rather than mistaken for a solution.
-
-    Args:
-        function: called with the states still moving, shape ``(active, ...)``, and their batch indices; returns the
-            map's value and its integration error, of the same shape.
-        start: shape ``(batch, ...)``.
-        settings: tolerances, iteration limit, damping.
-        inside: tells which states, shape ``(active, ...)``, belong to the domain; shape ``(active,)``.
-        origin: where the way to the fixed point began, if not at ``start``: between the two there is known to be no
-            other fixed point, and accelerated steps may be as long as a part of the way from there.
-
-    Returns:
-        A :class:`Solution`; never raises for lack of convergence.
-
-    Example:
-        >>> solution = fixed_point(lambda x, index: Integral(np.cos(x), 0 * x), np.array([1.0]))
-        >>> print(solution.status[0], round(float(solution.value[0]), 9))
-        converged 0.739085133
-    """
-    settings = settings or Iteration()
-    x = np.array(start, dtype=float)
-    batch, flat = len(x), x.reshape(len(x), -1).shape[1]
-    x = x.reshape(batch, flat)
-    origin = x.copy() if origin is None else np.array(origin, dtype=float).reshape(batch, flat)
-    residual = np.full(batch, np.nan)
-    estimate, iterations = np.full(batch, np.inf), np.zeros(batch, dtype=np.int64)
-    status = np.full(batch, Status.ITERATION_LIMIT, dtype=object)
-    old_x, old_r = np.full_like(x, np.nan), np.full_like(x, np.nan)
-    reach = np.full(batch, 2.0)
-    active, history = np.arange(batch), []
-    for remaining in reversed(range(settings.max_iterations)):
-        value, error = (
-            np.asarray(part, dtype=float).reshape(len(active), flat)
-            for part in function(x[active].reshape((len(active), *np.shape(start)[1:])), active)
-        )
-        r = value - x[active]
-        size = np.linalg.norm(r, axis=1)
-        moved = (x[active], x[active] - old_x[active], r - old_r[active])
-        distance = _distance(size, *moved)
-        # A residual is known to rounding error only, which slow convergence amplifies like the residual itself.
-        rounded = _distance(np.maximum(size, np.finfo(float).eps * np.linalg.norm(x[active], axis=1)), *moved)
-        residual[active], iterations[active] = size, iterations[active] + 1
-        estimate[active] = np.where(np.isfinite(rounded), rounded, distance) + np.linalg.norm(error, axis=1)
-        history.append(np.full(batch, np.nan))
-        history[-1][active] = size
-
-        finite = np.isfinite(value).all(axis=1)
-        domain = np.ones_like(finite) if inside is None else inside(value)
-        done = finite & (distance <= settings.tolerance * np.linalg.norm(x[active], axis=1) + settings.floor)
-        status[active[~finite]] = Status.NON_FINITE
-        status[active[finite & ~domain]] = Status.OUTSIDE_CONE
-        rough = np.linalg.norm(error, axis=1) > _ROUGH * np.linalg.norm(x[active], axis=1) + settings.floor
-        status[active[finite & domain & done & ~rough]] = Status.CONVERGED
-        status[active[finite & domain & done & rough]] = Status.INTEGRATION_NOT_CONVERGED
-        keep = finite & domain & ~done
-        if settings.damping is None:
-            travelled = np.linalg.norm(x[active] - origin[active], axis=1)
-            pair = (old_x[active], old_r[active])
-            step, reach[active] = _accelerated(x[active], r, *pair, reach[active], travelled)
-        else:
-            step = (1 - settings.damping) * r
-        old_x[active], old_r[active] = x[active], r
-        active, step = active[keep], step[keep]
-        # After the last evaluation nothing moves: the residual reported is that of the value returned.
-        if active.size == 0 or remaining == 0:
-            break
-        x[active] = _stay_inside(x[active], step, inside)
-    return Solution(
-        value=x.reshape(np.shape(start)),
-        status=list(status),
-        residual=residual,
-        iterations=iterations,
-        error_estimate=estimate,
-        history=np.array(history),
-    )
-
-
-def _distance(size: Array, x: Array, dx: Array, dr: Array) -> Array:
-    """Distance to the fixed point for residuals of the given size, from the slope between the last two states.
-
-    Infinite while there is no slope to judge by, and where the residual grows along the way: that is no sign of a
-    fixed point nearby, however small the residual.
-    """
-    length = np.sum(dx * dx, axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        slope = np.sum(dx * dr, axis=1) / length
-        known = np.where(slope < 0, size * np.maximum(1.0, -1 / slope), np.inf)
-    at_rounding = length <= 1e-30 * np.sum(x * x, axis=1)
-    return np.where(size == 0, 0.0, np.where(np.isnan(length), np.inf, np.where(at_rounding, size, known)))
-
-
-def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, travelled: Array) -> tuple[Array, Array]:
-    """One Anderson step, aligned with the residual and of limited length.
-
-    It is at most ``reach`` times as long as the residual and, beyond twice, no longer than a part of the way already
-    ``travelled``, so that no stable point is leapt over together with the unstable one behind it. Where the residual
-    grows (the state is leaving an unstable point) its direction is followed that far.
-    """
-    dr, size = r - old_r, np.linalg.norm(r, axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        theta = np.sum(r * dr, axis=1) / np.sum(dr * dr, axis=1)
-        step = r - theta[:, None] * (x - old_x + dr)
-        ratio = np.linalg.norm(step, axis=1) / size
-        usable = np.isfinite(ratio) & (np.sum(step * r, axis=1) > 0)
-        overshot = np.sum(r * old_r, axis=1) < 0
-        longest = np.minimum(reach, np.maximum(2.0, np.where(size > 0, _SHARE * travelled / size, 2.0)))
-        shortened = step * np.minimum(1.0, longest / ratio)[:, None]
-    fresh = np.isnan(old_r).any(axis=1)
-    blind = np.where(fresh, 1.0, longest)[:, None] * r
-    return np.where(usable[:, None], shortened, blind), np.where(overshot, 1.0, np.minimum(4 * reach, 1e15))
-
-
-def _stay_inside(x: Array, step: Array, inside: Callable[[Array], Flags] | None) -> Array:
-    """``x + step``, the step halved until the state belongs to the domain."""
-    if inside is None:
-        return x + step
-    share = np.ones(len(x))
-    for _ in range(60):
-        outside = ~inside(x + share[:, None] * step)
-        if not outside.any():
-            break
-        share[outside] *= 0.5
-    return x + share[:, None] * step
 
 
 def state_evolution(
@@ -181,25 +42,34 @@ def state_evolution(
     start: str | ArrayLike = "uninformed",
     settings: Iteration | None = None,
     origin: Array | None = None,
+    *,
+    subspace: Array | None = None,
+    clamped: tuple[int, Array] | None = None,
 ) -> Solution:
     r"""Fixed point of state evolution at each sample ratio.
 
-    Equation :eq:`state-evolution` of the documentation.
+    Equations :eq:`state-evolution` and :eq:`matrix-state-evolution` of the documentation.
 
-    .. math:: \hat q = \frac{\alpha}{\mathrm{degrees}}\, E\,|g_{out}|^2(V), \qquad V = \mathrm{MMSE}(\hat q).
+    .. math:: \hat Q = \frac{\alpha}{\mathrm{degrees}}\, E\sum_l g_l g_l^T, \qquad V = \mathrm{covariance}(\hat Q),
+
+    for one row :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g_{out}|^2(V)`, :math:`V = \mathrm{MMSE}(\hat q)`.
 
     Args:
-        model: prior, design and channel.
+        model: prior and channel.
         alpha: sample ratios, shape (batch,), finite and >= 0, in the model's own unit.
         start: ``"uninformed"`` (no knowledge of the signal; with an even channel a vanishing one, which breaks the
-            symmetry), ``"informed"`` (the signal almost known), or starting variances of shape (batch,).
-        settings: tolerances and iteration limit.
+            symmetry), ``"informed"`` (the signal almost known), or starting variances of shape (batch,), for several
+            rows covariances of shape (batch, P, P).
+        settings: tolerances and iteration limit; by default those that the averages of the model allow.
         origin: variances of shape (batch,) between which and ``start`` there is known to be no other fixed point;
-            allows longer steps.
+            allows longer steps. For averages that are not sampled.
+        subspace: projector on the directions that may be learned, shape (P, P); all by default.
+        clamped: a row and the variances, shape (batch,), that it is held at, apart from the others.
 
     Returns:
-        :class:`Solution` whose ``value`` is the variance :math:`V = 1 - q` and whose ``extra["q_hat"]`` is
-        :math:`\hat q` at the fixed point.
+        :class:`Solution` whose ``value`` is the variance :math:`V = 1 - q`, shape (batch,), for several rows the
+        covariance, shape (batch, P, P), and whose ``extra["q_hat"]`` is :math:`\hat q` at the fixed point. The error
+        estimate is what residual and integration errors amount to there.
 
     Raises:
         ParameterError: ``alpha`` or ``start`` is out of range.
@@ -211,26 +81,58 @@ def state_evolution(
         array([0.75, 0.5 ])
     """
     alpha = validated_alpha(alpha)
-    rate = alpha / model.prior.degrees
-    start_value = _starting_variance(model, alpha, start)
+    shape = (len(alpha), *model.overlap_shape)
+    if not isinstance(start, str):
+        start = _checked_start(start, shape).reshape(len(alpha), *model.prior.in_rows.moment.shape)
+    found = evolved(model, alpha, start, settings, origin, subspace=subspace, clamped=clamped)
+    extra = {name: np.reshape(part, shape) for name, part in found.extra.items()}
+    return replace(found, value=found.value.reshape(shape), extra=extra)
 
-    def update(variance: Array, index: Index) -> Integral:
-        information = model.channel.information(np.maximum(variance, _SMALLEST))
-        value, error = model.prior.mmse(rate[index] * information.value)
-        value = np.where((variance == 0) & model.channel.noiseless, 0.0, value)
-        # |dV/dq_hat| is at most V/q_hat: the channel's relative error carries over to V at most once.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            relative = np.where(information.value > 0, information.error / information.value, 0.0)
-        return Integral(value, error + relative * value)
 
-    solution = fixed_point(update, start_value, settings, _is_variance, origin)
+def evolved(
+    model: Model,
+    alpha: Array,
+    start: str | Array = "uninformed",
+    settings: Iteration | None = None,
+    origin: Array | None = None,
+    *,
+    subspace: Array | None = None,
+    clamped: tuple[int, Array] | None = None,
+    coarse: bool = False,
+) -> Solution:
+    """As :func:`state_evolution`, with covariances of shape (batch, P, P) for scalar models as well.
+
+    With ``coarse``, fixed points are only located, with a sixteenth of the sampled data points.
+    """
+    channel = model.channel.in_rows
+    settings = settings or _default(channel)
+    first = _starting_covariance(model, len(alpha), start, subspace) if isinstance(start, str) else start
+    first = first if clamped is None else held(first, *clamped)
+    fine = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
+    if not channel.sampled:
+        return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
+    rough = replace(fine, channel=_with_fewer_points(channel))
+    return located(rough, first, settings) if coarse else refined(rough, fine, first, settings)
+
+
+def _iterated(update: EvolutionMap, start: Array, settings: Iteration, origin: Array | None) -> Solution:
+    found = fixed_point(update, start, settings, _inside, origin)
     with np.errstate(divide="ignore"):
-        solution.extra["q_hat"] = rate * model.channel.information(np.maximum(solution.value, _SMALLEST)).value
-    return solution
+        q_hat, error = update.conjugate(found.value, np.arange(len(start)))
+    return replace(found, extra={"q_hat": q_hat, "q_hat_error": error})
 
 
-def _is_variance(states: Array) -> Flags:
-    return np.asarray(np.all((states >= 0) & (states <= 1 + 1e-12), axis=-1))
+def _inside(states: Array) -> Flags:
+    return is_covariance(states, _ROUNDING)
+
+
+def _default(channel: MultiIndexChannel) -> Iteration:
+    """Where averages are sampled a smaller relative residual means nothing."""
+    return Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200) if channel.sampled else Iteration()
+
+
+def _with_fewer_points(channel: MultiIndexChannel) -> MultiIndexChannel:
+    return channel.with_points(min(channel.points, max(_FEWEST, channel.points // _COARSE)))
 
 
 def validated_alpha(alpha: ArrayLike) -> Array:
@@ -248,14 +150,29 @@ def validated_alpha(alpha: ArrayLike) -> Array:
     return values
 
 
-def _starting_variance(model: Model, alpha: Array, start: str | ArrayLike) -> Array:
-    if isinstance(start, str):
-        if start == "uninformed":
-            return np.full(alpha.shape, 1.0 - (SYMMETRY_BREAKING if model.channel.even else 0.0))
-        if start == "informed":
-            return np.full(alpha.shape, INFORMED_VARIANCE)
+def unknown_at_start(model: Model) -> float:
+    """Posterior variance of every row where the uninformed iteration begins."""
+    channel = model.channel.in_rows
+    return 1.0 - max(_BREAKING[channel.sampled] * channel.even, side_known(model))
+
+
+def known_at_start(model: Model) -> float:
+    """Posterior variance of every row where the informed iteration begins."""
+    return _INFORMED[model.channel.in_rows.sampled]
+
+
+def _starting_covariance(model: Model, batch: int, start: str, subspace: Array | None) -> Array:
+    if start not in ("uninformed", "informed"):
         raise ParameterError("start", start, "'uninformed', 'informed' or an array of variances")
-    values = np.asarray(start, dtype=float)
-    if values.shape != alpha.shape or not np.all((values >= 0) & (values <= 1)):
-        raise ParameterError("start", start, f"variances in [0, 1] of shape {alpha.shape}")
-    return np.array(values)
+    size = model.prior.in_rows.rows
+    known = np.eye(size) if subspace is None else subspace
+    rest = unknown_at_start(model) if start == "uninformed" else known_at_start(model)
+    return np.broadcast_to(np.eye(size) - known + rest * known, (batch, size, size)).copy()
+
+
+def _checked_start(start: ArrayLike, shape: tuple[int, ...]) -> Array:
+    values = np.array(start, dtype=float)
+    if values.shape != shape or not _inside(values).all():
+        matrices = f"covariance matrices of shape {shape} with eigenvalues in [0, 1]"
+        raise ParameterError("start", start, matrices if shape[1:] else f"variances in [0, 1] of shape {shape}")
+    return values

@@ -13,12 +13,16 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.results import plain
-from glassformer.models import MatrixModel, Model, counting_threshold
-from glassformer.theory.equation_of_state import StateCurve, equation_of_state, resolved_curve
+from glassformer.models.base import Model, counting_threshold
+from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
 from glassformer.theory.weak_recovery import row_named, staircase
 
 # A relative decrease of the curve that is no longer rounding.
 _FLAT = 1e-7
+
+
+_NOT_FIXED = "labels do not fix the fields"
+_UNCOUNTED = "weights without continuous degrees of freedom, or of a law that does not say: nothing to count"
 
 
 class _End(NamedTuple):
@@ -97,7 +101,7 @@ class Thresholds:
         return self.to_pandas().set_index("name").to_xarray()
 
 
-def thresholds(model: Model | MatrixModel) -> Thresholds:
+def thresholds(model: Model) -> Thresholds:
     """Weak and perfect recovery, Bayes-optimal and algorithmic, the extent of a hard phase, and the baseline's.
 
     Equation :eq:`weak-recovery` of the documentation.
@@ -114,29 +118,31 @@ def thresholds(model: Model | MatrixModel) -> Thresholds:
     Returns:
         :class:`Thresholds`; entries that do not apply have ``alpha`` NaN and say so in their note.
     """
-    if isinstance(model, MatrixModel):
-        return _of_several_rows(model)
-    start, end = _hard_phase(model, resolved_curve(model))
+    perfect, hard_phase = (_hard_phase_and_recovery if model.has_curve else _recovery_of_all)(model)
+    known = model.channel.even and model.prior.in_rows.side == 0
     entries = [
-        _weak_recovery(model),
-        *_perfect_recovery(model, end),
-        *_hard_phase_ends(start, end),
+        *(_staircase(model) if known and not model.has_curve else [_weak_recovery(model)]),
+        *perfect,
         *(_baseline(name, alpha) for name, alpha in model.baseline_thresholds.items()),
     ]
-    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase=not np.isnan(end.alpha))
+    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase)
 
 
-def _of_several_rows(model: MatrixModel) -> Thresholds:
-    """Weak recovery, one subspace after the other where labels are even, and perfect recovery of all, by counting."""
-    entries = _staircase(model) if model.channel.even and model.prior.side == 0 else [_first_row(model)]
-    rank = model.channel.rank
-    perfect = model.prior.degrees * model.prior.dimension / rank if rank > 0 else np.nan
-    note = "of all rows; counting of degrees of freedom" if rank > 0 else "labels do not fix the fields"
-    entries.append(Threshold("perfect_recovery", perfect, 0.0, note))
-    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase=None)
+def _hard_phase_and_recovery(model: Model) -> tuple[list[Threshold], bool]:
+    start, end = _hard_phase(model, resolved_curve(model))
+    return [*_perfect_recovery(model, end), *_hard_phase_ends(start, end)], not np.isnan(end.alpha)
 
 
-def _staircase(model: MatrixModel) -> list[Threshold]:
+def _recovery_of_all(model: Model) -> tuple[list[Threshold], None]:
+    """Perfect recovery of all rows, by counting; hard phases are not examined where averages are sampled."""
+    fixed = model.channel.rank > 0
+    counted = fixed and model.prior.in_rows.dimension > 0
+    perfect = counting_threshold(model) if counted else np.nan
+    note = "of all rows; counting of degrees of freedom" if counted else _UNCOUNTED if fixed else _NOT_FIXED
+    return [Threshold("perfect_recovery", perfect, 0.0, note)], None
+
+
+def _staircase(model: Model) -> list[Threshold]:
     entries = []
     for number, step in enumerate(staircase(model), 1):
         row = None if step.degenerate else row_named(step.matrix)
@@ -148,14 +154,6 @@ def _staircase(model: MatrixModel) -> list[Threshold]:
         subspace = None if step.degenerate else step.matrix.tolist()
         entries.append(Threshold(name, step.alpha, step.error_estimate, note, layer, subspace))
     return entries
-
-
-def _first_row(model: MatrixModel) -> Threshold:
-    information, error = model.channel.information(np.eye(model.prior.rows)[None])
-    row = int(np.argmax(np.diag(information[0])))
-    onset, slope = model.prior.degrees * model.prior.onset, float(information[0, row, row])
-    first = f"{model.row_names[row]} first" if onset else "any data help: the labels are not even in h"
-    return Threshold("weak_recovery", onset / slope, onset / slope**2 * float(error[0, row, row]), first)
 
 
 def _hard_phase_ends(start: _End, end: _End) -> list[Threshold]:
@@ -172,28 +170,48 @@ def _baseline(name: str, alpha: float) -> Threshold:
 
 
 def _weak_recovery(model: Model) -> Threshold:
-    name, onset = "weak_recovery", model.prior.onset
-    if not model.channel.even:
-        information, error = model.channel.information(np.ones(1))
-        start = float(model.prior.degrees * onset / information[0])
-        note = "the uninformed state loses stability" if onset else "any data help: the labels are not even in h"
-        return Threshold(name, start, float(start * error[0] / information[0]), note)
-    if onset > 0:
+    """Where the first row is found: by its information at zero overlap, or as the limit of the equation of state."""
+    prior = model.prior.in_rows
+    name, onset = "weak_recovery", prior.onset
+    if model.channel.even and prior.side == 0:
+        return _weak_recovery_of_even(model)
+    information, error = model.channel.in_rows.information(np.eye(prior.rows)[None])
+    row = int(np.argmax(np.diag(information[0])))
+    slope, blur = float(information[0, row, row]), float(error[0, row, row])
+    start = prior.degrees * onset / slope
+    found = f"{model.row_names[row]} first" if prior.rows > 1 else "the uninformed state loses stability"
+    note = found if onset else "any data help: the labels are not even in h"
+    return Threshold(name, start, start * blur / slope, note, **_named(model, row))
+
+
+def _weak_recovery_of_even(model: Model) -> Threshold:
+    name, prior = "weak_recovery", model.prior.in_rows
+    if prior.onset > 0:
         return Threshold(name, np.inf, 0.0, "even labels carry no information at zero overlap, on this sample scale")
     # The limit of vanishing overlap by Richardson's extrapolation: alpha is analytic in q_hat.
-    step = 1e-5 * model.prior.dimension
+    step = 1e-5 * natural_scale(model)
     curve = equation_of_state(model, step * np.array([1.0, 2.0, 4.0]))
     linear = 2 * curve.alpha[:2] - curve.alpha[1:]
     value = float((4 * linear[0] - linear[1]) / 3)
-    return Threshold(
-        name, value, float(abs(value - linear[0]) + curve.error[0]), "the uninformed state loses stability"
-    )
+    error = float(abs(value - linear[0]) + curve.error[0])
+    return Threshold(name, value, error, "the uninformed state loses stability", **_named(model, 0))
+
+
+def _named(model: Model, row: int) -> dict[str, Any]:
+    """The row that a threshold belongs to, for models that tell rows apart, and the subspace that it spans."""
+    if not model.overlap_shape:
+        return {}
+    return {"layer": model.row_names[row], "subspace": np.diag(np.eye(model.prior.in_rows.rows)[row]).tolist()}
 
 
 def _perfect_recovery(model: Model, hard_end: _End) -> list[Threshold]:
     if not model.channel.noiseless:
         note = "labels do not fix h: the error vanishes at no finite sample ratio"
         return [Threshold(name, np.nan, 0.0, note) for name in ("perfect_recovery", "algorithmic_perfect_recovery")]
+    if not model.prior.in_rows.dimension > 0:
+        known = "reached by message passing" if np.isfinite(hard_end.alpha) else _UNCOUNTED
+        entries = (("perfect_recovery", np.nan, 0.0, _UNCOUNTED), ("algorithmic_perfect_recovery", *hard_end, known))
+        return [Threshold(*entry) for entry in entries]
     counting = _End(counting_threshold(model), 0.0)
     reached = hard_end if hard_end.alpha > counting.alpha else counting
     return [

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from glassformer.core.integral import Array
+from glassformer.models.base import Model
 from glassformer.models.channels.multi_index.base import controlled
-from glassformer.models.matrix import MatrixModel
-from glassformer.theory.overlap_evolution import overlap_evolution
+from glassformer.theory.state_evolution import evolved
 
 # Accuracy of a later threshold, steps of its search, and the sample ratio, over the first one, that ends it.
 _ACCURACY, _STEPS, _FARTHEST = 2e-3, 12, 60.0
@@ -70,18 +70,18 @@ class Step:
     degenerate: bool
 
 
-def instability(model: MatrixModel, variance: Array, unknown: Array, accuracy: float = _LEADING) -> Instability:
+def instability(model: Model, variance: Array, unknown: Array, accuracy: float = _LEADING) -> Instability:
     """The fastest growing overlap in the directions of the projector ``unknown``, at the covariance ``variance``.
 
     Equation :eq:`weak-recovery` of the documentation.
 
     Data points are doubled until the eigenvalue has the relative ``accuracy``, where that is within reach.
     """
-    channel = model.channel
+    channel = model.channel.in_rows
     size = 8 * channel.points * (channel.rows * channel.columns) ** 2
     finer, most = _FINER, max(_FINER, min(_FINER * _MOST, _LARGEST // size))
     found = _instability(model, variance, unknown, finer)
-    if model.channel.exact or found.error > accuracy * np.sqrt(_MOST) * found.rate:
+    if not channel.sampled or found.error > accuracy * np.sqrt(_MOST) * found.rate:
         return found
     while found.error > accuracy * found.rate and finer < most:
         finer *= 2
@@ -89,8 +89,9 @@ def instability(model: MatrixModel, variance: Array, unknown: Array, accuracy: f
     return found
 
 
-def _instability(model: MatrixModel, variance: Array, unknown: Array, finer: int) -> Instability:
-    channel = model.channel.with_points(finer * model.channel.points)
+def _instability(model: Model, variance: Array, unknown: Array, finer: int) -> Instability:
+    channel = model.channel.in_rows
+    channel = channel.with_points(finer * channel.points)
     basis = _basis(unknown, model)
     first, second, truth, replicas = channel.response(variance)
     tokens = channel.columns
@@ -115,7 +116,7 @@ class _Basis(NamedTuple):
     matrices: list[Array]
 
 
-def _basis(unknown: Array, model: MatrixModel) -> _Basis:
+def _basis(unknown: Array, model: Model) -> _Basis:
     values, vectors = np.linalg.eigh(unknown)
     directions = vectors[:, values > 0.5]
     # Where whole rows are unknown they are the directions.
@@ -129,7 +130,7 @@ def _basis(unknown: Array, model: MatrixModel) -> _Basis:
             matrix = np.zeros((size, size))
             matrix[a, b] = matrix[b, a] = 1.0 if a == b else np.sqrt(0.5)
             full = directions @ matrix @ directions.T
-            if np.allclose(model.prior.allowed(full), full):
+            if np.allclose(model.prior.in_rows.allowed(full), full):
                 matrices.append(matrix)
     return _Basis(directions, matrices)
 
@@ -157,15 +158,17 @@ def _entry(parts: list[Array], left: Array, right: Array, tokens: int, replicas:
     return controlled(square.reshape(replicas, -1), controls.reshape(replicas, -1, 2))
 
 
-def staircase(model: MatrixModel) -> list[Step]:
+def staircase(model: Model) -> list[Step]:
     """Thresholds of weak recovery, one subspace after the other, in the order of their sample ratios."""
-    size = model.prior.rows
+    size = model.prior.in_rows.rows
     found = instability(model, np.eye(size), np.eye(size))
     degrees = model.prior.degrees
     alpha = degrees / found.rate
     steps = [Step(alpha, alpha * found.error / found.rate, found.matrix, found.degenerate)]
     known = _range(found.matrix)
-    while round(float(np.trace(known))) < size:
+    # Rows of other laws are known together or not at all: what is known of a mixture of them tells of the others, so
+    # that only whole rows, apart from the others, are steps.
+    while round(float(np.trace(known))) < size and (model.prior.in_rows.rotational or _of_whole_rows(known)):
         following = _next(model, known, steps[-1].alpha, _FARTHEST * alpha)
         if following is None:
             break
@@ -174,12 +177,16 @@ def staircase(model: MatrixModel) -> list[Step]:
     return steps
 
 
-def _next(model: MatrixModel, known: Array, start: float, farthest: float) -> Step | None:
+def _of_whole_rows(projector: Array) -> bool:
+    return bool(np.max(np.abs(projector - np.diag(np.diag(projector)))) < 1 - _PURE)
+
+
+def _next(model: Model, known: Array, start: float, farthest: float) -> Step | None:
     """Where the directions outside ``known`` become unstable; None if nowhere up to ``farthest``."""
     outside, degrees = np.eye(len(known)) - known, model.prior.degrees
 
     def at(alpha: float, accuracy: float = np.inf) -> Instability:
-        variance = overlap_evolution(model, [alpha], subspace=known).value[0]
+        variance = evolved(model, np.array([alpha]), subspace=known).value[0]
         return instability(model, variance, outside, accuracy)
 
     low, growth_low = start, max(_NO_GROWTH, at(start * 1.02).rate * start / degrees)

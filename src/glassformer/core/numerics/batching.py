@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -13,20 +12,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.integral import Array
+from glassformer.core.numerics.compiled import Specialised
 
-# Data points that are sent at once, and the fewest.
-_CHUNK, _FEWEST = 512, 64
+# Data points that are sent at once, and where fewer are left: every other length would be compiled anew.
+_CHUNK, _REST = 512, 64
 
 
 def chunks(data: Any) -> Iterator[tuple[Any, Any, int]]:
     """Parts of a tree of arrays over data points: the positions, the data there, and how many of them are real.
 
-    They are padded to few different lengths, for every new one would be compiled.
+    The last one is padded, so that there are two lengths only.
     """
-    count = len(jax.tree.leaves(data)[0])
-    for start in range(0, count, _CHUNK):
-        turns = np.arange(start, min(start + _CHUNK, count))
-        length = min(_CHUNK, max(_FEWEST, 1 << (len(turns) - 1).bit_length()))
+    count, start = len(jax.tree.leaves(data)[0]), 0
+    while start < count:
+        length = _CHUNK if count - start >= _CHUNK else _REST
+        turns = np.arange(start, min(start + length, count))
+        start += length
         index = np.pad(turns, (0, length - len(turns)), mode="edge")
         yield index, jax.tree.map(lambda part, index=index: jnp.asarray(part[index]), data), len(turns)
 
@@ -51,16 +52,16 @@ def in_chunks(work: Callable[[Any, Any], Any], data: Any) -> list[Array]:
 
 
 def mapped(function: Callable[[Any], Any], data: Any) -> Any:
-    """``function`` of every data point, in double precision; the same object at every call, or it is compiled again.
+    """``function`` of every data point, in double precision; compiled once for all functions that are alike.
 
     Example:
         >>> import math
         >>> mapped(jnp.exp, np.zeros(3)).tolist()
         [1.0, 1.0, 1.0]
     """
-    return in_chunks(lambda _, chunk: (_batched(function)(chunk),), data)[0]
+    over_points = Specialised(_over_points, function=function)
+    return in_chunks(lambda _, chunk: (over_points(chunk),), data)[0]
 
 
-@lru_cache(maxsize=64)
-def _batched(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return jax.jit(jax.vmap(function))
+def _over_points(data: Any, function: Callable[[Any], Any]) -> Any:
+    return jax.vmap(function)(data)

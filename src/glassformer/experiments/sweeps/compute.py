@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import GlassformerError
-from glassformer.core.settings import MultiPass, Training
-from glassformer.experiments.instances import SETTINGS
 from glassformer.experiments.simulation import simulate
 from glassformer.experiments.sweeps.plan import Task
 from glassformer.experiments.sweeps.store import FAILED, Record
+from glassformer.learners.registry import learner
 from glassformer.models.registry import build
 from glassformer.theory.limits import limits
 from glassformer.theory.thresholds import thresholds
@@ -45,16 +44,16 @@ def _found(task: Task, checkpoint: str | None) -> list[Record]:
         return [_record(row) for row in rows]
     options = dict(task.simulation)
     del options["instances"]
-    settings = SETTINGS[options["algorithm"]](**task.settings)
+    settings = learner(options.pop("algorithm"), **task.settings)
     # Training alone is long enough to be worth continuing in the middle of a point.
-    kept = checkpoint if isinstance(settings, Training | MultiPass) else None
-    table = simulate(model, task.alpha, instances=1, settings=settings, checkpoint=kept, **options)
+    kept = checkpoint if settings.continues else None
+    table = simulate(model, task.alpha, instances=1, algorithm=settings, checkpoint=kept, **options)
     run = table.instances[0][0]
     (row,) = table.rows()
     # One instance has no standard error; those of several follow from their records.
     for name in ("instances", "standard_error", "relative_standard_error"):
         row.pop(name, None)
-    extra = {"claimed_error": _finite(run.claimed_error)} if hasattr(run, "claimed_error") else {}
+    extra = {} if run.claimed_error is None else {"claimed_error": _finite(run.claimed_error)}
     return [_record({**row, "iterations": int(run.iterations), **extra})]
 
 

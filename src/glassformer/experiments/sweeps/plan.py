@@ -6,6 +6,8 @@ import hashlib
 import itertools
 import math
 import tomllib
+import uuid
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from glassformer import __version__
-from glassformer.core.errors import ParameterError, in_file
-from glassformer.core.fingerprint import code_of, digest
+from glassformer.core.errors import ParameterError, UnidentifiedError, in_file
+from glassformer.core.fingerprint import identified, identity
 from glassformer.core.ranges import numbers_from
 from glassformer.core.resources import require_resources
-from glassformer.experiments.instances import SETTINGS
-from glassformer.models.registry import MODELS, build
+from glassformer.learners.registry import learner, learner_type
+from glassformer.models.registry import MODELS, build, function_from
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
 _SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
@@ -132,12 +134,12 @@ class Sweep:
             if name in self.grid:
                 raise ParameterError(name, self.grid[name], "a fixed number: instances follow each other's seeds")
         algorithm = self.simulation.get("algorithm", "gamp")
-        allowed = of_settings(SETTINGS[algorithm])
+        allowed = of_settings(learner_type(algorithm))
         for name, value in self.settings.items():
             if name not in allowed:
                 raise ParameterError(name, value, f"one of the settings of {algorithm}: {', '.join(allowed)}")
             check(name, value, allowed[name])
-        SETTINGS[algorithm](**self.settings)
+        learner(algorithm, **self.settings)
 
     def _require_memory(self, axes: Mapping[str, Sequence[Any]]) -> None:
         """Raise if the points alone would fill the memory."""
@@ -223,19 +225,10 @@ class Sweep:
     def points(self) -> list[Point]:
         """All points, the last axis running fastest."""
         axes = self.axes
-        varied = [[(name, value, _word(value)) for value in values] for name, values in axes.items()]
+        varied = [[(name, value, self._word(name, value)) for value in values] for name, values in axes.items()]
         simulation = {name: value for name, value in self._simulation.items() if name not in ("instances", *axes)}
-        fixed = {name: _word(value) for name, value in {**self.parameters, **simulation}.items()}
-        common = digest(
-            {
-                "format": FORMAT,
-                "package": __version__,
-                "compute": self.compute,
-                "model": self.model,
-                "code": code_of(self.built({**self.parameters, **self._first_of_model()})),
-                "settings": {name: _word(value) for name, value in self.settings.items()},
-            }
-        )
+        fixed = {name: self._word(name, value) for name, value in {**self.parameters, **simulation}.items()}
+        common = identity(FORMAT, __version__, self.compute, self.model, self.settings)
         found = []
         for place in itertools.product(*varied):
             # Whether a parameter is fixed or an axis of one value makes no difference.
@@ -244,6 +237,19 @@ class Sweep:
             key = hashlib.sha256(text.encode()).hexdigest()[:24]
             found.append(Point({name: value for name, value, _ in place}, key))
         return found
+
+    def _word(self, name: str, value: Any) -> str:
+        """What tells a value in a key; where its content cannot be told, a word that never comes again."""
+        if name == "link" and isinstance(value, str):
+            value = function_from(value, Path(self.folder) if self.folder else None)
+        try:
+            return identity(value)
+        except UnidentifiedError as error:
+            text = (
+                f"points of this {name} are kept for this run only, for what determines them cannot be told ({error})"
+            )
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return uuid.uuid4().hex
 
     def _first_of_model(self) -> dict[str, Any]:
         return {n: values[0] for n, values in self.axes.items() if n not in ("alpha", *_SIMULATION)}
@@ -276,7 +282,7 @@ class Sweep:
             "model": self.model,
             "compute": self.compute,
             "parameters": plain_values(self.parameters),
-            "axes": {name: [_plain(value) for value in values] for name, values in self.axes.items()},
+            "axes": {name: labels(values) for name, values in self.axes.items()},
             "units": self._units(),
             "simulation": plain_values(self._simulation),
             "settings": plain_values(self.settings),
@@ -303,7 +309,7 @@ def _values(name: str, values: Any) -> list[Any]:
         found = [value.item() if isinstance(value, np.generic) else value for value in values]
     else:
         raise ParameterError(name, values, "a list of values, or start:stop:count")
-    if not found or len({repr(value) for value in found}) < len(found):
+    if not found or len({identified(value) or id(value) for value in found}) < len(found):
         raise ParameterError(name, values, "at least one value, all of them different")
     return found
 
@@ -317,21 +323,29 @@ def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _texts(name, item)
 
 
-def _word(value: Any) -> str:
-    """What tells a value in an identity; equal numbers have the same word."""
-    if isinstance(value, float) and value.is_integer():
-        return repr(int(value))
-    return f"{_name(value)} {code_of(value)}" if callable(value) else repr(value)
-
-
 def plain_values(named: Mapping[str, Any]) -> dict[str, Any]:
     """The values in types that JSON knows; functions by their names."""
     return {name: _plain(value) for name, value in named.items()}
 
 
+def labels(values: Sequence[Any]) -> list[Any]:
+    """The values of an axis in types that JSON knows, where names coincide with a part of the identity behind them.
+
+    Example:
+        >>> [len(label) for label in labels([lambda z: z, lambda z: 2 * z])], labels([0.5, abs])
+        ([15, 15], [0.5, 'abs'])
+    """
+    plain = [_plain(value) for value in values]
+    return [
+        f"{label} {(identified(value) or str(turn))[:6]}" if plain.count(label) > 1 else label
+        for turn, (label, value) in enumerate(zip(plain, values, strict=True))
+    ]
+
+
 def _plain(value: Any) -> Any:
-    return _name(value) if callable(value) else value
-
-
-def _name(function: Any) -> str:
-    return str(getattr(function, "__name__", "function"))
+    """Numbers, texts and lists as they are, everything else by its name or as it is written."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return getattr(value, "__name__", None) or str(value).split(" at 0x")[0]

@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from glassformer.core.errors import ParameterError
-from glassformer.experiments.instances import SETTINGS, STORAGE
+from glassformer.learners.base import IN_ANY_FORM
+from glassformer.learners.registry import LEARNERS
 from glassformer.models.registry import parameter_types
 
 
@@ -27,11 +28,11 @@ def list_of(kind: Any) -> Any:
 
 Ratio = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 SIMULATION: dict[str, Any] = {
-    "algorithm": one_of(SETTINGS),
+    "algorithm": one_of(LEARNERS),
     "d": Annotated[int, Field(ge=2)],
     "instances": Annotated[int, Field(ge=1)],
     "seed": Annotated[int, Field(ge=0)],
-    "storage": one_of(STORAGE),
+    "storage": one_of(IN_ANY_FORM),
 }
 # How the library begins its sentences, and its words for what files of sweeps call otherwise.
 _OPENINGS = ("Input should be ", "Value error, ")

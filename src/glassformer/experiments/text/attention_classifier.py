@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ import optax  # type: ignore[import-untyped]
 
 from glassformer import __version__
 from glassformer.core.checkpoints import Checkpoint, Keeper, leaves, unleaved
-from glassformer.core.fingerprint import digest
+from glassformer.core.fingerprint import identity
 from glassformer.core.integral import Array
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note, track
 from glassformer.core.settings import require_not_negative, require_positive, require_whole
 from glassformer.experiments.text.questions import PADDING, QuestionData
@@ -112,7 +113,8 @@ def train_classifier(
     """
     settings, checkpoint = settings or ClassifierTraining(), checkpoint or Checkpoint()
     parameters = _initial(data, settings, np.random.default_rng([seed, 0]))
-    optimizer = _optimizer(settings.learning_rate, settings.weight_decay)
+    optimizer = optax.adamw(settings.learning_rate, weight_decay=settings.weight_decay)
+    steps = Specialised(_steps, optimizer=optimizer, masked=settings.masked)
     carried, structure = jax.tree.flatten((parameters, optimizer.init(parameters)))
     weights, accuracy, losses = [np.asarray(parameters["attention"])], [_accuracy(parameters, data, settings)], [np.nan]
     stored = checkpoint.load()
@@ -138,9 +140,7 @@ def train_classifier(
         order = np.resize(order, (-(-samples // settings.batch), min(settings.batch, samples)))
         for block in blocks:
             whole = jax.tree.unflatten(structure, carried)
-            whole, loss = _steps(
-                optimizer, settings.masked, settings.skip, whole, tokens, labels, jnp.asarray(order[block])
-            )
+            whole, loss = steps(settings.skip, whole, tokens, labels, jnp.asarray(order[block]))
             carried = jax.tree.leaves(whole)
             weights.append(np.asarray(whole[0]["attention"]))
             accuracy.append(_accuracy(whole[0], data, settings))
@@ -160,11 +160,11 @@ def repeated_runs(
 ) -> list[ClassifierRun]:
     """Runs with the seeds 0, 1, ...; ``folder`` keeps finished ones and the state of an unfinished one."""
     keeper, found = Keeper(folder), []
-    questions = digest([part.tolist() for set_ in (data.training, data.test) for part in (set_.tokens, set_.labels)])
+    questions = identity(data)
     for seed in track(range(runs), f"{runs} runs of {settings.layers} attention layers"):
-        identity = {"package": __version__, "data": questions, "settings": vars(settings), "seed": seed}
+        determined = {"package": __version__, "data": questions, "settings": vars(settings), "seed": seed}
         one = partial(train_classifier, data, settings, seed)
-        found.append(keeper.run(ClassifierRun, identity, one))
+        found.append(keeper.run(ClassifierRun, determined, one))
     return found
 
 
@@ -206,19 +206,12 @@ def _initial(data: QuestionData, settings: ClassifierTraining, rng: np.random.Ge
     return {name: jnp.asarray(part, dtype=jnp.float32) for name, part in drawn.items()}
 
 
-@lru_cache(maxsize=8)
-def _optimizer(rate: float, decay: float) -> Any:
-    """The same object for the same settings: it is part of what is compiled."""
-    return optax.adamw(rate, weight_decay=decay)
-
-
 def _loss(parameters: Any, tokens: Any, labels: Any, skip: Any, masked: bool) -> Any:
     scores = class_scores(parameters, tokens, skip, masked)
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(scores, labels))
 
 
-@partial(jax.jit, static_argnames=("optimizer", "masked"))
-def _steps(optimizer: Any, masked: bool, skip: Any, carried: Any, tokens: Any, labels: Any, order: Any) -> Any:
+def _steps(skip: Any, carried: Any, tokens: Any, labels: Any, order: Any, optimizer: Any, masked: bool) -> Any:
     def one(carried: Any, chosen: Any) -> Any:
         parameters, state = carried
         loss, slope = jax.value_and_grad(_loss)(parameters, tokens[chosen], labels[chosen], skip, masked)
@@ -230,10 +223,10 @@ def _steps(optimizer: Any, masked: bool, skip: Any, carried: Any, tokens: Any, l
 
 
 def _accuracy(parameters: Any, data: QuestionData, settings: ClassifierTraining) -> float:
-    found = _classes(parameters, jnp.asarray(data.test.tokens), settings.skip, settings.masked)
+    classes = Specialised(_classes, masked=settings.masked)
+    found = classes(parameters, jnp.asarray(data.test.tokens), settings.skip)
     return float(np.mean(np.asarray(found) == data.test.labels))
 
 
-@partial(jax.jit, static_argnames="masked")
 def _classes(parameters: Any, tokens: Any, skip: Any, masked: bool) -> Any:
     return jnp.argmax(class_scores(parameters, tokens, skip, masked), axis=1)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassformer.core.results import Table
-from glassformer.core.settings import Descent, Training
 from glassformer.core.solution import Status
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
 from glassformer.interface.figures.style import ATTENTION_ERROR_LABEL, canvas, colors
+from glassformer.learners.bayes import MessagePassing
+from glassformer.learners.gradient_descent import GradientDescent
 from glassformer.models import AttentionIndexed
 from glassformer.theory.limits import limits
 from glassformer.theory.thresholds import thresholds
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # What the figures show does not change below this; a run costs half as much.
-_SETTINGS = Descent(tolerance=2e-3, max_iterations=800)
-_DESCENT = Training(max_steps=4000, floor=1e-6)
+_SETTINGS = MessagePassing(tolerance=2e-3, max_iterations=800)
+_DESCENT = GradientDescent(max_steps=4000, floor=1e-6)
 _MARKERS = {"AMP": "o", "GD": "^", "average": "D"}
 
 

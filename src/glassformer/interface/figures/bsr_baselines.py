@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.core.settings import Training
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
 from glassformer.interface.figures.reference import THRESHOLDS, at_ratios, descents, deviations, load
 from glassformer.interface.figures.style import ERROR_LABEL, canvas, colors, label_alpha
+from glassformer.learners.gradient_descent import GradientDescent
 from glassformer.models import BilinearSequenceRegression
 from glassformer.theory.limits import limits
 from glassformer.theory.nuclear_norm import nuclear_norm_threshold
@@ -120,7 +120,7 @@ def _small_start(path: Path, quick: bool, noise: float) -> _Result:
     model = BilinearSequenceRegression(beta=1, rho=0.2, noise=noise)
     alpha = np.linspace(0.1, 0.6, 4 if quick else 6)
     d, instances = (24, 2) if quick else (32, 4)
-    own, full = Training(init="small"), Training(init="small", student_width=d)
+    own, full = GradientDescent(init="small"), GradientDescent(init="small", student_width=d)
     series = [
         _Series("gradient descent, teacher's r", simulate(model, alpha, d, instances, algorithm="gd", settings=own)),
         _Series("gradient descent, full r", simulate(model, alpha, d, instances, algorithm="gd", settings=full)),
@@ -138,7 +138,7 @@ def _descents(model: BilinearSequenceRegression, noise: float, quick: bool) -> l
     d, instances, starts = (20, 2, 8) if quick else (40, 3, 32)
     alpha = np.linspace(0.1, 0.5, 3) if quick else np.linspace(0.1, 0.6, 6)
     steps = 6000 if quick else 20_000
-    training = Training(starts=starts, max_steps=steps, floor=1e-6)
+    training = GradientDescent(starts=starts, max_steps=steps, floor=1e-6)
     averaged, single = (
         simulate(model, alpha, d, instances, algorithm=name, storage="float32", settings=training)
         for name in ("averaged-gd", "gd")

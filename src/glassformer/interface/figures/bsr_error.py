@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glassformer.core.results import Table
-from glassformer.core.settings import Descent
 from glassformer.core.solution import Status
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
 from glassformer.interface.figures.reference import CURVES, load
 from glassformer.interface.figures.style import ERROR_LABEL, canvas, colors, label_alpha
+from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.ridge import ridge_error
 from glassformer.models import BilinearSequenceRegression
 from glassformer.theory.limits import limits
@@ -47,7 +47,7 @@ class Panel:
 
 # Close to a transition steps shrink by a few per cent each: one of 1e-3 posterior standard deviations leaves an error
 # of about 1e-3 of itself, a tenth of its statistical fluctuation.
-_SETTINGS = Descent(tolerance=1e-3)
+_SETTINGS = MessagePassing(tolerance=1e-3)
 
 _NOISELESS = Panel(
     beta=1.0,

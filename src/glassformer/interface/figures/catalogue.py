@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.core.citations import arxiv
 from glassformer.core.errors import ParameterError
+from glassformer.interface.citations import arxiv
 
 if TYPE_CHECKING:
     import pandas

@@ -9,11 +9,11 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
-from glassformer.core.settings import MultiPass
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
 from glassformer.interface.figures.reference import at_ratios, deviations, load
 from glassformer.interface.figures.style import canvas, colors, label_alpha
+from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.theory.limits import limits
 from glassformer.theory.phase_diagram import PhaseDiagram, phase_diagram
@@ -66,7 +66,7 @@ def in_passes(path: Path, quick: bool, reference: Path | None) -> _Result:
     del reference
     model = DeepAttention(depth=2, tokens=2, skip=1.0, points=64)
     d, instances, passes = (100, 2, 15) if quick else (500, 4, 150)
-    result = simulate(model, [15.0], d=d, instances=instances, algorithm="sgd", settings=MultiPass(passes=passes))
+    result = simulate(model, [15.0], d=d, instances=instances, algorithm="sgd", settings=SGD(passes=passes))
     histories = np.array([[step["cosine"] for step in run.history] for run in result.instances[0]])
     time = np.array([step["passes"] for step in result.instances[0][0].history])
     return _drawn_in_time(path, model, result, histories, time, "passes over the data")

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +17,14 @@ import numpy as np
 
 from glassformer.core.checkpoints import Checkpoint, stacked, unstacked
 from glassformer.core.integral import Array
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note
 from glassformer.core.resources import require_resources
-from glassformer.core.settings import MultiPass
 from glassformer.core.solution import Status
 from glassformer.models.designs.projection import ProjectionDesign
+
+if TYPE_CHECKING:
+    from glassformer.learners.sgd import SGD
 
 # Published: learning rate, and weight decay times the dimension.
 LEARNING_RATE, DECAY = 15.0, 0.07
@@ -66,7 +68,7 @@ def row_descent(
     labels: Array,
     link: Callable[[Any], Any],
     weights: Array,
-    settings: MultiPass,
+    settings: SGD,
     rng: np.random.Generator,
     watch: Callable[[Array], dict[str, Any]] | None = None,
     checkpoint: Checkpoint | None = None,
@@ -86,12 +88,13 @@ def row_descent(
         checkpoint: where to continue from, and to leave the state now and then; the outcome is that of one go.
 
     Example:
+        >>> from glassformer.learners.sgd import SGD
         >>> rng = np.random.default_rng(0)
         >>> design, teacher = ProjectionDesign.sample(400, (1, 20), rng), rng.standard_normal((1, 20))
         >>> link = lambda z: jnp.tanh(z[0, 0])
         >>> labels = np.tanh(design.forward(teacher, 0)[:, 0, 0])
         >>> start = rng.standard_normal((1, 20))
-        >>> found = row_descent(design, labels, link, start, MultiPass(batch=50, learning_rate=2.0), rng)
+        >>> found = row_descent(design, labels, link, start, SGD(batch=50, learning_rate=2.0), rng)
         >>> bool(np.sum(found.weights * teacher) > 0.9 * np.linalg.norm(found.weights) * np.linalg.norm(teacher))
         True
     """
@@ -111,7 +114,8 @@ def row_descent(
     run = _Run([np.asarray(weights)], 0, []) if stored is None else _Run.restored(stored)
     with jax.enable_x64(True):
         inputs, targets = jnp.asarray(design.inputs[0], dtype=float), jnp.asarray(labels, dtype=float)
-        before = float(_loss(link, jnp.asarray(weights, dtype=float), inputs, targets))
+        loss = Specialised(_loss, link=link)
+        before = float(loss(jnp.asarray(weights, dtype=float), inputs, targets))
         for number in range(run.steps // (settings.repeats * blocks), settings.passes):
             order = np.random.default_rng([key, number]).permutation(samples)[: blocks * batch].reshape(blocks, batch)
             current = jnp.asarray(run.kept[-1], dtype=float)
@@ -127,7 +131,7 @@ def row_descent(
             del run.kept[: -1 - max(1, int(_LATE * settings.passes))]
             note(f"pass {number + 1} of {settings.passes}")
             checkpoint.offer(run.arrays)
-        after = float(_loss(link, jnp.asarray(run.kept[-1], dtype=float), inputs, targets))
+        after = float(loss(jnp.asarray(run.kept[-1], dtype=float), inputs, targets))
     residual = float(np.linalg.norm(run.kept[-1] - run.kept[0]) / np.linalg.norm(run.kept[-1]))
     # Rows that stand still without having learned do so for want of a gradient, or of a step.
     learned = after <= _LEARNED * before
@@ -135,20 +139,22 @@ def row_descent(
     return Passed(run.kept[-1], run.steps, status, residual, run.records)
 
 
-@partial(jax.jit, static_argnames="link")
-def _loss(link: Callable[[Any], Any], weights: Any, inputs: Any, labels: Any) -> Any:
+def _loss(weights: Any, inputs: Any, labels: Any, link: Callable[[Any], Any]) -> Any:
     fields = jnp.swapaxes(inputs @ weights.T, 1, 2) / np.sqrt(inputs.shape[-1])
     predicted = jax.vmap(link)(fields).reshape(len(inputs), -1)
     return jnp.sum((predicted - labels.reshape(len(inputs), -1)) ** 2) / inputs.shape[-1]
 
 
-@partial(jax.jit, static_argnames=("link", "repeats"))
-def _batches(
-    link: Callable[[Any], Any], repeats: int, rate: Any, decay: Any, weights: Any, inputs: Any, labels: Any, order: Any
+def _batches(link: Callable[[Any], Any], repeats: int, *arrays: Any) -> Any:
+    return Specialised(_steps, link=link, repeats=repeats)(*arrays)
+
+
+def _steps(
+    rate: Any, decay: Any, weights: Any, inputs: Any, labels: Any, order: Any, link: Callable[[Any], Any], repeats: int
 ) -> Any:
     def one(weights: Any, chosen: Any) -> Any:
         x, y = inputs[chosen], labels[chosen]
-        step = lambda _, w: w - rate * jax.grad(_loss, argnums=1)(link, w, x, y) - decay * w  # noqa: E731
+        step = lambda _, w: w - rate * jax.grad(_loss)(w, x, y, link) - decay * w  # noqa: E731
         return jax.lax.fori_loop(0, repeats, step, weights), None
 
     return jax.lax.scan(one, weights, order)[0]

@@ -2,9 +2,7 @@ r"""Gradient descent on the parameters of a signal, several starts at once, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,40 +11,14 @@ import numpy as np
 from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
-from glassformer.core.settings import Training
-from glassformer.learners.algorithms.training import Loss, Schedule, Trained, train
+from glassformer.learners.algorithms.training import Trained, train
+from glassformer.models.students.base import Student
+
+if TYPE_CHECKING:
+    from glassformer.learners.gradient_descent import GradientDescent
 
 # Gradients, moments, best and current parameters and temporaries of a step.
 _COPIES = 8
-
-
-@dataclass(frozen=True)
-class Student:
-    """What is trained on what: a parametrised signal, and its training error.
-
-    Attributes:
-        parameters: shapes of the parameters of one start; they are drawn standard normal, or small.
-        data: what the loss takes beside the parameters.
-        loss: training errors of all starts.
-        signals: signals of all starts, shape (starts, rows, columns), from the parameters.
-        power: training error of knowing nothing, a quarter of the sum of the squared labels.
-        samples: number of labels.
-        unit: singular values are given in units of this.
-        rates: learning rates of the optimizers, the default one first.
-        distance: squared error of a signal, given the true one.
-        schedule: how the data change on the way, see :class:`~glassformer.learners.algorithms.training.Schedule`.
-    """
-
-    parameters: tuple[tuple[int, ...], ...]
-    data: tuple[Array, ...]
-    loss: Loss
-    signals: Callable[[Any], Any]
-    power: float
-    samples: int
-    unit: float
-    rates: dict[str, float]
-    distance: Callable[[Array, Array], float]
-    schedule: Schedule | None = None
 
 
 class Snapshot(NamedTuple):
@@ -80,7 +52,7 @@ class Descended(NamedTuple):
 
 def descend(
     student: Student,
-    settings: Training,
+    settings: GradientDescent,
     rng: np.random.Generator,
     starts: int = 1,
     teacher: Array | None = None,

@@ -1,11 +1,14 @@
-"""Minimising a training error by gradients, step by step in compiled blocks, on whatever device JAX finds."""
+r"""Minimising a training error by gradients, step by step in compiled blocks, on whatever device JAX finds.
+
+What is minimised is the objective :math:`\mathcal L + \frac w2\|\theta\|^2`, training error and weight decay, whatever
+the optimizer: the decay is part of the gradient.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +17,13 @@ import optax  # type: ignore[import-untyped]
 
 from glassformer.core.checkpoints import Checkpoint, leaves, stacked, unleaved, unstacked
 from glassformer.core.integral import Array
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note
-from glassformer.core.settings import Training
 from glassformer.core.solution import Status
+from glassformer.models.students.base import Loss, Schedule
+
+if TYPE_CHECKING:
+    from glassformer.learners.gradient_descent import GradientDescent
 
 # Steps between two looks at the training error; looks over which it must still fall by a share to go on.
 _BLOCK, _LOOKS, _FALLING = 100, 20, 0.01
@@ -28,24 +35,8 @@ _SETTLING = 0.1
 # Fall that the gradient promises, over the looks and at the usual rate after all halvings, of what counts as a floor.
 _DRIVEN = 0.1
 
-Loss = Callable[[Any, Any], Any]
-"""``loss(parameters, data)``: training errors of independent starts, shape (starts,)."""
-
 Watch = Callable[[int, Any, Array], dict[str, Any]]
 """``watch(steps, parameters, errors)``: what to remember, numbers or arrays under names."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Data that change on the way, for annealing; nothing counts as a floor before they have their final form.
-
-    Attributes:
-        at: ``at(data, steps)``, the data to use after so many steps.
-        steps: from when on they no longer change.
-    """
-
-    at: Callable[[Any, int], Any]
-    steps: int
 
 
 @dataclass(frozen=True)
@@ -54,12 +45,12 @@ class Trained:
 
     Attributes:
         parameters: a tree of arrays, the starts along the first axes.
-        loss: training error of every start, shape (starts,).
+        loss: training error of every start, without the decay, shape (starts,).
         steps: gradient steps taken.
         learning_rate: what was used at the end, after halvings and with what follows exploration.
         status: converged at the floor, or where it no longer falls; else why it stopped.
-        history: training errors after every block of steps, shape (blocks, starts), the start first.
-        residual: share by which the largest training error fell over the last looks.
+        history: objectives after every block of steps, shape (blocks, starts), the start first.
+        residual: share by which the largest objective fell over the last looks.
         records: what ``watch`` returned at the start and after every block.
     """
 
@@ -73,6 +64,21 @@ class Trained:
     records: list[dict[str, Any]]
 
 
+class _Objective(NamedTuple):
+    """Training error and weight decay; equal ones are compiled once."""
+
+    loss: Loss
+    decay: float
+
+    def __call__(self, parameters: Any, data: Any) -> Any:
+        """Objectives of all starts, shape (starts,)."""
+        errors = self.loss(parameters, data)
+        if self.decay == 0:
+            return errors
+        squares = [jnp.sum(part.reshape(len(part), -1) ** 2, axis=1) for part in jax.tree.leaves(parameters)]
+        return errors + 0.5 * self.decay * sum(squares)
+
+
 @dataclass
 class _Counts:
     """The numbers of a run, all that decides how it goes on beside arrays.
@@ -82,8 +88,8 @@ class _Counts:
         halvings: divergences so far.
         steps: gradient steps since the last of them.
         begun: blocks before what counts as a plateau: cooling, annealing, exploration.
-        coolings: halvings of the rate where the training error no longer fell.
-        reached: total training error at the last of them.
+        coolings: halvings of the rate where the objective no longer fell.
+        reached: total objective at the last of them.
         power: what the floor is measured against.
         label: how the run ended, empty while it goes on.
     """
@@ -129,13 +135,13 @@ def train(
     parameters: Any,
     data: Any,
     power: float,
-    settings: Training,
-    rates: dict[str, float],
+    settings: GradientDescent,
+    rates: Mapping[str, float],
     watch: Watch | None = None,
     checkpoint: Checkpoint | None = None,
     schedule: Schedule | None = None,
 ) -> Trained:
-    """Descend the training errors of all starts at once until they are at their floor or no longer fall.
+    """Descend the objectives of all starts at once until they are at their floor or no longer fall.
 
     Args:
         loss: traceable; the same object at every call, or it is compiled again.
@@ -151,63 +157,66 @@ def train(
     (name, rate), checkpoint = settings.rule(rates), checkpoint or Checkpoint()
     watch = watch or (lambda steps, parameters, errors: {})
     schedule = schedule or Schedule(lambda data, steps: data, 0)
-    first = np.asarray(loss(parameters, schedule.at(data, 0)))
+    objective = _Objective(loss, settings.weight_decay)
+    data_first = schedule.at(data, 0)
+    first, errors = (np.asarray(function(parameters, data_first)) for function in (objective, loss))
     power = max(power, float(np.max(first)))
 
     def begin(rate: float, halvings: int) -> _Run:
-        state = _optimizer(name, rate, settings.momentum, settings.weight_decay).init(parameters)
-        records = [watch(0, parameters, first)]
-        return _Run(parameters, state, _Counts(rate, power, halvings), [first], records)
+        state = _optimizer(name, rate, settings.momentum).init(parameters)
+        return _Run(parameters, state, _Counts(rate, power, halvings), [first], [watch(0, parameters, errors)])
 
     run = begin(rate, 0)
     stored = checkpoint.load()
     if stored is not None:
         run.restore(stored)
     while run.counts.steps < settings.max_steps and not run.counts.label:
-        _advance(run, loss, schedule, data, settings, (name, rates["sgd"]), watch)
+        _advance(run, objective, schedule, data, settings, (name, rates["sgd"]), watch)
         if run.counts.label == str(Status.NON_FINITE) and run.counts.halvings < _HALVINGS - 1:
             run = begin(0.5 * run.counts.rate, run.counts.halvings + 1)
         worst = float(np.max(run.losses[-1]))
-        note(f"step {run.counts.steps} of at most {settings.max_steps}, training error {worst / power:.1e}")
+        note(f"step {run.counts.steps} of at most {settings.max_steps}, objective {worst / power:.1e}")
         checkpoint.offer(run.arrays)
     counts = run.counts
     status = next((s for s in Status if str(s) == counts.label), Status.ITERATION_LIMIT)
     fall = _fall(run.losses) if len(run.losses) > 1 else 1.0
-    history = np.array(run.losses)
     last = _rate(counts, settings.explore or 0)
-    return Trained(run.parameters, history[-1], counts.steps, last, status, history, fall, run.records)
+    errors = (
+        run.losses[-1] if objective.decay == 0 else np.asarray(loss(run.parameters, schedule.at(data, counts.steps)))
+    )
+    return Trained(run.parameters, errors, counts.steps, last, status, np.array(run.losses), fall, run.records)
 
 
 def _advance(
     run: _Run,
-    loss: Loss,
+    objective: _Objective,
     schedule: Schedule,
     data: Any,
-    settings: Training,
+    settings: GradientDescent,
     usual: tuple[str, float],
     watch: Watch,
 ) -> None:
-    """One block of steps, and what follows from the training errors after it."""
+    """One block of steps, and what follows from the objectives after it."""
     counts, explore = run.counts, settings.explore or 0
     data = schedule.at(data, counts.steps)
-    optimizer = _optimizer(usual[0], _rate(counts, explore), settings.momentum, settings.weight_decay)
+    optimizer = _optimizer(usual[0], _rate(counts, explore), settings.momentum)
     block = min(_BLOCK, settings.max_steps - counts.steps)
-    run.parameters, run.state, errors = _block(loss, optimizer, run.parameters, run.state, data, block)
+    run.parameters, run.state, values, errors = _block(objective, optimizer, run.parameters, run.state, data, block)
     counts.steps += block
-    run.losses.append(np.asarray(errors))
+    run.losses.append(np.asarray(values))
     worst, total = float(np.max(run.losses[-1])), float(np.sum(run.losses[-1]))
     if not np.isfinite(worst) or worst > _DIVERGED * counts.power:
         counts.label = str(Status.NON_FINITE)
         return
-    run.records.append(watch(counts.steps, run.parameters, run.losses[-1]))
+    run.records.append(watch(counts.steps, run.parameters, np.asarray(errors)))
     if counts.steps < schedule.steps or counts.steps <= explore:
         counts.begun = len(run.losses)
     elif worst <= settings.floor * counts.power:
         counts.label = str(Status.CONVERGED)
     elif _flat(run.losses[counts.begun :]):
-        # Just below the edge of stability the training error may hover: a shorter step tells whether it is a floor.
+        # Just below the edge of stability the objective may hover: a shorter step tells whether it is a floor.
         if counts.coolings == _COOLINGS or total > (1 - _FALLING) * counts.reached:
-            slow = _slope(loss, run.parameters, data) * usual[1] / 2**_COOLINGS
+            slow = _slope(objective, run.parameters, data) * usual[1] / 2**_COOLINGS
             at_floor = slow * _BLOCK * _LOOKS <= _DRIVEN
             counts.label = str(Status.CONVERGED if at_floor else Status.ITERATION_LIMIT)
         else:
@@ -221,7 +230,7 @@ def _rate(counts: _Counts, explore: int) -> float:
 
 
 def _flat(history: list[Array]) -> bool:
-    """True when the sum of the training errors fell by no hundredth over the last looks, nor faster than before."""
+    """True when the sum of the objectives fell by no hundredth over the last looks, nor faster than before."""
     if len(history) <= 2 * _LOOKS:
         return False
     ends = [float(np.sum(history[-1 - k * _LOOKS])) for k in range(3)]
@@ -234,25 +243,24 @@ def _fall(history: list[Array]) -> float:
     return float(np.max((old - new) / np.where(old > 0, old, 1.0)))
 
 
-def _slope(loss: Loss, parameters: Any, data: Any) -> float:
-    """Relative fall of the training error per unit of learning rate: no floor where this is large."""
-    value, gradient = jax.value_and_grad(lambda p: jnp.sum(loss(p, data)))(parameters)
+def _slope(objective: _Objective, parameters: Any, data: Any) -> float:
+    """Relative fall of the objective per unit of learning rate: no floor where this is large."""
+    value, gradient = jax.value_and_grad(lambda p: jnp.sum(objective(p, data)))(parameters)
     square = sum(float(jnp.sum(part**2)) for part in jax.tree.leaves(gradient))
     return square / max(float(value), 1e-300)
 
 
-@lru_cache(maxsize=32)
-def _optimizer(name: str, rate: float, momentum: float, decay: float) -> Any:
-    """The same object for the same settings: it is part of what is compiled."""
-    rule = optax.adam(rate) if name == "adam" else optax.sgd(rate, momentum=momentum or None)
-    # The share that decays is that of a step: it goes with the learning rate.
-    return optax.chain(rule, optax.add_decayed_weights(-rate * decay)) if decay else rule
+def _optimizer(name: str, rate: float, momentum: float) -> Any:
+    return optax.adam(rate) if name == "adam" else optax.sgd(rate, momentum=momentum or None)
 
 
-@partial(jax.jit, static_argnames=("loss", "optimizer", "steps"))
-def _block(loss: Loss, optimizer: Any, parameters: Any, state: Any, data: Any, steps: int) -> Any:
+def _block(objective: _Objective, optimizer: Any, parameters: Any, state: Any, data: Any, steps: int) -> Any:
+    return Specialised(_steps, objective=objective, optimizer=optimizer, steps=steps)(parameters, state, data)
+
+
+def _steps(parameters: Any, state: Any, data: Any, objective: _Objective, optimizer: Any, steps: int) -> Any:
     def total(parameters: Any) -> Any:
-        return jnp.sum(loss(parameters, data))
+        return jnp.sum(objective(parameters, data))
 
     def step(_: int, carried: Any) -> Any:
         parameters, state = carried
@@ -260,4 +268,5 @@ def _block(loss: Loss, optimizer: Any, parameters: Any, state: Any, data: Any, s
         return optax.apply_updates(parameters, change), state
 
     parameters, state = jax.lax.fori_loop(0, steps, step, (parameters, state))
-    return parameters, state, loss(parameters, data)
+    values = objective(parameters, data)
+    return parameters, state, values, objective.loss(parameters, data) if objective.decay else values

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glassformer.core.integral import Array, Integral
+
+if TYPE_CHECKING:
+    from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
 
 __all__ = ["Array", "Channel", "Integral"]
 
@@ -29,6 +33,18 @@ class Channel(ABC):
     def label(self) -> str:
         """Name of the channel in files and on the command line."""
         return type(self).__name__.removesuffix("Channel").lower()
+
+    @property
+    def in_rows(self) -> ScalarRowsChannel:
+        """The same channel as one of a single row, whose overlaps are 1 x 1 matrices."""
+        from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
+
+        return ScalarRowsChannel(self)
+
+    @property
+    def linear(self) -> bool:
+        """True when the label is the field itself, with Gaussian noise of variance ``noise`` or none."""
+        return False
 
     @property
     @abstractmethod
@@ -89,7 +105,18 @@ class Channel(ABC):
     def expected_log_partition(self, variance: Array) -> Integral:
         r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
 
+    @property
+    def label_noise(self) -> float:
+        """Mean square of the label's own noise, counted as ``prediction_error`` of :meth:`label_error` counts."""
+        return 0.0
+
     def label_error(self, variance: Array) -> dict[str, Array]:
-        """Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none."""
+        r"""Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none.
+
+        ``prediction_error`` is the squared error of the posterior mean of the label without its own noise, and
+        ``plugin_error`` that of the label at :math:`\omega`; ``label_noise`` stands beside them: the sum is what is
+        measured on noisy labels. ``label_error`` counts the wrong ones among discrete labels. ``label_mse`` and
+        ``label_mse_plugin``, squared errors whose noise counts for some channels, go with the next version.
+        """
         del variance
         return {}

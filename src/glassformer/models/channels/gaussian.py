@@ -35,6 +35,10 @@ class GaussianChannel(Channel):
             raise ParameterError("noise", self.noise, "a finite number >= 0")
 
     @property
+    def linear(self) -> bool:
+        return True
+
+    @property
     def even(self) -> bool:
         return False
 
@@ -65,6 +69,12 @@ class GaussianChannel(Channel):
         value = -0.5 * (np.log(2 * np.pi * (self.noise + np.asarray(variance, dtype=float))) + 1)
         return Integral(value, np.zeros_like(value))
 
+    @property
+    def label_noise(self) -> float:
+        return self.noise
+
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``label_mse``: error on a new label whose own noise counts, :math:`V + \Delta`."""
-        return {"label_mse": np.asarray(variance) + self.noise}
+        r"""``prediction_error``: :math:`V`, beside the ``label_noise`` :math:`\Delta`."""
+        v = np.asarray(variance, dtype=float)
+        noise = np.full_like(v, self.label_noise)
+        return {"prediction_error": v, "label_noise": noise, "label_mse": v + noise}

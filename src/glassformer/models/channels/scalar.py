@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import IncompatibleError, LinkError, ParameterError
 from glassformer.models.channels.absolute import AbsoluteChannel
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.gaussian import GaussianChannel
@@ -18,16 +18,23 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {"sign": np.sign, "absolute": np.a
 NAMES = ("gaussian", *_NOISELESS)
 
 
-def scalar_channel(channel: str | Channel | Callable[..., Any], noise: float = 0.0) -> Channel:
+def scalar_channel(
+    channel: str | Channel | Callable[..., Any] = "gaussian",
+    noise: float = 0.0,
+    link: Callable[..., Any] | None = None,
+) -> Channel:
     """The channel named or defined by ``channel``, with Gaussian label noise of variance ``noise``.
 
     Args:
         channel: a name, a function from fields to labels, or a finished channel.
         noise: label noise; a finished channel carries its own.
+        link: a function of one field, instead of ``channel``.
 
     Raises:
         ParameterError: an unknown name.
-        IncompatibleError: ``noise`` is given together with a finished channel that has another noise.
+        LinkError: a function that cannot be used.
+        IncompatibleError: ``noise`` is given together with a finished channel that has another noise, or ``link`` with
+        a channel.
 
     Example:
         >>> scalar_channel("gaussian", 0.1)
@@ -38,6 +45,9 @@ def scalar_channel(channel: str | Channel | Callable[..., Any], noise: float = 0
         glassformer.core.errors.ParameterError: channel = 'relu' is not allowed: expected one of gaussian, sign, \
 absolute, or a callable
     """
+    if link is not None:
+        require_alone(channel, "gaussian")
+        return _link(link, noise, "link")
     if isinstance(channel, Channel):
         if noise not in (0.0, getattr(channel, "noise", 0.0)):
             raise IncompatibleError(f"noise = {noise} and channel = {channel!r} exclude each other: give noise to one")
@@ -47,14 +57,24 @@ absolute, or a callable
     if isinstance(channel, str) and channel in _NOISELESS:
         if noise == 0:
             return _NOISELESS[channel]()
-        return _link(_FUNCTIONS[channel], noise, channel)
+        return _link(_FUNCTIONS[channel], noise, "channel", channel)
     if callable(channel):
-        return _link(channel, noise, getattr(channel, "__name__", None))
+        return _link(channel, noise, "channel")
     raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
 
 
-def _link(function: Callable[..., Any], noise: float, name: str | None) -> Channel:
+def require_alone(channel: Any, default: str) -> None:
+    """Raise where a link is given beside a channel that is not the one meant by leaving it out."""
+    if not (isinstance(channel, str) and channel == default):
+        raise IncompatibleError(f"channel = {channel!r} and a link exclude each other: give one of them")
+
+
+def _link(function: Callable[..., Any], noise: float, slot: str, name: str | None = None) -> Channel:
     # Imported here because its splines and root finders would double the start-up time of every other channel.
     from glassformer.models.channels.link.channel import LinkChannel
+    from glassformer.models.channels.link.contract import function_name
 
-    return LinkChannel(function, noise, name=name)
+    try:
+        return LinkChannel(function, noise, name=name or function_name(function))
+    except LinkError as error:
+        raise error.named(slot) from error.__cause__

@@ -65,11 +65,13 @@ class SignChannel(Channel):
         return _average(v, 2 * np.exp(log_phi) * log_phi)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``label_error``: :math:`\arccos(\sqrt q)/\pi`; ``label_mse``: :math:`1 - (2/\pi)\arcsin q`, at q = 1 - V."""
+        r"""``label_error``: :math:`\arccos(\sqrt q)/\pi`; ``prediction_error``: :math:`1 - (2/\pi)\arcsin q`."""
         v = np.asarray(variance, dtype=float)
         # Half-angle forms keep the relative precision where V is small.
         wrong = np.arcsin(np.sqrt(v)) / np.pi
-        return {"label_error": wrong, "label_mse": 4 * np.arcsin(np.sqrt(v / 2)) / np.pi}
+        square = 4 * np.arcsin(np.sqrt(v / 2)) / np.pi
+        named = {"label_error": wrong, "prediction_error": square, "label_noise": np.zeros_like(v)}
+        return {**named, "label_mse": square}
 
 
 def _checked(y: ArrayLike) -> Array:

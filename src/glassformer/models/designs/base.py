@@ -51,6 +51,28 @@ class Design(ABC):
         return (self.samples,)
 
     @property
+    def several_rows(self) -> bool:
+        """True when signals have an axis of rows, and fields one beside their columns."""
+        return False
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row of the signal."""
+        return self.signal_shape
+
+    def fields(self, signal: Array, instance: int) -> Array:
+        """Fields of shape (samples, P, K) from a signal of shape ``(P, *row_shape)``, with ``P = 1`` for one row."""
+        if self.several_rows:
+            return self.forward(signal, instance)
+        return self.forward(signal[0], instance).reshape(self.samples, 1, -1)
+
+    def correlation(self, score: Array, instance: int) -> Array:
+        """Transpose of :meth:`fields`: shape ``(P, *row_shape)`` from (samples, P, K)."""
+        if self.several_rows:
+            return self.adjoint(score, instance)
+        return self.adjoint(score.reshape(self.field_shape), instance)[None]
+
+    @property
     def damping(self) -> float:
         """Damping with which message passing begins: what inputs that are far from Gaussian at finite size need."""
         return 0.0

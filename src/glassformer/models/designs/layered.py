@@ -21,9 +21,8 @@ class LayeredQuadraticDesign(QuadraticDesign):
     """
 
     @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row of the signal."""
-        return self.signal_shape
+    def several_rows(self) -> bool:
+        return True
 
     def forward(self, signal: Array, instance: int) -> Array:
         return np.stack([super(LayeredQuadraticDesign, self).forward(layer, instance) for layer in signal], axis=1)

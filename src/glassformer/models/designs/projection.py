@@ -38,8 +38,11 @@ class ProjectionDesign(StoredDesign):
         return 1, int(self.inputs.shape[3]) // self.heads
 
     @property
+    def several_rows(self) -> bool:
+        return True
+
+    @property
     def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row of the signal."""
         return self.signal_shape[1:]
 
     @property

@@ -34,8 +34,11 @@ class WrappedDesign(Design):
         return shape
 
     @property
+    def several_rows(self) -> bool:
+        return bool(self._inner.several_rows)
+
+    @property
     def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row of the signal, for designs of several rows."""
         shape: tuple[int, ...] = self._inner.row_shape
         return shape
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
+
+if TYPE_CHECKING:
+    from glassformer.models.priors.layered import LayeredPrior
 
 # Panels of the mutual information: longest in log(1 + t), halvings of the first towards zero, nodes and check.
 _PANEL, _HALVINGS, _PANEL_NODES = 0.25, 12, (8, 5)
@@ -22,6 +25,28 @@ class Prior(ABC):
     Around its mean the signal has unit power: :math:`\mathrm{MMSE}(0) = 1`. Sample sizes count in units that hold
     ``degrees`` free entries of the signal, so :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g|^2`.
     """
+
+    @property
+    def in_rows(self) -> LayeredPrior:
+        """The same prior as one of a single row, whose overlaps are 1 x 1 matrices."""
+        from glassformer.models.priors.layered import LayeredPrior
+
+        return LayeredPrior(self, 1)
+
+    @property
+    def overlap_shape(self) -> tuple[int, ...]:
+        """Shape of an overlap in results: a number."""
+        return ()
+
+    @property
+    def symmetric(self) -> bool:
+        """True when signals are symmetric matrices."""
+        return False
+
+    @property
+    def stepwise(self) -> bool:
+        """True when the denoiser finds its fixed point in several calls, from what it kept of the last one."""
+        return False
 
     @abstractmethod
     def mmse(self, q_hat: Array) -> Integral:
@@ -41,6 +66,29 @@ class Prior(ABC):
     def degrees(self) -> float:
         """Free entries of a signal per unit in which sample sizes are counted."""
         return 1.0
+
+    @property
+    def extensive(self) -> bool:
+        """True when sample sizes count per entry of the signal; False where its width is negligible."""
+        return True
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """:math:`L/d` and :math:`r/d` of a product of factors of extensive width.
+
+        Raises:
+            IncompatibleError: the signal is none.
+        """
+        raise IncompatibleError(f"{type(self).__name__} is no product of factors of extensive width")
+
+    def factor_width(self, columns: int) -> int:
+        """Width of the factors of a signal of so many columns.
+
+        Raises:
+            IncompatibleError: the prior is a limit of infinite or vanishing width.
+        """
+        del columns
+        raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
 
     @property
     def second_moment(self) -> float:
@@ -64,6 +112,11 @@ class Prior(ABC):
         """Draw one signal of the given shape."""
         del shape, rng
         raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
+
+    def side_observation(self, signal: Array, rng: np.random.Generator) -> tuple[float, Array] | None:
+        """Strength and observation of what is known of a signal beforehand; None for nothing."""
+        del signal, rng
+        return None
 
     def power_deviation(self, shape: tuple[int, int]) -> float:
         """Standard deviation of the power of a signal of finite size around its limit 1."""
@@ -111,14 +164,14 @@ class Estimate:
     """What a prior makes of one noisy observation of its signal.
 
     Attributes:
-        signal: posterior mean, shape ``(L, d)``.
-        variance: posterior variance of the field ``h`` of a new input.
+        signal: posterior mean, shape ``(L, d)``; of several rows (P, ...).
+        variance: posterior variance of the field ``h`` of a new input; of several rows their covariance, shape (P, P).
         onsager: coefficient of the previous score in the next field; equal to ``variance`` for priors that see the
             observation only.
         memory: what the prior wants back at its next call, or None.
     """
 
     signal: Array
-    variance: float
-    onsager: float
+    variance: Any
+    onsager: Any
     memory: Any = None

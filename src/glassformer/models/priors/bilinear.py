@@ -59,6 +59,13 @@ class BilinearPrior(Prior):
     def dimension(self) -> float:
         return self.rho * (1 + self.beta - self.rho) / self.beta if self.rho < min(1.0, self.beta) else 1.0
 
+    @property
+    def ratios(self) -> tuple[float, float]:
+        return self.beta, self.rho
+
+    def factor_width(self, columns: int) -> int:
+        return max(1, round(self.rho * columns))
+
     def mmse(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)
         value = np.where(q_hat <= _TINY, 1.0, 0.0)
@@ -71,12 +78,12 @@ class BilinearPrior(Prior):
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         """Draw ``S`` of shape ``(L, d)`` with width ``round(rho * d)``, at least one."""
         length, dimension = shape
-        width = max(1, round(self.rho * dimension))
+        width = self.factor_width(dimension)
         left, right = rng.standard_normal((length, width)), rng.standard_normal((dimension, width))
         return left @ right.T / np.sqrt(width)
 
     def power_deviation(self, shape: tuple[int, int]) -> float:
-        return float(np.sqrt(2 * (1 / shape[0] + 1 / shape[1]) / max(1, round(self.rho * shape[1]))))
+        return float(np.sqrt(2 * (1 / shape[0] + 1 / shape[1]) / self.factor_width(shape[1])))
 
     def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
         r"""Posterior mean of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.

@@ -56,6 +56,14 @@ class FactorPrior(LowWidthPrior):
         if self.width < 1:
             raise ParameterError("width", self.width, "an integer >= 1")
 
+    @property
+    def stepwise(self) -> bool:
+        return True
+
+    def factor_width(self, columns: int) -> int:
+        del columns
+        return self.width
+
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         """Draw ``S`` of shape ``(L, d)``."""
         length, dimension = shape
@@ -87,23 +95,28 @@ class FactorPrior(LowWidthPrior):
         """
         length, dimension = field.shape
         r, kappa = self.width, precision
-        identity = np.eye(r)
         if memory is None:
             memory = self._spectral_start(field)
         left, right, _, right_cov = memory
-        new_left_cov = np.linalg.inv(identity + kappa / r * right.T @ right)
-        new_left = (field @ right / np.sqrt(r) - kappa * dimension / r * left @ right_cov) @ new_left_cov
+        new_left, new_left_cov = self._rows(
+            field @ right / np.sqrt(r) - kappa * dimension / r * left @ right_cov, kappa / r * right.T @ right
+        )
         overlap_left = new_left.T @ new_left / length
-        new_right_cov = np.linalg.inv(identity + kappa * length / r * overlap_left)
-        new_right = (field.T @ new_left / np.sqrt(r) - kappa * length / r * right @ new_left_cov) @ new_right_cov
+        new_right, new_right_cov = self._rows(
+            field.T @ new_left / np.sqrt(r) - kappa * length / r * right @ new_left_cov,
+            kappa * length / r * overlap_left,
+        )
         overlap_right = new_right.T @ new_right / dimension
         crossed = np.trace(overlap_left @ new_right_cov)
         onsager = np.trace(right.T @ new_right @ new_left_cov) / dimension + crossed
         variance = crossed + np.trace(overlap_right @ new_left_cov) + np.trace(new_left_cov @ new_right_cov)
-        factors = Factors(
-            new_left, new_right, np.asarray(new_left_cov, dtype=float), np.asarray(new_right_cov, dtype=float)
-        )
+        factors = Factors(new_left, new_right, new_left_cov, new_right_cov)
         return Estimate(self._product(factors), float(variance / r), float(onsager / r), factors)
+
+    def _rows(self, field: Array, precision: Array) -> tuple[Array, Array]:
+        """Posterior means of the rows of a factor, shape (n, r), and their mean covariance, shape (r, r)."""
+        covariance = np.asarray(np.linalg.inv(np.eye(self.width) + precision), dtype=float)
+        return field @ covariance, covariance
 
     def _spectral_start(self, field: Array) -> Factors:
         u, _, v = np.linalg.svd(field, full_matrices=False)

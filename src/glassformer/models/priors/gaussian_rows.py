@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.priors.matrix import MatrixEstimate, MatrixPrior
+from glassformer.models.priors.base import Estimate
+from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,10 @@ class GaussianRowsPrior(MatrixPrior):
         return float(self.count)
 
     @property
+    def rotational(self) -> bool:
+        return True
+
+    @property
     def block(self) -> Array:
         """One for rows of the same head, zero for others, shape (P, P)."""
         head = np.arange(self.count) % self.heads
@@ -94,9 +100,10 @@ class GaussianRowsPrior(MatrixPrior):
     def mean(self, shape: tuple[int, ...]) -> Array:
         return np.zeros(shape)
 
-    def denoise(self, field: Array, precision: Array) -> MatrixEstimate:
+    def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
+        del memory
         variance = np.asarray(np.linalg.inv(np.eye(self.count) + precision * self.block), dtype=float)
-        return MatrixEstimate(np.tensordot(variance, field, axes=1), variance, variance)
+        return Estimate(np.tensordot(variance, field, axes=1), variance, variance)
 
     def gram(self, first: Array, second: Array) -> Array:
         return np.asarray(first @ second.T / first.shape[-1] * self.block)

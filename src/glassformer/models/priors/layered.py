@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.priors.base import Prior
-from glassformer.models.priors.matrix import MatrixEstimate, MatrixPrior
+from glassformer.models.priors.base import Estimate, Prior
+from glassformer.models.priors.matrix import MatrixPrior
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,22 @@ class LayeredPrior(MatrixPrior):
         return True
 
     @property
+    def symmetric(self) -> bool:
+        return self.layer.symmetric
+
+    @property
+    def stepwise(self) -> bool:
+        return self.layer.stepwise
+
+    @property
+    def overlap_shape(self) -> tuple[int, ...]:
+        return self.layers, self.layers
+
+    @property
+    def random_start(self) -> float:
+        return 0.1
+
+    @property
     def onset(self) -> float:
         return self.layer.onset
 
@@ -92,16 +109,38 @@ class LayeredPrior(MatrixPrior):
     def mean(self, shape: tuple[int, ...]) -> Array:
         return np.stack([self.layer.mean((shape[1], shape[2]))] * self.layers)
 
-    def denoise(self, field: Array, precision: Array) -> MatrixEstimate:
-        found = [self.layer.denoise(b, float(a)) for b, a in zip(field, np.diag(precision), strict=True)]
-        return MatrixEstimate(
-            np.stack([estimate.signal for estimate in found]),
-            np.diag([estimate.variance for estimate in found]),
-            np.diag([estimate.onsager for estimate in found]),
-        )
+    def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
+        before = memory or [None] * self.layers
+        arguments = zip(field, np.diag(precision), before, strict=True)
+        return _stacked([self.layer.denoise(b, float(a), kept) for b, a, kept in arguments])
+
+    def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
+        pairs = zip(_layers(old), _layers(new), strict=True)
+        return _stacked([self.layer.mix(before, after, weight) for before, after in pairs])
+
+    def power_deviation(self, shape: tuple[int, ...]) -> float:
+        return self.layer.power_deviation((shape[1], shape[2]))
 
     def gram(self, first: Array, second: Array) -> Array:
-        return np.asarray(np.einsum("aij,bij->ab", first, second) / first.shape[-1])
+        # Every prior counts the power of a matrix as a multiple of its squared norm.
+        unit = self.layer.power(np.ones(first.shape[1:])) / np.prod(first.shape[1:])
+        return np.asarray(unit * np.einsum("aij,bij->ab", first, second))
+
+
+def _stacked(found: list[Estimate]) -> Estimate:
+    """The estimates of all layers as one."""
+    return Estimate(
+        np.stack([estimate.signal for estimate in found]),
+        np.diag([estimate.variance for estimate in found]),
+        np.diag([estimate.onsager for estimate in found]),
+        [estimate.memory for estimate in found],
+    )
+
+
+def _layers(estimate: Estimate) -> list[Estimate]:
+    memory = estimate.memory or [None] * len(estimate.signal)
+    parts = zip(estimate.signal, np.diag(estimate.variance), np.diag(estimate.onsager), memory, strict=True)
+    return [Estimate(signal, variance, onsager, kept) for signal, variance, onsager, kept in parts]
 
 
 def _diagonal(matrices: Array) -> Array:

@@ -116,6 +116,10 @@ class LowWidthPrior(Prior):
             raise ParameterError("beta", self.beta, "> 0, or infinity")
 
     @property
+    def extensive(self) -> bool:
+        return False
+
+    @property
     def onset(self) -> float:
         return 0.0 if np.isinf(self.beta) else float(np.sqrt(self.beta) / (1 + self.beta))
 

@@ -3,26 +3,13 @@ r"""What a prior of several rows must provide: overlaps and precisions are matri
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 
 from glassformer.core.integral import Array, Integral
-
-
-@dataclass(frozen=True)
-class MatrixEstimate:
-    """What a prior makes of one noisy observation of its rows.
-
-    Attributes:
-        signal: posterior mean, shape (P, ...).
-        variance: posterior covariance of the fields of a new input over the rows, shape (P, P).
-        onsager: coefficient of the previous score in the next field, shape (P, P).
-    """
-
-    signal: Array
-    variance: Array
-    onsager: Array
+from glassformer.models.priors.base import Estimate
 
 
 class MatrixPrior(ABC):
@@ -32,6 +19,21 @@ class MatrixPrior(ABC):
     count in units that hold ``degrees`` free entries of a row, so :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l
     g_l g_l^T`.
     """
+
+    @property
+    def in_rows(self) -> Self:
+        """Itself: it has rows already."""
+        return self
+
+    @property
+    def overlap_shape(self) -> tuple[int, ...]:
+        """Shape of an overlap in results: (P, P)."""
+        return self.rows, self.rows
+
+    @property
+    def random_start(self) -> float:
+        """Size of the random start that message passing on even labels needs, to leave what they are blind to."""
+        return 1e-3
 
     @property
     @abstractmethod
@@ -54,9 +56,30 @@ class MatrixPrior(ABC):
         return False
 
     @property
+    def rotational(self) -> bool:
+        """True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others."""
+        return False
+
+    @property
+    def symmetric(self) -> bool:
+        """True when rows are symmetric matrices."""
+        return False
+
+    @property
+    def stepwise(self) -> bool:
+        """True when a denoiser finds its fixed point in several calls, from what it kept of the last one."""
+        return False
+
+    @property
     def side(self) -> float:
         """Precision with which every weight is known beforehand."""
         return 0.0
+
+    def side_observation(self, signal: Array, rng: np.random.Generator) -> tuple[float, Array] | None:
+        r"""Strength ``s`` and :math:`\sqrt s\,W` plus standard normal noise, known beforehand; None for nothing."""
+        if self.side == 0:
+            return None
+        return self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape)
 
     @property
     def onset(self) -> float:
@@ -93,8 +116,16 @@ class MatrixPrior(ABC):
         """The estimate before any data."""
 
     @abstractmethod
-    def denoise(self, field: Array, precision: Array) -> MatrixEstimate:
+    def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
         r"""Posterior mean from natural parameters ``field`` :math:`A Y` and ``precision`` ``A``, shape (P, P)."""
+
+    def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
+        """The estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
+        return replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
+
+    def power_deviation(self, shape: tuple[int, ...]) -> float:
+        """Standard deviation of the power of a row of finite size around its limit 1."""
+        return float(np.sqrt(2 / np.prod(shape[1:])))
 
     @abstractmethod
     def gram(self, first: Array, second: Array) -> Array:

@@ -28,6 +28,10 @@ class SymmetricPrior(Prior):
     def degrees(self) -> float:
         return _DEGREES
 
+    @property
+    def symmetric(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
 class WishartPrior(SymmetricPrior):
@@ -73,6 +77,9 @@ class WishartPrior(SymmetricPrior):
     def second_moment(self) -> float:
         return 1 + self.rho
 
+    def factor_width(self, columns: int) -> int:
+        return max(1, round(self.rho * columns))
+
     def mmse(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)
         value = np.where(q_hat <= _TINY, 1.0, 0.0)
@@ -95,7 +102,7 @@ class WishartPrior(SymmetricPrior):
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         """Draw ``S`` of shape ``(d, d)`` with width ``round(rho * d)``, at least one."""
         d = shape[0]
-        width = max(1, round(self.rho * d))
+        width = self.factor_width(d)
         factor = rng.standard_normal((d, width))
         return factor @ factor.T / np.sqrt(width * d)
 
@@ -105,7 +112,7 @@ class WishartPrior(SymmetricPrior):
     def power_deviation(self, shape: tuple[int, int]) -> float:
         # Var Tr S^2/d to leading order: the trace of W W^T alone moves it by 2 (1 + rho) sqrt(2/(d r)) and more.
         d = shape[0]
-        return float(2 * (1 + self.rho) * np.sqrt(2 / (d * max(1, round(self.rho * d)))) + 2 / d)
+        return float(2 * (1 + self.rho) * np.sqrt(2 / (d * self.factor_width(d))) + 2 / d)
 
     def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
         r"""Posterior mean of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.
@@ -165,6 +172,10 @@ class NarrowWishartPrior(SymmetricPrior):
         >>> NarrowWishartPrior().mmse(np.array([1.0, 2.0])).value
         array([1.  , 0.75])
     """
+
+    @property
+    def extensive(self) -> bool:
+        return False
 
     @property
     def onset(self) -> float:

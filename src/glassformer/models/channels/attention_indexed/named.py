@@ -16,14 +16,21 @@ from glassformer.models.channels.attention_indexed.projected import (
     checked_tokens,
 )
 from glassformer.models.channels.base import Array, Channel
+from glassformer.models.channels.link.contract import Link, function_name
+from glassformer.models.channels.scalar import require_alone
 
 NAMES = ("linear", "softmax", "hardmax")
 
 
 def attention_channel(
-    channel: str | Callable[..., Any] | Channel, tokens: int, noise: float, temperature: float, power: float
+    channel: str | Callable[..., Any] | Channel,
+    tokens: int,
+    noise: float,
+    temperature: float,
+    power: float,
+    link: Callable[..., Any] | None = None,
 ) -> Channel:
-    """The channel named or defined by ``channel`` for indices of variance ``power``.
+    """The channel named or defined by ``channel`` for indices of variance ``power``, or the one of ``link``.
 
     Raises:
         ParameterError: an unknown name, or an argument that the channel does not allow.
@@ -33,6 +40,9 @@ def attention_channel(
         >>> attention_channel("linear", 2, 0.1, 1.0, 1.5)
         LinearAttentionChannel(tokens=2, noise=0.1)
     """
+    if link is not None:
+        require_alone(channel, "softmax")
+        channel = _of_one_sample(link, tokens)
     if isinstance(channel, Channel):
         _require_match(channel, tokens, noise, temperature, power)
         return channel
@@ -53,21 +63,34 @@ def attention_channel(
     if callable(channel):
         if noise == 0:
             raise IncompatibleError("a function of the indices needs label noise: give noise > 0")
-        return _sampled(channel, tokens, noise, power, getattr(channel, "__name__", "link"))
+        return _sampled(channel, tokens, noise, power, function_name(channel))
     raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
 
 
 def _require_match(channel: Channel, tokens: int, noise: float, temperature: float, power: float) -> None:
-    """A finished channel carries its own parameters: they must be the model's."""
+    """A finished channel carries its own parameters: they must be the model's; noise may be given to it alone."""
     own = {
         name: getattr(channel, name) for name in ("tokens", "power", "noise", "temperature") if hasattr(channel, name)
     }
     asked = {"tokens": tokens, "power": power, "noise": noise, "temperature": temperature}
     for name, value in own.items():
-        if not np.isclose(value, asked[name]):
+        if not np.isclose(value, asked[name]) and (name, asked[name]) != ("noise", 0):
             raise IncompatibleError(
                 f"the channel has {name} = {value}, the model {name} = {asked[name]}: make them equal"
             )
+
+
+def _of_one_sample(link: Callable[..., Any], tokens: int) -> Link:
+    """A function of one matrix of indices as one of many."""
+    checked_tokens(tokens)
+    safe = Link(link, (tokens, tokens), symmetric=True)
+    if not safe.vectorised:
+        raise safe.refused(
+            "a link that can be evaluated for many samples at once",
+            "write it with jax.numpy, without if on values, or for arrays of shape (..., T, T)",
+        )
+    safe.require_finite()
+    return safe
 
 
 def _softmax(temperature: float) -> Callable[[Array], Array]:

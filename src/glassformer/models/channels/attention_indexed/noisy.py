@@ -9,9 +9,10 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtri
 
-from glassformer.core.errors import ParameterError
-from glassformer.core.numerics.quasi_random import label_mse, normal_points
+from glassformer.core.errors import LinkError, ParameterError
+from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
+from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
 from glassformer.models.channels.base import Array
 from glassformer.models.channels.sampled import Posterior, SampledChannel, require_data
@@ -65,9 +66,25 @@ class NoisyAttentionChannel(SampledChannel):
             raise ParameterError("fields", self.fields, "a power of two >= 16")
         fields, entries = self.components, self.tokens**2
         require_data(self.tokens, _STEPS * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries))
-        probe = np.asarray(self.function(np.zeros((3, self.tokens, self.tokens))))
-        if probe.ndim < 2 or len(probe) != 3 or not np.all(np.isfinite(probe)):
-            raise ParameterError("channel", self.function, "a function from shape (n, T, T) to finite labels (n, m)")
+        self._require_labels()
+
+    def _require_labels(self) -> None:
+        """Raise unless a few matrices of indices have finite labels, one each and the same in another order."""
+        matrices = to_matrices(np.random.default_rng(5).standard_normal((3, self.components)), self.tokens)
+        try:
+            probe, turned = (np.asarray(self.function(h.copy())) for h in (matrices, matrices[::-1]))
+        except LinkError:
+            raise
+        except Exception as error:
+            # Whatever a user's function raises: where it did is what they need to know.
+            words = f"it fails at fields of shape {matrices.shape} ({type(error).__name__}: {error})"
+            raise LinkError("channel", self.function, "a function from shape (n, T, T) to labels", words) from error
+        if probe.dtype.kind not in "biuf" or probe.ndim < 1 or len(probe) != 3 or not np.all(np.isfinite(probe)):
+            allowed = "a function from shape (n, T, T) to finite labels (n, m)"
+            raise LinkError("channel", self.function, allowed, "a function of one matrix of indices is given as link")
+        if not np.allclose(probe, turned[::-1], rtol=1e-9, atol=1e-12):
+            allowed = "a link that gives one label for one field"
+            raise LinkError("channel", self.function, allowed, "it is random, or mixes samples")
 
     @property
     def label(self) -> str:
@@ -89,9 +106,13 @@ class NoisyAttentionChannel(SampledChannel):
         clean = np.asarray(self.function(to_matrices(field, self.tokens)), dtype=float)
         return np.asarray(clean + np.sqrt(self.noise) * source.reshape(clean.shape))
 
+    @property
+    def label_noise(self) -> float:
+        return float(self.noise * np.prod(self.label_shape) / self.tokens)
+
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``label_mse``: :math:`E\|y - E[y\mid\omega]\|^2/T` of a new label without its own noise."""
-        return label_mse(self.function, self.tokens, self.power, variance)
+        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|^2/T` of a new label without its own noise."""
+        return prediction_error(self.function, self.tokens, self.power, variance, self.label_noise)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))

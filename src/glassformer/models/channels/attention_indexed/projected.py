@@ -10,8 +10,8 @@ from scipy.special import log_softmax
 
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
-from glassformer.core.numerics.quasi_random import label_mse
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_components, to_matrices
+from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.base import Array, Channel, Integral
 
 
@@ -112,6 +112,10 @@ class LinearAttentionChannel(_ProjectedChannel):
         return "linear"
 
     @property
+    def linear(self) -> bool:
+        return True
+
+    @property
     def _seen(self) -> int:
         return self.tokens * (self.tokens + 1) // 2
 
@@ -125,9 +129,15 @@ class LinearAttentionChannel(_ProjectedChannel):
             raise DataError("y", "<labels>", "symmetric matrices", "symmetrise them")
         return np.asarray(to_components(y) - omega)
 
+    @property
+    def label_noise(self) -> float:
+        return self.noise
+
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``label_mse``: error on a new label per component, its own noise counted, :math:`V + \Delta`."""
-        return {"label_mse": np.asarray(variance) + self.noise}
+        r"""``prediction_error``: :math:`V`, per component, beside the ``label_noise`` :math:`\Delta`."""
+        v = np.asarray(variance, dtype=float)
+        noise = np.full_like(v, self.label_noise)
+        return {"prediction_error": v, "label_noise": noise, "label_mse": v + noise}
 
 
 @dataclass(frozen=True)
@@ -184,8 +194,8 @@ class SoftmaxAttentionChannel(_ProjectedChannel):
         return np.asarray(difference - (difference @ ones)[..., None] * ones)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``label_mse``: :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, with its standard error."""
-        return label_mse(self._attention, self.tokens, self.power, variance)
+        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, with its standard error."""
+        return prediction_error(self._attention, self.tokens, self.power, variance, self.label_noise)
 
     def _attention(self, h: Array) -> Array:
         return np.exp(log_softmax(self.temperature * h, axis=-1))

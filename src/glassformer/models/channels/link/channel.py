@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.models.channels.base import Array, Channel, Integral
-from glassformer.models.channels.link.field_quadrature import omega_nodes, unit_nodes
+from glassformer.models.channels.link.curve import Curve, Row
+from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
 from glassformer.models.channels.link.function import Function, array_link
 from glassformer.models.channels.link.level_set import LevelSet
 from glassformer.models.channels.link.noisy import NoisyLink
@@ -20,7 +21,6 @@ from glassformer.models.channels.link.posterior import LinkPosterior
 
 Averages = Callable[[float, int], tuple[float, float]]
 
-_LEVELS = (1, 2, 4)  # of the quadrature rules, one after the other
 _TARGET = 1e-10  # relative change between two rules below which refinement stops
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 # Less label noise than this takes nodes without end, and is none for all that it does.
@@ -45,13 +45,15 @@ class LinkChannel(Channel):
     largest rule: the error then says so. In double precision a saturating function is flat where its values coincide.
 
     Args:
-        function: NumPy function of an array, or of a scalar (then applied element by element).
+        function: link of one field, in NumPy, JAX or plain Python, or of an array of fields (see
+            :class:`~glassformer.models.channels.link.contract.Link`).
         noise: label noise :math:`\Delta \ge 0`, a variance.
         name: a label for printing.
         nodes: Gauss nodes per quadrature panel.
 
     Raises:
-        ParameterError: the function is not finite or has the wrong shape for :math:`|h| \le 8`; bad noise or nodes.
+        LinkError: the function fails, is random, not finite or of the wrong shape for :math:`|h| \le 8`.
+        ParameterError: bad noise or nodes.
         DataError: without noise, a label that no ``h`` produces.
 
     Example:
@@ -93,10 +95,14 @@ class LinkChannel(Channel):
         return self.noise == 0.0 and self._shape.flat_mass < 1e-8
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
-        labels = self._link(np.asarray(h, dtype=float))
+        labels = self.clean(h)
         if self.noise == 0.0:
             return labels
         return np.asarray(labels + np.sqrt(self.noise) * rng.standard_normal(np.shape(h)))
+
+    def clean(self, h: Array) -> Array:
+        """Labels without noise."""
+        return self._link(np.asarray(h, dtype=float))
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]
@@ -110,16 +116,21 @@ class LinkChannel(Channel):
     def expected_log_partition(self, variance: Array) -> Integral:
         return self._refined(variance, 1)
 
-    def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""Squared errors on a new label, its own noise counted.
+    @property
+    def label_noise(self) -> float:
+        return self.noise
 
-        ``label_mse``: of the posterior mean :math:`E_u \varphi(\omega + \sqrt V u)`; ``label_mse_plugin``: of
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""Squared errors on a new label without its own noise.
+
+        ``prediction_error``: of the posterior mean :math:`E_u \varphi(\omega + \sqrt V u)`; ``plugin_error``: of
         :math:`\varphi(\omega)`.
         """
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
         both = np.array([_label_errors(self._shape, x, self.nodes) for x in v.ravel()]).reshape(-1, 2)
-        bayes, plugin = (self.noise + both).T.reshape(2, *v.shape)
-        return {"label_mse": bayes, "label_mse_plugin": plugin}
+        bayes, plugin = both.T.reshape(2, *v.shape)
+        named = {"prediction_error": bayes, "plugin_error": plugin, "label_noise": np.full(v.shape, self.label_noise)}
+        return {**named, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
     @cached_property
     def _link(self) -> Function:
@@ -138,7 +149,14 @@ class LinkChannel(Channel):
     @cached_property
     def _averages(self) -> Averages:
         # Information and free entropy come from one computation and are usually asked for together.
-        return lru_cache(maxsize=256)(self._law.averages)
+        return lru_cache(maxsize=16)(self._law.averages)
+
+    @cached_property
+    def _curve(self) -> Curve:
+        def direct(v: float) -> Row:
+            return *_refine(self._averages, v, 0), *_refine(self._averages, v, 1)
+
+        return Curve(lru_cache(maxsize=256)(direct), self.even, self.noise == 0)
 
     def _posterior(self, y: ArrayLike, omega: ArrayLike, variance: ArrayLike) -> tuple[Array, Array]:
         arrays = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (y, omega, variance)))
@@ -149,15 +167,14 @@ class LinkChannel(Channel):
 
     def _refined(self, variance: Array, which: int) -> Integral:
         v = np.asarray(variance, dtype=float)
-        rows = [_refine(self._averages, float(x), which) for x in v.ravel()]
-        value, error = np.array(rows).reshape(-1, 2).T.reshape(2, *v.shape)
-        return Integral(value, error)
+        rows = self._curve(v.ravel())
+        return Integral(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
 
 
 def _refine(averages: Averages, v: float, which: int) -> tuple[float, float]:
     """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
-    value, error = averages(v, _LEVELS[0])[which], np.inf
-    for level in _LEVELS[1:]:
+    value, error = averages(v, 0)[which], np.inf
+    for level in range(1, len(RULES)):
         finer = averages(v, level)[which]
         value, error = finer, abs(finer - value) + 1e-13 * abs(finer)
         if error < _TARGET * max(abs(value), 1e-3):
@@ -168,8 +185,8 @@ def _refine(averages: Averages, v: float, which: int) -> tuple[float, float]:
 
 def _label_errors(shape: LinkShape, v: float, nodes: int) -> tuple[float, float]:
     """Noiseless squared errors of the posterior mean of the label, and of the label at omega."""
-    omega, weight = omega_nodes(v, shape.breaks, 1, nodes)
-    u, w = unit_nodes(omega, v, shape.breaks, 2, nodes)
+    omega, weight = omega_nodes(v, shape.breaks, RULES[1], nodes)
+    u, w = unit_nodes(omega, v, shape.breaks, RULES[2], nodes)
     centre = shape.link(omega)[:, None]
     offset = shape.link(omega[:, None] + np.sqrt(v) * u) - centre
     mean = np.sum(w * offset, axis=1, keepdims=True)

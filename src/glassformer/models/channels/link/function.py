@@ -1,14 +1,13 @@
-"""A link function as it is given, made safe to evaluate on arrays."""
+"""A link function of one number, made safe to evaluate everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from glassformer.core.errors import ParameterError
 from glassformer.models.channels.base import Array
+from glassformer.models.channels.link.contract import Link
 
 Function = Callable[[Array], Array]
 
@@ -16,46 +15,33 @@ CHECKED = 8.0  # range of fields on which the link must be finite
 OVERFLOW = 1e150  # stands for what is not finite outside of it
 
 
-def array_link(function: Callable[..., object]) -> Function:
+def array_link(function: Callable[..., object], slot: str = "channel") -> Function:
     """The function as one of arrays that never fails: same shape out as in, doubles, finite.
 
     Args:
-        function: NumPy function of an array, or of a scalar (then applied element by element).
+        function: of one field, or of an array of fields, with NumPy or JAX; or of (1, 1) matrices of one field.
+        slot: the parameter as which the user gave it.
 
     Raises:
-        ParameterError: it is not callable, does not return one real number per field, or is not finite for |h| <= 8.
+        LinkError: it is not callable, fails, is random, does not return one real number per field, or is not finite
+            for |h| <= 8.
 
     Example:
         >>> array_link(lambda h: 1 if h > 0 else -1)(np.array([-2.0, 3.0]))
         array([-1.,  1.])
     """
-    if not callable(function):
-        raise ParameterError("channel", function, "a callable link function")
+    safe = function if isinstance(function, Link) else Link(function, slot=slot)
+    if safe.label_shape != ():
+        raise safe.refused("a link function returning one real number per field", f"it returns {safe.label_shape}")
     probe = np.linspace(-CHECKED, CHECKED, 33)
-    with np.errstate(all="ignore"):
-        elementwise = function if _keeps_shape(function, probe) else np.vectorize(function, otypes=[float])
-        try:
-            values = _floats(elementwise(probe))
-        except (TypeError, ValueError) as error:
-            raise ParameterError("channel", function, "a link function returning one real number per field") from error
-    if not np.all(np.isfinite(values)):
-        raise ParameterError("channel", function, f"a link function finite for |h| <= {CHECKED:g}")
+    bad = ~np.isfinite(safe(probe.reshape(-1, *safe.shape)))
+    if np.any(bad):
+        raise safe.refused(f"a link function finite for |h| <= {CHECKED:g}", f"it is not at h = {probe[bad][0]:g}")
 
     def link(h: Array) -> Array:
+        h = np.asarray(h, dtype=float)
+        values = safe(h.reshape(*h.shape, *safe.shape))
         # Far outside the prior's reach an overflowing link only has to be impossible, not exact.
-        with np.errstate(all="ignore"):
-            values = _floats(elementwise(h))
-            return _floats(np.nan_to_num(values, nan=OVERFLOW, posinf=OVERFLOW, neginf=-OVERFLOW))
+        return np.asarray(np.nan_to_num(values, nan=OVERFLOW, posinf=OVERFLOW, neginf=-OVERFLOW))
 
     return link
-
-
-def _keeps_shape(function: Callable[..., object], probe: Array) -> bool:
-    try:
-        return np.asarray(function(probe)).shape == probe.shape
-    except (TypeError, ValueError):
-        return False
-
-
-def _floats(values: Any) -> Array:
-    return np.asarray(values, dtype=float)

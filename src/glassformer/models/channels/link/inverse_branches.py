@@ -10,6 +10,8 @@ from glassformer.models.channels.base import Array
 from glassformer.models.channels.link.function import Function
 from glassformer.models.channels.link.piecewise import FEW_ULP, Branch, LinkShape
 
+_STEPS = 60  # of root finding: next to an extremum it is slow, and most labels are done after a few
+
 
 class Preimages(NamedTuple):
     """Solutions, shape (branches, labels), NaN where a branch has none; and log |link'(h)| there."""
@@ -18,10 +20,11 @@ class Preimages(NamedTuple):
     log_slope: Array
 
 
-def preimages(shape: LinkShape, y: Array, known: Array | None = None) -> Preimages:
+def preimages(shape: LinkShape, y: Array, known: Array | None = None, sight: float = np.inf) -> Preimages:
     """Solve link(h) = y on every branch, for labels ``y`` of shape (labels,).
 
-    ``known`` is one solution per label where it is at hand: its branch is then not solved.
+    ``known`` is one solution per label where it is at hand: its branch is then not solved, nor are those that lie
+    farther than ``sight`` from it.
 
     Example:
         >>> from glassformer.models.channels.link.piecewise import link_shape
@@ -37,7 +40,8 @@ def preimages(shape: LinkShape, y: Array, known: Array | None = None) -> Preimag
         if known is not None:
             own = branch.holds(known)
             h[row, own] = known[own]
-            reached &= ~own
+            ends = sorted((branch.h[0], branch.h[-1]))
+            reached &= ~own & (known > ends[0] - sight) & (known < ends[1] + sight)
         h[row, reached] = _solve(shape.link, branch, np.clip(y[reached], low, high))
         filled = ~np.isnan(h[row])
         log_slope[row, filled] = np.log(np.maximum(np.abs(branch.derivative(h[row, filled])), 1e-300))
@@ -53,7 +57,7 @@ def _solve(link: Function, branch: Branch, y: Array) -> Array:
     active = np.flatnonzero(np.minimum(-fa, fb) > 0)
     a, b, fa, fb, goal = a[active], b[active], fa[active], fb[active], y[active]
     side = np.zeros(active.size)
-    for _ in range(14):
+    for _ in range(_STEPS):
         if active.size == 0:
             break
         c = np.clip(a - fa * ((b - a) / (fb - fa)), np.minimum(a, b), np.maximum(a, b))

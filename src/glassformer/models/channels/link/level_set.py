@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import erfcx, logsumexp, ndtr
@@ -11,13 +12,20 @@ from scipy.special import erfcx, logsumexp, ndtr
 from glassformer.core.errors import DataError
 from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.base import Array
-from glassformer.models.channels.link.field_quadrature import TAIL, normal_density, omega_nodes, unit_nodes
+from glassformer.models.channels.link.field_quadrature import RULES, TAIL, lattice, normal_density, split
+from glassformer.models.channels.link.flat_averages import flat_averages
 from glassformer.models.channels.link.inverse_branches import Preimages, preimages
 from glassformer.models.channels.link.piecewise import SAME, Flat, distinct
 from glassformer.models.channels.link.posterior import LinkPosterior
 
 _CHUNK = 2_000_000  # largest number of doubles in one temporary array
 _NEGLIGIBLE = 1e-25  # probability below which a node is left out
+_RIVALS = 45.0  # minus the logarithm of the weight below which another solution of a label plays no part
+_DEEPEST = 30  # halvings of the distance to a break beyond which nothing is left to see
+_SIGHT = 30.0  # distance of solutions that play a part, in units of sqrt(V)
+_FAR = 6  # halvings of sqrt(V) from which on only neighbouring branches are in sight
+_REACHED = 11.0  # largest field at which a branch ends, and not the table of the link
+_BLURRED = 1e-6  # distance between a break and a solution for its label below which they are one
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,66 +47,142 @@ class LevelSet(LinkPosterior):
         return log_z, g
 
     def averages(self, v: float, level: int) -> tuple[float, float]:
-        omega, weight = omega_nodes(v, self._breaks, level, self.nodes)
-        information = expected = 0.0
-        per_row = (8 * level + self._breaks.size) * self.nodes * max(1, len(self.shape.branches))
-        rows = max(1, _CHUNK // per_row)
-        for start in range(0, omega.size, rows):
+        on_branches = np.array(self._branch_averages(v, level))
+        information, expected = on_branches + flat_averages(self.shape.flats, v, RULES[level].lattice)
+        return float(information), float(expected + self._mean_log_slope)
+
+    def _branch_averages(self, v: float, level: int) -> tuple[float, float]:
+        r"""The part of both averages from labels outside the flat parts.
+
+        The label is that of a field ``h``, so its level set depends on ``h`` alone and is found once; the mean given
+        the field is :math:`\omega = q h + \sqrt{qV} t`. Without other solutions :math:`E_t g^2 = h^2 + q/V`.
+        """
+        if not self.shape.branches:
+            return 0.0, 0.0
+        # Where every label has one solution nothing happens on the scale of sqrt(V).
+        octaves = min(int(np.ceil(-0.5 * np.log2(v))), _DEEPEST) if self._rivalled else 0
+        fields, q = self._fields(octaves, level), max(1.0 - v, 0.0)
+        square, log_z = fields.h**2 + q / v, -0.5 * (v * fields.h**2 + q) - 0.5 * np.log(2 * np.pi * v)
+        rival = (2 - q) * fields.gap**2 / (8 * v) + 0.5 * (fields.gap * fields.h - fields.odds)
+        count = np.sum(rival < _RIVALS, axis=0)
+        most, reached = int(count.max(initial=0)), np.flatnonzero(count)
+        if most == 0:
+            return float(fields.weight @ square), float(fields.weight @ log_z)
+        nearest = np.argsort(rival[:, reached], axis=0)[:most]
+        gap, odds = (np.take_along_axis(x[:, reached], nearest, axis=0) for x in (fields.gap, fields.odds))
+        step = RULES[level].lattice
+        t = lattice(TAIL, step)
+        weight = step * normal_density(t)
+        rows = max(1, _CHUNK // (t.size * max(most, 1)))
+        for start in range(0, reached.size, rows):
             part = slice(start, start + rows)
-            g2, log_ratio = self._given_omega(omega[part], v, level)
-            information += float(weight[part] @ g2)
-            expected += float(weight[part] @ log_ratio)
-        return information, expected + self._prior_log_partition
+            at = reached[part]
+            deviation = v * fields.h[at, None] - np.sqrt(q * v) * t
+            pull, more = _of_rivals(gap[:, part, None], odds[:, part, None], deviation, v)
+            square[at] = (((deviation + pull) / v) ** 2) @ weight
+            log_z[at] += more @ weight
+        return float(fields.weight @ square), float(fields.weight @ log_z)
 
-    def _given_omega(self, omega: Array, v: float, level: int) -> tuple[Array, Array]:
-        """E[g^2 | omega] and E[log Z(y, omega, V) / Z(y, 0, 1) | omega]: the ratio has no singular slopes."""
-        g2, log_ratio = self._branch_averages(omega, v, level)
-        for flat in self.shape.flats:
-            log_p, g = _on_intervals(flat, omega, v)
-            g2 += np.exp(log_p) * g**2
-            log_ratio += np.exp(log_p) * (log_p - _prior_log_mass(flat))
-        return g2, log_ratio
+    def _fields(self, octaves: int, level: int) -> Fields:
+        """Nodes of a standard normal field outside the flat parts, graded towards the breaks, and their level sets."""
+        key = (octaves, level)
+        if key not in self._known:
+            self._known[key] = self._solved(octaves, level)
+        return self._known[key]
 
-    def _branch_averages(self, omega: Array, v: float, level: int) -> tuple[Array, Array]:
-        """The part of both averages from labels outside the flat parts, shape (omega,) each."""
-        if not self.shape.branches:
-            return np.zeros(omega.size), np.zeros(omega.size)
-        u, w = unit_nodes(omega, v, self._breaks, level, self.nodes)
-        centre = np.broadcast_to(omega[:, None], u.shape).ravel()
-        field = centre + np.sqrt(v) * u.ravel()
-        kept = np.flatnonzero((w.ravel() > _NEGLIGIBLE) & ~self.shape.is_flat(field))
-        row, mass = kept // u.shape[1], w.ravel()[kept]
-        solutions = preimages(self.shape, self.shape.link(field[kept]), field[kept])
-        log_z, g = _on_solutions(solutions, centre[kept], v)
-        log_prior, _ = _on_solutions(solutions, 0.0, 1.0)
+    @cached_property
+    def _rivalled(self) -> bool:
+        return bool(np.any(np.isfinite(self._fields(0, 1).odds)))
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int], Fields]:
+        return {}
+
+    def _solved(self, octaves: int, level: int) -> Fields:
+        rule, breaks = RULES[level], np.concatenate([self.shape.breaks, self._shared])
+        # Where another solution turns its weight diverges: that takes panels down to rounding while it is in sight.
+        scales = [(self.shape.breaks, octaves + 3), (self._shared, octaves + 3 if octaves > _FAR else _DEEPEST)]
+        near = [(x[:, None] + _offsets(depth)).ravel() for x, depth in scales]
+        edges = np.concatenate([np.linspace(-TAIL, TAIL, 25), *near, breaks])
+        edges = distinct(edges[np.abs(edges) <= TAIL], 1e-13)
+        ends = np.isin(edges[1:], breaks) | np.isin(edges[:-1], breaks)
+        h, w = gauss_panels(split(edges, rule.parts), rule.of(self.nodes), np.repeat(ends, rule.parts))
+        w = w * normal_density(h)
+        kept = (w > _NEGLIGIBLE) & ~self.shape.is_flat(h)
+        h, w = h[kept], w[kept]
+        sight = _SIGHT * 0.5 ** (octaves - 1)
+        found, log_slope = preimages(self.shape, self.shape.link(h), h, sight)
+        mine = np.array([branch.holds(h) for branch in self.shape.branches])
         # Beyond the table of the link there are no solutions and nothing to add.
-        reached = np.isfinite(log_z) & np.isfinite(log_prior)
-        ratio = np.where(reached, log_z, 0.0) - np.where(reached, log_prior, 0.0)
-        g2, log_ratio = (np.bincount(row, mass * x, omega.size).astype(float) for x in (g**2, ratio))
-        return g2, log_ratio
+        solved = np.any(mine, axis=0)
+        h, w, found, log_slope, mine = h[solved], w[solved], found[:, solved], log_slope[:, solved], mine[:, solved]
+        own = np.sum(np.where(mine, log_slope, 0.0), axis=0)
+        other = ~mine & ~np.isnan(found)
+        return Fields(h, w, np.where(other, found - h, 0.0), np.where(other, own - log_slope, -np.inf))
 
     @cached_property
-    def _breaks(self) -> Array:
-        """Breaks of the link and the other fields that share a label with one of them."""
-        ends = [value for branch in self.shape.branches for value in (branch.values[0], branch.values[-1])]
-        values = np.array([*ends, *(flat.value for flat in self.shape.flats)])
+    def _shared(self) -> Array:
+        """Fields that share a label with a break of the link without being one."""
+        ends = [
+            value
+            for branch in self.shape.branches
+            for h, value in ((branch.h[0], branch.values[0]), (branch.h[-1], branch.values[-1]))
+            if abs(h) < _REACHED
+        ]
+        values = distinct(np.array([*ends, *(flat.value for flat in self.shape.flats)]), 1e-14)
         shared = preimages(self.shape, values).h.ravel()
-        return distinct(np.concatenate([self.shape.breaks, shared[np.abs(shared) < TAIL]]), SAME)
+        shared = distinct(shared[np.abs(shared) < TAIL], SAME)
+        # Solutions next to an extremum are known to the root of rounding.
+        apart = np.min(np.abs(shared[:, None] - self.shape.breaks), axis=1, initial=np.inf) > _BLURRED
+        return np.asarray(shared[apart])
 
     @cached_property
-    def _prior_log_partition(self) -> float:
-        """E log Z(y, 0, 1): computed once, on panels that shrink geometrically towards each singular slope."""
-        flats = [_prior_log_mass(flat) for flat in self.shape.flats]
-        total = float(sum(np.exp(p) * p for p in flats))
+    def _mean_log_slope(self) -> float:
+        """Minus the mean logarithm of the slope, on panels that shrink geometrically towards each singularity."""
         if not self.shape.branches:
-            return total
-        offsets = 0.5 ** np.arange(0, 40)
-        near = (self._breaks[:, None] + np.concatenate([-offsets, [0.0], offsets])).ravel()
+            return 0.0
+        near = (self.shape.breaks[:, None] + _offsets(40)).ravel()
         edges = distinct(np.concatenate([np.linspace(-TAIL, TAIL, 33), near[np.abs(near) < TAIL]]), 1e-13)
         h, w = gauss_panels(edges, self.nodes, True)
-        kept = ~self.shape.is_flat(h)
-        log_z, _ = _on_solutions(preimages(self.shape, self.shape.link(h[kept])), 0.0, 1.0)
-        return total + float((w * normal_density(h))[kept] @ np.where(np.isfinite(log_z), log_z, 0.0))
+        total = 0.0
+        for branch in self.shape.branches:
+            on = branch.holds(h)
+            slope = np.maximum(np.abs(branch.derivative(h[on])), 1e-300)
+            total -= float((w * normal_density(h))[on] @ np.log(slope))
+        return total
+
+
+def _offsets(depth: int) -> Array:
+    """Distances from a break at which panels end."""
+    offsets = 0.5 ** np.arange(0, depth)
+    return np.concatenate([-offsets, [0.0], offsets])
+
+
+class Fields(NamedTuple):
+    """Fields ``h``, their probability weights, and the other solutions of the label of each.
+
+    ``gap`` is the distance to each other solution and ``odds`` the logarithm of the slope over the slope there, shape
+    (branches, fields), minus infinity where there is none in sight.
+    """
+
+    h: Array
+    weight: Array
+    gap: Array
+    odds: Array
+
+
+def _of_rivals(gap: Array, odds: Array, deviation: Array, v: float) -> tuple[Array, Array]:
+    """Mean distance from a field to the solutions of its label, and the logarithm of their total weight over its own.
+
+    ``gap`` and ``odds`` have shape (rivals, fields, 1), the deviation of the field from its mean (fields, lattice).
+    """
+    total, pull = np.ones_like(deviation), np.zeros_like(deviation)
+    for distance, log_odds in zip(gap, odds, strict=True):
+        # At most e^300 is far beyond any sum of weights that matters.
+        weight = np.exp(np.minimum(log_odds - distance * (0.5 * distance + deviation) / v, 300.0))
+        total += weight
+        pull += distance * weight
+    return pull / total, np.log(total)
 
 
 def _on_solutions(solutions: Preimages, omega: Array | float, v: Array | float) -> tuple[Array, Array]:
@@ -132,7 +216,3 @@ def _on_intervals(flat: Flat, omega: Array, v: Array | float) -> tuple[Array, Ar
     log_p = logsumexp(np.log(np.maximum(mass, 1e-300)) - shift, axis=0)
     mean = np.sum(np.where(flip, -1, 1) * slope * np.exp(-shift - log_p), axis=0)
     return log_p, mean / np.sqrt(v)
-
-
-def _prior_log_mass(flat: Flat) -> float:
-    return float(_on_intervals(flat, np.zeros(1), 1.0)[0][0])

@@ -8,13 +8,14 @@ columns that share them: :math:`z = \omega + V^{1/2}u` with :math:`\omega` of co
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from glassformer.core.checks import is_number
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.core.resources import require_resources
@@ -48,6 +49,14 @@ class FieldPosterior(NamedTuple):
     def score(self) -> Array:
         """The better of the estimates: their mean."""
         return 0.5 * (self.first + self.second)
+
+
+class Scores(NamedTuple):
+    """Scores of data points, and their slopes, as in :class:`FieldPosterior`."""
+
+    first: Array
+    second: Array
+    curvature: Array
 
 
 class PredictionErrors(NamedTuple):
@@ -137,9 +146,43 @@ class MultiIndexChannel(ABC):
         return self.rows, self.columns
 
     @property
-    def exact(self) -> bool:
-        """True when averages are no samples."""
+    def in_rows(self) -> Self:
+        """Itself: it has rows already."""
+        return self
+
+    @property
+    def sampled(self) -> bool:
+        """True when averages are sampled anew at every state, and scores carry a sampling error."""
+        return True
+
+    @property
+    def smallest(self) -> float:
+        """Smallest variance at which averages can be had."""
+        return 1e-12
+
+    @property
+    def noiseless(self) -> bool:
+        """True when labels fix some of the fields."""
+        return self.rank > 0
+
+    @property
+    def linear(self) -> bool:
+        """True when the label is one field itself, with Gaussian noise or none."""
         return False
+
+    @property
+    def label_noise(self) -> float:
+        """Mean square of the label's own noise, counted as prediction errors are."""
+        return 0.0
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        """The label as a traceable and smooth function of the fields, without noise.
+
+        Raises:
+            IncompatibleError: it is none; the text completes the sentence "algorithm NAME".
+        """
+        raise IncompatibleError("needs labels of several projections, not of a single one")
 
     @property
     def symmetries(self) -> Array:
@@ -180,6 +223,15 @@ class MultiIndexChannel(ABC):
     @abstractmethod
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
         """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""
+
+    def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
+        """Scores of n data points that share one posterior covariance, shape (P, P)."""
+        found = self.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))
+        return Scores(found.first, found.second, found.curvature)
+
+    def log_partition(self, y: Array, omega: Array, variance: Array) -> Array:
+        """Log partitions of n data points that share one posterior covariance, shape (P, P)."""
+        return self.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape))).log_partition
 
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
         """Draw one label per data point."""
@@ -250,6 +302,25 @@ class MultiIndexChannel(ABC):
         return PredictionErrors(
             *(Integral(found[:, k].mean(axis=1), _standard_error(found[:, k], axis=1)) for k in (0, 1))
         )
+
+    def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
+        """Errors on new labels at posterior covariances of shape (batch, P, P), by name, with standard errors.
+
+        Args:
+            variance: posterior covariances.
+            last_layer: one for the rows of the last layer, where there are others, for the error of a predictor that
+                has learned nothing else.
+        """
+        found = self.prediction_errors(variance)
+        alone = {} if last_layer is None else {"plugin_error_last_layer": last_layer}
+        return {
+            "prediction_error": found.bayes.value,
+            "prediction_standard_error": found.bayes.error,
+            "plugin_error": found.plugin.value,
+            "plugin_standard_error": found.plugin.error,
+            "label_noise": np.full(len(variance), self.label_noise),
+            **{name: self.prediction_errors(variance, rows).plugin.value for name, rows in alone.items()},
+        }
 
     def errors_of(self, own: Array, cross: Array, true: Array, variance: Array) -> tuple[float, float]:
         """Squared errors on labels of new samples, as :meth:`prediction_errors`, of one estimate that was measured.

@@ -25,6 +25,7 @@ from scipy.stats import chi2, qmc
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.small_matrices import cholesky, triangular_inverse
 
 # Share of the prior in the mixture, degrees of freedom of the Student densities, and their width over the Laplace one.
@@ -97,7 +98,7 @@ def posterior_moments(
     """Moments of ``features`` under the posterior of every data point.
 
     Args:
-        target: traceable function of one latent and one datum; the same object at every call, or it is compiled again.
+        target: traceable function of one latent and one datum.
         features: what to average, another such function.
         dimension: number ``m`` of latent variables.
         data: a tree of arrays whose first axis runs over data points.
@@ -107,9 +108,10 @@ def posterior_moments(
     with jax.enable_x64(True):
         sample = _Sample(*(jnp.asarray(part) for part in _sample(dimension, effort)))
 
+    moments = Specialised(_moments, target=target, features=features, images=images, steps=effort.steps)
+
     def work(index: Any, chunk: Any) -> Any:
-        turns = jnp.asarray(index % len(sample.starts))
-        return _moments(target, features, images, turns, chunk, sample, effort.steps)
+        return moments(jnp.asarray(index % len(sample.starts)), chunk, sample)
 
     return Moments(*in_chunks(work, data))
 
@@ -126,7 +128,7 @@ class _Sample(NamedTuple):
     stretches: Any
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=4)
 def _sample(dimension: int, effort: Effort) -> _Sample:
     """One quasi-random sample, shifted at random for every place in the pool and each half."""
     rng, points = np.random.default_rng(0), qmc.Sobol(dimension + 2, seed=0).random(effort.points)
@@ -139,9 +141,8 @@ def _sample(dimension: int, effort: Effort) -> _Sample:
     return _Sample(starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)
 
 
-@partial(jax.jit, static_argnames=("target", "features", "images", "steps"))
 def _moments(
-    target: Target, features: Features, images: Images, turns: Any, data: Any, sample: _Sample, steps: int
+    turns: Any, data: Any, sample: _Sample, target: Target, features: Features, images: Images, steps: int
 ) -> Any:
     def one(item: Any) -> Any:
         turn, datum = item

@@ -3,6 +3,7 @@ r"""Channels whose posterior is that of latent normal variables, sampled around 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -52,6 +53,11 @@ class LatentChannel(MultiIndexChannel):
     @abstractmethod
     def functions(self) -> Functions:
         """What is compiled."""
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        label: Callable[[Any], Any] = self.functions.label
+        return label
 
     @property
     @abstractmethod

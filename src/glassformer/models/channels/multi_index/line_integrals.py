@@ -19,8 +19,10 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.models.channels.multi_index.latent import Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
@@ -53,13 +55,21 @@ class LineChannel(LinkRowsChannel):
     def functions(self) -> Functions:
         return Functions(_nothing, _nothing, self.link)
 
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        if self.discrete:
+            raise IncompatibleError("needs labels that vary smoothly with the weights")
+        return super().traceable_label
+
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:
         data = (self.observed(y), np.asarray(omega, dtype=float), root)
         with jax.enable_x64(True):
             lines = jnp.asarray(_lines(self.latents, self.effort.points))
 
+        moments = Specialised(_moments, link=self.link, discrete=self.discrete)
+
         def work(index: Any, chunk: Any) -> Any:
-            return _moments(self.link, self.discrete, jnp.asarray(index % len(lines)), chunk, lines)
+            return moments(jnp.asarray(index % len(lines)), chunk, lines)
 
         return Moments(*in_chunks(work, data))
 
@@ -70,7 +80,7 @@ def _nothing(x: Any, datum: Any) -> Any:
     return x
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _lines(dimension: int, count: int) -> Array:
     """Where lines cross the other coordinates, shape (pool, 2 halves, lines, dimension - 1), symmetric about zero."""
     if dimension == 1:
@@ -82,8 +92,7 @@ def _lines(dimension: int, count: int) -> Array:
     return np.concatenate([points, -points], axis=2)
 
 
-@partial(jax.jit, static_argnames=("link", "discrete"))
-def _moments(link: Callable[[Any], Any], discrete: bool, turns: Any, data: Any, lines: Any) -> Any:
+def _moments(turns: Any, data: Any, lines: Any, link: Callable[[Any], Any], discrete: bool) -> Any:
     def one(item: Any) -> Any:
         turn, (label, omega, root) = item
 

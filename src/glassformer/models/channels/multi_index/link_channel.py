@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.checks import require_integer, require_name
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
+from glassformer.models.channels.link.contract import Link
 from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_noise
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 
@@ -42,7 +42,8 @@ def link_channel(
     a noise of variance 3e-4 of theirs, which moves thresholds by about one per cent.
 
     Args:
-        link: traceable function from fields of shape (P, L) to a number or an array.
+        link: function from the fields of one sample, shape (P, L), to a number or an array, which JAX can trace; with
+            one index and one token NumPy's functions do as well.
         indices: ``P``.
         tokens: ``L``.
         noise: :math:`\Delta\ge 0`.
@@ -50,7 +51,8 @@ def link_channel(
         points: data points per replica of sampled averages, a power of two.
 
     Raises:
-        ParameterError: the link is not traceable, not finite, or an argument is out of range.
+        LinkError: the link fails, is random, not finite, or not traceable.
+        ParameterError: an argument is out of range.
         IncompatibleError: discrete labels with noise.
 
     Example:
@@ -62,12 +64,18 @@ def link_channel(
         require_integer(name, value)
     require_noise(noise)
     require_name("label_type", label_type, LABEL_TYPES)
-    flat, shape, tried = _examined(link, indices, tokens)
+    safe = Link(link, (indices, tokens), "link")
+    safe.require_finite()
+    tried = safe(np.random.default_rng(0).standard_normal((_TRIED, indices, tokens))).reshape(_TRIED, -1)
+    scalar = indices * tokens == 1 and safe.label_shape == ()
+    if not scalar or not _calls_numpy(safe):
+        _require_traceable(safe)
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
     if discrete and noise > 0:
         raise IncompatibleError(f"noise = {noise} and discrete labels exclude each other: put the noise into the link")
-    if indices * tokens == 1 and tried.shape[1] == 1 and shape == ():
-        return _scalar(flat, noise)
+    if scalar:
+        return _scalar(safe, noise)
+    flat, shape = _flattened(link), safe.label_shape
     signs = _symmetries(flat, indices, tokens)
     if noise == 0 and (discrete or tried.shape[1] == 1):
         from glassformer.models.channels.multi_index.line_integrals import LineChannel
@@ -83,45 +91,41 @@ def link_channel(
     return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, small, True, effort=_THIN, points=fewer)
 
 
-def _scalar(flat: Callable[[Any], Any], noise: float) -> MultiIndexChannel:
+def _scalar(link: Link, noise: float) -> MultiIndexChannel:
     """One projection: the quadratures of scalar channels."""
     from glassformer.models.channels.link.channel import LinkChannel
     from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
 
-    def on_arrays(fields: Array) -> Array:
-        flattened = np.ravel(np.asarray(fields, dtype=float))[:, None, None]
-        return np.asarray(mapped(flat, flattened)[:, 0].reshape(np.shape(fields)))
-
-    return ScalarRowsChannel(LinkChannel(on_arrays, noise), on_arrays)
+    channel = LinkChannel(link, noise)
+    return ScalarRowsChannel(channel, channel.clean)
 
 
-def _examined(link: Callable[[Any], Any], indices: int, tokens: int) -> tuple[Callable[[Any], Any], Any, Array]:
-    """The link with its label flattened, the shape of the label, and labels of random fields, shape (n, m)."""
-    if not callable(link):
-        raise ParameterError("link", link, "a function of the fields Z, shape (indices, tokens)")
-    name = getattr(link, "__name__", repr(link))
+def _traced(link: Link) -> Exception | None:
+    """What JAX says when it traces the link; nothing where it can."""
     with jax.enable_x64(True):
         try:
-            found = jax.eval_shape(link, jnp.zeros((indices, tokens)))
+            jax.eval_shape(lambda fields: jnp.asarray(link.function(fields)), jnp.zeros(link.shape))
         except Exception as error:
             # Whatever a user's function raises, the remedy is the same, and its own words say where.
-            cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ParameterError(
-                "link",
-                name,
-                f"a function that JAX can trace on Z of shape ({indices}, {tokens}) ({type(error).__name__}: {cause})",
-                "write it with jax.numpy, without if on values of Z and without numpy calls",
-            ) from None
-    if not hasattr(found, "shape") or not jnp.issubdtype(found.dtype, jnp.number):
-        raise ParameterError("link", name, "a function that returns one number or one array of numbers")
-    flat = _flattened(link)
-    tried = mapped(flat, np.random.default_rng(0).standard_normal((_TRIED, indices, tokens)))
-    if not np.all(np.isfinite(tried)):
-        raise ParameterError("link", name, "finite labels for normal fields", "guard divisions, logarithms and roots")
-    return flat, tuple(found.shape), np.asarray(tried, dtype=float)
+            return error
+    return None
 
 
-@lru_cache(maxsize=64)
+def _calls_numpy(link: Link) -> bool:
+    """Whether the link compares its fields, or hands them to NumPy, where JAX would have to trace it."""
+    return isinstance(_traced(link), jax.errors.TracerArrayConversionError | jax.errors.TracerBoolConversionError)
+
+
+def _require_traceable(link: Link) -> None:
+    error = _traced(link)
+    if error is not None:
+        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise link.refused(
+            f"a function that JAX can trace on Z of shape {link.shape} ({type(error).__name__}: {cause})",
+            "write it with jax.numpy, without if on values of Z and without numpy calls",
+        ) from error
+
+
 def _flattened(link: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda fields: jnp.ravel(jnp.asarray(link(fields), dtype=jnp.float64))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
@@ -42,8 +42,12 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
         return 0 if self.negligible else int(np.prod(self.shape, dtype=int))
 
     @property
+    def label_noise(self) -> float:
+        return 0.0 if self.negligible else float(self.noise * np.prod(self.shape))
+
+    @cached_property
     def functions(self) -> Functions:
-        return _functions(self.link, float(self.noise), tuple(map(tuple, self.signs)))
+        return _functions(self.link, float(self.noise), self.signs)
 
     def label_from(self, fields: Array, source: Array) -> Array:
         clean = super().label_from(fields, source)
@@ -60,10 +64,7 @@ def _rank(link: Callable[[Any], Any], indices: int, tokens: int) -> float:
     return float(np.linalg.matrix_rank(slope))
 
 
-@lru_cache(maxsize=32)
-def _functions(link: Callable[[Any], Any], noise: float, signs: tuple[tuple[float, ...], ...]) -> Functions:
-    flips = np.array(signs)
-
+def _functions(link: Callable[[Any], Any], noise: float, flips: Array) -> Functions:
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
         """Residual of the label in standard deviations of the noise."""
         label, omega, root = datum

@@ -1,4 +1,4 @@
-"""A scalar channel as one of a single projection: exact averages instead of sampled ones."""
+"""A scalar channel as one of a single row: exact averages instead of sampled ones."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from typing import Self
 
 import numpy as np
 
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.models.channels.base import Channel
-from glassformer.models.channels.multi_index.base import Averages, FieldPosterior, MultiIndexChannel
+from glassformer.models.channels.multi_index.base import Averages, FieldPosterior, MultiIndexChannel, Scores
 
 
 @dataclass(frozen=True, eq=False)
 class ScalarRowsChannel(MultiIndexChannel):
-    """A channel of one row and one column, from the scalar channel of the same labels.
+    """A scalar channel seen as the case ``P = 1``; the components of its field are the columns of the row.
 
     Args:
-        scalar: the channel; its averages are quadratures.
-        clean: labels without noise from an array of fields.
+        scalar: the channel; its averages are quadratures or tables.
+        clean: labels without noise from an array of fields, for errors on labels; None where the scalar channel knows
+            those errors itself.
         points: data points per replica of errors on labels, a power of two.
 
     Example:
         >>> from glassformer.models.channels.sign import SignChannel
-        >>> ScalarRowsChannel(SignChannel(), np.sign).field_components
+        >>> ScalarRowsChannel(SignChannel()).field_components
         (1, 1)
     """
 
     scalar: Channel
-    clean: Callable[[Array], Array]
+    clean: Callable[[Array], Array] | None = None
     points: int = field(default=2048, kw_only=True)
 
     @property
@@ -42,19 +44,27 @@ class ScalarRowsChannel(MultiIndexChannel):
 
     @property
     def columns(self) -> int:
-        return 1
+        return int(np.prod(self.scalar.field_components, dtype=int))
 
     @property
     def label_shape(self) -> tuple[int, ...]:
-        return ()
+        return self.scalar.label_shape
 
     @property
     def rank(self) -> float:
         return self.scalar.rank
 
     @property
-    def exact(self) -> bool:
-        return True
+    def sampled(self) -> bool:
+        return False
+
+    @property
+    def smallest(self) -> float:
+        return 1e-14
+
+    @property
+    def label_noise(self) -> float:
+        return self.scalar.label_noise
 
     @property
     def symmetries(self) -> Array:
@@ -66,17 +76,32 @@ class ScalarRowsChannel(MultiIndexChannel):
         return self
 
     def sample(self, fields: Array, rng: np.random.Generator) -> Array:
-        return self.scalar.sample(fields[:, 0, 0], rng)
+        return self.scalar.sample(self._fields(fields), rng)
 
     def label_from(self, fields: Array, source: Array) -> Array:
         """Labels without their noise."""
         del source
+        if self.clean is None:
+            raise IncompatibleError(f"channel {self.label} has no labels apart from their noise")
         return self.clean(fields[:, 0, 0])
+
+    def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
+        if self.clean is not None:
+            return super().label_errors(variance, last_layer)
+        return {name: np.asarray(value) for name, value in self.scalar.label_error(variance[:, 0, 0]).items()}
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
         slope = -self.scalar.curvature(y, omega[:, 0, 0], variance[:, 0, 0])
         both = slope.reshape(-1, 1, 1, 1, 1)
         return both, both
+
+    def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
+        score, slope = self.scalar.score_and_curvature(y, self._fields(omega), float(variance[0, 0]))
+        both = score.reshape(omega.shape)
+        return Scores(both, both, slope.reshape(-1, 1, 1))
+
+    def log_partition(self, y: Array, omega: Array, variance: Array) -> Array:
+        return self.scalar.log_partition(y, self._fields(omega), float(variance[0, 0]))
 
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
         mean, v = omega[:, 0, 0], variance[:, 0, 0]
@@ -84,8 +109,11 @@ class ScalarRowsChannel(MultiIndexChannel):
         both = score[:, None, None]
         return FieldPosterior(both, both, slope[:, None, None], self.scalar.log_partition(y, mean, v))
 
+    def information(self, variance: Array) -> Integral:
+        return Integral(*(part.reshape(-1, 1, 1) for part in self.scalar.information(np.ravel(variance))))
+
     def averages(self, variance: Array) -> Averages:
-        v = np.ravel(variance)
-        information, expected = self.scalar.information(v), self.scalar.expected_log_partition(v)
-        shaped = Integral(*(part.reshape(-1, 1, 1) for part in information))
-        return Averages(shaped, expected)
+        return Averages(self.information(variance), self.scalar.expected_log_partition(np.ravel(variance)))
+
+    def _fields(self, fields: Array) -> Array:
+        return fields.reshape(len(fields), *self.scalar.field_components)

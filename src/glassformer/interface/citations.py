@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from glassformer.core.errors import ParameterError
+from glassformer.learners.registry import LEARNERS, learner_type
+from glassformer.models.registry import MODELS
 
 _ZDEBOROVA = "Zdeborov{\\'a}, Lenka"
 _PAPERS = {
@@ -47,21 +49,27 @@ _PAPERS = {
         "year": "2002",
     },
 }
-_BEHIND = {
-    "bsr": ("erba2025bilinear",),
-    "aim": ("boncoraglio2025bayes", "maillard2024bayes"),
-    "attention": ("troiani2025fundamental",),
-    "smi": ("troiani2025fundamental",),
-    "nuclear-norm": ("donoho2013phase",),
-    "text": ("troiani2025fundamental", "li2002learning"),
-}
+# What is neither a model nor a learner of the tables.
+_FURTHER = {"text": ("troiani2025fundamental", "li2002learning")}
+
+
+def _behind() -> dict[str, tuple[str, ...]]:
+    """Keys of the papers behind all that can be used, by its name."""
+    models = {name: entry.papers for name, entry in MODELS.items()}
+    learners = {name: learner_type(name).papers for name in LEARNERS}
+    return {**models, **{name: papers for name, papers in learners.items() if papers}, **_FURTHER}
+
+
+def used() -> tuple[str, ...]:
+    """Names of what has papers behind it."""
+    return tuple(_behind())
 
 
 def bibtex(used: Iterable[str] = ()) -> str:
     """BibTeX entries of the papers behind what was used, each once.
 
     Args:
-        used: models (``bsr``, ``aim``, ``attention``, ``smi``), ``nuclear-norm``, ``text``; everything if empty.
+        used: models, learners with papers of their own, ``text``; everything if empty.
 
     Raises:
         ParameterError: an unknown name.
@@ -70,11 +78,12 @@ def bibtex(used: Iterable[str] = ()) -> str:
         >>> print(bibtex(["aim"]).splitlines()[0])
         @misc{boncoraglio2025bayes,
     """
-    names = list(used) or list(_BEHIND)
+    known = _behind()
+    names = list(used) or list(known)
     for name in names:
-        if name not in _BEHIND:
-            raise ParameterError("used", name, f"one of {', '.join(_BEHIND)}")
-    keys = dict.fromkeys(key for name in names for key in _BEHIND[name])
+        if name not in known:
+            raise ParameterError("used", name, f"one of {', '.join(known)}")
+    keys = dict.fromkeys(key for name in names for key in known[name])
     return "\n\n".join(_entry(key, _PAPERS[key]) for key in keys)
 
 
@@ -85,7 +94,7 @@ def arxiv(model: str) -> str:
         >>> arxiv("bsr")
         '2410.18858'
     """
-    return _PAPERS[_BEHIND[model][0]]["eprint"]
+    return _PAPERS[MODELS[model].papers[0]]["eprint"]
 
 
 def _entry(key: str, fields: dict[str, str]) -> str:

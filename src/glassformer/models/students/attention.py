@@ -8,6 +8,7 @@ temperature grows while it learns, of weights scaled to the teacher's :math:`\|W
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,9 +17,8 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
-from glassformer.learners.algorithms.signal_descent import Student
-from glassformer.learners.algorithms.training import Schedule
 from glassformer.models.designs.quadratic import QuadraticDesign
+from glassformer.models.students.base import Loss, Parametrisation, Schedule, Student
 
 # Learning rates of the optimizers, the default one first.
 RATES = {"adam": 0.05, "sgd": 2.0}
@@ -43,17 +43,16 @@ def attention_student(channel: Any, design: QuadraticDesign, labels: Array, widt
     Example:
         >>> from glassformer.models.channels.attention_indexed.projected import SoftmaxAttentionChannel
         >>> from glassformer.learners.algorithms.signal_descent import descend
-        >>> from glassformer.core.settings import Training
+        >>> from glassformer.learners.gradient_descent import GradientDescent
         >>> rng = np.random.default_rng(0)
         >>> design = QuadraticDesign.sample(150, (2, 10), rng)
         >>> signal = np.outer(*2 * [rng.standard_normal(10)]) / np.sqrt(10)
         >>> labels = SoftmaxAttentionChannel(2).sample(design.forward(signal, 0), rng)
         >>> student = attention_student(SoftmaxAttentionChannel(2), design, labels, width=1)
-        >>> bool(descend(student, Training(), rng, teacher=signal).history[-1].error < 1e-3)
+        >>> bool(descend(student, GradientDescent(), rng, teacher=signal).history[-1].error < 1e-3)
         True
     """
-    if channel.label not in ("linear", "softmax", "hardmax"):
-        raise IncompatibleError(f"gradient descent is for linear, softmax and hardmax, not for channel {channel.label}")
+    loss = _loss_of(channel)
     d, kind = design.signal_shape[0], design.inputs.dtype
     hard = channel.label == "hardmax"
     targets = np.eye(design.tokens)[np.asarray(labels, dtype=int)] if hard else np.asarray(labels)
@@ -61,7 +60,7 @@ def attention_student(channel: Any, design: QuadraticDesign, labels: Array, widt
     return Student(
         parameters=((d, width),),
         data=(design.inputs[0], targets.astype(kind), temperature),
-        loss={"linear": _linear_loss, "softmax": _softmax_loss, "hardmax": _scaled_loss}[channel.label],
+        loss=loss,
         signals=_scaled_signals if hard else _signals,
         power=0.25 * float(np.sum(targets**2)),
         samples=design.samples,
@@ -70,6 +69,22 @@ def attention_student(channel: Any, design: QuadraticDesign, labels: Array, widt
         distance=lambda signal, teacher: float(np.sum((signal - teacher) ** 2) / d),
         schedule=Schedule(_colder, _ANNEALING) if hard else None,
     )
+
+
+def attention_parametrisation(channel: Any) -> Parametrisation:
+    """How the weights behind labels of this channel are trained.
+
+    Raises:
+        IncompatibleError: a channel of another kind.
+    """
+    _loss_of(channel)
+    return Parametrisation(RATES, partial(attention_student, channel))
+
+
+def _loss_of(channel: Any) -> Loss:
+    if channel.label not in _LOSSES:
+        raise IncompatibleError(f"is for linear, softmax and hardmax, not for channel {channel.label}")
+    return _LOSSES[channel.label]
 
 
 def _colder(data: Any, steps: int) -> Any:
@@ -114,3 +129,6 @@ def _softmax_loss(parameters: Any, data: Any) -> Any:
 
 def _scaled_loss(parameters: Any, data: Any) -> Any:
     return _softmax_loss(_scaled(parameters), data)
+
+
+_LOSSES: dict[str, Loss] = {"linear": _linear_loss, "softmax": _softmax_loss, "hardmax": _scaled_loss}

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.learners.algorithms.signal_descent import Student
 from glassformer.models.designs.dense import DenseDesign
+from glassformer.models.students.base import Parametrisation, Student
 
 # Plain gradient descent just below the edge of stability: there, and not at smaller rates, its error without noise is
 # the published one, twice the optimal error, as if it sampled from the posterior.
@@ -35,12 +35,12 @@ def factor_student(design: DenseDesign, labels: Array, width: int) -> Student:
 
     Example:
         >>> from glassformer.learners.algorithms.signal_descent import descend
-        >>> from glassformer.core.settings import Training
+        >>> from glassformer.learners.gradient_descent import GradientDescent
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(80, (10, 10), rng)
         >>> signal = np.outer(rng.standard_normal(10), rng.standard_normal(10))
         >>> student = factor_student(design, design.forward(signal, 0), width=1)
-        >>> found = descend(student, Training(), rng, starts=2, teacher=signal)
+        >>> found = descend(student, GradientDescent(), rng, starts=2, teacher=signal)
         >>> bool(found.history[-1].error < 1e-3)
         True
     """
@@ -69,3 +69,6 @@ def _loss(factors: Any, data: Any) -> Any:
     signals = _signals(factors)
     predicted = signals.reshape(len(signals), -1) @ inputs.T / np.sqrt(inputs.shape[1])
     return 0.25 * jnp.sum((predicted - labels) ** 2, axis=1)
+
+
+FACTORS = Parametrisation(RATES, factor_student, EXPLORING)

@@ -1,9 +1,9 @@
-r"""State evolution of models of several rows: fixed points of covariance matrices.
+r"""Fixed points of maps whose averages are sampled.
 
-The one loop (:func:`~glassformer.theory.state_evolution.fixed_point`) on states of shape (batch, P, P).
-Averages over data are sampled, with the same points at every step, so the map is a function and has fixed points. They
-are located with few points by an iteration that stops at the first one; from there Newton steps with the slope of the
-rough map, corrected by the values of the full one, replace the many steps of an iteration with all points.
+Averages use the same points at every step, so the map is a function and has fixed points. They are located with few
+points, by an iteration that stops at the first one (:func:`~glassformer.theory.fixed_point.fixed_point`); from there
+Newton steps with the slope of the rough map, corrected by the values of the full one, replace the many steps of an
+iteration with all points.
 """
 
 from __future__ import annotations
@@ -12,21 +12,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
-from glassformer.models.matrix import MatrixModel
-from glassformer.theory.overlap_map import OverlapMap, held, side_known
-from glassformer.theory.state_evolution import Flags, Index, fixed_point, validated_alpha
+from glassformer.theory.evolution_map import EvolutionMap
+from glassformer.theory.fixed_point import Flags, Index, fixed_point
 
-# A relative residual that means nothing where averages are sampled, and the variance that counts as none.
-SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
-# Share of the points with which fixed points are located, how well, and rounds of correction by all points.
-_COARSE, _ROUGHLY, _ROUNDS = 16, 5e-4, 30
+# How well fixed points are located, and rounds of correction by all points.
+_ROUGHLY, _ROUNDS = 5e-4, 30
 # Eigenvalue of the slope above which a point is left, by a push of this length, at most so many times.
 _UNSTABLE, _PUSH, _PUSHES = 1.005, 0.03, 6
 # Tolerances within which a push has led back to where it began.
@@ -41,58 +35,41 @@ _LONGEST = 0.2
 _STEP = 0.02
 # Variance of a row that counts as none.
 _NONE = 1e-12
-_INFORMED, _UNINFORMED = 1e-4, 1e-3
-# Sampled covariances may exceed the prior's by this much.
+# Eigenvalues of covariances may exceed those of the prior by rounding, or where they are sampled by this much.
 _ABOVE = 0.05
 
 Map = Callable[[Array, Index], Integral]
 
 
-def overlap_evolution(
-    model: MatrixModel,
-    alpha: ArrayLike,
-    start: str | ArrayLike = "uninformed",
-    settings: Iteration | None = None,
-    subspace: Array | None = None,
-    pinned: tuple[int, Array] | None = None,
-) -> Solution:
-    r"""Fixed point of state evolution at each sample ratio, for models of several rows.
+def located(rough: Map, start: Array, settings: Iteration) -> Solution:
+    """The first stable fixed points from ``start``, to the accuracy that few points have."""
+    return _located(rough, start, replace(settings, tolerance=max(settings.tolerance, _ROUGHLY)))[0]
 
-    Equation :eq:`matrix-state-evolution` of the documentation.
 
-    .. math:: \hat Q = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T, \qquad V = \mathrm{covariance}(\hat Q).
+def refined(rough: Map, fine: EvolutionMap, start: Array, settings: Iteration) -> Solution:
+    r"""The first stable fixed points of ``fine`` from ``start``, of shape (batch, P, P).
 
     Args:
-        model: prior and channel of ``P`` rows.
-        alpha: sample ratios, shape (batch,), finite and >= 0.
-        start: ``"uninformed"``, ``"informed"``, or covariances of shape (batch, P, P).
+        rough: the map with few points.
+        fine: the map with all points.
+        start: covariances.
         settings: tolerance of the residual relative to ``V``, and iteration limit.
-        subspace: projector on the directions that may be learned, shape (P, P); all by default.
-        pinned: a row and the variances, shape (batch,), that it is held at, apart from the others.
 
     Returns:
-        :class:`Solution` whose ``value`` is ``V``, shape (batch, P, P); ``extra["q_hat"]`` is :math:`\hat Q` there,
-        ``extra["q_hat_error"]`` its standard error. The error estimate is what residual and standard error amount to
-        at the fixed point.
-
-    Raises:
-        ParameterError: ``alpha`` or ``start`` is out of range.
+        :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error. The
+        error estimate is what residual and standard error amount to at the fixed point.
     """
-    alpha, settings = validated_alpha(alpha), settings or _settings(model)
-    channels = (_coarse(model.channel), model.channel)
-    rough, fine = (OverlapMap(model, alpha, channel, subspace=subspace, pinned=pinned) for channel in channels)
-    first = _starting_covariance(model, alpha, start, subspace)
-    first = first if pinned is None else held(first, *pinned)
-    located, slope = _located(rough, first, _loosely(model, settings))
-    size = model.prior.rows
-    value, everyone = located.value.copy(), np.arange(len(alpha))
-    alive = np.array([status.ok for status in located.status])
-    residual, estimate = located.residual.copy(), located.error_estimate.copy()
+    loosely = replace(settings, tolerance=max(settings.tolerance, _ROUGHLY))
+    found, slope = _located(rough, start, loosely)
+    size, batch = start.shape[-1], len(start)
+    value, everyone = found.value.copy(), np.arange(batch)
+    alive = np.array([status.ok for status in found.status])
+    residual, estimate = found.residual.copy(), found.error_estimate.copy()
     q_hat, q_hat_error = np.full_like(value, np.nan), np.full_like(value, np.nan)
-    status, spent = list(located.status), located.iterations.copy()
+    status, spent = list(found.status), found.iterations.copy()
     gain = np.linalg.inv(np.eye(size * size) - slope)
     open_rows = alive.copy()
-    flat = value.reshape(len(alpha), -1)
+    flat = value.reshape(batch, -1)
     last = np.full((2, *flat.shape), np.nan)
     for _ in range(_ROUNDS):
         index = everyone[open_rows]
@@ -114,7 +91,7 @@ def overlap_evolution(
         done &= np.linalg.norm(step, axis=1) <= _DISTANT * settings.tolerance * norm + settings.floor
         # A step that leaves the cone, or is very long, is not believed: the map itself leads on.
         moved = (flat[index] + step).reshape(mapped.value.shape)
-        bad = ~_is_covariance(moved) | (np.linalg.norm(step, axis=1) > _LONGEST * norm)
+        bad = ~is_covariance(moved) | (np.linalg.norm(step, axis=1) > _LONGEST * norm)
         moved[bad] = mapped.value[bad]
         value[index[~done]] = moved[~done]
         spent[index] += 1
@@ -124,11 +101,11 @@ def overlap_evolution(
     for k in np.flatnonzero(alive & ~open_rows & (estimate > _MEANINGLESS)):
         status[k] = Status.INTEGRATION_NOT_CONVERGED
     # Those that were not located have been through no round.
-    lost = np.flatnonzero(~alive & _is_covariance(value))
+    lost = np.flatnonzero(~alive & is_covariance(value))
     if lost.size:
         q_hat[lost], q_hat_error[lost] = fine.conjugate(value[lost], lost)
     return replace(
-        located,
+        found,
         value=value,
         status=status,
         residual=residual,
@@ -138,26 +115,13 @@ def overlap_evolution(
     )
 
 
-def coarse_evolution(
-    model: MatrixModel,
-    alpha: ArrayLike,
-    start: str | ArrayLike = "uninformed",
-    settings: Iteration | None = None,
-    subspace: Array | None = None,
-) -> Solution:
-    """As :func:`overlap_evolution`, with a sixteenth of the data points."""
-    alpha, settings = validated_alpha(alpha), settings or _settings(model)
-    rough = OverlapMap(model, alpha, _coarse(model.channel), subspace=subspace)
-    return _located(rough, _starting_covariance(model, alpha, start, subspace), _loosely(model, settings))[0]
-
-
 def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, Array]:
     """The first stable fixed points from ``start``, and the slope of the map there.
 
     A state that moves slowly away from an unstable point looks like a fixed point; its slope, with an eigenvalue above
     one, gives it away, and it is pushed along that direction.
     """
-    solution = fixed_point(update, start, settings, _is_covariance)
+    solution = fixed_point(update, start, settings, is_covariance)
     size = start.shape[-1]
     slope = np.zeros((len(start), size * size, size * size))
     todo = np.flatnonzero([status.ok for status in solution.status])
@@ -173,7 +137,7 @@ def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, 
         if todo.size == 0:
             break
         pushed = _pushed(solution.value[todo], direction.reshape(-1, size, size))
-        again = fixed_point(_restricted(update, todo), pushed, settings, _is_covariance)
+        again = fixed_point(_restricted(update, todo), pushed, settings, is_covariance)
         again = replace(again, iterations=again.iterations + solution.iterations[todo])
         # A point that a push leads back to is stable, and its slope, as rough as the map, of no use.
         near = _BACK * settings.tolerance * np.linalg.norm(pushed, axis=(1, 2))
@@ -198,22 +162,9 @@ def _pushed(value: Array, direction: Array) -> Array:
     more = np.trace(direction, axis1=1, axis2=2) < 0
     step = _PUSH * np.where(more, 1.0, -1.0)[:, None, None] * 0.5 * (direction + np.swapaxes(direction, 1, 2))
     moved = value + step
-    bad = ~_is_covariance(moved)
+    bad = ~is_covariance(moved)
     moved[bad] = (1 - _PUSH) * value[bad]
     return moved
-
-
-def _settings(model: MatrixModel) -> Iteration:
-    return Iteration() if model.channel.exact else SAMPLED
-
-
-def _loosely(model: MatrixModel, settings: Iteration) -> Iteration:
-    """Where fixed points are only located: few points tell them no better."""
-    return settings if model.channel.exact else replace(settings, tolerance=max(settings.tolerance, _ROUGHLY))
-
-
-def _coarse(channel: MultiIndexChannel) -> MultiIndexChannel:
-    return channel.with_points(min(channel.points, max(64, channel.points // _COARSE)))
 
 
 def _slope(update: Map, value: Array, index: Index) -> Array:
@@ -258,25 +209,12 @@ def _corrected(gain: Array, moved: Array, changed: Array) -> Array:
     return np.asarray(np.where(usable[:, None, None], gain - update, gain))
 
 
-def _is_covariance(states: Array) -> Flags:
+def is_covariance(states: Array, above: float = _ABOVE) -> Flags:
+    """Which states, flattened or not, are covariances of what has unit power: eigenvalues from 0 to ``1 + above``."""
     flat = states.reshape(len(states), -1)
-    size = int(np.sqrt(flat.shape[1]))
     finite: Flags = np.all(np.isfinite(flat), axis=1)
+    if flat.shape[1] == 1:
+        return np.asarray(finite & (flat[:, 0] >= 0) & (flat[:, 0] <= 1 + above))
+    size = int(np.sqrt(flat.shape[1]))
     values = np.linalg.eigvalsh(np.where(finite[:, None], flat, 0.0).reshape(-1, size, size))
-    return np.asarray(finite & (values[:, 0] > -1e-12) & (values[:, -1] <= 1 + _ABOVE))
-
-
-def _starting_covariance(model: MatrixModel, alpha: Array, start: str | ArrayLike, subspace: Array | None) -> Array:
-    size = model.prior.rows
-    shape = (len(alpha), size, size)
-    if isinstance(start, str):
-        if start not in ("uninformed", "informed"):
-            raise ParameterError("start", start, "'uninformed', 'informed' or an array of covariances")
-        unknown = 1.0 - max(_UNINFORMED * model.channel.even, side_known(model))
-        known = np.eye(size) if subspace is None else subspace
-        first = np.eye(size) - known + (unknown if start == "uninformed" else _INFORMED) * known
-        return np.broadcast_to(first, shape).copy()
-    values = np.array(start, dtype=float)
-    if values.shape != shape or not (np.isfinite(values).all() and _is_covariance(values).all()):
-        raise ParameterError("start", start, f"covariance matrices of shape {shape} with eigenvalues in [0, 1]")
-    return values
+    return np.asarray(finite & (values[:, 0] > -1e-12) & (values[:, -1] <= 1 + above))

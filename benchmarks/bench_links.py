@@ -1,0 +1,58 @@
+"""Cost of a link of the user's own against dedicated channels: limits of warm models, side by side in one run.
+
+    python benchmarks/bench_links.py [ratios]
+
+Every row is one link through three doors, where they exist: the dedicated channel, ``BilinearSequenceRegression`` of
+unlimited width with ``link=``, and ``SequenceMultiIndex`` of one index and one token. Channels are new at every call;
+what is kept is the process.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer import BilinearSequenceRegression, SequenceMultiIndex, limits
+
+# Name: the link of a number in NumPy, the same in JAX, noise, and the dedicated channel if there is one.
+LINKS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], float, str | None]] = {
+    "linear": (lambda h: h, lambda h: h, 0.0, "gaussian"),
+    "sign": (np.sign, jnp.sign, 0.0, "sign"),
+    "|h|": (np.abs, jnp.abs, 0.0, "absolute"),
+    "tanh": (np.tanh, jnp.tanh, 0.1, None),
+    "relu": (lambda h: np.maximum(h, 0), lambda h: jnp.maximum(h, 0), 0.1, None),
+    "h^2": (lambda h: h**2, lambda h: h**2, 0.1, None),
+    "He3": (lambda h: (h**3 - 3 * h) / np.sqrt(6), lambda h: (h**3 - 3 * h) / np.sqrt(6), 0.1, None),
+    "steps of 0.5": (lambda h: 0.5 * np.round(2 * h), lambda h: 0.5 * jnp.round(2 * h), 0.0, None),
+}
+
+
+def main() -> None:
+    ratios = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    alpha = np.linspace(0.3, 2.0, ratios)
+    print(f"{ratios} ratios, CPU s  {'':10}{'dedicated':>10}{'bsr':>8}{'smi':>8}")
+    for name, (plain, traced, noise, dedicated) in LINKS.items():
+        doors = [
+            dedicated and (lambda c=dedicated: BilinearSequenceRegression(rho=np.inf, channel=c)),
+            lambda f=plain, v=noise: BilinearSequenceRegression(rho=np.inf, link=f, noise=v),
+            lambda f=traced, v=noise: SequenceMultiIndex(lambda z: f(z[0, 0]), noise=v),
+        ]
+        times = [f"{_seconds(door, alpha):.2f}" if door else "-" for door in doors]
+        print(f"{name:14} noise {noise:<8}{times[0]:>10}{times[1]:>8}{times[2]:>8}", flush=True)
+
+
+def _seconds(model: Callable[[], Any], alpha: np.ndarray[Any, Any]) -> float:
+    """Processor time of the second of two calls: that of a busy machine is the same."""
+    limits(model(), alpha[:1], throw=False)
+    start = time.process_time()
+    limits(model(), alpha, throw=False)
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Compiled functions: once for all that are alike, and few of them kept.
+
+An executable takes some ten megabytes, and JAX by itself keeps that of every function and shape it was ever given.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+
+from glassformer.core.fingerprint import identified
+
+# Executables kept, those used last.
+_KEPT = 32
+
+
+class Specialised:
+    """A traceable function whose fixed arguments are given, compiled for the shapes of the others.
+
+    Fixed arguments count by content, functions and the globals they read included: what has changed is compiled again,
+    what is alike is not. What has no identity is compiled for these very objects.
+
+    Args:
+        function: of arrays and of the fixed arguments, which are given by name.
+        fixed: numbers, texts, functions and other objects.
+
+    Example:
+        >>> power = Specialised(lambda x, exponent: x**exponent, exponent=2)
+        >>> power(3.0).item()
+        9.0
+    """
+
+    def __init__(self, function: Callable[..., Any], /, **fixed: Any) -> None:
+        self._function = partial(function, **fixed)
+        # The executable holds the objects, so that their places in memory stay theirs as long as it is kept.
+        self._key = identified(function, fixed) or (id(function), *((name, id(part)) for name, part in fixed.items()))
+
+    def __call__(self, *arguments: Any) -> Any:
+        leaves, structure = jax.tree.flatten(arguments)
+        key = (self._key, structure, tuple(map(jax.typeof, leaves)), jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+        return _executable(key, self._function)(*arguments)
+
+
+class _Executable:
+    """A function compiled by the first of several threads that call it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._compiled, self._lock, self._ready = jax.jit(function), threading.Lock(), False
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._ready:
+            return self._compiled(*arguments)
+        with self._lock:
+            found = self._compiled(*arguments)
+            self._ready = True
+        return found
+
+
+_executables: OrderedDict[Any, _Executable] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _executable(key: Any, function: Callable[..., Any]) -> _Executable:
+    with _lock:
+        found = _executables.pop(key, None) or _Executable(function)
+        _executables[key] = found
+        while len(_executables) > _KEPT:
+            _executables.popitem(last=False)
+    return found

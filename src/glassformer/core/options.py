@@ -1,0 +1,114 @@
+"""Fields of data classes as options of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, field
+from typing import Any
+
+# What the first word of a field's type says of the text of an option.
+_KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
+
+
+def parameter(
+    text: str, default: Any = MISSING, *, option: str = "", read: Callable[[str, str], Any] | None = None, **more: Any
+) -> Any:
+    """A field of a data class that is an option of the command line as well.
+
+    Args:
+        text: what it means.
+        default: None where the class has a rule for what is left open.
+        option: its name there, if that is another one. A truth value that is true by default is an option that makes it
+            false.
+        read: makes the value from the name of the option and its text, where a number or the text itself is not meant.
+        more: ``metavar``, and ``required`` for an option that cannot be left out though the class has a default.
+    """
+    return field(default=default, metadata={"help": text, "option": option, "read": read, **more})
+
+
+def as_text(name: str, given: str) -> str:
+    """The text itself, for fields of any type.
+
+    Example:
+        >>> as_text("prior", "rademacher")
+        'rademacher'
+    """
+    del name
+    return given
+
+
+@dataclass(frozen=True)
+class Option:
+    """A field as an option.
+
+    Attributes:
+        field: its name in the class.
+        name: its name as an option, with underscores.
+        kind: type of its text.
+        text: what it means, and its default.
+        required: whether it cannot be left out.
+        default: of the class.
+        metavar: stands for the value in the help.
+        read: see :func:`parameter`.
+    """
+
+    field: str
+    name: str
+    kind: type
+    text: str
+    required: bool
+    default: Any
+    metavar: str
+    read: Callable[[str, str], Any] | None
+
+    @property
+    def word(self) -> str:
+        """As it is written."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def flag(self) -> bool:
+        """Whether it takes no value."""
+        return self.kind is bool
+
+    def value(self, given: Any) -> Any:
+        """The value of the field from what was written; None where nothing was."""
+        if self.flag:
+            return not self.default if given else None
+        return given if given is None or self.read is None else self.read(self.name, given)
+
+
+def options_in(*kinds: type) -> list[Option]:
+    """The options in data classes, each once.
+
+    Example:
+        >>> @dataclass
+        ... class Walk:
+        ...     steps: int = parameter("how many", 10)
+        ...     silent: bool = False
+        >>> [(option.word, option.text) for option in options_in(Walk)]
+        [('--steps', 'how many (default 10)')]
+    """
+    found: dict[str, Option] = {}
+    for kind in kinds:
+        # Those that only the constructor takes are among them.
+        for one in kind.__dataclass_fields__.values():  # type: ignore[attr-defined]
+            if "help" in one.metadata:
+                found.setdefault(one.name, _option(one))
+    return list(found.values())
+
+
+def _option(one: Field[Any]) -> Option:
+    read = one.metadata.get("read")
+    given = None if one.default is MISSING else one.default
+    shown = f" (default {given})" if given is not None and not isinstance(given, bool) else ""
+    return Option(
+        field=one.name,
+        name=one.metadata["option"] or one.name,
+        kind=str if read else _KINDS.get(str(one.type).partition(" ")[0], str),
+        text=one.metadata["help"] + shown,
+        required=one.default is MISSING or bool(one.metadata.get("required")),
+        default=given,
+        metavar=one.metadata.get("metavar") or (one.metadata["option"] or one.name).upper().replace("_", "-"),
+        read=read,
+    )

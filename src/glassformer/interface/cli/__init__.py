@@ -1,0 +1,72 @@
+"""Command line: the library's functions, one subcommand each, derived from the tables of commands, models and learners.
+
+Nothing heavy is imported before a command runs, and of the tables only what the command names, so that ``--help``
+answers at once. Exit codes: 0 when everything converged, 3 when something did not (it is printed with its status), 2
+for bad usage (one line on standard error).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from glassformer.core.ranges import numbers_from
+from glassformer.interface.cli.output import BAD_USAGE
+from glassformer.interface.cli.parser import parser_for
+
+__all__ = ["main", "parse_alpha"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Example:
+        >>> main(["limits", "bsr", "--alpha", "0.3", "--rho", "inf"])
+        bsr: alpha = n/(dL), beta = 1, channel = gaussian, noise = 0, rho = inf
+        alpha  error  overlap  status     error_estimate
+          0.3    0.7      0.3  converged         ...
+        0
+    """
+    words = _attached(sys.argv[1:] if arguments is None else arguments)
+    from glassformer.core.errors import GlassformerError
+
+    try:
+        parser = parser_for(words)
+        options = parser.parse_args(words)
+        if not hasattr(options, "run"):
+            parser.print_help()
+            return BAD_USAGE
+        return int(options.run(options))
+    except (GlassformerError, OSError) as error:
+        print(f"glassformer: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_USAGE
+    except KeyboardInterrupt:
+        print("glassformer: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def parse_alpha(text: str) -> list[float]:
+    """Sample ratios from a number, a comma list or ``start:stop:count``.
+
+    Raises:
+        ParameterError: the text is none of these.
+
+    Example:
+        >>> parse_alpha("0:1:3")
+        [0.0, 0.5, 1.0]
+    """
+    return numbers_from("alpha", text)
+
+
+def _attached(arguments: Sequence[str]) -> list[str]:
+    """Each ``--alpha`` with its value as one word: a list that begins with a minus is a value, not an option."""
+    joined: list[str] = []
+    for word in arguments:
+        if joined and joined[-1] == "--alpha":
+            joined[-1] = f"--alpha={word}"
+        else:
+            joined.append(word)
+    return joined

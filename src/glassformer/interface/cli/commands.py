@@ -1,0 +1,35 @@
+"""The table of commands: the only place that knows them by name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A line of the table.
+
+    Attributes:
+        module: of this package, imported when the command is asked for. It has ``add(parser)`` for the options that are
+            its own and ``run(options)``, which returns the exit code.
+        text: what it does.
+        takes_model: whether a model follows, whose options it has too; then ``run(options, model)``.
+        takes_alpha: whether it is computed at sample ratios.
+    """
+
+    module: str
+    text: str
+    takes_model: bool = True
+    takes_alpha: bool = True
+
+
+COMMANDS = {
+    "limits": Command("limits", "Bayes-optimal error and overlap against the sample ratio"),
+    "thresholds": Command("thresholds", "weak and perfect recovery, and the hard phase", takes_alpha=False),
+    "landscape": Command("landscape", "free entropy against the overlap"),
+    "hysteresis": Command("hysteresis", "fixed points followed up and down in the sample ratio"),
+    "simulate": Command("simulate", "an algorithm on simulated data, next to theory"),
+    "phase-diagram": Command("phase_diagram", "thresholds against the skip strength", takes_alpha=False),
+    "figure": Command("figure", "compute and draw a figure of the papers", takes_model=False),
+    "sweep": Command("sweep", "one computation on a grid of parameters, kept point by point", takes_model=False),
+    "cite": Command("cite", "BibTeX of the papers behind what was used", takes_model=False),
+}

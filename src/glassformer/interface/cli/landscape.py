@@ -1,0 +1,39 @@
+"""Free entropy against the overlap."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.core.ranges import numbers_from
+from glassformer.interface.cli.output import exit_code, heading, plots, print_json
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Overlaps, and the row that varies."""
+    parser.add_argument("--points", type=int, default=400, help="overlaps on the curve (default 400)")
+    parser.add_argument("--row", type=int, help="row whose overlap varies, counted from 1 (default the last)")
+
+
+def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+    """Print where the free entropy is largest."""
+    import pandas
+
+    from glassformer.theory.free_entropy import landscape
+
+    found = model()
+    row = None if options.row is None else options.row - 1
+    curves = [landscape(found, alpha, options.points, row) for alpha in numbers_from("alpha", options.alpha)]
+    if options.csv:
+        pandas.concat([curve.to_pandas() for curve in curves]).to_csv(options.csv, index=False)
+    if options.plot:
+        plots().plot_landscapes(curves, options.plot)
+    if options.json:
+        print_json({"model": found.name, "landscapes": [curve.to_dict() for curve in curves]})
+        return exit_code([status for curve in curves for status in curve.status])
+    print(heading(found.name, found.parameters))
+    for curve in curves:
+        phase = "hard phase" if curve.hard_phase else "no hard phase"
+        print(f"alpha = {curve.alpha:g}: free entropy is largest, or locally so, at overlap {curve.peaks}; {phase}")
+    return exit_code([status for curve in curves for status in curve.status])

@@ -1,0 +1,94 @@
+"""Sweeps: run, look at, collect and plot."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from glassformer.interface.cli.output import NOT_CONVERGED
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """One action, with options of its own."""
+    actions = parser.add_subparsers(
+        title="actions", metavar="ACTION", dest="action", required=True, parser_class=type(parser)
+    )
+    run = actions.add_parser("run", help="compute the points that a store has no record of")
+    run.add_argument("file", type=Path, metavar="FILE", help="the sweep, in TOML")
+    run.add_argument("--store", type=Path, required=True, metavar="DIR", help="folder of the records, made if needed")
+    run.add_argument("--workers", type=int, default=1, help="local processes (default 1)")
+    run.add_argument("--scheduler", metavar="ADDRESS", help="dask scheduler whose workers compute")
+    text = "Python file that the sweep names and whose code may run, once for each; no other is run"
+    run.add_argument("--link", type=Path, action="append", default=[], metavar="FILE.py", help=text)
+    run.add_argument("--retry", action="store_true", help="also points that failed or did not converge")
+    run.set_defaults(act=_sweep_run)
+    status = actions.add_parser("status", help="how many points have which status")
+    status.set_defaults(act=_sweep_status)
+    collect = actions.add_parser("collect", help="all records as one labelled data set")
+    collect.add_argument("--netcdf", type=Path, metavar="FILE", help="write it as netCDF (version 3)")
+    collect.add_argument("--csv", type=Path, metavar="FILE", help="write it as a table, one line per point")
+    collect.set_defaults(act=_sweep_collect)
+    plot = actions.add_parser("plot", help="draw one quantity")
+    plot.add_argument("--out", type=Path, metavar="FILE", help="the picture (default DIR/sweep.png)")
+    plot.add_argument("--quantity", help="what to draw (default error)")
+    plot.set_defaults(act=_sweep_plot)
+    for one in (status, collect, plot):
+        one.add_argument("store", type=Path, metavar="DIR", help="folder of the records")
+    for one in (run, status):
+        one.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """The action that was asked for."""
+    return int(options.act(options))
+
+
+def _sweep_run(options: argparse.Namespace) -> int:
+    from glassformer.experiments.sweeps.plan import Sweep
+    from glassformer.experiments.sweeps.run import run_sweep
+
+    sweep = Sweep.from_toml(options.file, options.link)
+    return _print_progress(options, run_sweep(sweep, options.store, options.workers, options.scheduler, options.retry))
+
+
+def _sweep_status(options: argparse.Namespace) -> int:
+    from glassformer.experiments.sweeps.run import progress
+    from glassformer.experiments.sweeps.store import Store
+
+    return _print_progress(options, progress(Store.existing(options.store)))
+
+
+def _print_progress(options: argparse.Namespace, found: Any) -> int:
+    if options.json:
+        print(json.dumps({**vars(found), "complete": found.complete}, indent=2))
+    else:
+        counts = ", ".join(f"{count} {status}" for status, count in sorted(found.counts.items()))
+        print(f"{found.total} points: {counts}; {found.computed} computed now")
+    return 0 if found.good else NOT_CONVERGED
+
+
+def _sweep_collect(options: argparse.Namespace) -> int:
+    from glassformer.core.errors import DataError
+    from glassformer.experiments.sweeps.collect import collect, to_frame
+
+    found = collect(options.store)
+    try:
+        if options.netcdf:
+            found.to_netcdf(options.netcdf, engine="scipy")
+        if options.csv:
+            to_frame(found).to_csv(options.csv, index=False)
+    except OSError as error:
+        raise DataError("file", str(options.netcdf or options.csv), "a file that can be written", str(error)) from None
+    print(found)
+    return 0
+
+
+def _sweep_plot(options: argparse.Namespace) -> int:
+    from glassformer.experiments.sweeps.collect import collect, plot
+
+    path = options.out or options.store / "sweep.png"
+    plot(collect(options.store), path, options.quantity)
+    print(f"written to {path}")
+    return 0

@@ -1,0 +1,35 @@
+"""Weak and perfect recovery, and the hard phase."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.interface.cli.output import heading, plots, print_json, print_rows, write
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """No options of its own."""
+    del parser
+
+
+def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+    """Print the thresholds."""
+    from glassformer.theory.thresholds import thresholds
+
+    found = thresholds(model())
+    write(options, found, lambda path: plots().plot_thresholds(found, path))
+    if options.json:
+        print_json(found.to_dict())
+        return 0
+    print(heading(found.model, found.parameters))
+    rows = [
+        {"threshold": e.name, "alpha": "-" if math.isnan(e.alpha) else f"{e.alpha:.8g}", "note": e.note}
+        for e in found.entries
+    ]
+    print_rows(rows, ["threshold", "alpha", "note"])
+    if found.hard_phase is not None:
+        print(f"hard phase: {'yes' if found.hard_phase else 'no'}")
+    return 0

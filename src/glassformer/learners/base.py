@@ -1,0 +1,153 @@
+"""What a learner must provide: for which models it is, what its theory is, how it learns from data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from glassformer.core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from glassformer.core.checkpoints import Checkpoint
+    from glassformer.core.integral import Array
+    from glassformer.core.results import Table
+    from glassformer.core.solution import Status
+
+# Ways of keeping the inputs: in one array; and, for learners that only multiply with them, in parts or not at all.
+IN_ONE_ARRAY = ("float64", "float32")
+IN_ANY_FORM = (*IN_ONE_ARRAY, "sharded", "generated")
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a learner made of one data set.
+
+    Attributes:
+        estimates: equally good estimates of the signal, the first axis runs over them; errors are means over them.
+        status: how it ended.
+        iterations: steps taken.
+        residual: what is left of the learner's own condition of convergence.
+        variance: posterior covariance of the fields that it claims, a number or shape (P, P); None where it claims
+            none.
+        claimed_error: its own estimate of the error.
+        nishimori_ratio: measured over predicted residual variance; 1 for a run that can be trusted.
+        damping: damping at the end.
+        training_error: mean squared residual on the samples learned from.
+        early_stopped_error: least error along the way, by an oracle that knows the teacher.
+        history: snapshots along the way, as dictionaries.
+    """
+
+    estimates: Array
+    status: Status
+    iterations: int
+    residual: float
+    variance: Any = None
+    claimed_error: float | None = None
+    nishimori_ratio: float | None = None
+    damping: float | None = None
+    training_error: float | None = None
+    early_stopped_error: float | None = None
+    history: Sequence[dict[str, Any]] = field(default_factory=list)
+
+
+class Learner(ABC):
+    """What is done with data. Subclasses are frozen data classes whose fields are their settings.
+
+    A learner asks a model what it declares (is the channel linear, can the label be traced), never what it is.
+    """
+
+    title: ClassVar[str]
+    """What it is, in a few words."""
+    family: ClassVar[str]
+    """Learners that are like it: where it is refused, those of its family are proposed first."""
+    papers: ClassVar[tuple[str, ...]] = ()
+    """Keys of the papers behind it, beyond those behind the models."""
+    storages: ClassVar[tuple[str, ...]] = IN_ONE_ARRAY
+    """Ways of keeping the inputs that it can learn from."""
+    continues: ClassVar[bool] = False
+    """Whether it leaves a state that an interrupted run continues from."""
+
+    @property
+    def name(self) -> str:
+        """Name on the command line."""
+        from glassformer.learners.registry import name_of
+
+        return name_of(type(self))
+
+    @classmethod
+    def adopted(cls, settings: Any) -> Self:
+        """The learner of these settings, its own or those of a relative; what it has no use for is refused.
+
+        Raises:
+            ParameterError: settings of another learner.
+        """
+        if type(settings) is cls:
+            return settings
+        if not isinstance(settings, cls.relatives()):
+            raise ParameterError("settings", type(settings).__name__, f"{cls.__name__}, for this algorithm")
+        own = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+        given: Any = settings
+        values = {one.name: (getattr(given, one.name), one.default) for one in fields(given)}
+        changed = {name: value for name, (value, default) in values.items() if value != default}
+        for name, value in changed.items():
+            if name not in own:
+                raise ParameterError(name, value, f"nothing: {cls.__name__} has no such setting")
+        return cls(**changed)
+
+    @classmethod
+    def relatives(cls) -> type[Learner]:
+        """The class whose settings it takes for its own."""
+        return cls
+
+    @abstractmethod
+    def obstacle(self, model: Any) -> str | None:
+        """Why it is not for this model, as it follows after "algorithm NAME"; None where it is."""
+
+    def refusal(self, model: Any) -> str | None:
+        """Why it is not for this model, and what to use instead; None where it is."""
+        obstacle = self.obstacle(model)
+        if obstacle is None:
+            return None
+        from glassformer.learners.registry import proposals
+
+        return f"algorithm {self.name} {obstacle}: use {' or '.join(proposals(self, model))}"
+
+    def completed(self, model: Any) -> Self:
+        """Itself, with settings that were left open as they are for this model."""
+        del model
+        return self
+
+    @abstractmethod
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        """Its error in the limit of large sizes, or the reason why there is none.
+
+        Args:
+            model: at the ratios of the data.
+            alpha: sample ratios, shape (points,).
+            optimum: what :func:`~glassformer.theory.limits.limits` says there, if it is known already.
+        """
+
+    @abstractmethod
+    def learn(
+        self,
+        model: Any,
+        design: Any,
+        labels: Array,
+        seed: int = 0,
+        checkpoint: Checkpoint | None = None,
+        side: tuple[float, Array] | None = None,
+        teacher: Array | None = None,
+    ) -> Reached:
+        """Learn from the first instance of a design.
+
+        Args:
+            model: that the labels are believed to come from.
+            design: inputs.
+            labels: as the channel draws them.
+            seed: of everything random.
+            checkpoint: where to continue from and to save to.
+            side: strength and observation of side information, where the model has any.
+            teacher: the true signal, for errors along the way.
+        """

@@ -1,0 +1,106 @@
+"""Bayes-optimal learning by message passing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from glassformer.core.settings import require_number, require_share, require_whole, setting
+from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from glassformer.core.checkpoints import Checkpoint
+    from glassformer.core.integral import Array
+    from glassformer.core.results import Table
+
+
+@dataclass(frozen=True)
+class MessagePassing(Learner):
+    """Message passing for any model: the best that is known in polynomial time.
+
+    Args:
+        tolerance: largest root-mean-square change of the signal per undamped step, relative to its posterior
+            standard deviation, that counts as settled; None for 1e-3, or 5e-3 where scores are sampled.
+        floor: posterior variance below which the signal counts as known exactly; None for 1e-9, or 1e-6 where scores
+            are sampled.
+        max_iterations: steps allowed.
+        damping: None to adapt it, or a fixed weight of the old state in [0, 1).
+        random_start: size of a random start; None for the prior mean, or for what an even channel needs.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> MessagePassing(max_iterations=0)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: max_iterations = 0 is not allowed: expected an integer >= 1
+    """
+
+    title: ClassVar[str] = "message passing"
+    family: ClassVar[str] = "Bayes-optimal"
+    storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
+
+    tolerance: float | None = setting(None, "change per step that counts as settled, in posterior standard deviations")
+    floor: float | None = setting(None, "posterior variance below which the signal counts as known")
+    max_iterations: int = setting(300, "steps allowed per run")
+    damping: float | None = setting(None, "weight of the old state in [0, 1), instead of an adaptive one")
+    random_start: float | None = setting(None, "size of a random start, for even labels")
+
+    def __post_init__(self) -> None:
+        inside: Callable[[Any], bool] = lambda x: 0 < x < 1  # noqa: E731
+        require_number(self, "tolerance", "floor", allowed="a number in (0, 1)", within=inside, optional=True)
+        require_whole(self, "max_iterations")
+        require_share(self, "damping", optional=True)
+        within: Callable[[Any], bool] = lambda x: 0 <= x < float("inf")  # noqa: E731
+        require_number(self, "random_start", allowed="a finite number >= 0", within=within, optional=True)
+
+    def obstacle(self, model: Any) -> str | None:
+        del model
+        return None
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        from glassformer.theory.limits import limits
+
+        found = limits(model, alpha, throw=False) if optimum is None else optimum
+        return found["algorithmic_error"]
+
+    def learn(
+        self,
+        model: Any,
+        design: Any,
+        labels: Array,
+        seed: int = 0,
+        checkpoint: Checkpoint | None = None,
+        side: tuple[float, Array] | None = None,
+        teacher: Array | None = None,
+    ) -> Reached:
+        from glassformer.learners.algorithms.gamp_step import GampState, Side
+        from glassformer.learners.gamp import gamp
+
+        del checkpoint
+        history: list[dict[str, Any]] = []
+
+        def follow(state: GampState) -> None:
+            if state.first:
+                history.clear()
+            elif teacher is not None:
+                estimate = state.estimate.signal if model.overlap_shape else state.estimate.signal[0]
+                measured = model.measured(estimate, teacher, state.estimate.variance)
+                history.append({name: value for name, value in measured.items() if name in model.followed})
+
+        known = None if side is None else Side(*side)
+        found = gamp(model, design, labels, self, seed, side=known, watch=follow)
+        return Reached(
+            estimates=found.value[:1],
+            status=found.status[0],
+            iterations=int(found.iterations[0]),
+            residual=float(found.residual[0]),
+            variance=found.extra["variance"][0],
+            claimed_error=float(found.error_estimate[0]),
+            nishimori_ratio=float(found.extra["nishimori_ratio"][0]),
+            damping=float(found.extra["damping"][0]),
+            history=history,
+        )

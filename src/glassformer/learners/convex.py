@@ -1,0 +1,170 @@
+"""Convex fits of linear labels: what is lost without knowing how the signal is made."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from glassformer.core.settings import Iteration, require_not_negative, require_number, require_whole, setting
+from glassformer.learners.base import Learner, Reached
+
+if TYPE_CHECKING:
+    from glassformer.core.checkpoints import Checkpoint
+    from glassformer.core.integral import Array
+    from glassformer.core.results import Table
+    from glassformer.core.solution import Solution
+
+_BY_THE_NOISE = "weight of the regulariser (default the best one for the label noise)"
+
+
+class LinearFit(Learner):
+    """A fit of labels that are one linear functional of the signal each."""
+
+    family: ClassVar[str] = "convex"
+    strength: float | None
+
+    @classmethod
+    def relatives(cls) -> type[Learner]:
+        return LinearFit
+
+    def obstacle(self, model: Any) -> str | None:
+        if model.channel.field_components:
+            return f"fits single linear labels, not those of this model ({model.name})"
+        if not model.channel.linear:
+            return f"fits linear labels, not those of channel {model.channel.label}"
+        return None
+
+    @abstractmethod
+    def fit(self, model: Any, design: Any, labels: Array) -> Solution:
+        """The minimiser."""
+
+    def learn(
+        self,
+        model: Any,
+        design: Any,
+        labels: Array,
+        seed: int = 0,
+        checkpoint: Checkpoint | None = None,
+        side: tuple[float, Array] | None = None,
+        teacher: Array | None = None,
+    ) -> Reached:
+        del seed, checkpoint, side, teacher
+        found = self.fit(model, design, labels)
+        return Reached(
+            estimates=found.value[:1],
+            status=found.status[0],
+            iterations=int(found.iterations[0]),
+            residual=float(found.residual[0]),
+            training_error=float(((design.forward(found.value[0], 0) - labels) ** 2).mean()),
+        )
+
+
+@dataclass(frozen=True)
+class Ridge(LinearFit):
+    r"""Ridge regression, the minimiser of :math:`\sum_\mu(y_\mu - h_\mu)^2 + \lambda\|S\|_F^2`.
+
+    Args:
+        strength: :math:`\lambda\ge 0`; None for the variance of the label noise, which is best.
+
+    Raises:
+        ParameterError: the strength is out of range.
+
+    Example:
+        >>> Ridge(strength=-1.0)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: strength = -1.0 is not allowed: expected None, or finite and >= 0
+    """
+
+    title: ClassVar[str] = "ridge regression"
+
+    strength: float | None = setting(None, _BY_THE_NOISE)
+
+    def __post_init__(self) -> None:
+        require_not_negative(self, "strength", optional=True)
+
+    def completed(self, model: Any) -> Self:
+        return replace(self, strength=model.channel.label_noise if self.strength is None else self.strength)
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        from glassformer.learners.ridge import ridge_error
+
+        if not model.prior.extensive:
+            return "at fixed width there are ever fewer samples per entry of the signal: its error tends to 1"
+        return ridge_error(alpha, model.channel.label_noise, self.strength)
+
+    def fit(self, model: Any, design: Any, labels: Array) -> Solution:
+        from glassformer.learners.ridge import ridge
+
+        strength = self.completed(model).strength
+        assert strength is not None
+        return ridge(design, labels, strength)
+
+
+@dataclass(frozen=True)
+class NuclearNorm(LinearFit):
+    r"""The minimiser of :math:`\frac12\sum_\mu(y_\mu - h_\mu)^2 + \lambda(dL)^{1/4}\|S\|_*`.
+
+    Args:
+        strength: :math:`\lambda\ge 0`; 0 for the matrix of least nuclear norm that fits the labels; None for the best
+            one for the label noise, which without noise is 0.
+        tolerance: relative duality gap at which a solution is accepted.
+        max_iterations: steps allowed.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> NuclearNorm(tolerance=2.0)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: tolerance = 2.0 is not allowed: expected a number in (0, 1)
+    """
+
+    title: ClassVar[str] = "least nuclear norm"
+    papers: ClassVar[tuple[str, ...]] = ("donoho2013phase",)
+
+    strength: float | None = setting(None, _BY_THE_NOISE)
+    tolerance: float = setting(1e-6, "relative duality gap that is accepted")
+    max_iterations: int = setting(5000, "steps allowed per run")
+
+    def __post_init__(self) -> None:
+        require_not_negative(self, "strength", optional=True)
+        require_number(self, "tolerance", allowed="a number in (0, 1)", within=lambda x: 0 < x < 1)
+        require_whole(self, "max_iterations")
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        import numpy as np
+
+        from glassformer.theory.nuclear_norm_risk import nuclear_norm_risk
+
+        if not model.prior.extensive:
+            return "its theory is for widths in proportion to the dimension: give rho instead of width"
+        if np.any(alpha <= 0):
+            return "its theory needs samples: give alpha > 0"
+        beta, rho = model.prior.ratios
+        strengths = [self.strength_at(beta, rho, float(a), model.channel.label_noise) for a in alpha]
+        return np.array(
+            [
+                nuclear_norm_risk(beta, rho, float(a), model.channel.label_noise, s).error
+                for a, s in zip(alpha, strengths, strict=True)
+            ]
+        )
+
+    def strength_at(self, beta: float, rho: float, alpha: float, noise: float) -> float:
+        """The strength asked for, or the best one."""
+        from glassformer.theory.nuclear_norm_risk import best_nuclear_norm
+
+        if self.strength is not None:
+            return self.strength
+        return 0.0 if noise == 0 else best_nuclear_norm(beta, rho, alpha, noise).strength
+
+    def fit(self, model: Any, design: Any, labels: Array) -> Solution:
+        from glassformer.learners.algorithms.proximal import least_nuclear_norm
+
+        rows, columns = design.signal_shape
+        rho = model.prior.factor_width(columns) / columns
+        strength = self.strength_at(rows / columns, rho, design.sample_ratio, model.channel.label_noise)
+        limit = Iteration(tolerance=self.tolerance, floor=1e-14, max_iterations=self.max_iterations)
+        return least_nuclear_norm(design, labels, strength * float(rows * columns) ** 0.25, limit)

@@ -1,0 +1,188 @@
+"""Gradient descent on the parameters of a signal, from one start or averaged over several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from glassformer.core.checks import is_whole
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.settings import (
+    require_init,
+    require_not_negative,
+    require_positive,
+    require_share,
+    require_whole,
+    setting,
+)
+from glassformer.learners.base import Learner, Reached
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from glassformer.core.checkpoints import Checkpoint
+    from glassformer.core.integral import Array
+    from glassformer.core.results import Table
+    from glassformer.learners.algorithms.signal_descent import Snapshot
+
+# Starts whose mean is taken by averaged gradient descent, as published.
+_AVERAGED = 64
+
+
+@dataclass(frozen=True)
+class GradientDescent(Learner):
+    r"""Gradient descent on a quarter of the sum of squared residuals, plus :math:`\frac w2\|W\|^2` of all parameters.
+
+    Every optimizer descends this one objective: the decay is part of the gradient that momentum and Adam work with. For
+    the factors of a bilinear signal at full width ``r`` its minimum is that of the nuclear norm with the strength
+    :math:`\lambda = 2w\sqrt r/(dL)^{1/4}`.
+
+    Args:
+        optimizer: ``"sgd"`` (plain gradient descent, with ``momentum``) or ``"adam"``; None for the algorithm's own.
+        learning_rate: length of a step in the algorithm's own units; None for its default. A run that diverges begins
+            again with half of it.
+        momentum: weight of the last step in [0, 1), for ``"sgd"``.
+        weight_decay: :math:`w\ge 0`.
+        starts: independent initialisations on the same data; None for the algorithm's own number.
+        init: ``"prior"``, as large as the teacher's parameters, or ``"small"``, ``small`` times as large.
+        small: size of a small initialisation.
+        student_width: width of the student; None for the teacher's.
+        explore: steps at first during which no floor counts; a tenth of the learning rate follows. At a large rate the
+            weights wander among those that fit, and averages over starts come closer to the optimal error. None for
+            the algorithm's own number.
+        max_steps: steps allowed.
+        floor: objective, relative to the power of the labels, that counts as zero.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> GradientDescent(init="large")
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: init = 'large' is not allowed: expected prior or small
+    """
+
+    title: ClassVar[str] = "gradient descent"
+    family: ClassVar[str] = "descent"
+    continues: ClassVar[bool] = True
+
+    optimizer: str | None = setting(None, "sgd or adam (default sgd for bsr, adam for aim and for averages)")
+    learning_rate: float | None = setting(None, "length of a step (default by the model)")
+    momentum: float = setting(0.0, "weight of the last step, for sgd")
+    weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer")
+    starts: int | None = setting(None, "initialisations on the same data (default 1; averaged 64)")
+    init: str = setting("prior", "prior, as large as the teacher, or small")
+    small: float = setting(1e-3, "size of a small initialisation")
+    student_width: int | None = setting(None, "width of the student (default the teacher's)")
+    explore: int | None = setting(None, "steps before a floor counts (default 0; for averages of bsr up to 8000)")
+    max_steps: int = setting(50_000, "steps allowed per run", option="max_iterations")
+    floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels")
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in (None, "sgd", "adam"):
+            raise ParameterError("optimizer", self.optimizer, "sgd or adam")
+        require_init(self.init)
+        require_positive(self, "small")
+        require_positive(self, "learning_rate", optional=True)
+        require_share(self, "momentum", "floor")
+        if self.momentum > 0 and self.optimizer == "adam":
+            raise ParameterError("momentum", self.momentum, "0 with adam, which has its own")
+        require_not_negative(self, "weight_decay")
+        require_whole(self, "starts", "student_width", "max_steps", optional=True)
+        require_whole(self, "max_steps")
+        if self.explore is not None and not (is_whole(self.explore, 0) and self.explore < self.max_steps):
+            raise ParameterError("explore", self.explore, f"an integer from 0 to max_steps - 1 = {self.max_steps - 1}")
+
+    @classmethod
+    def relatives(cls) -> type[Learner]:
+        return GradientDescent
+
+    def rule(self, rates: Mapping[str, float]) -> tuple[str, float]:
+        """Optimizer and learning rate, from a model's rates by optimizer, the default one first, where left open.
+
+        Example:
+            >>> GradientDescent(learning_rate=0.1).rule({"sgd": 0.7, "adam": 0.05})
+            ('sgd', 0.1)
+        """
+        name = self.optimizer or next(iter(rates))
+        return name, self.learning_rate or rates[name]
+
+    def obstacle(self, model: Any) -> str | None:
+        try:
+            _ = model.parametrisation
+        except IncompatibleError as error:
+            return str(error)
+        return None
+
+    def completed(self, model: Any) -> Self:
+        name, rate = self.rule(model.parametrisation.rates)
+        return replace(self, optimizer=name, learning_rate=rate, explore=self.explore or 0, starts=self.starts or 1)
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        return "training of the factors from a random start has no closed equations"
+
+    def learn(
+        self,
+        model: Any,
+        design: Any,
+        labels: Array,
+        seed: int = 0,
+        checkpoint: Checkpoint | None = None,
+        side: tuple[float, Array] | None = None,
+        teacher: Array | None = None,
+    ) -> Reached:
+        import numpy as np
+
+        from glassformer.learners.algorithms.signal_descent import descend
+
+        own = self.completed(model)
+        width = own.student_width or model.prior.factor_width(design.signal_shape[1])
+        student, rng = model.parametrisation.student(design, labels, width), np.random.default_rng([seed, 3])
+        found = descend(student, own, rng, own.starts or 1, teacher, checkpoint)
+        last = found.history[-1]
+        return Reached(
+            estimates=self._answers(found.signals),
+            status=found.trained.status,
+            iterations=found.trained.steps,
+            residual=found.trained.residual,
+            training_error=last.training_error,
+            early_stopped_error=None if teacher is None else min(map(self._error, found.history)),
+            history=[entry._asdict() for entry in found.history],
+        )
+
+    def _answers(self, signals: Array) -> Array:
+        """The estimates, from the signals of all starts."""
+        return signals
+
+    def _error(self, entry: Snapshot) -> float:
+        """Their error, in a snapshot."""
+        return entry.error
+
+
+@dataclass(frozen=True)
+class AveragedGradientDescent(GradientDescent):
+    """The mean of the signals that gradient descent reaches from several starts on the same data.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> AveragedGradientDescent().completed(BilinearSequenceRegression(beta=1, rho=0.2)).starts
+        64
+    """
+
+    title: ClassVar[str] = "mean of gradient descents"
+
+    def completed(self, model: Any) -> Self:
+        own, exploring = replace(self, starts=self.starts or _AVERAGED), model.parametrisation.exploring
+        left_open = self.optimizer is None and self.learning_rate is None and self.momentum == 0
+        if exploring is not None and left_open and self.explore != 0:
+            name, rate, most = exploring
+            steps = self.explore or min(most, self.max_steps // 2)
+            own = replace(own, optimizer=name, learning_rate=rate, explore=steps)
+        return super(AveragedGradientDescent, own).completed(model)
+
+    def _answers(self, signals: Array) -> Array:
+        return signals.mean(axis=0, keepdims=True)
+
+    def _error(self, entry: Snapshot) -> float:
+        return entry.averaged_error

@@ -1,0 +1,152 @@
+"""The table of learners: the only place that knows them by name."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+from glassformer.core.errors import ParameterError
+from glassformer.learners.base import Learner
+
+# Name on the command line, and the class: imported when it is asked for. The first is the default.
+LEARNERS = {
+    "gamp": "bayes:MessagePassing",
+    "ridge": "convex:Ridge",
+    "nuclear-norm": "convex:NuclearNorm",
+    "gd": "gradient_descent:GradientDescent",
+    "averaged-gd": "gradient_descent:AveragedGradientDescent",
+    "sgd": "sgd:SGD",
+}
+_KINDS = {"int": int, "float": float, "str": str}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting as an option of the command line.
+
+    Attributes:
+        name: of the option, with underscores.
+        kind: of its value.
+        texts: what it means, by the names of the learners that have it.
+    """
+
+    name: str
+    kind: type
+    texts: dict[str, str]
+
+
+def names() -> tuple[str, ...]:
+    """Names of all learners, the default first."""
+    return tuple(LEARNERS)
+
+
+def learner_type(name: str) -> type[Learner]:
+    """The class of the learner of this name.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    if name not in LEARNERS:
+        raise ParameterError("algorithm", name, f"one of {', '.join(LEARNERS)}")
+    module, _, kind = LEARNERS[name].partition(":")
+    found: type[Learner] = getattr(importlib.import_module(f"glassformer.learners.{module}"), kind)
+    return found
+
+
+def learner(name: str, **settings: Any) -> Learner:
+    """The learner of this name with these settings.
+
+    Raises:
+        ParameterError: an unknown name or setting, or a value out of range.
+
+    Example:
+        >>> learner("ridge", strength=0.5)
+        Ridge(strength=0.5)
+        >>> learner("ridge", speed=1)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: speed = 1 is not allowed: expected one of the settings of ridge: \
+strength
+    """
+    kind = learner_type(name)
+    allowed = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    for key, value in settings.items():
+        if key not in allowed:
+            raise ParameterError(key, value, f"one of the settings of {name}: {', '.join(allowed)}")
+    return kind(**settings)
+
+
+def chosen(algorithm: str | Learner, settings: Any = None) -> Learner:
+    """The learner that a name and settings, or a learner itself, ask for.
+
+    Raises:
+        ParameterError: an unknown name, or settings of another learner.
+
+    Example:
+        >>> chosen("gamp").max_iterations
+        300
+    """
+    if isinstance(algorithm, Learner):
+        if settings is not None:
+            raise ParameterError("settings", type(settings).__name__, "None beside a learner, which has its own")
+        return algorithm
+    if not isinstance(algorithm, str):
+        raise ParameterError("algorithm", algorithm, f"a learner, or one of {', '.join(LEARNERS)}")
+    kind = learner_type(algorithm)
+    return kind() if settings is None else kind.adopted(settings)
+
+
+def name_of(kind: type[Learner]) -> str:
+    """The name of a learner's class in the table; of others, that of the class.
+
+    Example:
+        >>> from glassformer.learners.convex import Ridge
+        >>> name_of(Ridge)
+        'ridge'
+    """
+    place = f"{kind.__module__.removeprefix('glassformer.learners.')}:{kind.__name__}"
+    return next((name for name, home in LEARNERS.items() if home == place), kind.__name__.lower())
+
+
+def proposals(refused: Learner, model: Any) -> list[str]:
+    """Learners for a model that another one is not for: those of its family, then the first of all."""
+    others = {name: learner_type(name) for name in LEARNERS}
+    fitting = {name: kind for name, kind in others.items() if kind().obstacle(model) is None}
+    family = [name for name, kind in fitting.items() if kind.family == refused.family]
+    return list(dict.fromkeys([*family, *list(fitting)[:1]]))
+
+
+def taking(storage: str) -> list[str]:
+    """Learners that can learn from inputs kept in this way.
+
+    Example:
+        >>> taking("generated")
+        ['gamp']
+    """
+    return [name for name in LEARNERS if storage in learner_type(name).storages]
+
+
+def settings_of(name: str) -> dict[str, str]:
+    """Settings of a learner by the names of their options."""
+    return {_option(one): one.name for one in fields(learner_type(name))}  # type: ignore[arg-type]
+
+
+def options() -> list[Option]:
+    """The settings of all learners, as options of the command line.
+
+    Example:
+        >>> next(option for option in options() if option.name == "strength").kind
+        <class 'float'>
+    """
+    found: dict[str, Option] = {}
+    for name in LEARNERS:
+        for one in fields(learner_type(name)):  # type: ignore[arg-type]
+            kind = _KINDS[str(one.type).partition(" ")[0]]
+            option = found.setdefault(_option(one), Option(_option(one), kind, {}))
+            option.texts[name] = one.metadata["help"]
+    return list(found.values())
+
+
+def _option(one: Any) -> str:
+    return str(one.metadata["option"] or one.name)

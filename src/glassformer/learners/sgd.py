@@ -1,0 +1,104 @@
+"""Stochastic gradient descent on the weights of a network, several passes over the same data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.settings import require_init, require_not_negative, require_positive, require_whole, setting
+from glassformer.learners.base import Learner, Reached
+
+if TYPE_CHECKING:
+    from glassformer.core.checkpoints import Checkpoint
+    from glassformer.core.integral import Array
+    from glassformer.core.results import Table
+
+
+@dataclass(frozen=True)
+class SGD(Learner):
+    r"""Gradient descent on batches of samples, several passes over the same data.
+
+    Every step descends :math:`\frac1d\sum_{\mu\in B}\|\hat y_\mu - y_\mu\|^2 + \frac w{2d}\|W\|^2`.
+
+    Args:
+        learning_rate: None for 15, as published for deep attention, on the squared error over ``d``.
+        weight_decay: ``w``; None for 0.07, as published.
+        init: ``"prior"``, standard normal weights, or ``"small"``, ``small`` times as large.
+        small: size of a small initialisation.
+        batch: samples per batch.
+        repeats: gradient steps on every batch.
+        passes: passes over the data.
+        looks: entries of the history per pass.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> SGD(batch=0)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: batch = 0 is not allowed: expected an integer >= 1
+    """
+
+    title: ClassVar[str] = "stochastic gradient descent"
+    family: ClassVar[str] = "descent"
+    continues: ClassVar[bool] = True
+
+    learning_rate: float | None = setting(None, "length of a step (default 15)")
+    weight_decay: float | None = setting(None, "weight w of w |W|^2/(2d) beside the loss (default 0.07)")
+    init: str = setting("prior", "prior, as large as the teacher, or small")
+    small: float = setting(1e-3, "size of a small initialisation")
+    batch: int = setting(200, "samples per batch")
+    repeats: int = setting(3, "gradient steps on every batch")
+    passes: int = setting(40, "passes over the data")
+    looks: int = setting(8, "entries of the history per pass")
+
+    def __post_init__(self) -> None:
+        require_init(self.init)
+        require_positive(self, "small")
+        require_positive(self, "learning_rate", optional=True)
+        require_not_negative(self, "weight_decay", optional=True)
+        require_whole(self, "batch", "repeats", "passes", "looks")
+
+    def obstacle(self, model: Any) -> str | None:
+        try:
+            _ = model.traceable_label
+        except IncompatibleError as error:
+            return str(error)
+        return None
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        return "several passes over the same samples have no closed equations"
+
+    def learn(
+        self,
+        model: Any,
+        design: Any,
+        labels: Array,
+        seed: int = 0,
+        checkpoint: Checkpoint | None = None,
+        side: tuple[float, Array] | None = None,
+        teacher: Array | None = None,
+    ) -> Reached:
+        import numpy as np
+
+        from glassformer.learners.algorithms.row_descent import row_descent
+
+        rng = np.random.default_rng([seed, 3])
+        start = (1.0 if self.init == "prior" else self.small) * rng.standard_normal(model.signal_shape(design))
+
+        def watch(weights: Array) -> dict[str, Any]:
+            if teacher is None:
+                return {}
+            measured = model.measured(weights, teacher)
+            return {name: value for name, value in measured.items() if name in model.followed}
+
+        found = row_descent(design, labels, model.traceable_label, start, self, rng, watch, checkpoint)
+        return Reached(
+            estimates=found.weights[None],
+            status=found.status,
+            iterations=found.steps,
+            residual=found.residual,
+            history=found.records,
+        )

@@ -1,0 +1,164 @@
+r"""The one loop of the theory: fixed points of a map, a batch at a time.
+
+The state is the posterior variance (one number, or an array per batch element), not the overlap: near perfect
+recovery the variance keeps its relative precision where the overlap rounds to one.
+
+Convergence is measured on the undamped residual :math:`F(x) - x` *and* on its amplification: where the map contracts
+slowly, by a factor :math:`\lambda` per step, a residual ``r`` means a distance :math:`r/(1-\lambda)`. Neither damping
+nor acceleration enters that measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.integral import Array, Integral
+from glassformer.core.settings import Iteration
+from glassformer.core.solution import Solution, Status
+
+Flags = NDArray[np.bool_]
+Index = NDArray[np.intp]
+
+# Share of a fixed point from which on its integration error is no longer a detail.
+_ROUGH = 0.05
+# Longest accelerated step, as a share of the way travelled so far.
+_SHARE = 0.3
+
+
+def fixed_point(
+    function: Callable[[Array, Index], Integral],
+    start: Array,
+    settings: Iteration | None = None,
+    inside: Callable[[Array], Flags] | None = None,
+    origin: Array | None = None,
+) -> Solution:
+    """Iterate ``x -> function(x)`` from ``start`` until it stops moving, each batch element on its own.
+
+    The accelerated step is Anderson's with one remembered pair, held to the direction of the residual and to a length
+    that may grow fourfold per step, so that from below it approaches the *first* fixed point, and a start that is
+    unstable is left rather than mistaken for a solution.
+
+    Args:
+        function: called with the states still moving, shape ``(active, ...)``, and their batch indices; returns the
+            map's value and its integration error, of the same shape.
+        start: shape ``(batch, ...)``.
+        settings: tolerances, iteration limit, damping.
+        inside: tells which states, shape ``(active, ...)``, belong to the domain; shape ``(active,)``.
+        origin: where the way to the fixed point began, if not at ``start``: between the two there is known to be no
+            other fixed point, and accelerated steps may be as long as a part of the way from there.
+
+    Returns:
+        A :class:`Solution`; never raises for lack of convergence.
+
+    Example:
+        >>> solution = fixed_point(lambda x, index: Integral(np.cos(x), 0 * x), np.array([1.0]))
+        >>> print(solution.status[0], round(float(solution.value[0]), 9))
+        converged 0.739085133
+    """
+    settings = settings or Iteration()
+    x = np.array(start, dtype=float)
+    batch, flat = len(x), x.reshape(len(x), -1).shape[1]
+    x = x.reshape(batch, flat)
+    origin = x.copy() if origin is None else np.array(origin, dtype=float).reshape(batch, flat)
+    residual = np.full(batch, np.nan)
+    estimate, iterations = np.full(batch, np.inf), np.zeros(batch, dtype=np.int64)
+    status = np.full(batch, Status.ITERATION_LIMIT, dtype=object)
+    old_x, old_r = np.full_like(x, np.nan), np.full_like(x, np.nan)
+    reach = np.full(batch, 2.0)
+    active, history = np.arange(batch), []
+    for remaining in reversed(range(settings.max_iterations)):
+        value, error = (
+            np.asarray(part, dtype=float).reshape(len(active), flat)
+            for part in function(x[active].reshape((len(active), *np.shape(start)[1:])), active)
+        )
+        r = value - x[active]
+        size = np.linalg.norm(r, axis=1)
+        moved = (x[active], x[active] - old_x[active], r - old_r[active])
+        distance = _distance(size, *moved)
+        # A residual is known to rounding error only, which slow convergence amplifies like the residual itself.
+        rounded = _distance(np.maximum(size, np.finfo(float).eps * np.linalg.norm(x[active], axis=1)), *moved)
+        residual[active], iterations[active] = size, iterations[active] + 1
+        estimate[active] = np.where(np.isfinite(rounded), rounded, distance) + np.linalg.norm(error, axis=1)
+        history.append(np.full(batch, np.nan))
+        history[-1][active] = size
+
+        finite = np.isfinite(value).all(axis=1)
+        domain = np.ones_like(finite) if inside is None else inside(value)
+        done = finite & (distance <= settings.tolerance * np.linalg.norm(x[active], axis=1) + settings.floor)
+        status[active[~finite]] = Status.NON_FINITE
+        status[active[finite & ~domain]] = Status.OUTSIDE_CONE
+        rough = np.linalg.norm(error, axis=1) > _ROUGH * np.linalg.norm(x[active], axis=1) + settings.floor
+        status[active[finite & domain & done & ~rough]] = Status.CONVERGED
+        status[active[finite & domain & done & rough]] = Status.INTEGRATION_NOT_CONVERGED
+        keep = finite & domain & ~done
+        if settings.damping is None:
+            travelled = np.linalg.norm(x[active] - origin[active], axis=1)
+            pair = (old_x[active], old_r[active])
+            step, reach[active] = _accelerated(x[active], r, *pair, reach[active], travelled)
+        else:
+            step = (1 - settings.damping) * r
+        old_x[active], old_r[active] = x[active], r
+        active, step = active[keep], step[keep]
+        # After the last evaluation nothing moves: the residual reported is that of the value returned.
+        if active.size == 0 or remaining == 0:
+            break
+        x[active] = _stay_inside(x[active], step, inside)
+    return Solution(
+        value=x.reshape(np.shape(start)),
+        status=list(status),
+        residual=residual,
+        iterations=iterations,
+        error_estimate=estimate,
+        history=np.array(history),
+    )
+
+
+def _distance(size: Array, x: Array, dx: Array, dr: Array) -> Array:
+    """Distance to the fixed point for residuals of the given size, from the slope between the last two states.
+
+    Infinite while there is no slope to judge by, and where the residual grows along the way: that is no sign of a
+    fixed point nearby, however small the residual.
+    """
+    length = np.sum(dx * dx, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.sum(dx * dr, axis=1) / length
+        known = np.where(slope < 0, size * np.maximum(1.0, -1 / slope), np.inf)
+    at_rounding = length <= 1e-30 * np.sum(x * x, axis=1)
+    return np.where(size == 0, 0.0, np.where(np.isnan(length), np.inf, np.where(at_rounding, size, known)))
+
+
+def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, travelled: Array) -> tuple[Array, Array]:
+    """One Anderson step, aligned with the residual and of limited length.
+
+    It is at most ``reach`` times as long as the residual and, beyond twice, no longer than a part of the way already
+    ``travelled``, so that no stable point is leapt over together with the unstable one behind it. Where the residual
+    grows (the state is leaving an unstable point) its direction is followed that far.
+    """
+    dr, size = r - old_r, np.linalg.norm(r, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        theta = np.sum(r * dr, axis=1) / np.sum(dr * dr, axis=1)
+        step = r - theta[:, None] * (x - old_x + dr)
+        ratio = np.linalg.norm(step, axis=1) / size
+        usable = np.isfinite(ratio) & (np.sum(step * r, axis=1) > 0)
+        overshot = np.sum(r * old_r, axis=1) < 0
+        longest = np.minimum(reach, np.maximum(2.0, np.where(size > 0, _SHARE * travelled / size, 2.0)))
+        shortened = step * np.minimum(1.0, longest / ratio)[:, None]
+    fresh = np.isnan(old_r).any(axis=1)
+    blind = np.where(fresh, 1.0, longest)[:, None] * r
+    return np.where(usable[:, None], shortened, blind), np.where(overshot, 1.0, np.minimum(4 * reach, 1e15))
+
+
+def _stay_inside(x: Array, step: Array, inside: Callable[[Array], Flags] | None) -> Array:
+    """``x + step``, the step halved until the state belongs to the domain."""
+    if inside is None:
+        return x + step
+    share = np.ones(len(x))
+    for _ in range(60):
+        outside = ~inside(x + share[:, None] * step)
+        if not outside.any():
+            break
+        share[outside] *= 0.5
+    return x + share[:, None] * step

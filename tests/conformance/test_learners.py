@@ -1,0 +1,128 @@
+"""The same checks for every learner in the table. A new one needs one line in ``FOR``."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    DeepAttention,
+    IncompatibleError,
+    ParameterError,
+    simulate,
+)
+from glassformer.core.checkpoints import Checkpoint
+from glassformer.learners.registry import LEARNERS, learner, learner_type, names, options, settings_of
+
+LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+NETWORK = DeepAttention(depth=1, points=64)
+# A model that each is for, one that it is not for, and settings with which it is quick.
+FOR = {
+    "gamp": (LINEAR, None, {"max_iterations": 20}),
+    "ridge": (LINEAR, AttentionIndexed(0.5), {"strength": 0.2}),
+    "nuclear-norm": (LINEAR, NETWORK, {"strength": 0.2}),
+    "gd": (LINEAR, NETWORK, {"max_steps": 200}),
+    "averaged-gd": (LINEAR, NETWORK, {"max_steps": 200, "starts": 2}),
+    "sgd": (NETWORK, LINEAR, {"passes": 2, "batch": 10}),
+}
+BAD = {bool: "yes", int: 2.5, float: float("nan"), str: "nonsense"}
+
+
+def ask(name):
+    model, _, settings = FOR[name]
+    return {"model": model, "alpha": [0.6], "d": 12, "instances": 2, "algorithm": learner(name, **settings)}
+
+
+@pytest.fixture(scope="module", params=LEARNERS)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def result(name):
+    return simulate(**ask(name))
+
+
+def test_every_learner_is_checked():
+    assert set(FOR) == set(LEARNERS) == set(names())
+    assert all(learner(name).name == name and learner(name).title for name in names())
+
+
+def test_what_it_is_not_for_is_refused_with_a_remedy(name):
+    fitting, other, _ = FOR[name]
+    assert learner(name).refusal(fitting) is None
+    if other is None:
+        return
+    refusal = learner(name).refusal(other)
+    remedies = refusal.rpartition("use ")[2].split(" or ")
+    assert refusal.startswith(f"algorithm {name} ")
+    assert remedies
+    assert all(learner(remedy).refusal(other) is None for remedy in remedies)
+    with pytest.raises(IncompatibleError, match=f"algorithm {name}"):
+        simulate(other, [0.5], d=10, algorithm=name)
+
+
+def test_settings_are_described_checked_and_kept(name, result):
+    kind = learner_type(name)
+    for one in fields(kind):
+        assert one.metadata["help"]
+        bad = BAD[next(option.kind for option in options() if settings_of(name).get(option.name) == one.name)]
+        for value in (bad, True, []):
+            with pytest.raises(ParameterError, match=f"^{one.name} = "):
+                learner(name, **{one.name: value})
+    with pytest.raises(ParameterError, match="one of the settings"):
+        learner(name, speed=1)
+    assert FOR[name][2].items() <= result.parameters.items()
+
+
+def test_settings_of_another_learner_are_refused(name):
+    other = "ridge" if name == "gamp" else "gamp"
+    with pytest.raises(ParameterError, match="settings"):
+        simulate(FOR[name][0], [0.5], d=10, algorithm=name, settings=learner(other))
+
+
+def test_one_seed_gives_identical_bits(name, result):
+    assert simulate(**ask(name)).to_dict() == result.to_dict()
+
+
+def test_a_name_with_settings_is_the_learner(name, result):
+    given = {**ask(name), "algorithm": name, "settings": learner(name, **FOR[name][2])}
+    np.testing.assert_array_equal(simulate(**given)["error"], result["error"])
+
+
+def test_it_has_a_theory_or_says_why_not(name, result):
+    found = learner(name).completed(FOR[name][0]).theory(FOR[name][0], np.array([0.6]))
+    if isinstance(found, str):
+        assert np.isnan(result["theory"]).all()
+        assert any(found in note for note in result.notes)
+    else:
+        assert np.isfinite(found).all()
+        assert np.isfinite(result["theory"]).all()
+
+
+def test_records_hold_what_there_is(result):
+    for run in result.instances[0]:
+        assert np.isfinite(run.error)
+        assert run.prior_error > 0
+        assert run.iterations > 0
+        assert None not in run.to_dict().values()
+    assert {"error", "theory", "theory_bayes_optimal", "relative_error"} <= set(result.columns)
+
+
+def test_inputs_it_cannot_learn_from_are_refused(name):
+    if "generated" in learner_type(name).storages:
+        return
+    with pytest.raises(IncompatibleError, match=r"is for algorithm gamp.*use float64 or float32"):
+        simulate(**ask(name), storage="generated")
+
+
+def test_states_and_finished_runs_are_kept(name, result, tmp_path, monkeypatch):
+    """Interruptions themselves: tests/core/test_checkpoints.py."""
+    kept = []
+    monkeypatch.setattr(Checkpoint, "offer", lambda self, state: kept.append(state()))
+    again = simulate(**ask(name), checkpoint=tmp_path)
+    assert bool(kept) == learner_type(name).continues
+    assert again.to_dict() == result.to_dict()
+    assert simulate(**ask(name), checkpoint=tmp_path).to_dict() == result.to_dict()

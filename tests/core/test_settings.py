@@ -1,0 +1,86 @@
+"""Settings: nothing is dropped in silence, former names lead to the new ones."""
+
+import numpy as np
+import pytest
+
+import glassformer
+from glassformer import Iteration, MessagePassing, NuclearNorm, ParameterError, SequenceMultiIndex, simulate
+from glassformer.models.channels.absolute import AbsoluteChannel
+from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"max_iterations": 2.5},
+        {"max_iterations": True},
+        {"max_iterations": "9"},
+        {"tolerance": "tight"},
+        {"tolerance": np.nan},
+        {"floor": True},
+        {"damping": "0.5"},
+        {"damping": np.nan},
+    ],
+)
+@pytest.mark.parametrize("kind", [Iteration, MessagePassing])
+def test_what_is_no_number_is_refused(kind, bad):
+    with pytest.raises(ParameterError, match=f"^{next(iter(bad))} = "):
+        kind(**bad)
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert Iteration(max_iterations=np.int64(3), tolerance=np.float64(0.1)).max_iterations == 3
+
+
+def test_what_a_relative_has_no_use_for_is_refused():
+    model = glassformer.BilinearSequenceRegression(rho=0.3, noise=0.1)
+    with pytest.raises(ParameterError, match="tolerance"):
+        simulate(model, [0.5], d=8, instances=1, algorithm="ridge", settings=NuclearNorm(tolerance=0.1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Descent", "MessagePassing"),
+        ("Training", "GradientDescent"),
+        ("MultiPass", "SGD"),
+        ("Regularised", "NuclearNorm"),
+    ],
+)
+def test_former_names_lead_to_the_new_ones(old, new):
+    for home in (glassformer, glassformer.core.settings):
+        with pytest.warns(DeprecationWarning, match=old):
+            assert getattr(home, old) is getattr(glassformer, new)
+
+
+def absolute():
+    """The absolute value of one projection, with the averages that are known in closed form."""
+    model = SequenceMultiIndex(_absolute, points=32)
+    model.__dict__["channel"] = ScalarRowsChannel(AbsoluteChannel(), np.abs, points=32)
+    return model
+
+
+def _absolute(z):
+    return abs(z[0, 0])
+
+
+def test_random_starts_are_those_asked_for():
+    """Labels without sign give a vanishing start no time to grow in a few steps."""
+    model, rng = absolute(), np.random.default_rng(0)
+    size = model.at_size(60)
+    design = size.design.sample(180, size.input_shape, rng)
+    signal = model.prior.sample(model.signal_shape(design), rng)
+    labels = model.channel.sample(design.forward(signal, 0), rng)
+    vanishing, usual, large = (
+        MessagePassing(random_start=start, max_iterations=6).learn(model, design, labels).estimates
+        for start in (1e-12, None, 0.5)
+    )
+    assert np.abs(vanishing).max() < 1e-3 * np.abs(usual).max()
+    assert not np.array_equal(usual, large)
+
+
+def test_the_optimum_of_a_hard_phase_is_not_where_message_passing_ends():
+    result = simulate(absolute(), [1.05], d=40, instances=1, settings=MessagePassing(max_iterations=5))
+    assert result["theory_bayes_optimal"][0] < 1e-6
+    assert result["theory"][0] == pytest.approx(0.43, abs=0.02)
+    assert any("hard phase" in note for note in result.notes)
