@@ -52,7 +52,7 @@ absolute, or a callable
         if noise not in (0.0, getattr(channel, "noise", 0.0)):
             raise IncompatibleError(f"noise = {noise} and channel = {channel!r} exclude each other: give noise to one")
         return channel
-    if channel == "gaussian":
+    if isinstance(channel, str) and channel == "gaussian":
         return GaussianChannel(noise)
     if isinstance(channel, str) and channel in _NOISELESS:
         if noise == 0:
