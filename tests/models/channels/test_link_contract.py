@@ -281,7 +281,7 @@ def test_many_variances_at_once_are_read_off_curves(function, exact):
         gap = np.abs(found.value - expected.value)
         np.testing.assert_array_less(gap, found.error + expected.error + 1e-12)
         np.testing.assert_array_less(found.error, 1e-8 * np.maximum(np.abs(expected.value), 1e-6))
-    assert len(channel._curve.panels) > 2
+    assert len(channel._known.curve.panels) > 2
     at_zero = LinkChannel(function).information(np.array([1.0])).value[0]
     assert channel.information(np.array([1.0])).value[0] == pytest.approx(at_zero, abs=1e-12)
 
@@ -292,3 +292,14 @@ def test_labels_of_many_levels_cost_no_more_than_few():
     found = [LinkChannel(lambda h, s=step: s * np.round(h / s)).information(v).value[0] for step in (1.0, 0.2, 0.05)]
     assert found[0] < found[1] < found[2] < 1 / 0.3
     assert found[2] == pytest.approx(1 / (0.3 + 0.05**2 / 12), rel=1e-4)
+
+
+def test_a_global_that_a_link_reads_may_change_under_a_channel():
+    """What was found out of the link as it was goes on for no other one."""
+    link = eval("lambda h: np.tanh(GAIN * h)", scope := {"np": np, "GAIN": 1.0})
+    channel = LinkChannel(link, noise=0.1)
+    before = channel.information(np.array([0.5])).value
+    scope["GAIN"] = 3.0
+    after = channel.information(np.array([0.5])).value
+    assert after == pytest.approx(LinkChannel(lambda h: np.tanh(3.0 * h), noise=0.1).information(np.array([0.5])).value)
+    assert abs(after - before) > 0.05

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.fingerprint import identified
 from glassformer.models.channels.base import Array, Channel, Integral
 from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
@@ -80,14 +81,13 @@ class LinkChannel(Channel):
     def label(self) -> str:
         return self.name or "link"
 
-    @cached_property
+    @property
     def even(self) -> bool:
-        # At q = 0 the information is E (E[h | y])^2, zero up to rounding exactly for links blind to the sign of h.
-        return self._averages(1.0, 1)[0] < 1e-16
+        return self._known.even
 
     @property
     def noiseless(self) -> bool:
-        return self.noise == 0.0 and self._shape.flat_mass < 1e-8
+        return self.noise == 0.0 and self._known.shape.flat_mass < 1e-8
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         labels = self.clean(h)
@@ -122,7 +122,7 @@ class LinkChannel(Channel):
         :math:`\varphi(\omega)`.
         """
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
-        both = np.array([_label_errors(self._shape, x, self.nodes) for x in v.ravel()]).reshape(-1, 2)
+        both = np.array([_label_errors(self._known.shape, x, self.nodes) for x in v.ravel()]).reshape(-1, 2)
         bayes, plugin = both.T.reshape(2, *v.shape)
         named = {"prediction_error": bayes, "plugin_error": plugin, "label_noise": np.full(v.shape, self.label_noise)}
         return {**named, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
@@ -131,39 +131,67 @@ class LinkChannel(Channel):
     def _link(self) -> Function:
         return array_link(self.function)
 
-    @cached_property
-    def _shape(self) -> LinkShape:
-        return link_shape(self._link)
-
-    @cached_property
-    def _law(self) -> LinkPosterior:
-        if self.noise > 0:
-            return NoisyLink(self._shape, self.nodes, self.noise)
-        return LevelSet(self._shape, self.nodes)
-
-    @cached_property
-    def _averages(self) -> Averages:
-        # Information and free entropy come from one computation and are usually asked for together.
-        return lru_cache(maxsize=16)(self._law.averages)
-
-    @cached_property
-    def _curve(self) -> Curve:
-        def direct(v: float) -> Row:
-            return *_refine(self._averages, v, 0), *_refine(self._averages, v, 1)
-
-        return Curve(lru_cache(maxsize=256)(direct), self.even, self.noise == 0)
+    @property
+    def _known(self) -> _Known:
+        """What has been found out of the link as it is now: globals that it reads may have changed since."""
+        content, found = identified(self.function), self.__dict__.get("_found")
+        if found is None or found.content != content:
+            found = _Known(content, self._link, self.noise, self.nodes)
+            object.__setattr__(self, "_found", found)
+        return found
 
     def _posterior(self, y: ArrayLike, omega: ArrayLike, variance: ArrayLike) -> tuple[Array, Array]:
         arrays = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (y, omega, variance)))
         if not np.all(np.isfinite(arrays[0])):
             raise DataError("y", arrays[0][~np.isfinite(arrays[0])][0], "finite labels")
-        log_z, g = self._law.posterior(*(x.ravel() for x in arrays))
+        log_z, g = self._known.law.posterior(*(x.ravel() for x in arrays))
         return log_z.reshape(arrays[0].shape), g.reshape(arrays[0].shape)
 
     def _refined(self, variance: Array, which: int) -> Integral:
         v = np.asarray(variance, dtype=float)
-        rows = self._curve(v.ravel())
+        rows = self._known.curve(v.ravel())
         return Integral(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is found out of a link once, when it is first needed.
+
+    Attributes:
+        content: identity of the link, None where it has none.
+        link: the function.
+        noise, nodes: of the channel.
+    """
+
+    content: str | None
+    link: Function
+    noise: float
+    nodes: int
+
+    @cached_property
+    def shape(self) -> LinkShape:
+        return link_shape(self.link)
+
+    @cached_property
+    def law(self) -> LinkPosterior:
+        return NoisyLink(self.shape, self.nodes, self.noise) if self.noise > 0 else LevelSet(self.shape, self.nodes)
+
+    @cached_property
+    def averages(self) -> Averages:
+        # Information and free entropy come from one computation and are usually asked for together.
+        return lru_cache(maxsize=16)(self.law.averages)
+
+    @cached_property
+    def even(self) -> bool:
+        # At q = 0 the information is E (E[h | y])^2, zero up to rounding exactly for links blind to the sign of h.
+        return self.averages(1.0, 1)[0] < 1e-16
+
+    @cached_property
+    def curve(self) -> Curve:
+        def direct(v: float) -> Row:
+            return *_refine(self.averages, v, 0), *_refine(self.averages, v, 1)
+
+        return Curve(lru_cache(maxsize=256)(direct), self.even, self.noise == 0)
 
 
 def _refine(averages: Averages, v: float, which: int) -> tuple[float, float]:

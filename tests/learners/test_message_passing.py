@@ -1,0 +1,149 @@
+"""The one message-passing loop: what it keeps, damps and says, whatever the algebra; and that settings reach it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import BilinearSequenceRegression, DenseDesign, IncompatibleError, MessagePassing, SequenceMultiIndex
+from glassformer.core.solution import Status
+from glassformer.learners.algorithms.message_passing import Policy, message_passing
+from glassformer.learners.gamp import gamp
+
+
+@dataclass(frozen=True)
+class Place:
+    """A state that knows how many steps led to it."""
+
+    steps: int = 0
+    size: float = 1.0
+    claimed: float = 0.5
+    damping: float = 0.0
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A step whose lengths never shrink, and whose estimates are best after ``best`` steps."""
+
+    best: int = 30
+    attempts: int = 1
+    broken: int | None = None
+    still: int | None = None
+
+    def start(self, attempt):
+        return Place(claimed=0.5 + 0.1 * attempt)
+
+    def advance(self, state):
+        steps = state.steps + 1
+        size = np.nan if steps == self.broken else 1.0
+        return replace(state, steps=steps, size=size), 1.0 / (1.0 + abs(state.steps - self.best))
+
+    def redamped(self, state, damping):
+        return replace(state, damping=damping)
+
+    def growing(self, old, new):
+        return False
+
+    def wandering(self, state):
+        return False
+
+    def settled(self, state, trail):
+        return state.steps == self.still
+
+    def diagnosis(self, state):
+        return Status.CONVERGED
+
+
+def test_a_run_that_keeps_moving_ends_with_its_best_iterate():
+    run = message_passing(Walk(), max_iterations=1000, policy=Policy(collapse=np.inf))
+    assert run.status is Status.OSCILLATING
+    assert run.state.steps == 30
+    assert run.quality == 1.0
+
+
+def test_the_best_iterate_is_what_the_iteration_limit_leaves():
+    run = message_passing(Walk(), max_iterations=40, damping=0.0)
+    assert run.status is Status.ITERATION_LIMIT
+    assert run.state.steps == 30
+
+
+def test_a_run_whose_quality_collapses_goes_on_damped_from_its_best_iterate():
+    seen = []
+    message_passing(Walk(), max_iterations=60, watch=seen.append, policy=Policy(window=1000))
+    # Seven steps on, the quality is an eighth of the best one.
+    assert max(place.steps for place in seen) < 40
+    assert sorted({place.damping for place in seen}) == list(Policy().levels)
+
+
+def test_what_is_not_finite_is_given_up_for_the_best_iterate():
+    assert message_passing(Walk(broken=35), 100, damping=0.0).status is Status.NON_FINITE
+    assert message_passing(Walk(broken=35), 100, damping=0.0).state.steps == 30
+
+
+def test_starts_follow_each_other_until_one_settles():
+    seen = []
+    run = message_passing(Walk(attempts=3, still=5), 10, watch=seen.append)
+    assert run.status.ok
+    assert len(seen) == 6
+    assert len(message_passing(Walk(attempts=3), 10, damping=0.0).history) == 10
+
+
+def test_every_state_is_watched_from_the_start_of_every_run():
+    seen = []
+    message_passing(Walk(attempts=2), 10, damping=0.0, watch=seen.append)
+    assert [place.steps for place in seen] == 2 * list(range(11))
+
+
+# --- settings and models ----------------------------------------------------------------------------------------------
+
+
+def one_index(samples=600, d=150, **settings):
+    """Message passing on labels of one index whose averages are exact."""
+    model, rng = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), noise=0.1), np.random.default_rng(0)
+    size = model.at_size(d)
+    design = size.design.sample(samples, size.input_shape, rng)
+    weights = rng.standard_normal((1, d))
+    labels = model.channel.sample(design.forward(weights, 0), rng)
+    return gamp(model, design, labels, MessagePassing(**settings)), weights
+
+
+def test_the_tolerance_is_honoured_where_scores_are_exact():
+    """It was clamped at 5e-3 for all models of several rows."""
+    loose, _ = one_index(tolerance=1e-1)
+    tight, _ = one_index(tolerance=1e-8)
+    assert loose.converged and tight.converged
+    assert loose.iterations[0] < tight.iterations[0]
+    assert tight.residual[0] <= 1e-8 * np.sqrt(tight.error_estimate[0])
+
+
+def test_models_of_rows_have_a_door_of_their_own():
+    """It died with an AttributeError."""
+    solution, weights = one_index()
+    assert solution.value.shape == (1, 1, 150)
+    assert solution.extra["variance"].shape == (1, 1, 1)
+    error = np.mean((solution.value[0] - weights) ** 2)
+    assert error == pytest.approx(solution.error_estimate[0], rel=0.4)
+
+
+@pytest.mark.parametrize("rows", [True, False])
+def test_inputs_of_another_kind_are_refused_by_name(rows):
+    narrow = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1)
+    wide = BilinearSequenceRegression(rho=0.5, noise=0.1)
+    model, other = (narrow, wide) if rows else (wide, narrow)
+    design = other.at_size(10).design.sample(20, other.at_size(10).input_shape, np.random.default_rng(0))
+    with pytest.raises(IncompatibleError, match=r"is not the design of model .*at_size"):
+        gamp(model, design, np.zeros(20))
+
+
+def test_every_instance_of_a_design_is_learned_from():
+    model, rng = BilinearSequenceRegression(rho=0.3, noise=0.1), np.random.default_rng(1)
+    inputs, signals = rng.standard_normal((2, 500, 15, 15)), [model.prior.sample((15, 15), rng) for _ in range(2)]
+    design = DenseDesign(inputs)
+    labels = np.stack([model.channel.sample(design.forward(s, k), rng) for k, s in enumerate(signals)])
+    both = gamp(model, design, labels)
+    for k in range(2):
+        alone = gamp(model, DenseDesign(inputs[k]), labels[k])
+        np.testing.assert_allclose(both.value[k], alone.value[0], atol=1e-12)
