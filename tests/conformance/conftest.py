@@ -12,6 +12,7 @@ from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
 from glassformer.models.designs.dense import DenseDesign
 
+# A new channel needs one line here.
 CHANNELS = {
     "linear": {"channel": "gaussian", "noise": 0.0},
     "noisy": {"channel": "gaussian", "noise": 0.1},

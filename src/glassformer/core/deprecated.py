@@ -123,6 +123,15 @@ MOVED = {
     "text": "experiments.text",
 }
 
+# What had a name of its own where one row and several were two worlds, by the former names of the modules.
+MERGED = {
+    "free_entropy": {"overlap_free_entropy": "free_entropy"},
+    "models.matrix": {"MatrixModel": "Model"},
+    "overlap_evolution": {"overlap_evolution": "state_evolution"},
+    "overlap_gamp": {"overlap_gamp": "gamp"},
+    "overlap_map": {"OverlapMap": "EvolutionMap"},
+}
+
 
 class _Moved(MetaPathFinder, Loader):
     """Imports a module under its former name."""
@@ -135,9 +144,12 @@ class _Moved(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self) if package == "glassformer" and name in MOVED else None
 
     def exec_module(self, module: ModuleType) -> None:
-        new = f"glassformer.{MOVED[module.__name__.partition('.')[2]]}"
+        name = module.__name__.partition(".")[2]
+        new = f"glassformer.{MOVED[name]}"
         _note(module.__name__, new)
-        sys.modules[module.__name__] = importlib.import_module(new)
+        sys.modules[module.__name__] = found = importlib.import_module(new)
+        for former, present in MERGED.get(name, {}).items():
+            setattr(found, former, getattr(found, present))
 
 
 def install() -> None:

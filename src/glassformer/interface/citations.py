@@ -84,7 +84,7 @@ def bibtex(used: Iterable[str] = ()) -> str:
         if name not in known:
             raise ParameterError("used", name, f"one of {', '.join(known)}")
     keys = dict.fromkeys(key for name in names for key in known[name])
-    return "\n\n".join(_entry(key, _PAPERS[key]) for key in keys)
+    return "\n\n".join(_entry(key.replace(":", ""), _fields(key)) for key in keys)
 
 
 def arxiv(model: str) -> str:
@@ -94,7 +94,12 @@ def arxiv(model: str) -> str:
         >>> arxiv("bsr")
         '2410.18858'
     """
-    return _PAPERS[MODELS[model].papers[0]]["eprint"]
+    return _fields(MODELS[model].papers[0])["eprint"]
+
+
+def _fields(key: str) -> dict[str, str]:
+    """What is known of a paper: all in the table above, or the number that is given in its place."""
+    return _PAPERS[key] if key in _PAPERS else {"eprint": key.removeprefix("arXiv:")}
 
 
 def _entry(key: str, fields: dict[str, str]) -> str:

@@ -67,7 +67,7 @@ class GradientDescent(Learner):
     family: ClassVar[str] = "descent"
     continues: ClassVar[bool] = True
 
-    optimizer: str | None = setting(None, "sgd or adam (default sgd for bsr, adam for aim and for averages)")
+    optimizer: str | None = setting(None, "sgd or adam (default by the model; of averages adam)")
     learning_rate: float | None = setting(None, "length of a step (default by the model)")
     momentum: float = setting(0.0, "weight of the last step, for sgd")
     weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer")
@@ -75,7 +75,7 @@ class GradientDescent(Learner):
     init: str = setting("prior", "prior, as large as the teacher, or small")
     small: float = setting(1e-3, "size of a small initialisation")
     student_width: int | None = setting(None, "width of the student (default the teacher's)")
-    explore: int | None = setting(None, "steps before a floor counts (default 0; for averages of bsr up to 8000)")
+    explore: int | None = setting(None, "steps before a floor counts (default 0; of averages by the model)")
     max_steps: int = setting(50_000, "steps allowed per run", option="max_iterations")
     floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, fields
 from typing import Any
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.tables import at_home
 from glassformer.learners.base import Learner
 
 # Name on the command line, and the class: imported when it is asked for. The first is the default.
@@ -49,8 +49,7 @@ def learner_type(name: str) -> type[Learner]:
     """
     if name not in LEARNERS:
         raise ParameterError("algorithm", name, f"one of {', '.join(LEARNERS)}")
-    module, _, kind = LEARNERS[name].partition(":")
-    found: type[Learner] = getattr(importlib.import_module(f"glassformer.learners.{module}"), kind)
+    found: type[Learner] = at_home("learners", LEARNERS[name])
     return found
 
 

@@ -48,6 +48,9 @@ class Model(Trainable, ABC):
     channel_names: ClassVar[tuple[str, ...]] = ()
     """Channels that may be given by name, where there are any."""
 
+    together: ClassVar[int] = 1024
+    """Sample ratios whose theory is best computed in one call: many of fractions of a millisecond, few of slow ones."""
+
     channel: Any
     """What is reported: a :class:`~glassformer.models.channels.base.Channel`, or one of several rows."""
 

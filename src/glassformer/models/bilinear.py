@@ -18,6 +18,7 @@ from glassformer.models.priors.base import Prior
 from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.factors import FactorPrior
 from glassformer.models.priors.law import Law
+from glassformer.models.priors.laws import NAMES as LAWS
 from glassformer.models.priors.laws import Gaussian
 from glassformer.models.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
 from glassformer.models.priors.slot import asked_for, centred, matrix_prior, named, selected
@@ -82,7 +83,7 @@ class BilinearSequenceRegression(Model):
         metavar="FILE.py:FUNCTION",
     )
     prior: Any = parameter(
-        "law of the factors' entries, with --width: gaussian, rademacher or gauss-bernoulli:SPARSITY",
+        f"law of the factors' entries, with --width: {', '.join(LAWS)}",
         None,
         read=as_text,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_noise, require_sampling
 from glassformer.models.designs.projection import projection_design
+from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
 
 
@@ -65,6 +66,8 @@ class DeepAttention(Model):
         ('layer 1', 'layer 2')
     """
 
+    together: ClassVar[int] = 8
+
     depth: int = parameter("attention layers P", 2)
     tokens: int = parameter("tokens L per sequence", 2)
     skip: float | Sequence[float] = parameter("skip strength c, or a comma list, one per layer", 1.0, read=numbers_from)
@@ -81,7 +84,7 @@ class DeepAttention(Model):
         2048,
         option="data_points",
     )
-    prior: Any = parameter("law of the weights: gaussian, rademacher or gauss-bernoulli:SPARSITY", None, read=as_text)
+    prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
 
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from glassformer.core.resources import furthest
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
 from glassformer.models.designs.projection import projection_design
+from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
 
 
@@ -56,6 +57,8 @@ class SequenceMultiIndex(Model):
         [[[0.5]]]
     """
 
+    together: ClassVar[int] = 8
+
     link: Callable[[Any], Any] = parameter(
         "function of one sample, from fields Z of shape (P, L) to a label; NumPy or jax.numpy. Its file is run",
         metavar="FILE.py:FUNCTION",
@@ -70,7 +73,7 @@ class SequenceMultiIndex(Model):
         2048,
         option="data_points",
     )
-    prior: Any = parameter("law of the weights: gaussian, rademacher or gauss-bernoulli:SPARSITY", None, read=as_text)
+    prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
 
     def __post_init__(self) -> None:
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):

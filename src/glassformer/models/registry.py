@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import Option, options_in
+from glassformer.core.tables import at_home
 
 if TYPE_CHECKING:
     from glassformer.models import Model
@@ -23,13 +23,13 @@ class Entry(NamedTuple):
         home: module and class, imported when it is asked for: most of them bring a compiler along.
         title: what it is.
         ratio: the sample ratio it counts.
-        papers: keys of the papers behind it.
+        papers: keys of the papers behind it, or their numbers, as ``"arXiv:2410.18858"``.
     """
 
     home: str
     title: str
     ratio: str
-    papers: tuple[str, ...]
+    papers: tuple[str, ...] = ()
 
 
 MODELS = {
@@ -51,7 +51,7 @@ MODELS = {
 
 
 def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) -> Model:
-    """The model called ``name``: ``bsr``, ``aim`` (of several layers with ``layers``), ``attention`` or ``smi``.
+    """The model called ``name``, one of the table.
 
     Args:
         name: of the model.
@@ -126,8 +126,7 @@ def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
 
 def model_type(name: str) -> Any:
     """The class of a model; where there are several, the one that stands for them."""
-    module, _, kind = MODELS[name].home.partition(":")
-    return getattr(importlib.import_module(f"glassformer.models.{module}"), kind)
+    return at_home("models", MODELS[name].home)
 
 
 def options_of(name: str) -> list[Option]:

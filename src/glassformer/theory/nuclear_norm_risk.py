@@ -84,6 +84,8 @@ def nuclear_norm_risk(beta: float, rho: float, alpha: float, noise: float, stren
 def best_nuclear_norm(beta: float, rho: float, alpha: float, noise: float) -> NuclearNormRisk:
     r"""The strength of least error; without noise that of interpolation.
 
+    Equation :eq:`nuclear-norm-risk` of the documentation.
+
     At the best threshold :math:`\partial E/\partial\theta = 0`, that is :math:`\int_\theta\nu\,(f - \hat s) = 0`.
 
     Args:

@@ -21,12 +21,10 @@ from glassformer.core.fingerprint import identified, identity
 from glassformer.core.ranges import numbers_from
 from glassformer.core.resources import require_resources
 from glassformer.learners.registry import learner, learner_type
-from glassformer.models.registry import MODELS, build, function_from
+from glassformer.models.registry import MODELS, build, function_from, model_type
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
 _SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
-# Points whose theory is computed in one call: many of those that take fractions of a millisecond, few of slow ones.
-_BATCH = {"bsr": 1024, "aim": 1024, "attention": 8, "smi": 8}
 _UNITS = {"rho": "r/d", "beta": "L/d", "noise": "variance of the label noise", "d": "token dimension"}
 # Version of what records hold and of how they are computed.
 FORMAT = 2
@@ -64,7 +62,7 @@ class Sweep:
     r"""One computation on a grid.
 
     Args:
-        model: ``"bsr"``, ``"aim"``, ``"attention"`` or ``"smi"``.
+        model: its name in the table of models.
         grid: values by the name of what varies, each a list, or a text ``"start:stop:count"``: ``alpha``, parameters of
             the model, for simulations also ``d``.
         compute: ``"limits"``, ``"thresholds"`` or ``"simulate"``.
@@ -256,7 +254,7 @@ class Sweep:
 
     def tasks(self, points: Sequence[Point]) -> Iterator[Task]:
         """All points in groups that are computed together: theory in batches over ``alpha``, simulations one by one."""
-        batch = 1 if self.compute == "simulate" else _BATCH[self.model]
+        batch = 1 if self.compute == "simulate" else model_type(self.model).together
 
         def rest(point: Point) -> str:
             return repr({name: value for name, value in point.coordinates.items() if name != "alpha"})

@@ -9,8 +9,6 @@ from typing import Any
 from glassformer.core.ranges import numbers_from
 from glassformer.interface.cli.output import heading, plots, print_json, print_rows, write
 
-MODELS = ("attention",)
-
 
 def add(parser: argparse.ArgumentParser) -> None:
     """No options of its own."""

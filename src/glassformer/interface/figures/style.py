@@ -63,7 +63,7 @@ def colors(count: int) -> list[Any]:
 
 def label_alpha(unit: str) -> str:
     """Axis label of the sample ratio."""
-    return f"sample ratio {_UNITS[unit]}"
+    return f"sample ratio {_UNITS.get(unit, unit)}"
 
 
 _UNITS = {
@@ -77,10 +77,15 @@ _UNITS = {
 
 def error_label(unit: str) -> str:
     """Axis label of the estimation error of models whose sample ratio has this unit."""
-    if unit == "n/d":
-        return r"estimation error $1 - \mathrm{Tr}\,Q\,/\,P$"
-    return ATTENTION_ERROR_LABEL if unit in ("n/d^2", "n/(rd)") else ERROR_LABEL
+    return _ERRORS.get(unit, "estimation error")
 
 
-ATTENTION_ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,d$"
 ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,(dL)$"
+ATTENTION_ERROR_LABEL = r"estimation error $\|\hat S - S\|_F^2\,/\,d$"
+_ERRORS = {
+    "n/(dL)": ERROR_LABEL,
+    "n/(r(L+d))": ERROR_LABEL,
+    "n/d^2": ATTENTION_ERROR_LABEL,
+    "n/(rd)": ATTENTION_ERROR_LABEL,
+    "n/d": r"estimation error $1 - \mathrm{Tr}\,Q\,/\,P$",
+}

@@ -129,6 +129,8 @@ class GampState:
 class GampStep:
     """One instance of a design and its labels.
 
+    Equation :eq:`message-passing` of the documentation.
+
     Args:
         model: prior and channel.
         design: inputs.

@@ -39,6 +39,8 @@ class AbsoluteChannel(Channel):
         True
     """
 
+    clean_label = np.abs
+
     @property
     def even(self) -> bool:
         return True

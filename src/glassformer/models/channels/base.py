@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
 
 if TYPE_CHECKING:
@@ -28,6 +29,31 @@ class Channel(ABC):
     In state evolution :math:`\omega \sim N(0, 1 - V)`: the overlap is :math:`q = 1 - V`. The variance is passed rather
     than the overlap because it keeps its relative precision where the signal is almost known.
     """
+
+    clean_label: ClassVar[Any] = None
+    """The label as a function of the field, for channels without noise that can be had with it."""
+
+    @classmethod
+    def with_noise(cls, noise: float) -> Channel:
+        """The channel of this kind with Gaussian label noise of variance ``noise``.
+
+        Raises:
+            ParameterError: the noise is out of range.
+            IncompatibleError: there is no such channel.
+
+        Example:
+            >>> from glassformer import SignChannel
+            >>> SignChannel.with_noise(0.5).label
+            'sign'
+        """
+        if noise == 0:
+            return cls()
+        if cls.clean_label is None:
+            raise IncompatibleError(f"noise = {noise} and channel = {cls().label} exclude each other: leave noise out")
+        # Its splines and root finders would double the start-up time of every other channel.
+        from glassformer.models.channels.link.channel import LinkChannel
+
+        return LinkChannel(cls.clean_label, noise, name=cls().label)
 
     @property
     def label(self) -> str:

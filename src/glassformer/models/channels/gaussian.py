@@ -34,6 +34,10 @@ class GaussianChannel(Channel):
         if not (np.isfinite(self.noise) and self.noise >= 0):
             raise ParameterError("noise", self.noise, "a finite number >= 0")
 
+    @classmethod
+    def with_noise(cls, noise: float) -> Channel:
+        return cls(noise)
+
     @property
     def linear(self) -> bool:
         return True

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from glassformer.core.errors import IncompatibleError, LinkError, ParameterError
-from glassformer.models.channels.absolute import AbsoluteChannel
+from glassformer.core.tables import at_home
 from glassformer.models.channels.base import Channel
-from glassformer.models.channels.gaussian import GaussianChannel
-from glassformer.models.channels.sign import SignChannel
 
-_NOISELESS: dict[str, Callable[[], Channel]] = {"sign": SignChannel, "absolute": AbsoluteChannel}
-_FUNCTIONS: dict[str, Callable[[Any], Any]] = {"sign": np.sign, "absolute": np.abs}
-NAMES = ("gaussian", *_NOISELESS)
+# Name on the command line, and the class, whose ``with_noise`` is asked.
+CHANNELS = {
+    "gaussian": "gaussian:GaussianChannel",
+    "sign": "sign:SignChannel",
+    "absolute": "absolute:AbsoluteChannel",
+}
+NAMES = tuple(CHANNELS)
 
 
 def scalar_channel(
@@ -52,12 +52,9 @@ absolute, or a callable
         if noise not in (0.0, getattr(channel, "noise", 0.0)):
             raise IncompatibleError(f"noise = {noise} and channel = {channel!r} exclude each other: give noise to one")
         return channel
-    if isinstance(channel, str) and channel == "gaussian":
-        return GaussianChannel(noise)
-    if isinstance(channel, str) and channel in _NOISELESS:
-        if noise == 0:
-            return _NOISELESS[channel]()
-        return _link(_FUNCTIONS[channel], noise, "channel", channel)
+    if isinstance(channel, str) and channel in CHANNELS:
+        named: type[Channel] = at_home("models.channels", CHANNELS[channel])
+        return named.with_noise(noise)
     if callable(channel):
         return _link(channel, noise, "channel")
     raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
@@ -69,12 +66,12 @@ def require_alone(channel: Any, default: str) -> None:
         raise IncompatibleError(f"channel = {channel!r} and a link exclude each other: give one of them")
 
 
-def _link(function: Callable[..., Any], noise: float, slot: str, name: str | None = None) -> Channel:
+def _link(function: Callable[..., Any], noise: float, slot: str) -> Channel:
     # Imported here because its splines and root finders would double the start-up time of every other channel.
     from glassformer.models.channels.link.channel import LinkChannel
     from glassformer.models.channels.link.contract import function_name
 
     try:
-        return LinkChannel(function, noise, name=name or function_name(function))
+        return LinkChannel(function, noise, name=function_name(function))
     except LinkError as error:
         raise error.named(slot) from error.__cause__

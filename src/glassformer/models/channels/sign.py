@@ -33,6 +33,8 @@ class SignChannel(Channel):
         True
     """
 
+    clean_label = np.sign
+
     @property
     def even(self) -> bool:
         return False

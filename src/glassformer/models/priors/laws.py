@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.tables import at_home
 from glassformer.models.priors.law import Law
 from glassformer.models.priors.mixture import Components, MixtureLaw
 
@@ -154,17 +155,23 @@ def _mean_and_variance(values: Sequence[float], weights: ArrayLike) -> tuple[flo
     return mean, float(np.dot(weights, (np.asarray(values, dtype=float) - mean) ** 2))
 
 
-NAMES = ("gaussian", "rademacher", "gauss-bernoulli:SPARSITY")
+# Name on the command line, with the number that follows it if one does, and the class.
+LAWS = {
+    "gaussian": "laws:Gaussian",
+    "rademacher": "laws:Rademacher",
+    "gauss-bernoulli:SPARSITY": "laws:GaussBernoulli",
+}
+NAMES = tuple(LAWS)
 
 
 def law_of(prior: object) -> Law:
     """The law that a user's ``prior=`` is or names.
 
     Args:
-        prior: a law, or one of ``"gaussian"``, ``"rademacher"`` and ``"gauss-bernoulli:SPARSITY"``.
+        prior: a law, or the name of one, such as ``"rademacher"`` and ``"gauss-bernoulli:0.1"``.
 
     Raises:
-        ParameterError: no law of that name.
+        ParameterError: no law of that name, or a number out of its range.
 
     Example:
         >>> law_of("gauss-bernoulli:0.1")
@@ -172,14 +179,12 @@ def law_of(prior: object) -> Law:
     """
     if isinstance(prior, Law):
         return prior
-    name, _, number = prior.partition(":") if isinstance(prior, str) else ("", "", "")
-    if name == "gauss-bernoulli":
-        try:
-            return GaussBernoulli(float(number))
-        except ValueError as error:
-            if isinstance(error, ParameterError):
-                raise
-    if not number and name in ("gaussian", "rademacher"):
-        return Gaussian() if name == "gaussian" else Rademacher()
-    allowed = f"one of {', '.join(NAMES)}, or a law such as GaussBernoulli(0.1)"
-    raise ParameterError("prior", prior, allowed)
+    name, separator, number = prior.partition(":") if isinstance(prior, str) else ("", "", "")
+    homes = {known.partition(":")[:2]: place for known, place in LAWS.items()}
+    try:
+        home, numbers = homes[name, separator], [float(number)] if separator else []
+    except (KeyError, ValueError) as error:
+        allowed = f"one of {', '.join(NAMES)}, or a law such as GaussBernoulli(0.1)"
+        raise ParameterError("prior", prior, allowed) from error
+    law: Law = at_home("models.priors", home)(*numbers)
+    return law

@@ -6,12 +6,13 @@ Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858 (limits of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.priors.base import Prior
+from glassformer.models.priors.base import Estimate, Prior
 
 
 def exact(value: Array) -> Integral:
@@ -41,6 +42,14 @@ class GaussianMatrixPrior(Prior):
 
     def mutual_information(self, q_hat: Array) -> Integral:
         return exact(0.5 * np.log1p(np.asarray(q_hat, dtype=float)))
+
+    def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
+        return rng.standard_normal(shape)
+
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+        del memory
+        known = 1 / (1 + precision)
+        return Estimate(known * field, known, known)
 
 
 @dataclass(frozen=True)

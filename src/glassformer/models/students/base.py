@@ -88,7 +88,7 @@ class Trainable:
         Raises:
             IncompatibleError: it is not.
         """
-        raise IncompatibleError(f"is for bsr and for aim of one layer, not for this model ({self.name})")
+        raise IncompatibleError(f"trains a signal as a whole, which this model ({self.name}) has no way to")
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
@@ -97,4 +97,4 @@ class Trainable:
         Raises:
             IncompatibleError: it is none.
         """
-        raise IncompatibleError(f"is for attention and smi, not for this model ({self.name})")
+        raise IncompatibleError(f"trains rows through a traceable label, which this model ({self.name}) has not")

@@ -1,0 +1,116 @@
+"""The skeletons of CONTRIBUTING.md: one new file, one line in a table, one line in the conformance suite, and it works.
+
+They are put into copies of the sources and of the conformance suite, which processes of their own then use.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HOME = Path(__file__).parents[1]
+KINDS = ("channel", "prior", "model", "learner", "command")
+# What of the tests is copied, and which of it is run where all skeletons are in: those that name them, and quickly.
+SUITE = ("tests/conformance", "tests/interface/test_commands.py", "tests/models/priors/test_separable.py")
+CHOSEN = "(square and probit) or sparse-signs or perceptron or hebb or theory] or is_checked"
+SKIPPED = "test_algorithm or test_one_family or test_several_rows"
+PYTEST = ("-m", "pytest", "-v", "-p", "no:cacheprovider", "-m", "not slow")
+# How many checks there are at least of each.
+LEAST = {"probit": 10, "sparse": 3, "perceptron": 8, "hebb": 8, "theory": 4, "is_checked": 4}
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """What CONTRIBUTING says of one kind of part: a file and its text, two lines and where they go, and a question."""
+
+    file: tuple[str, str]
+    lines: tuple[tuple[str, str, str], tuple[str, str, str]]
+    question: str
+
+    def put_into(self, folder):
+        """Do what it says, and nothing else."""
+        place, text = self.file
+        assert not (folder / place).exists()
+        (folder / place).write_text(text)
+        for table, path, line in self.lines:
+            (folder / path).write_text(with_line((folder / path).read_text(), table, line))
+
+
+def skeleton(kind):
+    page = (HOME / "CONTRIBUTING.md").read_text()
+    (section,) = re.findall(rf"^### A new {kind}\n(.*?)(?=^##)", page, flags=re.DOTALL | re.MULTILINE)
+    block = r":\n\n```python\n(.*?\n)```"
+    (file,) = re.findall(rf"^New file `(\S+)`{block}", section, flags=re.DOTALL | re.MULTILINE)
+    lines = re.findall(rf"^In `(\w+)` of `(\S+)`{block}", section, flags=re.DOTALL | re.MULTILINE)
+    (question,) = re.findall(r"^Ask it:\n\n    glassformer (.*)$", section, flags=re.MULTILINE)
+    return Skeleton(file, tuple(lines), question)
+
+
+def with_line(text, table, line):
+    """The text with a line at the end of a table, a dictionary or a list."""
+    assert line.count("\n") == 1
+    (whole,) = re.findall(rf"^{table}\b[^\n]*= [{{\[]\n.*?^[}}\]]", text, flags=re.DOTALL | re.MULTILINE)
+    return text.replace(whole, f"{whole[:-1]}    {line}{whole[-1]}")
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*") if path.is_file()}
+
+
+def python(folder, *arguments):
+    """A process that imports the package from the copy."""
+    path = {
+        **os.environ,
+        "PYTHONPATH": str(folder / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=path, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@pytest.fixture
+def copy(tmp_path):
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(HOME / "src", tmp_path / "src", ignore=ignored)
+    for part in SUITE:
+        source, target = HOME / part, tmp_path / part
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target, ignore=ignored) if source.is_dir() else shutil.copy(source, target)
+    shutil.copy(HOME / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_file_and_two_lines_are_all_it_takes(kind, copy):
+    before, found = contents(copy), skeleton(kind)
+    found.put_into(copy)
+    after = contents(copy)
+    changed = {str(path) for path in before if after[path] != before[path]}
+    assert {str(path) for path in after.keys() - before.keys()} == {found.file[0]}
+    assert [path.partition("/")[0] for path in sorted(changed)] == ["src", "tests"]
+    for path in changed:
+        lines = (after[Path(path)].splitlines(), before[Path(path)].splitlines())
+        assert len(lines[0]) == len(lines[1]) + 1
+    answer = python(copy, "-m", "glassformer", *shlex.split(found.question))
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "converged" in answer.stdout
+
+
+@pytest.mark.slow
+def test_all_of_them_pass_their_conformance_checks(copy):
+    found = [skeleton(kind) for kind in KINDS]
+    for one in found:
+        one.put_into(copy)
+    # Examples of the new files, then the suite: what names a skeleton, and that every line of the tables is checked.
+    run = python(copy, *PYTEST, "-k", f"({CHOSEN}) and not ({SKIPPED})", *(one.file[0] for one in found), *SUITE)
+    assert run.returncode == 0, run.stdout[-3000:]
+    for name, least in LEAST.items():
+        assert len(re.findall(rf"{name}\S* PASSED", run.stdout)) >= least, name
