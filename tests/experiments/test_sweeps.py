@@ -1,5 +1,6 @@
 """Sweeps: their points, their store, and what interruptions leave of them."""
 
+import asyncio
 import contextlib
 import errno
 import importlib
@@ -7,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -399,3 +401,31 @@ def test_where_tasks_cannot_be_computed_is_said(tmp_path):
         run_sweep(sweep, tmp_path, workers=2)
     with pytest.raises(ParameterError, match="scheduler"):
         run_sweep(THEORY, tmp_path / "other", scheduler="tcp://127.0.0.1:9")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["closed", "silent", "worker", "tcp://nowhere", "nonsense", "", "ucx://a:1"])
+def test_an_address_without_a_scheduler_is_one_error(place, monkeypatch):
+    engines = importlib.import_module("glassformer.experiments.sweeps.engines")
+    monkeypatch.setattr(engines, "_PATIENCE", 0.3)
+    if place == "worker":
+        monkeypatch.setattr(engines, "_who_answers", lambda address: asyncio.sleep(0, "Worker"))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        if place != "closed":
+            listening.listen()
+        port = listening.getsockname()[1]
+        address = f"tcp://127.0.0.1:{port}" if place in ("closed", "silent", "worker") else place
+        with pytest.raises(ParameterError, match=r"^scheduler = .*running dask scheduler; ") as caught:
+            list(outcomes(abs, [1], scheduler=address))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_wrong_scheduler_loses_nothing(tmp_path):
+    run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": "0.1:0.9:5"}, parameters={"beta": 1}), tmp_path)
+    before = files(tmp_path)
+    with pytest.raises(ParameterError, match="scheduler"):
+        run_sweep(THEORY, tmp_path, scheduler="nonsense")
+    assert files(tmp_path) == before
+    assert run_sweep(THEORY, tmp_path).computed == 5

@@ -16,7 +16,7 @@ import pytest
 from glassformer import BilinearSequenceRegression, limits, simulate, thresholds
 from glassformer.interface.cli import main, parse_alpha
 
-HEAVY = {"numpy", "scipy", "matplotlib", "pandas", "xarray", "rich"}
+HEAVY = {"numpy", "scipy", "matplotlib", "pandas", "pydantic", "xarray", "rich"}
 POINT_KEYS = {"alpha", "error", "overlap", "status", "error_estimate"}
 SMALL = "--beta 1 --rho 0.5 --noise 0.1 --d 24 --instances 2 --seed 3"
 

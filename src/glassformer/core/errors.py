@@ -108,5 +108,10 @@ def in_file(path: object) -> Iterator[None]:
 
 
 def _short(value: object) -> str:
-    text = repr(value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value)
+    try:
+        text = repr(value.item() if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 else value)
+    except ValueError:
+        # Python writes no whole numbers of thousands of digits.
+        text = f"<{type(value).__name__}>"
+    text = " ".join(text.split())
     return text if len(text) <= 80 else text[:77] + "..."

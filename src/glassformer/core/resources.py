@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 from glassformer.core.errors import ParameterError
 
 # Share of the memory that is free which a computation may plan for.
 _SHARE = 0.9
-# Numbers that one computation may work through: at a billion a second, some ten days on one core.
-LARGEST_WORK = 1e15
+# Operations that one computation may take: at a billion a second, a day on one core.
+LARGEST_WORK = 1e14
+# What every machine has: below it nothing is looked up.
+_ALWAYS = 1e8
 
 
 def available_memory() -> float:
@@ -24,6 +27,18 @@ def available_memory() -> float:
     return min(_free(), _allowed())
 
 
+def furthest(part: Any, *names: str) -> tuple[str, Any]:
+    """Of these fields of a data class, the one that is the most times its default, and its value: the one to blame.
+
+    Example:
+        >>> from glassformer.learners.sgd import SGD
+        >>> furthest(SGD(passes=4000), "passes", "batch")
+        ('passes', 4000)
+    """
+    name = max(names, key=lambda name: getattr(part, name) / type(part).__dataclass_fields__[name].default)
+    return name, getattr(part, name)
+
+
 def require_resources(
     name: str, value: object, memory: float, remedy: str, work: float = 0.0, what: str = "arrays"
 ) -> None:
@@ -34,7 +49,7 @@ def require_resources(
         value: its value.
         memory: bytes at the peak.
         remedy: what to do instead.
-        work: numbers worked through, each as often as it is.
+        work: operations on numbers.
         what: what would fill the memory.
 
     Raises:
@@ -50,7 +65,7 @@ def require_resources(
     if work > LARGEST_WORK:
         there = f"work that ends (about {work:.1g} operations needed, {LARGEST_WORK:.0e} allowed)"
         raise ParameterError(name, value, there, remedy)
-    available = available_memory()
+    available = available_memory() if memory > _ALWAYS else math.inf
     if memory > _SHARE * available:
         there = f"{what} that fit into memory ({_gigabytes(memory)} GB needed, {_gigabytes(available)} GB available)"
         raise ParameterError(name, value, there, remedy)

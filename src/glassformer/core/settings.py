@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from typing import Any
 
+from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.deprecated import renamed
 from glassformer.core.errors import ParameterError
 
@@ -53,21 +53,6 @@ def require_init(init: object) -> None:
         raise ParameterError("init", init, "prior or small")
 
 
-def is_number(value: object) -> bool:
-    """True for real numbers, not for truth values.
-
-    Example:
-        >>> is_number(1), is_number(True), is_number("1")
-        (True, False, False)
-    """
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def is_whole(value: object, least: int) -> bool:
-    """True for integers from ``least`` on, not for truth values."""
-    return is_number(value) and isinstance(value, Integral) and int(value) >= least
-
-
 def require_number(
     settings: object, *names: str, allowed: str, within: Callable[[Any], bool], optional: bool = False
 ) -> None:
@@ -99,8 +84,11 @@ def require_whole(settings: object, *names: str, optional: bool = False) -> None
     """Raise unless the settings of these names are integers >= 1, or None where that is allowed."""
     for name in names:
         value = getattr(settings, name)
-        if not (value is None and optional) and not is_whole(value, 1):
+        if value is None and optional:
+            continue
+        if not is_whole(value, 1):
             raise ParameterError(name, value, f"{'None, or ' if optional else ''}an integer >= 1")
+        require_integer(name, value)
 
 
 _LEARNERS = "glassformer.learners"

@@ -1,8 +1,8 @@
-"""What every simulation shares: its table, its instances, whole numbers of samples, memory that must suffice."""
+"""What every simulation shares: its table, its instances, whole numbers of samples."""
 
 from __future__ import annotations
 
-import os
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from glassformer import __version__
 from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.checks import is_whole, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, UnidentifiedError
 from glassformer.core.fingerprint import identity
 from glassformer.core.integral import Array
 from glassformer.core.progress import track
+from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
-from glassformer.core.settings import is_whole
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import taking
@@ -28,6 +29,8 @@ from glassformer.models.designs.generated import GeneratedDesign
 
 # Inputs that are drawn again whenever they are needed, or shared out over devices.
 GENERATED, SHARDED = "generated", "sharded"
+# What a run takes in memory when it is over, and steps of one that is drawn again at each.
+_RUN_BYTES, _STEPS = 2000, 50
 
 
 @dataclass(frozen=True)
@@ -141,14 +144,13 @@ class Experiment:
 
         An instance is one growing data set, drawn where a run of it is not kept already.
         """
+        self._require_resources()
         samples = self.samples
         if self.storage in (GENERATED, SHARDED) and self.storage not in self.settings.storages:
             raise IncompatibleError(
                 f"storage {self.storage} is for algorithm {' or '.join(taking(self.storage))}, {self.algorithm} needs "
                 f"its inputs in one array: use {' or '.join(self.settings.storages)}"
             )
-        if self.storage != GENERATED:
-            require_memory(int(samples.max()), self.size.input_shape, self.storage)
         designs, runs = _Designs(self), [list[Run]() for _ in samples]
         pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]
         for k, point in track(pairs, f"{self.instances} instances at {len(samples)} sample ratios, d = {self.d}"):
@@ -156,6 +158,21 @@ class Experiment:
             one = partial(_learned, learn, designs, n, seed)
             runs[point].append(self.keeper.run(Run, self.identity(n, seed), one))
         return runs
+
+    def _require_resources(self) -> None:
+        """Raise if runs, inputs or labels would not fit into memory, or drawing the inputs again would not end."""
+        runs = float(self.instances) * len(self.alpha)
+        require_resources("instances", self.instances, _RUN_BYTES * runs, "simulate fewer at a time", what="runs")
+        largest, (length, d) = float(np.max(self.alpha)), self.size.input_shape
+        entries = largest * self.size.unit * length * d
+        kept = 0 if self.storage == GENERATED else 4 if self.storage in ("float32", SHARDED) else 8
+        # Labels, fields and what is derived of them: numbers for each entry of a label.
+        label = float(math.prod(self.size.model.channel.label_shape))
+        memory, work = kept * entries + 64 * largest * self.size.unit * label, _STEPS * entries
+        remedy = "use a smaller d or alpha, storage float32, or for gamp storage generated"
+        name, value = ("d", self.d) if largest <= 1 else ("alpha", largest)
+        name, value = ("tokens", length) if label > 8 * d else (name, value)
+        require_resources(name, value, memory, remedy, work, "inputs")
 
     def identity(self, samples: int, seed: int) -> dict[str, Any] | None:
         """All that determines a run; None if that cannot be told."""
@@ -254,22 +271,8 @@ def whole_samples(alpha: Array, size: FiniteSize, d: int) -> NDArray[np.int64]:
 
 def require_whole_numbers(d: int, instances: int, seed: int) -> None:
     """Raise unless sizes and seed are whole numbers."""
-    for name, value, low in (("d", d, 2), ("instances", instances, 1), ("seed", seed, 0)):
-        if not is_whole(value, low):
-            raise ParameterError(name, value, f"an integer >= {low}")
-
-
-def require_memory(samples: int, shape: tuple[int, int], storage: str) -> None:
-    """Raise if the inputs would not fit into the memory that is available."""
-    size = samples * shape[0] * shape[1] * (4 if storage in ("float32", SHARDED) else 8)
-    try:
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return
-    if size > 0.9 * available:
-        raise ParameterError(
-            "d",
-            shape[1],
-            f"inputs that fit into memory ({size / 1e9:.1f} GB needed, {available / 1e9:.1f} GB available)",
-            "use a smaller d or alpha, storage float32, or for gamp storage generated",
-        )
+    require_integer("d", d, 2)
+    require_integer("instances", instances)
+    # Seeds are never multiplied with anything: they may be of any length.
+    if not is_whole(seed, 0):
+        raise ParameterError("seed", seed, "an integer >= 0")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.checkpoints import Checkpoint, Keeper
 from glassformer.core.deprecated import renamed
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
@@ -22,7 +22,7 @@ from glassformer.experiments.instances import (
     require_whole_numbers,
     standard_error,
 )
-from glassformer.learners.base import Learner
+from glassformer.learners.base import IN_ANY_FORM, Learner
 from glassformer.learners.registry import chosen
 from glassformer.models import Model
 from glassformer.theory.limits import limits
@@ -97,6 +97,8 @@ def simulate(
     """
     alpha = validated_alpha(alpha)
     require_whole_numbers(d, instances, seed)
+    if not isinstance(storage, str) or storage not in IN_ANY_FORM:
+        raise ParameterError("storage", storage, "float64 or float32, for message passing also sharded or generated")
     learner = chosen(algorithm, settings)
     refusal = learner.refusal(model)
     if refusal is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from glassformer.core.checks import is_whole
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import (
-    is_whole,
     require_init,
     require_not_negative,
     require_positive,

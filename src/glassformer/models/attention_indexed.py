@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import parameter
-from glassformer.models.base import FiniteSize, Model, is_number, no_data
+from glassformer.models.base import FiniteSize, Model, no_data, require_teacher
 from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel
 from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.priors.base import Prior
@@ -168,7 +169,9 @@ class AttentionIndexed(Model):
         """The model at ``r = round(rho d)``, at least one."""
         if self.rho is not None and (self.rho == 0 or np.isinf(self.rho)):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0")
-        rho = None if self.rho is None else max(1, round(self.rho * d)) / d
+        width = 0 if self.rho is None else max(1, round(self.rho * d))
+        require_teacher({"d": (d, d), "rho": (width, self.rho)}, (d, d), width)
+        rho = None if self.rho is None else width / d
         channel = self.channel if rho is None else self.channel.at_power(1 + rho)
         model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature, prior=self.prior)
         return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(d * d))

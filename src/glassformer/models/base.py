@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
+from glassformer.core.resources import require_resources
 from glassformer.models.designs.base import Design
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.matrix import MatrixPrior
@@ -173,11 +175,6 @@ def counting_threshold(model: Model) -> float:
     return model.prior.degrees * model.prior.dimension / rank if rank > 0 else np.inf
 
 
-def is_number(value: object) -> bool:
-    """True for real numbers, not for truth values."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 def is_ratio(value: object) -> bool:
     """True for a number in the range of ratios for which the theory keeps its digits."""
     return is_number(value) and bool(SMALLEST <= value <= LARGEST)  # type: ignore[operator]
@@ -186,3 +183,19 @@ def is_ratio(value: object) -> bool:
 def no_data(limit: str, remedy: str) -> IncompatibleError:
     """The error of a model that is a limit of infinite or vanishing ratios, and has nothing to be drawn from."""
     return IncompatibleError(f"{limit} is a limit without data: {remedy}")
+
+
+def require_teacher(sizes: dict[str, tuple[float, object]], shape: tuple[int, int], width: int) -> None:
+    """Raise if a signal of this shape and its factors would not fit into memory; the parameter of most is to blame.
+
+    Args:
+        sizes: what sets the size: by the names of parameters, how large they make it, and their values.
+        shape: of the signal.
+        width: of its factors.
+
+    Example:
+        >>> require_teacher({"d": (100, 100), "rho": (50, 0.5)}, (100, 100), 50)
+    """
+    name = max(sizes, key=lambda name: sizes[name][0])
+    memory = 8.0 * (4 * shape[0] * shape[1] + 2 * width * sum(shape))
+    require_resources(name, sizes[name][1], memory, "use a smaller d, or smaller ratios", what="a teacher")

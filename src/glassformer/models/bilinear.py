@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import as_text, parameter
-from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_number, is_ratio, no_data
+from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_ratio, no_data, require_teacher
 from glassformer.models.channels.scalar import NAMES, scalar_channel
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.priors.base import Prior
@@ -88,7 +89,7 @@ class BilinearSequenceRegression(Model):
     )
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
-        if not (is_ratio(self.beta) or self.beta == np.inf):
+        if not (is_ratio(self.beta) or (is_number(self.beta) and self.beta == np.inf)):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
@@ -99,8 +100,8 @@ class BilinearSequenceRegression(Model):
             raise IncompatibleError(f"rho = {self.rho} and width = {self.width} exclude each other: give one of them")
         if self.rho is not None and not (is_ratio(self.rho) or (is_number(self.rho) and self.rho in (0, np.inf))):
             raise ParameterError("rho", self.rho, f">= 0 (0, {SMALLEST:g} to {LARGEST:g}, or inf)")
-        if self.width is not None and not (isinstance(self.width, int | np.integer) and self.width >= 1):
-            raise ParameterError("width", self.width, "an integer >= 1")
+        if self.width is not None:
+            require_integer("width", self.width)
         if self.width is not None and np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
         object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise), link))
@@ -189,7 +190,10 @@ class BilinearSequenceRegression(Model):
             remedy = "give finite beta and rho, or width instead of rho = 0"
             raise no_data(f"beta = {self.beta}, rho = {self.rho}", remedy)
         shape = (max(1, round(self.beta * d)), d)
-        rho = None if self.rho is None else max(1, round(self.rho * d)) / d
+        wide = self.width or (0 if self.rho is None else max(1, round(self.rho * d)))
+        name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
+        require_teacher({"d": (d, d), "beta": (shape[0], self.beta), name: (wide, value)}, shape, wide)
+        rho = None if self.rho is None else wide / d
         model = BilinearSequenceRegression(shape[0] / d, rho, self.noise, self.channel, self.width, prior=self.prior)
         unit = self.width * sum(shape) if self.width is not None else shape[0] * d
         return FiniteSize(model, DenseDesign, shape, float(unit))

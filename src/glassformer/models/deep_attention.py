@@ -9,13 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.options import as_text, parameter
 from glassformer.core.ranges import numbers_from
-from glassformer.models.base import FiniteSize, Model, is_number
+from glassformer.core.resources import furthest, require_resources
+from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.multi_index.attention_network import Architecture
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_noise, require_sampling
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
@@ -86,9 +88,10 @@ class DeepAttention(Model):
 
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-                raise ParameterError(name, value, "an integer >= 1")
+            require_integer(name, getattr(self, name))
+        for name in ("activation", "output", "limit"):
+            if not isinstance(getattr(self, name), str | None):
+                raise ParameterError(name, getattr(self, name), "a name")
         if self.activation not in ("softmax", "linear"):
             raise ParameterError("activation", self.activation, "softmax or linear")
         if self.output not in ("attention", "sequence"):
@@ -97,17 +100,22 @@ class DeepAttention(Model):
             raise ParameterError("limit", self.limit, "None, large-skip or large-depth")
         if self.limit and not (self.tied and self.heads == 1 and self.output == "attention" and self.noise == 0):
             raise IncompatibleError(f"limit = {self.limit} needs tied weights, one head, attention output and no noise")
-        if self.limit and np.any(np.asarray(self.skip, dtype=float) <= 0):
+        if self.limit and np.any(real_numbers("skip", self.skip) <= 0):
             raise ParameterError("skip", self.skip, "> 0 in the limits of large depth and skip")
         if self.activation == "softmax" and self.tokens < 2:
             raise ParameterError("tokens", self.tokens, ">= 2 for softmax: that of a single token is one")
-        if not (is_number(self.noise) and 0 <= self.noise < np.inf):
-            raise ParameterError("noise", self.noise, "finite and >= 0")
+        require_noise(self.noise)
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
             raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
         points = self.points
         if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
             raise ParameterError("points", points, "a power of two >= 32")
+        layers = 1 if self.limit == "large-depth" else self.depth
+        fields = layers * self.heads * self.tokens * (1 if self.tied else 2)
+        largest = furthest(self, "depth", "tokens", "heads", "points")
+        require_sampling(*largest, fields, 2.0 ** min(layers - 1, 500), points)
+        weights = 200.0 * self.depth * self.heads
+        require_resources(*largest, weights, "use fewer layers or heads", what="head weights")
         object.__setattr__(self, "network", self._architecture())
         if self.head_weights is not None:
             # Numbers that nobody changes afterwards.
@@ -118,11 +126,12 @@ class DeepAttention(Model):
         object.__setattr__(self, "prior", prior)
 
     def _architecture(self) -> Architecture:
-        skip = np.atleast_1d(np.asarray(self.skip, dtype=float)).ravel()
-        if len(skip) not in (1, self.depth) or not np.all(np.isfinite(skip)):
+        skip = real_numbers("skip", self.skip).ravel()
+        if len(skip) not in (1, self.depth):
             raise ParameterError("skip", self.skip, f"a finite number, or {self.depth} of them")
-        weights = np.ones((self.depth, self.heads)) if self.head_weights is None else np.asarray(self.head_weights)
-        if weights.shape != (self.depth, self.heads) or not np.all(np.isfinite(weights)):
+        given = np.ones((self.depth, self.heads)) if self.head_weights is None else self.head_weights
+        weights = real_numbers("head_weights", given)
+        if weights.shape != (self.depth, self.heads):
             raise ParameterError(
                 "head_weights", self.head_weights, f"finite numbers of shape {(self.depth, self.heads)}"
             )

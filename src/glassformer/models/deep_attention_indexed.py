@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.checks import real_numbers, require_integer
+from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.ranges import numbers_from
+from glassformer.core.resources import furthest
 from glassformer.models.attention_indexed import AttentionIndexed
-from glassformer.models.base import FiniteSize, Model, is_number
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.base import FiniteSize, Model
+from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
 from glassformer.models.designs.layered import LayeredQuadraticDesign
 from glassformer.models.priors.layered import LayeredPrior
 from glassformer.models.priors.matrix import MatrixPrior
+
+# Data points per replica of the averages, and steps of the search for modes of each.
+_POINTS, _EFFORT = 256, 100.0
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,10 @@ class DeepAttentionIndexed(Model):
         if isinstance(self.channel, MultiIndexChannel):
             return
         AttentionIndexed(self.rho, self.tokens, temperature=self.temperature)
-        if self.channel not in ("softmax", "linear"):
+        if not isinstance(self.channel, str) or self.channel not in ("softmax", "linear"):
             raise IncompatibleError(f"channel = {self.channel} and layers = {self.layers}: choose softmax or linear")
+        fields = self.layers * self.tokens * (self.tokens + 1) // 2
+        require_sampling(*furthest(self, "tokens", "layers"), fields, 1, _POINTS, _EFFORT)
         from glassformer.models.channels.attention_indexed.deep import DeepAttentionIndexedChannel
 
         strengths = tuple(float(c) for c in real_numbers("skip", 1.0 if self.skip is None else self.skip).ravel())

@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import as_text, parameter
-from glassformer.models.base import FiniteSize, Model, is_number
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.core.resources import furthest
+from glassformer.models.base import FiniteSize, Model
+from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
@@ -79,6 +81,10 @@ class SequenceMultiIndex(Model):
         points = self.points
         if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
             raise ParameterError("points", points, "a power of two >= 32")
+        for name in ("indices", "tokens"):
+            require_integer(name, getattr(self, name))
+        images = 2.0 ** min(self.indices, 10)
+        require_sampling(*furthest(self, "indices", "tokens", "points"), self.indices * self.tokens, images, points)
         # A link that cannot be used is refused now, not when the first number is asked for.
         assert self.channel.rows == self.indices
         object.__setattr__(self, "prior", rows_prior(self.prior, int(self.indices), 1, float(self.side_information)))

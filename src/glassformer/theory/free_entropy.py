@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
+from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
+from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.core.solution import Status
 from glassformer.models.base import Model, counting_threshold
@@ -63,6 +65,8 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Arr
     return Integral(alpha * output.value + entropy.value, error)
 
 
+# What an overlap takes in memory.
+_BYTES = 20_000
 # Most overlaps of a profile over one row of several: every one is a fixed point of the others.
 _PROFILE = 40
 
@@ -163,10 +167,10 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
         >>> landscape(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5).hard_phase
         False
     """
-    if not (np.isfinite(alpha) and alpha >= 0):
+    if not (is_number(alpha) and np.isfinite(alpha) and alpha >= 0):
         raise ParameterError("alpha", alpha, "finite and >= 0")
-    if points < 10:
-        raise ParameterError("points", points, "an integer >= 10")
+    require_integer("points", points, 10)
+    require_resources("points", points, _BYTES * points, "draw fewer overlaps")
     rows = model.prior.in_rows.rows
     row = rows - 1 if row is None else row
     if not isinstance(row, int) or isinstance(row, bool) or not 0 <= row < rows:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.checks import real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.progress import track
 from glassformer.core.results import plain
@@ -66,7 +67,7 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
         values: what it takes, shape (points,).
 
     Raises:
-        ParameterError: no such parameter, or a value that it does not allow.
+        ParameterError: no such parameter, a value that it does not allow, or one value twice.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -74,9 +75,11 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
         >>> diagram.curve("perfect_recovery")
         array([0.4375, 0.75  ])
     """
-    if not hasattr(model, parameter):
+    if parameter not in {field.name for field in fields(cast(Any, model))}:
         raise ParameterError("parameter", parameter, f"a parameter of {type(model).__name__}")
-    listed = [float(value) for value in np.atleast_1d(np.asarray(values, dtype=float))]
+    listed = [float(value) for value in real_numbers(parameter, values).ravel()]
+    if not listed or len(set(listed)) < len(listed):
+        raise ParameterError(parameter, listed, "at least one value, all of them different")
     found = [
         thresholds(replace(cast(Any, model), **{parameter: value}))
         for value in track(listed, f"thresholds over {parameter}")

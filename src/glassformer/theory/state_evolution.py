@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.resources import require_resources
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
@@ -29,6 +30,10 @@ _COARSE, _FEWEST = 16, 64
 _INFORMED, _BREAKING = (1e-8, 1e-4), (1e-6, 1e-3)
 # Eigenvalues of a covariance may exceed one by rounding.
 _ROUNDING = 1e-12
+# What the solution at one sample ratio takes in memory.
+_BYTES = 20_000
+# Beyond it products of ratio and information overflow.
+_LARGEST_RATIO = 1e100
 
 
 def state_evolution(
@@ -132,11 +137,16 @@ def _with_fewer_points(channel: MultiIndexChannel) -> MultiIndexChannel:
 
 def validated_alpha(alpha: ArrayLike) -> Array:
     """``alpha`` as a one-dimensional array, or an error naming the first value that is not allowed."""
-    values = np.atleast_1d(np.asarray(alpha, dtype=float))
+    try:
+        given = np.asarray(alpha)
+        values = np.atleast_1d(given.astype(float) if given.dtype.kind in "iuf" else np.empty(0))
+    except (TypeError, ValueError):
+        values = np.empty(0)
     if values.ndim != 1 or values.size == 0:
         raise ParameterError("alpha", alpha, "a number or a non-empty one-dimensional sequence of numbers")
-    for value in values[~(np.isfinite(values) & (values >= 0))]:
-        raise ParameterError("alpha", float(value), "finite and >= 0")
+    require_resources("alpha", f"<{values.size} values>", _BYTES * values.size, "give fewer sample ratios")
+    for value in values[~((values >= 0) & (values <= _LARGEST_RATIO))]:
+        raise ParameterError("alpha", float(value), f"finite and >= 0, at most {_LARGEST_RATIO:g}")
     return values
 
 

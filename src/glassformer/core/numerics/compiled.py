@@ -5,6 +5,8 @@ An executable takes some ten megabytes, and JAX by itself keeps that of every fu
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,7 +18,7 @@ import jax
 from glassformer.core.fingerprint import identified
 
 # Executables kept, those used last.
-_KEPT = 32
+_KEPT = 16
 
 
 class Specialised:
@@ -58,7 +60,14 @@ class _Executable:
         with self._lock:
             found = self._compiled(*arguments)
             self._ready = True
+            _give_back()
         return found
+
+
+def _give_back() -> None:
+    """Return to the system what compiling took: several hundred megabytes that the C library would keep for later."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 _executables: OrderedDict[Any, _Executable] = OrderedDict()

@@ -7,9 +7,13 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtri
 
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
+from glassformer.core.resources import require_resources
 
 _POINTS, _REPLICAS = 1024, 8
+# What the tables of directions of Sobol points hold.
+_MOST_DIMENSIONS = 21_201
 
 
 @lru_cache(maxsize=16)
@@ -24,6 +28,13 @@ def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLI
         >>> bool(np.all(np.abs(points.mean(axis=1)) < 1e-2))
         True
     """
+    if dimensions > _MOST_DIMENSIONS:
+        raise IncompatibleError(
+            f"averages over {dimensions} dimensions are not available, quasi-random points have at most "
+            f"{_MOST_DIMENSIONS}: use fewer tokens, layers or indices"
+        )
+    memory = 3 * 8.0 * replicas * points * dimensions
+    require_resources("points", points, memory, "use fewer points, tokens or layers")
     # Slow to import, and of no use to models without labels of several components.
     from scipy.stats import qmc
 

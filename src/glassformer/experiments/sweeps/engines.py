@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from multiprocessing import get_context
@@ -24,6 +25,9 @@ _ATTEMPTS = 3
 _AHEAD = 2
 # Threads per worker: as many workers as cores leave one each, and threads that wait for each other are slow.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+# Seconds that a scheduler has to answer.
+_PATIENCE = 5
 
 Outcome = tuple[T, "R | Exception"]
 
@@ -121,12 +125,10 @@ def _on_scheduler(function: Callable[[T], R], tasks: Iterator[T], address: str) 
         import distributed
     except ImportError:
         raise IncompatibleError("a scheduler needs dask: pip install 'glassformer[cluster]'") from None
-    try:
-        client: Any = distributed.Client(  # type: ignore[no-untyped-call]
-            address, timeout="8s", set_as_default=False
-        )
-    except (OSError, ValueError) as error:
-        raise ParameterError("scheduler", address, "the address of a running dask scheduler", str(error)) from None
+    # A client that cannot connect goes on trying in threads of its own: the address is tried without one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, _require_scheduler(address)).result()
+    client: Any = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
     with client:
         futures: dict[Any, T] = {}
         finished: Any = distributed.wait
@@ -140,6 +142,28 @@ def _on_scheduler(function: Callable[[T], R], tasks: Iterator[T], address: str) 
             for future in done:
                 lost = future.exception()
                 yield futures.pop(future), future.result() if lost is None else lost
+
+
+async def _require_scheduler(address: str) -> None:
+    """Raise unless a scheduler answers at the address in time."""
+    try:
+        kind = await asyncio.wait_for(_who_answers(address), _PATIENCE)
+        reason = "" if kind == "Scheduler" else f"a {kind} answers there"
+    except Exception as error:
+        # Every transport has errors of its own for an address that it cannot read or reach.
+        reason = f"nothing answers there in {_PATIENCE} s ({type(error).__name__}: {error})"
+    if reason:
+        raise ParameterError("scheduler", address, "the address of a running dask scheduler", reason)
+
+
+async def _who_answers(address: str) -> str:
+    from distributed.comm.core import connect
+    from distributed.core import send_recv
+
+    channel: Any = await connect(address, timeout=_PATIENCE)  # type: ignore[no-untyped-call]
+    found = await send_recv(channel, op="identity")
+    channel.abort()
+    return str(found["type"])
 
 
 @contextlib.contextmanager

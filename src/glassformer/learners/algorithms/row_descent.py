@@ -19,6 +19,7 @@ from glassformer.core.checkpoints import Checkpoint, stacked, unstacked
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note
+from glassformer.core.resources import require_resources
 from glassformer.core.solution import Status
 from glassformer.models.designs.projection import ProjectionDesign
 
@@ -98,6 +99,9 @@ def row_descent(
         True
     """
     samples, d = design.samples, design.signal_shape[1]
+    steps = float(settings.passes) * settings.repeats
+    kept, work = 8 * _LATE * settings.passes * weights.size, 6 * steps * design.inputs.size * len(weights)
+    require_resources("passes", settings.passes, kept, "train for fewer passes", work, "weights")
     batch = min(settings.batch, samples)
     rate = settings.learning_rate or LEARNING_RATE
     decay = rate * (DECAY if settings.weight_decay is None else settings.weight_decay) / d

@@ -10,11 +10,15 @@ import numpy as np
 
 from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.integral import Array
+from glassformer.core.resources import require_resources
 from glassformer.learners.algorithms.training import Trained, train
 from glassformer.models.students.base import Student
 
 if TYPE_CHECKING:
     from glassformer.learners.gradient_descent import GradientDescent
+
+# Gradients, moments, best and current parameters and temporaries of a step.
+_COPIES = 8
 
 
 class Snapshot(NamedTuple):
@@ -64,6 +68,10 @@ def descend(
         teacher: the true signal, for the errors in the history.
         checkpoint: where to continue from and to save to.
     """
+    entries = sum(float(np.prod(shape)) for shape in student.parameters)
+    width = settings.student_width or 0
+    name, value = ("starts", starts) if starts > width else ("student_width", width)
+    require_resources(name, value, _COPIES * 8 * starts * entries, "train fewer or smaller students", what="students")
     kind = student.data[0].dtype
     size = 1.0 if settings.init == "prior" else settings.small
     initial = [(size * rng.standard_normal((starts, *shape))).astype(kind) for shape in student.parameters]

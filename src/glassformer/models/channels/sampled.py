@@ -12,11 +12,23 @@ from scipy.interpolate import PchipInterpolator
 
 from glassformer.core.numerics.quasi_random import mean_and_error, normal_points
 from glassformer.core.progress import track
+from glassformer.core.resources import require_resources
 from glassformer.models.channels.base import Array, Channel, Integral
 
 # Variances of the table, on a logarithmic grid, and the sampled data points at each: replicas times points.
 _SMALLEST, _NODES = 1e-4, 17
 _REPLICAS, _POINTS = 8, 1024
+
+
+def require_data(tokens: int, work: float) -> None:
+    """Raise if averages over posteriors of which each takes so many operations cannot be had.
+
+    Example:
+        >>> require_data(4, 1e6)
+    """
+    data = _NODES * _REPLICAS * _POINTS
+    memory = 8.0 * _REPLICAS * _POINTS * 10 * tokens**2
+    require_resources("tokens", tokens, memory, "use fewer tokens", data * float(work), "averages")
 
 
 class Posterior(NamedTuple):
@@ -130,8 +142,9 @@ class SampledChannel(Channel):
     def _curves(self) -> _Curves:
         grid = np.geomspace(_SMALLEST, 1.0, _NODES)
         rows = np.array([self._averages(float(v)) for v in track(grid, f"averages of the {self.label} channel")])
-        x, information = np.log(grid), np.log(np.maximum(rows[:, 0], 1e-300))
-        relative = rows[:, 1] / np.maximum(rows[:, 0], 1e-300)
+        # A value lost in its error is as good as none, but its logarithm and relative error stay finite.
+        known = np.maximum(rows[:, 0], np.maximum(1e-9 * rows[:, 1], 1e-300))
+        x, information, relative = np.log(grid), np.log(known), rows[:, 1] / known
         slope = float((information[2] - information[0]) / (x[2] - x[0]))
         first, second, third, last = (PchipInterpolator(x, c) for c in (information, relative, *rows[:, 2:].T))
         return _Curves(first, second, third, last, slope)

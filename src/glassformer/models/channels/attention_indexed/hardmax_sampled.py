@@ -14,7 +14,7 @@ from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_matrices
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
 from glassformer.models.channels.base import Array
-from glassformer.models.channels.sampled import Posterior, SampledChannel
+from glassformer.models.channels.sampled import Posterior, SampledChannel, require_data
 
 # Numbers in one temporary array.
 _BLOCK = 2_000_000
@@ -58,6 +58,7 @@ class HardmaxChannel(SampledChannel):
         checked_tokens(self.tokens, 3)
         if self.fields < 16 or self.fields & (self.fields - 1):
             raise ParameterError("fields", self.fields, "a power of two >= 16")
+        require_data(self.tokens, 20 * self.fields * self.tokens**2)
 
     @property
     def label(self) -> str:

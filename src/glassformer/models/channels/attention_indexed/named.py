@@ -46,6 +46,8 @@ def attention_channel(
     if isinstance(channel, Channel):
         _require_match(channel, tokens, noise, temperature, power)
         return channel
+    if not isinstance(channel, str) and not callable(channel):
+        raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
     if temperature != 1 and channel != "softmax":
         raise IncompatibleError(f"temperature = {temperature} belongs to channel softmax: leave it out")
     if channel == "linear":

@@ -15,9 +15,11 @@ from glassformer.models.channels.attention_indexed.pairs import to_matrices
 from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
 from glassformer.models.channels.base import Array
-from glassformer.models.channels.sampled import Posterior, SampledChannel
+from glassformer.models.channels.sampled import Posterior, SampledChannel, require_data
 
 _BLOCK = 2_000_000
+# Noise in which sampled scores drown.
+_LOUDEST = 1e9
 _STEPS, _DERIVATIVE = 6, 1e-5
 # Width of the sampling density over that of the Gaussian approximation, and the share drawn from the prior instead.
 _WIDER, _DEFENSIVE = 1.3, 0.25
@@ -57,10 +59,13 @@ class NoisyAttentionChannel(SampledChannel):
 
     def __post_init__(self) -> None:
         checked_tokens(self.tokens)
-        if not (np.isfinite(self.noise) and self.noise > 0):
-            raise ParameterError("noise", self.noise, "> 0 and finite for a function of the indices")
+        if not 0 < self.noise <= _LOUDEST:
+            allowed = f"> 0 and at most {_LOUDEST:g} for labels whose posterior is sampled"
+            raise ParameterError("noise", self.noise, allowed, "beyond, data tell nothing")
         if self.fields < 16 or self.fields & (self.fields - 1):
             raise ParameterError("fields", self.fields, "a power of two >= 16")
+        fields, entries = self.components, self.tokens**2
+        require_data(self.tokens, _STEPS * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries))
         self._require_labels()
 
     def _require_labels(self) -> None:

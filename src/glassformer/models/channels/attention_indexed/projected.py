@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import log_softmax
 
+from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_components, to_matrices
 from glassformer.models.channels.attention_indexed.prediction import prediction_error
@@ -16,8 +17,7 @@ from glassformer.models.channels.base import Array, Channel, Integral
 
 def checked_tokens(tokens: int, smallest: int = 1) -> None:
     """Raise unless ``tokens`` is an integer of at least ``smallest``."""
-    if not isinstance(tokens, int | np.integer) or isinstance(tokens, bool) or tokens < smallest:
-        raise ParameterError("tokens", tokens, f"an integer >= {smallest}")
+    require_integer("tokens", tokens, smallest)
 
 
 class _ProjectedChannel(Channel):

@@ -24,6 +24,8 @@ Averages = Callable[[float, int], tuple[float, float]]
 
 _TARGET = 1e-10  # relative change between two rules below which refinement stops
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
+# Less label noise than this takes nodes without end, and is none for all that it does.
+_FAINTEST = 1e-6
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,9 @@ class LinkChannel(Channel):
     def __post_init__(self) -> None:
         if not (np.isfinite(self.noise) and self.noise >= 0):
             raise ParameterError("noise", self.noise, "a finite number >= 0")
+        if 0 < self.noise < _FAINTEST:
+            allowed = f"0, or at least {_FAINTEST:g} for a link that is integrated over labels"
+            raise ParameterError("noise", self.noise, allowed, "0 is the limit")
         if self.nodes < 4:
             raise ParameterError("nodes", self.nodes, "an integer >= 4")
         _ = self._link

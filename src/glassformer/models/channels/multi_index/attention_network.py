@@ -18,6 +18,8 @@ from glassformer.core.numerics.quasi_random import normal_points
 
 # Sampled vectors, per replica, of the mean attention along the flow of infinitely many layers.
 _FLOW_POINTS = 4096
+# Vectors grow like the exponential of the time: beyond this attention tells no two of them apart.
+_LONGEST_FLOW = 100.0
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,8 @@ def flow(tokens: int, time: float, name: str) -> np.ndarray[Any, Any]:
         >>> flow(2, 1.0, "softmax").sum(axis=1).round(4).tolist()  # rows sum to e
         [2.7183, 2.7183]
     """
+    if time > _LONGEST_FLOW:
+        raise ParameterError("depth", time, f"a ratio depth/skip of at most {_LONGEST_FLOW:g}", "use a larger skip")
     points = normal_points(tokens, _FLOW_POINTS, 8).reshape(-1, tokens)
 
     def slope(_: float, flat: Any) -> Any:

@@ -14,12 +14,18 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.checks import is_number
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quasi_random import normal_points
+from glassformer.core.resources import require_resources
 
 # Data points of the averages: replicas, whose spread tells the error, times points of each.
 _REPLICAS = 8
+# Label noise in which posteriors are no thin shells, and scores do not drown.
+_FAINTEST, _LOUDEST = 1e-8, 1e9
+# Evaluations of the averages in a fixed point; sampled latents of a data point, and of all those treated at once.
+_EVALUATIONS, _DRAWN, _AT_ONCE = 50, 512, 64 * 512
 # New samples that tell the errors of one estimate, and posterior copies of each in either half.
 _NEW_SAMPLES, _COPIES = 512, 2
 
@@ -70,6 +76,37 @@ class Averages(NamedTuple):
 
     information: Integral
     log_partition: Integral
+
+
+def require_noise(noise: object) -> None:
+    """Raise unless labels with this noise, or none, can be averaged over.
+
+    Example:
+        >>> require_noise(0.1)
+    """
+    if not (is_number(noise) and (noise == 0 or _FAINTEST <= noise <= _LOUDEST)):  # type: ignore[operator]
+        raise ParameterError("noise", noise, f"0, or from {_FAINTEST:g} to {_LOUDEST:g}: finite and >= 0")
+
+
+def require_sampling(name: str, value: object, fields: int, images: float, points: int, effort: float = 400.0) -> None:
+    """Raise if posteriors of so many fields cannot be sampled, before anything is compiled for them.
+
+    Args:
+        name: the parameter to blame.
+        value: its value.
+        fields: ``P K``.
+        images: of a latent under symmetries.
+        points: data points per replica.
+        effort: steps of the search for modes of one data point.
+
+    Example:
+        >>> require_sampling("tokens", 4, fields=8, images=2, points=2048)
+    """
+    data, size = float(_REPLICAS * points), float(fields)
+    memory = 8 * (data * (6 * size**2 + 10 * size) + 3.0 * _AT_ONCE * images * size)
+    work = _EVALUATIONS * data * (effort * size**3 + _DRAWN * images * size**2)
+    remedy = "use fewer tokens, layers, heads, indices or data points"
+    require_resources(name, value, memory, remedy, work, "moments")
 
 
 class MultiIndexChannel(ABC):

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.checks import require_integer, require_name
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
 from glassformer.models.channels.link.contract import Link
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_noise
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
@@ -60,12 +61,9 @@ def link_channel(
         ((2, 1), ())
     """
     for name, value in (("indices", indices), ("tokens", tokens)):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-            raise ParameterError(name, value, "an integer >= 1")
-    if not (np.isfinite(noise) and noise >= 0):
-        raise ParameterError("noise", noise, "finite and >= 0")
-    if label_type not in LABEL_TYPES:
-        raise ParameterError("label_type", label_type, f"one of {', '.join(LABEL_TYPES)}")
+        require_integer(name, value)
+    require_noise(noise)
+    require_name("label_type", label_type, LABEL_TYPES)
     safe = Link(link, (indices, tokens), "link")
     safe.require_finite()
     tried = safe(np.random.default_rng(0).standard_normal((_TRIED, indices, tokens))).reshape(_TRIED, -1)
