@@ -9,7 +9,7 @@ iteration with all points.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,31 +19,49 @@ from glassformer.core.solution import Solution, Status
 from glassformer.theory.evolution_map import EvolutionMap
 from glassformer.theory.fixed_point import Flags, Index, fixed_point
 
-# How well fixed points are located, and rounds of correction by all points.
-_ROUGHLY, _ROUNDS = 5e-4, 30
-# Eigenvalue of the slope above which a point is left, by a push of this length, at most so many times.
-_UNSTABLE, _PUSH, _PUSHES = 1.005, 0.03, 6
-# Tolerances within which a push has led back to where it began.
-_BACK = 3.0
-# Distance to the fixed point, in tolerances of the residual, that may be left.
-_DISTANT = 20.0
-# Error of a covariance, in units of the prior's, from which on it says nothing.
-_MEANINGLESS = 0.2
-# Newton steps longer than this share of the covariance are not believed.
-_LONGEST = 0.2
-# Relative steps of the differences that make the slope of the map.
-_STEP = 0.02
-# Variance of a row that counts as none.
-_NONE = 1e-12
-# Eigenvalues of covariances may exceed those of the prior by rounding, or where they are sampled by this much.
-_ABOVE = 0.05
+
+@dataclass(frozen=True)
+class Search:
+    """How fixed points of sampled maps are looked for, and when they are believed.
+
+    Attributes:
+        roughly: how well fixed points are located with few points.
+        rounds: corrections by all points.
+        unstable: eigenvalue of the slope above which a point is left.
+        push: length of the push that leaves it.
+        pushes: how often at most.
+        back: tolerances within which a push has led back to where it began.
+        distant: distance to the fixed point, in tolerances of the residual, that may be left.
+        meaningless: error of a covariance, in units of the prior's, from which on it says nothing.
+        longest: Newton steps longer than this share of the covariance are not believed.
+        step: relative steps of the differences that make the slope of the map.
+        none: variance of a row that counts as none.
+        above: eigenvalues of covariances may exceed those of the prior by this much.
+    """
+
+    roughly: float = 5e-4
+    rounds: int = 30
+    unstable: float = 1.005
+    push: float = 0.03
+    pushes: int = 6
+    back: float = 3.0
+    distant: float = 20.0
+    meaningless: float = 0.2
+    longest: float = 0.2
+    step: float = 0.02
+    none: float = 1e-12
+    above: float = 0.05
+
+
+_POLICY = Search()
+
 
 Map = Callable[[Array, Index], Integral]
 
 
 def located(rough: Map, start: Array, settings: Iteration) -> Solution:
     """The first stable fixed points from ``start``, to the accuracy that few points have."""
-    return _located(rough, start, replace(settings, tolerance=max(settings.tolerance, _ROUGHLY)))[0]
+    return _located(rough, start, replace(settings, tolerance=max(settings.tolerance, _POLICY.roughly)))[0]
 
 
 def refined(rough: Map, fine: EvolutionMap, start: Array, settings: Iteration) -> Solution:
@@ -59,7 +77,7 @@ def refined(rough: Map, fine: EvolutionMap, start: Array, settings: Iteration) -
         :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error. The
         error estimate is what residual and standard error amount to at the fixed point.
     """
-    loosely = replace(settings, tolerance=max(settings.tolerance, _ROUGHLY))
+    loosely = replace(settings, tolerance=max(settings.tolerance, _POLICY.roughly))
     found, slope = _located(rough, start, loosely)
     size, batch = start.shape[-1], len(start)
     value, everyone = found.value.copy(), np.arange(batch)
@@ -71,7 +89,7 @@ def refined(rough: Map, fine: EvolutionMap, start: Array, settings: Iteration) -
     open_rows = alive.copy()
     flat = value.reshape(batch, -1)
     last = np.full((2, *flat.shape), np.nan)
-    for _ in range(_ROUNDS):
+    for _ in range(_POLICY.rounds):
         index = everyone[open_rows]
         if index.size == 0:
             break
@@ -88,17 +106,17 @@ def refined(rough: Map, fine: EvolutionMap, start: Array, settings: Iteration) -
         estimate[index] = np.linalg.norm(step, axis=1) + np.linalg.norm(blur, axis=1)
         done = residual[index] <= settings.tolerance * norm + settings.floor
         # Where convergence is slow a small residual is no small distance.
-        done &= np.linalg.norm(step, axis=1) <= _DISTANT * settings.tolerance * norm + settings.floor
+        done &= np.linalg.norm(step, axis=1) <= _POLICY.distant * settings.tolerance * norm + settings.floor
         # A step that leaves the cone, or is very long, is not believed: the map itself leads on.
         moved = (flat[index] + step).reshape(mapped.value.shape)
-        bad = ~is_covariance(moved) | (np.linalg.norm(step, axis=1) > _LONGEST * norm)
+        bad = ~is_covariance(moved) | (np.linalg.norm(step, axis=1) > _POLICY.longest * norm)
         moved[bad] = mapped.value[bad]
         value[index[~done]] = moved[~done]
         spent[index] += 1
         open_rows[index[done]] = False
     for k in everyone[open_rows]:
         status[k] = Status.ITERATION_LIMIT
-    for k in np.flatnonzero(alive & ~open_rows & (estimate > _MEANINGLESS)):
+    for k in np.flatnonzero(alive & ~open_rows & (estimate > _POLICY.meaningless)):
         status[k] = Status.INTEGRATION_NOT_CONVERGED
     # Those that were not located have been through no round.
     lost = np.flatnonzero(~alive & is_covariance(value))
@@ -125,13 +143,13 @@ def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, 
     size = start.shape[-1]
     slope = np.zeros((len(start), size * size, size * size))
     todo = np.flatnonzero([status.ok for status in solution.status])
-    for _ in range(_PUSHES):
+    for _ in range(_POLICY.pushes):
         if todo.size == 0:
             break
         slope[todo] = _slope(update, solution.value[todo], todo)
         values, vectors = np.linalg.eig(slope[todo])
         leading = np.argmax(values.real, axis=1)
-        unstable = np.take_along_axis(values.real, leading[:, None], axis=1)[:, 0] > _UNSTABLE
+        unstable = np.take_along_axis(values.real, leading[:, None], axis=1)[:, 0] > _POLICY.unstable
         direction = np.take_along_axis(vectors.real, leading[:, None, None], axis=2)[unstable, :, 0]
         todo = todo[unstable]
         if todo.size == 0:
@@ -140,7 +158,7 @@ def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, 
         again = fixed_point(_restricted(update, todo), pushed, settings, is_covariance)
         again = replace(again, iterations=again.iterations + solution.iterations[todo])
         # A point that a push leads back to is stable, and its slope, as rough as the map, of no use.
-        near = _BACK * settings.tolerance * np.linalg.norm(pushed, axis=(1, 2))
+        near = _POLICY.back * settings.tolerance * np.linalg.norm(pushed, axis=(1, 2))
         back = _distance(again.value, solution.value[todo]) <= near
         slope[todo[back]] = 0.0
         solution = solution.overlaid(todo, again)
@@ -160,10 +178,10 @@ def _restricted(update: Map, where: Index) -> Map:
 def _pushed(value: Array, direction: Array) -> Array:
     """States moved by a little along unit directions, towards more knowledge."""
     more = np.trace(direction, axis1=1, axis2=2) < 0
-    step = _PUSH * np.where(more, 1.0, -1.0)[:, None, None] * 0.5 * (direction + np.swapaxes(direction, 1, 2))
+    step = _POLICY.push * np.where(more, 1.0, -1.0)[:, None, None] * 0.5 * (direction + np.swapaxes(direction, 1, 2))
     moved = value + step
     bad = ~is_covariance(moved)
-    moved[bad] = (1 - _PUSH) * value[bad]
+    moved[bad] = (1 - _POLICY.push) * value[bad]
     return moved
 
 
@@ -175,15 +193,15 @@ def _slope(update: Map, value: Array, index: Index) -> Array:
     batch, size = len(value), value.shape[-1]
     pairs = [(a, b) for a in range(size) for b in range(a, size)]
     # A row known exactly may be known to less than nothing, by rounding.
-    scale = np.sqrt(np.maximum(np.diagonal(value, axis1=1, axis2=2), _NONE))
+    scale = np.sqrt(np.maximum(np.diagonal(value, axis1=1, axis2=2), _POLICY.none))
     ends, lengths = [value], []
-    inverse = np.linalg.inv(value + _NONE * np.eye(size))
+    inverse = np.linalg.inv(value + _POLICY.none * np.eye(size))
     for a, b in pairs:
         direction = np.zeros((batch, size))
         direction[:, a], direction[:, b] = scale[:, a], scale[:, b]
         # At most half of what the covariance has in this direction.
         share = np.einsum("na,nab,nb->n", direction, inverse, direction)
-        lengths.append(_STEP / np.maximum(1.0, 2 * _STEP * share))
+        lengths.append(_POLICY.step / np.maximum(1.0, 2 * _POLICY.step * share))
         ends.append(value - lengths[-1][:, None, None] * direction[:, :, None] * direction[:, None, :])
     found = update(np.concatenate(ends), np.tile(index, len(ends))).value.reshape(len(ends), batch, size, size)
     rates = (found[0] - found[1:]) / np.array(lengths)[:, :, None, None]
@@ -209,7 +227,7 @@ def _corrected(gain: Array, moved: Array, changed: Array) -> Array:
     return np.asarray(np.where(usable[:, None, None], gain - update, gain))
 
 
-def is_covariance(states: Array, above: float = _ABOVE) -> Flags:
+def is_covariance(states: Array, above: float = _POLICY.above) -> Flags:
     """Which states, flattened or not, are covariances of what has unit power: eigenvalues from 0 to ``1 + above``."""
     flat = states.reshape(len(states), -1)
     finite: Flags = np.all(np.isfinite(flat), axis=1)

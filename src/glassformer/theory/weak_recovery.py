@@ -22,19 +22,43 @@ from glassformer.models.base import Model
 from glassformer.models.channels.base import controlled
 from glassformer.theory.state_evolution import evolved
 
-# Accuracy of a later threshold, steps of its search, and the sample ratio, over the first one, that ends it.
-_ACCURACY, _STEPS, _FARTHEST = 2e-3, 12, 60.0
-# Share of the largest eigenvalue within which eigenvalues count as one, beside their errors.
-_DEGENERATE, _ERRORS = 2e-3, 4.0
-# Numbers of the largest array of responses.
-_LARGEST = 100_000_000
-# Growth per step that counts as none: its logarithm must exist.
-_NO_GROWTH = 1e-6
-# Weight of a matrix on one row from which on it names that row, and eigenvalue that belongs to the range.
-_PURE, _RANGE = 0.98, 0.05
-# Data points of the operator over those of state evolution: it is computed once, not iterated. The accuracy asked of
-# its eigenvalue at the leading threshold and at later ones, and the factor of data points that is out of reach.
-_FINER, _LEADING, _LATER, _MOST = 4, 5e-4, 5e-3, 64
+
+@dataclass(frozen=True)
+class Climb:
+    """How the staircase is climbed, and what counts as one step of it.
+
+    Attributes:
+        accuracy: of a later threshold.
+        steps: of the search for it.
+        farthest: sample ratio, over the first threshold, that ends the search.
+        degenerate: share of the largest eigenvalue within which eigenvalues count as one.
+        errors: standard errors within which they do, beside that.
+        largest: numbers of the largest array of responses.
+        no_growth: growth per step that counts as none: its logarithm must exist.
+        pure: weight of a matrix on one row from which on it names that row.
+        range: eigenvalue, relative to the largest, that belongs to the range of a matrix.
+        finer: data points of the operator over those of state evolution: it is not iterated.
+        leading: accuracy asked of its eigenvalue at the leading threshold.
+        later: at later ones.
+        most: factor of data points that is out of reach.
+    """
+
+    accuracy: float = 2e-3
+    steps: int = 12
+    farthest: float = 60.0
+    degenerate: float = 2e-3
+    errors: float = 4.0
+    largest: int = 100_000_000
+    no_growth: float = 1e-6
+    pure: float = 0.98
+    range: float = 0.05
+    finer: int = 4
+    leading: float = 5e-4
+    later: float = 5e-3
+    most: int = 64
+
+
+_POLICY = Climb()
 
 
 class Instability(NamedTuple):
@@ -70,7 +94,7 @@ class Step:
     degenerate: bool
 
 
-def instability(model: Model, variance: Array, unknown: Array, accuracy: float = _LEADING) -> Instability:
+def instability(model: Model, variance: Array, unknown: Array, accuracy: float = _POLICY.leading) -> Instability:
     """The fastest growing overlap in the directions of the projector ``unknown``, at the covariance ``variance``.
 
     Equation :eq:`weak-recovery` of the documentation.
@@ -79,9 +103,9 @@ def instability(model: Model, variance: Array, unknown: Array, accuracy: float =
     """
     channel = model.channel.in_rows
     size = 8 * channel.points * (channel.rows * channel.columns) ** 2
-    finer, most = _FINER, max(_FINER, min(_FINER * _MOST, _LARGEST // size))
+    finer, most = _POLICY.finer, max(_POLICY.finer, min(_POLICY.finer * _POLICY.most, _POLICY.largest // size))
     found = _instability(model, variance, unknown, finer)
-    if not channel.sampled or found.error > accuracy * np.sqrt(_MOST) * found.rate:
+    if not channel.sampled or found.error > accuracy * np.sqrt(_POLICY.most) * found.rate:
         return found
     while found.error > accuracy * found.rate and finer < most:
         finer *= 2
@@ -101,8 +125,10 @@ def _instability(model: Model, variance: Array, unknown: Array, finer: int) -> I
     modes = [_combined(basis.matrices, v) for v in vectors.T]
     growth = [_entry(rotated, mode, mode, tokens, replicas) for mode in modes]
     rate, error = growth[-1]
-    margin = _DEGENERATE * rate + _ERRORS * error
-    top = [mode for mode, (own, blur) in zip(modes, growth, strict=True) if rate - own <= margin + _ERRORS * blur]
+    margin = _POLICY.degenerate * rate + _POLICY.errors * error
+    top = [
+        mode for mode, (own, blur) in zip(modes, growth, strict=True) if rate - own <= margin + _POLICY.errors * blur
+    ]
     # The identity projected on the eigenspace is what the map's powers tend to: positive semi-definite.
     matrix = sum((np.trace(mode) * mode for mode in top), np.zeros_like(modes[-1]))
     full = basis.directions @ matrix @ basis.directions.T
@@ -169,7 +195,7 @@ def staircase(model: Model) -> list[Step]:
     # Rows of other laws are known together or not at all: what is known of a mixture of them tells of the others, so
     # that only whole rows, apart from the others, are steps.
     while round(float(np.trace(known))) < size and (model.prior.in_rows.rotational or _of_whole_rows(known)):
-        following = _next(model, known, steps[-1].alpha, _FARTHEST * alpha)
+        following = _next(model, known, steps[-1].alpha, _POLICY.farthest * alpha)
         if following is None:
             break
         steps.append(following)
@@ -178,7 +204,7 @@ def staircase(model: Model) -> list[Step]:
 
 
 def _of_whole_rows(projector: Array) -> bool:
-    return bool(np.max(np.abs(projector - np.diag(np.diag(projector)))) < 1 - _PURE)
+    return bool(np.max(np.abs(projector - np.diag(np.diag(projector)))) < 1 - _POLICY.pure)
 
 
 def _next(model: Model, known: Array, start: float, farthest: float) -> Step | None:
@@ -189,28 +215,28 @@ def _next(model: Model, known: Array, start: float, farthest: float) -> Step | N
         variance = evolved(model, np.array([alpha]), subspace=known).value[0]
         return instability(model, variance, outside, accuracy)
 
-    low, growth_low = start, max(_NO_GROWTH, at(start * 1.02).rate * start / degrees)
+    low, growth_low = start, max(_POLICY.no_growth, at(start * 1.02).rate * start / degrees)
     if growth_low >= 1:
         found = at(start * 1.02)
         return Step(start, start * 0.02, found.matrix, found.degenerate)
     high, growth_high = low, growth_low
-    for _ in range(_STEPS):
+    for _ in range(_POLICY.steps):
         high = min(high * 1.6, farthest)
-        growth_high = max(_NO_GROWTH, at(high).rate * high / degrees)
+        growth_high = max(_POLICY.no_growth, at(high).rate * high / degrees)
         if growth_high >= 1:
             break
         low, growth_low = high, growth_high
         if high >= farthest:
             return None
-    for _ in range(_STEPS):
+    for _ in range(_POLICY.steps):
         # Growth is nearly a power of alpha between the ends.
         share = np.log(1 / growth_low) / np.log(growth_high / growth_low)
         middle = low * (high / low) ** float(np.clip(share, 0.05, 0.95))
-        found = at(middle, _LATER)
-        growth = max(_NO_GROWTH, found.rate * middle / degrees)
+        found = at(middle, _POLICY.later)
+        growth = max(_POLICY.no_growth, found.rate * middle / degrees)
         slope = np.log(growth_high / growth_low) / np.log(high / low)
         error = middle * found.error / found.rate / max(slope, 1e-3)
-        if abs(np.log(growth)) <= _ACCURACY * max(slope, 1e-3):
+        if abs(np.log(growth)) <= _POLICY.accuracy * max(slope, 1e-3):
             break
         low, growth_low, high, growth_high = (
             (middle, growth, high, growth_high) if growth < 1 else (low, growth_low, middle, growth)
@@ -222,11 +248,11 @@ def _next(model: Model, known: Array, start: float, farthest: float) -> Step | N
 def _range(matrix: Array) -> Array:
     """Projector on the range of a positive semi-definite matrix."""
     values, vectors = np.linalg.eigh(matrix)
-    kept = vectors[:, values > _RANGE * values[-1]]
+    kept = vectors[:, values > _POLICY.range * values[-1]]
     return np.asarray(kept @ kept.T)
 
 
 def row_named(matrix: Array) -> int | None:
     """The row that a positive semi-definite matrix of unit trace singles out; None if it mixes several."""
     row = int(np.argmax(np.diag(matrix)))
-    return row if matrix[row, row] >= _PURE else None
+    return row if matrix[row, row] >= _POLICY.pure else None

@@ -25,15 +25,34 @@ from glassformer.models.students.base import Loss, Schedule
 if TYPE_CHECKING:
     from glassformer.learners.gradient_descent import GradientDescent
 
-# Steps between two looks at the training error; looks over which it must still fall by a share to go on.
-_BLOCK, _LOOKS, _FALLING = 100, 20, 0.01
-# Halvings of the learning rate after a divergence, and the growth of the training error that counts as one; halvings
-# where the training error no longer falls.
-_HALVINGS, _DIVERGED, _COOLINGS = 8, 1e3, 6
-# Share of the learning rate with which exploring weights settle.
-_SETTLING = 0.1
-# Fall that the gradient promises, over the looks and at the usual rate after all halvings, of what counts as a floor.
-_DRIVEN = 0.1
+
+@dataclass(frozen=True)
+class Patience:
+    """When training is looked at, slowed down, begun anew and ended.
+
+    Attributes:
+        block: steps between two looks at the training error.
+        looks: looks over which it must still fall to go on.
+        falling: share by which it must.
+        halvings: of the learning rate after a divergence.
+        diverged: growth of the training error that counts as one.
+        coolings: halvings of the learning rate where the training error no longer falls.
+        settling: share of the learning rate with which exploring weights settle.
+        driven: fall that the gradient promises, at the usual rate after all halvings, of a floor.
+    """
+
+    block: int = 100
+    looks: int = 20
+    falling: float = 0.01
+    halvings: int = 8
+    diverged: float = 1e3
+    coolings: int = 6
+    settling: float = 0.1
+    driven: float = 0.1
+
+
+_POLICY = Patience()
+
 
 Watch = Callable[[int, Any, Array], dict[str, Any]]
 """``watch(steps, parameters, errors)``: what to remember, numbers or arrays under names."""
@@ -172,7 +191,7 @@ def train(
         run.restore(stored)
     while run.counts.steps < settings.max_steps and not run.counts.label:
         _advance(run, objective, schedule, data, settings, (name, rates["sgd"]), watch)
-        if run.counts.label == str(Status.NON_FINITE) and run.counts.halvings < _HALVINGS - 1:
+        if run.counts.label == str(Status.NON_FINITE) and run.counts.halvings < _POLICY.halvings - 1:
             run = begin(0.5 * run.counts.rate, run.counts.halvings + 1)
         worst = float(np.max(run.losses[-1]))
         note(f"step {run.counts.steps} of at most {settings.max_steps}, objective {worst / power:.1e}")
@@ -200,12 +219,12 @@ def _advance(
     counts, explore = run.counts, settings.explore or 0
     data = schedule.at(data, counts.steps)
     optimizer = _optimizer(usual[0], _rate(counts, explore), settings.momentum)
-    block = min(_BLOCK, settings.max_steps - counts.steps)
+    block = min(_POLICY.block, settings.max_steps - counts.steps)
     run.parameters, run.state, values, errors = _block(objective, optimizer, run.parameters, run.state, data, block)
     counts.steps += block
     run.losses.append(np.asarray(values))
     worst, total = float(np.max(run.losses[-1])), float(np.sum(run.losses[-1]))
-    if not np.isfinite(worst) or worst > _DIVERGED * counts.power:
+    if not np.isfinite(worst) or worst > _POLICY.diverged * counts.power:
         counts.label = str(Status.NON_FINITE)
         return
     run.records.append(watch(counts.steps, run.parameters, np.asarray(errors)))
@@ -215,9 +234,9 @@ def _advance(
         counts.label = str(Status.CONVERGED)
     elif _flat(run.losses[counts.begun :]):
         # Just below the edge of stability the objective may hover: a shorter step tells whether it is a floor.
-        if counts.coolings == _COOLINGS or total > (1 - _FALLING) * counts.reached:
-            slow = _slope(objective, run.parameters, data) * usual[1] / 2**_COOLINGS
-            at_floor = slow * _BLOCK * _LOOKS <= _DRIVEN
+        if counts.coolings == _POLICY.coolings or total > (1 - _POLICY.falling) * counts.reached:
+            slow = _slope(objective, run.parameters, data) * usual[1] / 2**_POLICY.coolings
+            at_floor = slow * _POLICY.block * _POLICY.looks <= _POLICY.driven
             counts.label = str(Status.CONVERGED if at_floor else Status.ITERATION_LIMIT)
         else:
             counts.reached, counts.begun = total, len(run.losses)
@@ -226,20 +245,20 @@ def _advance(
 
 def _rate(counts: _Counts, explore: int) -> float:
     """The learning rate of the next step."""
-    return counts.rate * (_SETTLING if 0 < explore <= counts.steps else 1.0)
+    return counts.rate * (_POLICY.settling if 0 < explore <= counts.steps else 1.0)
 
 
 def _flat(history: list[Array]) -> bool:
     """True when the sum of the objectives fell by no hundredth over the last looks, nor faster than before."""
-    if len(history) <= 2 * _LOOKS:
+    if len(history) <= 2 * _POLICY.looks:
         return False
-    ends = [float(np.sum(history[-1 - k * _LOOKS])) for k in range(3)]
+    ends = [float(np.sum(history[-1 - k * _POLICY.looks])) for k in range(3)]
     now, before = ends[1] - ends[0], ends[2] - ends[1]
-    return now <= _FALLING * ends[1] and now <= abs(before)
+    return now <= _POLICY.falling * ends[1] and now <= abs(before)
 
 
 def _fall(history: list[Array]) -> float:
-    old, new = history[max(-len(history), -1 - _LOOKS)], history[-1]
+    old, new = history[max(-len(history), -1 - _POLICY.looks)], history[-1]
     return float(np.max((old - new) / np.where(old > 0, old, 1.0)))
 
 
