@@ -81,3 +81,9 @@ def _executable(key: Any, function: Callable[..., Any]) -> _Executable:
         while len(_executables) > _KEPT:
             _executables.popitem(last=False)
     return found
+
+
+def forget() -> None:
+    """Drop all executables kept here; what is asked for again is compiled again."""
+    with _lock:
+        _executables.clear()
