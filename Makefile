@@ -17,13 +17,14 @@ BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fast docs bench format clean
+.PHONY: help demo test fast statistics docs bench format clean
 
 help:
 	@echo "make demo    recompute a published figure: PNG, CSV and summary in $(OUT)/"
 	@echo "make test    every check: lint, format, types, all tests"
 	@echo "make docs    the documentation, in docs/_build/html"
 	@echo "make fast    the tests not marked slow"
+	@echo "make statistics  tests of many seeds and samples, minutes each"
 	@echo "make bench   how fast: every benchmarks/bench_*.py"
 	@echo "make format  rewrite the code in the house format"
 	@echo "make clean   remove the environment, results and caches"
@@ -36,7 +37,7 @@ test: .venv/.ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST)
+	$(PYTEST) -m "not statistics"
 	$(DOCS)
 
 docs: .venv/.ready-test
@@ -44,7 +45,10 @@ docs: .venv/.ready-test
 	@echo "written to docs/_build/html"
 
 fast: .venv/.ready-test
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not statistics"
+
+statistics: .venv/.ready-test
+	$(PYTEST) -m statistics
 
 bench: .venv/.ready-bench
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done

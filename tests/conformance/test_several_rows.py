@@ -40,7 +40,7 @@ def drawn(model, channel, count, seed):
     return channel.label_from(fields, rng.standard_normal((count, channel.sources))), omega, np.tile(v, (count, 1, 1))
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_are_derivatives_of_the_log_partition(name):
     channel = sampled_channel(MODELS[name], 4096)
@@ -94,7 +94,7 @@ def test_the_prior_claims_the_error_that_its_denoiser_makes(name):
     np.testing.assert_allclose(np.diag(found.variance), np.diag(expected), rtol=0.08)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_message_passing_and_theory_agree_at_large_size():
     model = replace(MODELS["noisy"], points=256)
     result = simulate(model, [3.0], d=300, instances=6)

@@ -127,7 +127,7 @@ def test_a_student_too_narrow_stops_where_it_no_longer_learns():
     assert found.history[-1].training_error > 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_error():
     settings = GradientDescent(starts=16, learning_rate=0.5)
     averaged, single = (
@@ -165,7 +165,7 @@ def test_exploration_is_shorter_than_the_run(explore):
         GradientDescent(explore=explore)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
     ask = {"d": 30, "instances": 4, "algorithm": "averaged-gd", "storage": "float32"}
     plain, exploring = (

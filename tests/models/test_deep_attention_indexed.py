@@ -164,7 +164,7 @@ def test_state_evolution_recovers_perfectly_above_the_counting_threshold_only():
     assert np.all(table["row_error"][1] < 1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_message_passing_approaches_theory_layer_by_layer():
     near, far = (simulate(MODEL, [0.15], d=d, instances=instances, seed=1) for d, instances in ((80, 4), (30, 8)))
     for result, allowed in ((near, 0.08), (far, 0.25)):

@@ -141,7 +141,7 @@ def test_strong_skip_hides_the_first_layer():
     assert weak.matrix[1, 1] == pytest.approx(1, abs=1e-2)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_leading_threshold_of_two_layers_against_plain_sampling():
     """F = 6 - E|z z^T - E[z z^T | y]|^2, the posterior by plain importance sampling from the prior."""
     rng, gaps = np.random.default_rng(0), []
@@ -294,7 +294,7 @@ def test_staircase_of_two_layers():
     assert found["perfect_recovery"].alpha == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_message_passing_finds_the_last_layer_first_and_both_perfectly():
     result = simulate(DeepAttention(points=64), [1.2], d=500, instances=2, seed=3)
     assert np.all(1 - result["row_error"] > 0.99)
@@ -307,7 +307,7 @@ def test_message_passing_finds_the_last_layer_first_and_both_perfectly():
         assert np.all(errors[0] > 0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_noise_close_to_zero_overlap_does_not_end_a_run():
     """Slopes of the score are noise there, many times its square: their quotient must not become a gain."""
     result = simulate(DeepAttention(points=64), [0.6], d=150, instances=8)
@@ -315,7 +315,7 @@ def test_noise_close_to_zero_overlap_does_not_end_a_run():
     assert np.all(np.isfinite(result["error"]))
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_message_passing_of_two_heads_follows_theory():
     """Heads see disjoint coordinates: the sample ratio that counts is alpha times their number."""
     model = DeepAttention(depth=1, heads=2, noise=0.1, activation="linear", head_weights=[[1.0, 0.6]], points=64)
@@ -352,7 +352,7 @@ def test_close_to_a_threshold_all_starts_lead_to_one_point():
     assert overlaps[0] > 4e-3
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_stochastic_gradients_find_the_last_layer_first():
     result = simulate(
         DeepAttention(points=64), [15.0], d=100, instances=2, algorithm="sgd", settings=SGD(passes=25, looks=4)
@@ -402,7 +402,7 @@ def test_side_information_raises_the_overlap():
     assert informed < 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_conjugate_overlaps_reach_the_accuracy_asked_for():
     found = conjugate_overlap(DeepAttention(points=64), [0.5, 0.9], accuracy=0.01)
     assert found.reached
