@@ -16,7 +16,6 @@ _HOME = {
     "AbsoluteChannel": "models.channels.absolute",
     "AttentionIndexed": "models",
     "BilinearSequenceRegression": "models",
-    "Channel": "models.channels.base",
     "ConvergenceError": "core.errors",
     "DataError": "core.errors",
     "GaussianChannel": "models.channels.gaussian",
@@ -36,6 +35,7 @@ _HOME = {
     "SGD": "learners.sgd",
     "best_nuclear_norm": "theory.nuclear_norm_risk",
     "least_nuclear_norm": "learners.algorithms.proximal",
+    "ScalarChannel": "models.channels.scalar",
     "RectangularLaw": "models.spectra.rectangular",
     "SignChannel": "models.channels.sign",
     "SymmetricLaw": "models.spectra.symmetric",
@@ -58,15 +58,18 @@ _HOME = {
     "thresholds": "theory.thresholds",
 }
 
-# Names of version 0.1 that have become others; their new homes are where the settings were.
-_FORMER = ("Descent", "MultiPass", "Regularised", "Training")
+# Names of version 0.1 that have become others, and the modules that say which.
+_FORMER = {
+    **dict.fromkeys(("Descent", "MultiPass", "Regularised", "Training"), "core.settings"),
+    "Channel": "models.channels.scalar",
+}
 
 __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
     if name in _FORMER:
-        return getattr(importlib.import_module(f"{__name__}.core.settings"), name)
+        return getattr(importlib.import_module(f"{__name__}.{_FORMER[name]}"), name)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

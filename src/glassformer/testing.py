@@ -11,7 +11,7 @@ from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.experiments.simulation import simulate
 from glassformer.models.base import Model
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.channels.base import Channel
 from glassformer.theory.equation_of_state import information_at, mmse
 from glassformer.theory.free_entropy import free_entropy
 
@@ -130,7 +130,7 @@ def _run(name: str, measure: Callable[[], float], explanation: str) -> Check:
 
 def _checks(model: Model, alpha: float | None, d: int, seed: int) -> Iterator[_Entry]:
     prior, sampled = model.prior.in_rows, model.channel.in_rows.sampled
-    usual = (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * prior.dimension + (prior.onset > 0)
+    usual = (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * prior.mmse_dimension + (prior.onset > 0)
     size = ((2 if prior.diagonal else 5) if sampled else 1) * d
     score, gradient = (_sampled_score, _sampled_gradient) if sampled else (_exact_score, _exact_gradient)
     yield "score", lambda: score(model, seed), _SCORE
@@ -149,11 +149,11 @@ def _covariances(model: Model) -> list[Array]:
     return [np.diag(np.linspace(0.6, 0.4, prior.rows) - shared) + shared]
 
 
-def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[MultiIndexChannel, Array, Array]:
+def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array]:
     """The channel at its most careful, labels, and what is known of their fields at a posterior covariance."""
     rng, prior, channel = np.random.default_rng(seed), model.prior.in_rows, model.channel.in_rows.careful()
     shape = (count, *channel.field_components)
-    omega = np.linalg.cholesky(prior.moment - variance) @ rng.standard_normal(shape)
+    omega = np.linalg.cholesky(prior.self_overlap - variance) @ rng.standard_normal(shape)
     return channel, channel.sample(omega + np.linalg.cholesky(variance) @ rng.standard_normal(shape), rng), omega
 
 
@@ -216,8 +216,8 @@ def _nishimori(model: Model, seed: int) -> float:
 
 def _exact_gradient(model: Model) -> float:
     prior = model.prior.in_rows
-    alpha, step = 0.7 * prior.dimension, 1e-2
-    q_hat = prior.onset + prior.dimension * np.geomspace(0.5, 10, 4)
+    alpha, step = 0.7 * prior.mmse_dimension, 1e-2
+    q_hat = prior.onset + prior.mmse_dimension * np.geomspace(0.5, 10, 4)
 
     def slope(function: Callable[[Array], Array]) -> Array:
         total = np.zeros_like(q_hat)
@@ -254,7 +254,7 @@ def _denoiser(model: Model, d: int, seed: int) -> float:
         raise IncompatibleError("the factors of a narrow matrix are found step by step, not by one denoiser")
     wide = (d, d) if prior.symmetric else size.input_shape
     shape = (prior.rows, *(wide if prior.diagonal else (d * d,)))
-    q_hat = np.diag(prior.onset + np.linspace(2.0, 0.5, prior.rows) * prior.dimension / prior.rows)
+    q_hat = np.diag(prior.onset + np.linspace(2.0, 0.5, prior.rows) * prior.mmse_dimension / prior.rows)
     signal, noise = prior.sample(shape, rng), rng.standard_normal(shape)
     if prior.symmetric:
         noise = (noise + np.swapaxes(noise, 1, 2)) / np.sqrt(2 * d)

@@ -83,7 +83,7 @@ def model(request):
 @pytest.fixture(scope="module")
 def alphas(model):
     """From no data to beyond perfect recovery, dense where the limits change fastest."""
-    return model.prior.dimension * np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.95, 1.05, 1.3, 2.0, 4.0])
+    return model.prior.mmse_dimension * np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.95, 1.05, 1.3, 2.0, 4.0])
 
 
 @pytest.fixture(scope="module")
@@ -106,5 +106,5 @@ def case(request):
     model = MODELS[f"{shape} {channel}"]
     ratio = NARROW_RATIOS[channel] if model.counts_low_rank else RATIOS[channel]
     d = SIZES[shape] if channel != "tanh" else 40
-    alpha = ratio * model.prior.dimension
+    alpha = ratio * model.prior.mmse_dimension
     return Case(model, alpha, d, simulate(model, [alpha], d, INSTANCES[channel], seed=11))

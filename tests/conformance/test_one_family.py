@@ -73,10 +73,10 @@ def test_one_step_of_state_evolution_is_a_question_to_every_model(model):
 
 def test_nothing_is_added_to_a_variance_that_vanishes(model):
     """The rule for a signal known exactly, and a variance far below any jitter."""
-    update = EvolutionMap(model, np.full(2, 3.0 * model.prior.dimension), model.channel.in_rows)
+    update = EvolutionMap(model, np.full(2, 3.0 * model.prior.mmse_dimension), model.channel.in_rows)
     value = update(matrices([0.0, 1e-13]), np.arange(2)).value[:, 0, 0]
     information = model.channel.information(np.array([1e-13])).value
-    expected = model.prior.mmse(3.0 * model.prior.dimension / model.prior.degrees * information).value[0]
+    expected = model.prior.mmse(3.0 * model.prior.mmse_dimension / model.prior.degrees * information).value[0]
     assert value[1] == pytest.approx(expected, rel=1e-12)
     assert (value[0] == 0) == model.channel.noiseless
 

@@ -35,7 +35,7 @@ def drawn(model, channel, count, seed):
     """Means, labels and covariances of ``count`` data points."""
     rng, v = np.random.default_rng(seed), covariance_of(model)
     shape = (count, 2, channel.columns)
-    omega = np.linalg.cholesky(channel.moment - v) @ rng.standard_normal(shape)
+    omega = np.linalg.cholesky(channel.self_overlap - v) @ rng.standard_normal(shape)
     fields = omega + np.linalg.cholesky(v) @ rng.standard_normal(shape)
     return channel.label_from(fields, rng.standard_normal((count, channel.sources))), omega, np.tile(v, (count, 1, 1))
 

@@ -100,8 +100,8 @@ def test_free_entropy_is_stationary_at_fixed_points(model, alphas):
 
 
 def test_gradient_of_the_free_entropy_is_state_evolution(model):
-    alpha = 0.7 * model.prior.dimension
-    q_hat = model.prior.onset + model.prior.dimension * np.geomspace(0.3, 30, 8)
+    alpha = 0.7 * model.prior.mmse_dimension
+    q_hat = model.prior.onset + model.prior.mmse_dimension * np.geomspace(0.3, 30, 8)
     measured, exact, overlap_slope = slopes(model, alpha, q_hat)
     np.testing.assert_array_less(np.abs(measured - exact), 1e-6 * q_hat * overlap_slope)
 

@@ -20,3 +20,9 @@ def test_what_was_merged_has_its_former_names(module, former):
             importlib.util.module_from_spec(importlib.util.spec_from_loader(f"glassformer.{module}", loader=None))
         )
     assert callable(getattr(importlib.import_module(f"glassformer.{MOVED[module]}"), former))
+
+
+@pytest.mark.parametrize("name", ["Channel", "Descent", "MultiPass", "Regularised", "Training"])
+def test_former_names_at_the_root_lead_to_the_new_ones(name):
+    with pytest.warns(DeprecationWarning, match="the former name goes with the next version"):
+        assert getattr(importlib.import_module("glassformer"), name) is not None

@@ -50,7 +50,7 @@ def curves(name):
 def deviating(rho, beta, noise, alpha, mmse):
     """Sample ratios below perfect recovery at which we and the published row differ by more than its accuracy."""
     model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
-    recovery = model.prior.dimension if noise == 0 else np.inf
+    recovery = model.prior.mmse_dimension if noise == 0 else np.inf
     kept = alpha < recovery - 0.005
     assert np.count_nonzero(kept) > 15
     gap = np.abs(limits(model, alpha[kept])["error"] - mmse[kept])
@@ -352,7 +352,7 @@ def test_linear_labels_have_no_hard_phase(shape, noise):
     assert not found.hard_phase
     assert np.isnan(found["hard_phase_start"].alpha)
     for factor in (0.5, 0.9, 1.5):
-        assert not landscape(model, factor * model.prior.dimension, points=100).hard_phase
+        assert not landscape(model, factor * model.prior.mmse_dimension, points=100).hard_phase
 
 
 # --- the hard phase of the absolute value -----------------------------------------------------------------------------
@@ -466,7 +466,7 @@ def test_even_labels_never_start_at_negligible_width():
 def test_no_hard_phase_at_small_noise(beta, rho, noise):
     model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
     assert not thresholds(model).hard_phase
-    table = limits(model, np.linspace(0.8, 1.1, 20) * model.prior.dimension)
+    table = limits(model, np.linspace(0.8, 1.1, 20) * model.prior.mmse_dimension)
     assert table.converged
     assert np.all(np.diff(table["error"]) < 0)
 

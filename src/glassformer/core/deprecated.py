@@ -21,7 +21,7 @@ MOVED = {
     "channels.attention_channel": "models.channels.attention_indexed.named",
     "channels.attention_link": "models.channels.multi_index.attention_network",
     "channels.attention_matrices": "models.channels.multi_index.attention_matrices",
-    "channels.base": "models.channels.base",
+    "channels.base": "models.channels.scalar",
     "channels.compiled": "core.numerics.batching",
     "channels.deep_attention": "models.channels.multi_index.deep_attention",
     "channels.deep_attention_indexed": "models.channels.attention_indexed.deep",
@@ -41,7 +41,7 @@ MOVED = {
     "channels.link_posterior": "models.channels.link.posterior",
     "channels.link_rows": "models.channels.multi_index.link_rows",
     "channels.link_shape": "models.channels.link.piecewise",
-    "channels.multi_index": "models.channels.multi_index.base",
+    "channels.multi_index": "models.channels.base",
     "channels.noisy_attention": "models.channels.attention_indexed.noisy",
     "channels.noisy_link": "models.channels.link.noisy",
     "channels.noisy_link_rows": "models.channels.multi_index.noisy_link_rows",
@@ -49,7 +49,7 @@ MOVED = {
     "channels.pairs": "models.channels.attention_indexed.pairs",
     "channels.preimages": "models.channels.link.inverse_branches",
     "channels.sampled": "models.channels.sampled",
-    "channels.scalar": "models.channels.scalar",
+    "channels.scalar": "models.channels.named",
     "channels.scalar_rows": "models.channels.multi_index.scalar_rows",
     "channels.sign": "models.channels.sign",
     "channels.small_matrices": "core.numerics.small_matrices",
@@ -97,13 +97,13 @@ MOVED = {
     "overlap_map": "theory.evolution_map",
     "overlap_simulation": "experiments.simulation",
     "priors": "models.priors",
-    "priors.base": "models.priors.base",
+    "priors.base": "models.priors.scalar",
     "priors.bilinear": "models.priors.bilinear",
     "priors.factors": "models.priors.factors",
     "priors.gaussian_rows": "models.priors.gaussian_rows",
     "priors.layered": "models.priors.layered",
     "priors.limits": "models.priors.limits",
-    "priors.matrix": "models.priors.matrix",
+    "priors.matrix": "models.priors.base",
     "priors.wishart": "models.priors.wishart",
     "progress": "core.progress",
     "recovery": "theory.thresholds",
@@ -125,11 +125,14 @@ MOVED = {
 
 # What had a name of its own where one row and several were two worlds, by the former names of the modules.
 MERGED = {
+    "channels.multi_index": {"MultiIndexChannel": "Channel"},
     "free_entropy": {"overlap_free_entropy": "free_entropy"},
     "models.matrix": {"MatrixModel": "Model"},
     "overlap_evolution": {"overlap_evolution": "state_evolution"},
     "overlap_gamp": {"overlap_gamp": "gamp"},
     "overlap_map": {"OverlapMap": "EvolutionMap"},
+    "priors.base": {"Prior": "ScalarPrior"},
+    "priors.matrix": {"MatrixEstimate": "Estimate", "MatrixPrior": "Prior"},
 }
 
 

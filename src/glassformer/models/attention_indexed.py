@@ -14,8 +14,8 @@ from glassformer.core.options import parameter
 from glassformer.models.base import FiniteSize, Model, no_data, require_teacher
 from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel
 from glassformer.models.designs.quadratic import QuadraticDesign
-from glassformer.models.priors.base import Prior
 from glassformer.models.priors.laws import law_of
+from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.slot import asked_for, matrix_prior, named, selected
 from glassformer.models.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
 from glassformer.models.students.base import Parametrisation
@@ -48,7 +48,8 @@ class AttentionIndexed(Model):
             of any shape, in NumPy or JAX (see :class:`~glassformer.models.channels.link.contract.Link`); instead of
             ``channel``, with label noise.
 
-        prior: without ``rho``, a finished :class:`~glassformer.models.priors.base.Prior` of symmetric matrices of any
+        prior: without ``rho``, a finished :class:`~glassformer.models.priors.scalar.ScalarPrior` of symmetric matrices
+        of any
             spectrum; once the model is made, it holds the prior of ``S``.
 
     Raises:
@@ -82,7 +83,7 @@ class AttentionIndexed(Model):
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
         given = asked_for(self.prior)
-        if not (isinstance(given, Prior) or _is_width(self.rho)):
+        if not (isinstance(given, ScalarPrior) or _is_width(self.rho)):
             raise ParameterError("rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
@@ -129,9 +130,9 @@ class AttentionIndexed(Model):
     def name(self) -> str:
         return "aim"
 
-    def _prior(self, given: object) -> Prior:
+    def _prior(self, given: object) -> ScalarPrior:
         """The prior that the user gave, or the one this width selects, limits included."""
-        if isinstance(given, Prior):
+        if isinstance(given, ScalarPrior):
             if self.rho is not None:
                 raise IncompatibleError(f"prior = {given!r} and rho = {self.rho} exclude each other: give one of them")
             return matrix_prior(given, SymmetricGaussianPrior().degrees)

@@ -14,7 +14,7 @@ from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
 from glassformer.models.designs.base import Design
 from glassformer.models.priors.base import Prior
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.students.base import Trainable
 
 # Ratios beyond these equal their limits to rounding, and would only lose digits.
@@ -52,7 +52,7 @@ class Model(Trainable, ABC):
     """Sample ratios whose theory is best computed in one call: many of fractions of a millisecond, few of slow ones."""
 
     channel: Any
-    """What is reported: a :class:`~glassformer.models.channels.base.Channel`, or one of several rows."""
+    """What is reported: a :class:`~glassformer.models.channels.scalar.ScalarChannel`, or one of several rows."""
 
     @classmethod
     def variants(cls) -> tuple[type[Model], ...]:
@@ -75,7 +75,7 @@ class Model(Trainable, ABC):
 
     @property
     @abstractmethod
-    def prior(self) -> Prior | MatrixPrior:
+    def prior(self) -> ScalarPrior | Prior:
         """What is learned."""
 
     @property
@@ -172,7 +172,7 @@ def counting_threshold(model: Model) -> float:
         0.75
     """
     rank = model.channel.rank
-    return model.prior.degrees * model.prior.dimension / rank if rank > 0 else np.inf
+    return model.prior.degrees * model.prior.mmse_dimension / rank if rank > 0 else np.inf
 
 
 def is_ratio(value: object) -> bool:

@@ -12,15 +12,15 @@ from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import as_text, parameter
 from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_ratio, no_data, require_teacher
-from glassformer.models.channels.scalar import NAMES, scalar_channel
+from glassformer.models.channels.named import NAMES, scalar_channel
 from glassformer.models.designs.dense import DenseDesign
-from glassformer.models.priors.base import Prior
 from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.factors import FactorPrior
 from glassformer.models.priors.law import Law
 from glassformer.models.priors.laws import NAMES as LAWS
 from glassformer.models.priors.laws import Gaussian
 from glassformer.models.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.slot import asked_for, centred, matrix_prior, named, selected
 from glassformer.models.students.base import Parametrisation
 from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
@@ -42,15 +42,15 @@ class BilinearSequenceRegression(Model):
         rho: :math:`r/d \ge 0`; 0 and ``inf`` select the limits of negligible and unlimited width.
         noise: variance :math:`\Delta \ge 0` of the Gaussian noise added to the label; that of a finished channel.
         channel: ``"gaussian"`` (:math:`\varphi(h) = h`), ``"sign"``, ``"absolute"``, a callable
-            :math:`\varphi` acting on arrays, or a :class:`~glassformer.models.channels.base.Channel`.
+            :math:`\varphi` acting on arrays, or a :class:`~glassformer.models.channels.scalar.ScalarChannel`.
         link: :math:`\varphi` of one's own, a function from a number to a number, in NumPy, JAX or plain Python (see
             :class:`~glassformer.models.channels.link.contract.Link`); the same as ``channel=link``.
         width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, and data can be simulated.
 
         prior: with ``width``, the law of the factors' entries: ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"`` or
             any :class:`~glassformer.models.priors.law.Law` of mean zero and variance one. Without ``rho`` and
-            ``width``, a finished :class:`~glassformer.models.priors.base.Prior` of matrices of any spectrum. Standard
-            normal factors by default. Once the model is made, it holds the prior of ``S``.
+            ``width``, a finished :class:`~glassformer.models.priors.scalar.ScalarPrior` of matrices of any spectrum.
+            Standard normal factors by default. Once the model is made, it holds the prior of ``S``.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -62,7 +62,7 @@ class BilinearSequenceRegression(Model):
 
     Example:
         >>> model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0)
-        >>> model.prior.dimension  # perfect recovery: rho (1 + beta - rho)/beta
+        >>> model.prior.mmse_dimension  # perfect recovery: rho (1 + beta - rho)/beta
         0.75
         >>> BilinearSequenceRegression(beta=1, rho=-0.5)
         Traceback (most recent call last):
@@ -94,7 +94,7 @@ class BilinearSequenceRegression(Model):
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         given = asked_for(self.prior)
-        if self.rho is None and self.width is None and not isinstance(given, Prior):
+        if self.rho is None and self.width is None and not isinstance(given, ScalarPrior):
             raise IncompatibleError("the width is missing: give rho (0 and inf included), or a fixed width")
         if self.rho is not None and self.width is not None:
             raise IncompatibleError(f"rho = {self.rho} and width = {self.width} exclude each other: give one of them")
@@ -113,9 +113,9 @@ class BilinearSequenceRegression(Model):
     def name(self) -> str:
         return "bsr"
 
-    def _prior(self, given: object) -> Prior:
+    def _prior(self, given: object) -> ScalarPrior:
         """The prior that the user gave, or the one these parameters select, limits included."""
-        if isinstance(given, Prior):
+        if isinstance(given, ScalarPrior):
             if self.rho is not None or self.width is not None:
                 name, value = ("rho", self.rho) if self.rho is not None else ("width", self.width)
                 raise IncompatibleError(f"prior = {given!r} and {name} = {value} exclude each other: give one of them")
@@ -137,7 +137,7 @@ class BilinearSequenceRegression(Model):
             return selected(LongSequencePrior(float(self.rho)))
         return selected(BilinearPrior(float(self.beta), float(self.rho)))
 
-    def _factors(self, law: Law, width: int) -> Prior:
+    def _factors(self, law: Law, width: int) -> ScalarPrior:
         """Factors of fixed width and their law."""
         if law.rotational:
             return selected(FactorPrior(float(self.beta), width))

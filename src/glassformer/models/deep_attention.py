@@ -16,8 +16,8 @@ from glassformer.core.options import as_text, parameter
 from glassformer.core.ranges import numbers_from
 from glassformer.core.resources import furthest, require_resources
 from glassformer.models.base import FiniteSize, Model
+from glassformer.models.channels.base import Channel, require_noise, require_sampling
 from glassformer.models.channels.multi_index.attention_network import Architecture
-from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_noise, require_sampling
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
@@ -152,7 +152,7 @@ class DeepAttention(Model):
         return "attention"
 
     @cached_property
-    def channel(self) -> MultiIndexChannel:
+    def channel(self) -> Channel:
         """Exact in the last layer where that inverts, sampled as any link where not."""
         network: Architecture = self.network  # type: ignore[attr-defined]
         inverts = network.heads == 1 and network.output == "attention" and self.noise == 0

@@ -16,10 +16,10 @@ from glassformer.core.ranges import numbers_from
 from glassformer.core.resources import furthest
 from glassformer.models.attention_indexed import AttentionIndexed
 from glassformer.models.base import FiniteSize, Model
-from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
+from glassformer.models.channels.base import Channel, require_sampling
 from glassformer.models.designs.layered import LayeredQuadraticDesign
+from glassformer.models.priors.base import Prior
 from glassformer.models.priors.layered import LayeredPrior
-from glassformer.models.priors.matrix import MatrixPrior
 
 # Data points per replica of the averages, and steps of the search for modes of each.
 _POINTS, _EFFORT = 256, 100.0
@@ -54,7 +54,7 @@ class DeepAttentionIndexed(Model):
 
     Example:
         >>> model = DeepAttentionIndexed(rho=0.5, tokens=2, layers=2, skip=1.0)
-        >>> model.prior.moment
+        >>> model.prior.self_overlap
         array([[1.5, 0.5],
                [0.5, 1.5]])
     """
@@ -74,7 +74,7 @@ class DeepAttentionIndexed(Model):
             raise IncompatibleError(
                 "rho = inf and several layers exclude each other: the mean alone decides the mixing"
             )
-        if isinstance(self.channel, MultiIndexChannel):
+        if isinstance(self.channel, Channel):
             return
         AttentionIndexed(self.rho, self.tokens, temperature=self.temperature)
         if not isinstance(self.channel, str) or self.channel not in ("softmax", "linear"):
@@ -97,7 +97,7 @@ class DeepAttentionIndexed(Model):
         return "aim"
 
     @cached_property
-    def prior(self) -> MatrixPrior:
+    def prior(self) -> Prior:
         """One prior per layer, of the width asked for."""
         return LayeredPrior(AttentionIndexed(self.rho, self.tokens).prior, self.layers)
 

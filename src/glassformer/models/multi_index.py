@@ -14,7 +14,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.options import as_text, parameter
 from glassformer.core.resources import furthest
 from glassformer.models.base import FiniteSize, Model
-from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_sampling
+from glassformer.models.channels.base import Channel, require_sampling
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
@@ -94,7 +94,7 @@ class SequenceMultiIndex(Model):
         return "smi"
 
     @cached_property
-    def channel(self) -> MultiIndexChannel:
+    def channel(self) -> Channel:
         """The channel that suits the labels."""
         from glassformer.models.channels.multi_index.link_channel import link_channel
 

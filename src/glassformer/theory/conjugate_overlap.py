@@ -68,7 +68,7 @@ def conjugate_overlap(
     if not (np.isfinite(accuracy) and accuracy > 0):
         raise ParameterError("accuracy", accuracy, "finite and > 0")
     prior = model.prior.in_rows
-    rate, variance = alpha / prior.degrees, prior.moment - matrix
+    rate, variance = alpha / prior.degrees, prior.self_overlap - matrix
     # Posteriors that are sampled have a bias of their own, which no number of data points removes.
     channel = model.channel.in_rows.careful()
     points = channel.points
@@ -93,6 +93,6 @@ def _validated(model: Model, overlap: ArrayLike) -> Array:
     if matrix.shape != (size, size) or not np.all(np.isfinite(matrix)) or not np.allclose(matrix, matrix.T):
         raise ParameterError("overlap", overlap, f"a symmetric matrix of shape ({size}, {size}), or its diagonal")
     smallest = np.linalg.eigvalsh(matrix)[0]
-    if smallest < -1e-12 or np.linalg.eigvalsh(prior.moment - matrix)[0] <= 0:
+    if smallest < -1e-12 or np.linalg.eigvalsh(prior.self_overlap - matrix)[0] <= 0:
         raise ParameterError("overlap", overlap, "positive semi-definite, and below the power of the rows")
     return np.asarray(matrix)

@@ -142,5 +142,5 @@ def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: flo
 
 def natural_scale(model: Model) -> float:
     r"""The :math:`\hat q` of one per degree of freedom; of discrete signals, which have none, that of one per entry."""
-    dimension = model.prior.in_rows.dimension
+    dimension = model.prior.in_rows.mmse_dimension
     return dimension if dimension > 0 else 1.0

@@ -8,8 +8,8 @@ import numpy as np
 
 from glassformer.core.integral import Array, Integral
 from glassformer.models.base import Model
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.channels.base import Channel
+from glassformer.models.priors.base import Prior
 from glassformer.theory.fixed_point import Index
 
 
@@ -29,12 +29,12 @@ class EvolutionMap:
 
     model: Model
     alpha: Array
-    channel: MultiIndexChannel
+    channel: Channel
     subspace: Array | None = field(default=None, kw_only=True)
     clamped: tuple[int, Array] | None = field(default=None, kw_only=True)
 
     @property
-    def prior(self) -> MatrixPrior:
+    def prior(self) -> Prior:
         """What is learned, row by row."""
         return self.model.prior.in_rows
 

@@ -182,7 +182,7 @@ def _curve(model: Model, alpha: float, points: int) -> Landscape:
     """Free entropy of one row against its overlap."""
     q_hat = overlap_grid(model, points)
     variance = mmse(model, q_hat).value
-    largest = float(model.prior.in_rows.moment[0, 0])
+    largest = float(model.prior.in_rows.self_overlap[0, 0])
     value, error = free_entropy(model, alpha, q_hat)
     # Stationary points are zeros of the exact derivative, not extrema of the curve's points.
     rises = _gradient(model, alpha, q_hat) > 0
@@ -208,7 +208,7 @@ def _profile(model: Model, alpha: float, points: int, row: int) -> Landscape:
     """Free entropy against the overlap of one row, the others at the fixed point that state evolution reaches."""
     prior = model.prior.in_rows
     own, variance = prior.profile(points)
-    rates, largest = np.full(points, float(alpha)), float(prior.moment[row, row])
+    rates, largest = np.full(points, float(alpha)), float(prior.self_overlap[row, row])
     overlap = largest - variance
     found = evolved(model, rates, clamped=(row, variance))
     asked = found.extra["q_hat"]
@@ -245,4 +245,4 @@ def _gradient(model: Model, alpha: float, q_hat: Array) -> Array:
 def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
     """Overlap of the stationary point between two values of ``q_hat`` at which the derivative has opposite signs."""
     t = brentq(lambda t: _gradient(model, alpha, np.exp([t]))[0], np.log(low), np.log(high), xtol=1e-13)
-    return float(model.prior.in_rows.moment[0, 0] - mmse(model, np.exp([t])).value[0])
+    return float(model.prior.in_rows.self_overlap[0, 0] - mmse(model, np.exp([t])).value[0])

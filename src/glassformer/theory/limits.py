@@ -87,7 +87,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         columns={
             "alpha": alpha,
             "error": mean_error(best.value),
-            "overlap": (model.prior.in_rows.moment - best.value).reshape(shape),
+            "overlap": (model.prior.in_rows.self_overlap - best.value).reshape(shape),
             **_row_columns(model, best.value),
             "q_hat": q_hat.reshape(shape),
             **({"q_hat_off_diagonal": off_diagonal(q_hat)} if model.overlap_shape else {}),

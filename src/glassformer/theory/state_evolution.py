@@ -18,7 +18,7 @@ from glassformer.core.resources import require_resources
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
-from glassformer.models.channels.multi_index.base import MultiIndexChannel
+from glassformer.models.channels.base import Channel
 from glassformer.theory.evolution_map import EvolutionMap, held, side_known
 from glassformer.theory.fixed_point import Flags, fixed_point
 from glassformer.theory.sampled_fixed_point import is_covariance, located, refined
@@ -83,7 +83,7 @@ def state_evolution(
     alpha = validated_alpha(alpha)
     shape = (len(alpha), *model.overlap_shape)
     if not isinstance(start, str):
-        start = _checked_start(start, shape).reshape(len(alpha), *model.prior.in_rows.moment.shape)
+        start = _checked_start(start, shape).reshape(len(alpha), *model.prior.in_rows.self_overlap.shape)
     found = evolved(model, alpha, start, settings, origin, subspace=subspace, clamped=clamped)
     extra = {name: np.reshape(part, shape) for name, part in found.extra.items()}
     return replace(found, value=found.value.reshape(shape), extra=extra)
@@ -126,12 +126,12 @@ def _inside(states: Array) -> Flags:
     return is_covariance(states, _ROUNDING)
 
 
-def _default(channel: MultiIndexChannel) -> Iteration:
+def _default(channel: Channel) -> Iteration:
     """Where averages are sampled a smaller relative residual means nothing."""
     return Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200) if channel.sampled else Iteration()
 
 
-def _with_fewer_points(channel: MultiIndexChannel) -> MultiIndexChannel:
+def _with_fewer_points(channel: Channel) -> Channel:
     return channel.with_points(min(channel.points, max(_FEWEST, channel.points // _COARSE)))
 
 

@@ -136,7 +136,7 @@ def _hard_phase_and_recovery(model: Model) -> tuple[list[Threshold], bool]:
 def _recovery_of_all(model: Model) -> tuple[list[Threshold], None]:
     """Perfect recovery of all rows, by counting; hard phases are not examined where averages are sampled."""
     fixed = model.channel.rank > 0
-    counted = fixed and model.prior.in_rows.dimension > 0
+    counted = fixed and model.prior.in_rows.mmse_dimension > 0
     perfect = counting_threshold(model) if counted else np.nan
     note = "of all rows; counting of degrees of freedom" if counted else _UNCOUNTED if fixed else _NOT_FIXED
     return [Threshold("perfect_recovery", perfect, 0.0, note)], None
@@ -208,7 +208,7 @@ def _perfect_recovery(model: Model, hard_end: _End) -> list[Threshold]:
     if not model.channel.noiseless:
         note = "labels do not fix h: the error vanishes at no finite sample ratio"
         return [Threshold(name, np.nan, 0.0, note) for name in ("perfect_recovery", "algorithmic_perfect_recovery")]
-    if not model.prior.in_rows.dimension > 0:
+    if not model.prior.in_rows.mmse_dimension > 0:
         known = "reached by message passing" if np.isfinite(hard_end.alpha) else _UNCOUNTED
         entries = (("perfect_recovery", np.nan, 0.0, _UNCOUNTED), ("algorithmic_perfect_recovery", *hard_end, known))
         return [Threshold(*entry) for entry in entries]

@@ -19,7 +19,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.models.base import Model
-from glassformer.models.channels.multi_index.base import controlled
+from glassformer.models.channels.base import controlled
 from glassformer.theory.state_evolution import evolved
 
 # Accuracy of a later threshold, steps of its search, and the sample ratio, over the first one, that ends it.

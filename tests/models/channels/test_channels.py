@@ -17,7 +17,7 @@ from glassformer.models.channels.link.channel import LinkChannel
 from glassformer.models.channels.sign import SignChannel
 
 if TYPE_CHECKING:
-    from glassformer.models.channels.base import Array, Channel
+    from glassformer.models.channels.scalar import Array, ScalarChannel
 
 
 def relu(h: Array) -> Array:
@@ -57,7 +57,7 @@ WITH_NOISE = [name for name in CHANNELS if name.endswith("noisy")]
 every_channel = pytest.mark.parametrize("channel", CHANNELS.values(), ids=CHANNELS.keys())
 
 
-def draw(channel: Channel, variance: float, count: int, seed: int = 0) -> tuple[Array, Array]:
+def draw(channel: ScalarChannel, variance: float, count: int, seed: int = 0) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     omega = np.sqrt(1 - variance) * rng.standard_normal(count)
     return channel.sample(omega + np.sqrt(variance) * rng.standard_normal(count), rng), omega
@@ -74,7 +74,7 @@ def slope(f: object, x: Array | float, step: float) -> Array:
 
 @every_channel
 @pytest.mark.parametrize("variance", [0.9, 0.3, 1e-3])
-def test_score_is_the_slope_of_the_log_partition(channel: Channel, variance: float) -> None:
+def test_score_is_the_slope_of_the_log_partition(channel: ScalarChannel, variance: float) -> None:
     y, omega = draw(channel, variance, 40)
     scale = np.sqrt(variance)
     expected = slope(lambda w: channel.log_partition(y, w, variance), omega, 1e-3 * scale)
@@ -82,7 +82,7 @@ def test_score_is_the_slope_of_the_log_partition(channel: Channel, variance: flo
 
 
 @every_channel
-def test_information_is_twice_the_slope_of_the_free_entropy(channel: Channel) -> None:
+def test_information_is_twice_the_slope_of_the_free_entropy(channel: ScalarChannel) -> None:
     variance, step = 0.6, 1e-3
     grid = variance + step * np.array([-2, -1, 1, 2])
     e = channel.expected_log_partition(grid).value
@@ -92,7 +92,7 @@ def test_information_is_twice_the_slope_of_the_free_entropy(channel: Channel) ->
 
 
 @every_channel
-def test_nishimori_second_moment_is_minus_the_mean_slope(channel: Channel) -> None:
+def test_nishimori_second_moment_is_minus_the_mean_slope(channel: ScalarChannel) -> None:
     """E[g^2 + dg/domega] = 0 and E[g^2] = information, both by Monte Carlo at five standard errors."""
     variance = 0.5
     y, omega = draw(channel, variance, 1500, seed=1)
@@ -103,7 +103,7 @@ def test_nishimori_second_moment_is_minus_the_mean_slope(channel: Channel) -> No
 
 
 @every_channel
-def test_batches_equal_single_values(channel: Channel) -> None:
+def test_batches_equal_single_values(channel: ScalarChannel) -> None:
     v = np.array([0.8, 0.25])
     for method in (channel.information, channel.expected_log_partition):
         batch = method(v)
@@ -113,7 +113,7 @@ def test_batches_equal_single_values(channel: Channel) -> None:
 
 
 @every_channel
-def test_score_is_finite_far_from_equilibrium(channel: Channel) -> None:
+def test_score_is_finite_far_from_equilibrium(channel: ScalarChannel) -> None:
     y, _ = draw(channel, 0.5, 6)
     omega = np.array([-30.0, -8.0, 0.0, 1e-9, 8.0, 30.0])
     for v in (1.0, 1e-3, 1e-8):
@@ -225,7 +225,7 @@ def test_absolute_score_is_the_signed_posterior_mean() -> None:
     ],
     ids=["sign", "abs", "linear noisy", "linear"],
 )
-def test_link_agrees_with_the_exact_channel(link: Channel, exact: Channel) -> None:
+def test_link_agrees_with_the_exact_channel(link: ScalarChannel, exact: ScalarChannel) -> None:
     v = np.array([1e-6, 0.3])
     for result, expected, scale in (
         (link.information(v), exact.information(v), exact.information(v).value),

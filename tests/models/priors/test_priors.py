@@ -89,9 +89,9 @@ def test_mmse_decreases(prior):
 
 def test_dimension_is_the_limit_of_q_hat_times_mmse(prior):
     q_hat = 10.0 ** np.array([4, 6, 8, 10])
-    distance = np.abs(q_hat * prior.mmse(q_hat).value - prior.dimension)
+    distance = np.abs(q_hat * prior.mmse(q_hat).value - prior.mmse_dimension)
     # 1/q_hat corrections; 1/sqrt(q_hat) where the signal is just of full rank.
-    assert np.all(distance <= 10 * prior.dimension / np.sqrt(q_hat))
+    assert np.all(distance <= 10 * prior.mmse_dimension / np.sqrt(q_hat))
     assert np.all((distance[1:] < distance[:-1]) | (distance[1:] < 1e-10))
 
 

@@ -23,12 +23,12 @@ from glassformer import (
 )
 from glassformer.core.integral import Integral
 from glassformer.models.priors import laws
-from glassformer.models.priors.base import Prior
 from glassformer.models.priors.denoised import Denoised
 from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
 from glassformer.models.priors.law import square_root
 from glassformer.models.priors.laws import Discrete, GaussBernoulli, Gaussian, Rademacher, law_of
 from glassformer.models.priors.limits import LowWidthPrior
+from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.separable import SeparablePrior
 from glassformer.models.priors.separable_factors import SeparableFactorPrior
 from glassformer.models.priors.wishart import WishartPrior
@@ -44,7 +44,7 @@ LAWS = [
 ]
 TWO = np.array([[1.5, 0.6], [0.6, 0.8]])
 THREE = np.array([[1.5, 0.6, 0.2], [0.6, 0.8, -0.3], [0.2, -0.3, 1.0]])
-SIGNS = Denoised(lambda b, a: np.tanh(b), lambda shape, rng: rng.choice([-1.0, 1.0], shape), dimension=0.0)
+SIGNS = Denoised(lambda b, a: np.tanh(b), lambda shape, rng: rng.choice([-1.0, 1.0], shape), mmse_dimension=0.0)
 
 
 def variance_of(prior, precision, error=0.0):
@@ -77,7 +77,9 @@ def test_posterior_of_one_weight_is_the_integral_over_it(law, field):
             return w**power * np.exp(field * w - 0.5 * 1.3 * w**2)
 
         smooth = (
-            quad(lambda w: weight(w) * density(law, w), -15, 15, epsabs=1e-13, limit=200)[0] if law.dimension else 0
+            quad(lambda w: weight(w) * density(law, w), -15, 15, epsabs=1e-13, limit=200)[0]
+            if law.mmse_dimension
+            else 0
         )
         return smooth + sum(p * weight(m) for p, m in points_of(law))
 
@@ -131,7 +133,7 @@ def test_sparse_rows_have_the_error_of_the_direct_integral():
 def test_a_share_of_the_weights_counts_as_degrees_of_freedom():
     for law in (Gaussian(), GaussBernoulli(0.3), Rademacher()):
         found = 1e8 * variance_of(SeparablePrior(law, 1), 1e8).value[0, 0, 0]
-        assert found == pytest.approx(law.dimension, abs=2e-3)
+        assert found == pytest.approx(law.mmse_dimension, abs=2e-3)
 
 
 @pytest.mark.parametrize("precision", [TWO, THREE], ids=["two", "three"])
@@ -163,9 +165,10 @@ def test_entropy_has_half_the_overlap_as_gradient(law, precision):
     found = variance_of(prior, precision)
     for direction in (np.diag([1.0, 0.0]), np.array([[0.0, 1.0], [1.0, 0.0]])):
         ends = [
-            prior.entropy((precision + sign * step * direction)[None], prior.moment[None]).value[0] for sign in (1, -1)
+            prior.entropy((precision + sign * step * direction)[None], prior.self_overlap[None]).value[0]
+            for sign in (1, -1)
         ]
-        expected = 0.5 * np.sum(direction * (prior.moment - found.value[0]))
+        expected = 0.5 * np.sum(direction * (prior.self_overlap - found.value[0]))
         assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(expected, abs=1e-5 + 10 * found.error.max())
 
 
@@ -386,11 +389,11 @@ def test_factors_with_a_hard_phase_are_refused():
 
 
 @dataclass(frozen=True)
-class Matrix(Prior):
+class Matrix(ScalarPrior):
     """Independent normal entries, as a user would write them."""
 
     onset = 0.0
-    dimension = 1.0
+    mmse_dimension = 1.0
 
     def mmse(self, q_hat):
         value = 1 / (1 + np.asarray(q_hat))

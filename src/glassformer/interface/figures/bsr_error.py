@@ -140,7 +140,7 @@ def _draw(
         axes.plot(alpha, ridge, "--", color="0.35", lw=1.2, label="ridge regression")
         for rho, table in theory.items():
             axes.plot(alpha, table["error"], color=shades[rho], label=rf"$\rho = {rho:g}$")
-            recovery = panel.model(rho).prior.dimension
+            recovery = panel.model(rho).prior.mmse_dimension
             if panel.noise == 0:
                 axes.plot([recovery] * 2, [0, 0.035], color=shades[rho], lw=2.5, solid_capstyle="butt", clip_on=False)
         if published is not None:
@@ -226,7 +226,7 @@ def _reference_summary(panel: Panel, published: pandas.DataFrame) -> str:
         rows = _published_curve(published, rho)
         if panel.noise == 0:
             # At the threshold itself an iteration that stops early leaves an error of 1e-4, which is no disagreement.
-            rows = rows[rows["alpha"] < panel.model(rho).prior.dimension - 1e-9]
+            rows = rows[rows["alpha"] < panel.model(rho).prior.mmse_dimension - 1e-9]
         if rows.empty:
             lines.append(f"  rho = {rho:g}: none")
             continue

@@ -32,7 +32,7 @@ def produce(path: Path, quick: bool, reference: Path | None) -> tuple[pandas.Dat
 def _curve(beta: float, width: np.ndarray) -> pandas.DataFrame:
     import pandas
 
-    bayes = [BilinearSequenceRegression(beta=beta, rho=rho).prior.dimension for rho in width]
+    bayes = [BilinearSequenceRegression(beta=beta, rho=rho).prior.mmse_dimension for rho in width]
     nuclear = [nuclear_norm_threshold(beta, rho) for rho in width]
     return pandas.DataFrame({"beta": beta, "rho": width, "bayes_optimal": bayes, "nuclear_norm": nuclear})
 

@@ -26,10 +26,9 @@ from glassformer.core.integral import Array
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.message_passing import Trail
 from glassformer.models.base import Model
-from glassformer.models.channels.multi_index.base import MultiIndexChannel, Scores
+from glassformer.models.channels.base import Channel, Scores
 from glassformer.models.designs.base import Design
-from glassformer.models.priors.base import Estimate
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.base import Estimate, Prior
 
 if TYPE_CHECKING:
     from glassformer.learners.bayes import MessagePassing
@@ -152,12 +151,12 @@ class GampStep:
     begin: Array | None = None
 
     @property
-    def prior(self) -> MatrixPrior:
+    def prior(self) -> Prior:
         """What is learned, row by row."""
         return self.model.prior.in_rows
 
     @property
-    def channel(self) -> MultiIndexChannel:
+    def channel(self) -> Channel:
         """What is reported, in fields of rows and columns."""
         return self.model.channel.in_rows
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError
-from glassformer.models.channels.base import Array, Channel, Integral
+from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 # Only t >= 0 is stored: every integrand here is even.
 _T = np.linspace(0.0, 13.0, 209)
@@ -19,7 +19,7 @@ _ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
-class AbsoluteChannel(Channel):
+class AbsoluteChannel(ScalarChannel):
     r"""Labels :math:`y = |h|`, without noise.
 
     :math:`Z_{out} = N(y;\omega,V) + N(-y;\omega,V)`, a density on :math:`y \ge 0`, :math:`E[h \mid y] =

@@ -1,59 +1,119 @@
-"""What a channel must provide: the law of a label given a Gaussian field."""
+r"""What a channel of several indices must provide, and its averages by quasi-Monte Carlo.
+
+A data point has fields :math:`z_{kl}`, ``k`` over the ``P`` rows whose overlaps are learned and ``l`` over ``K``
+columns that share them: :math:`z = \omega + V^{1/2}u` with :math:`\omega` of covariance ``Q`` over the rows. Scores are
+:math:`g = V^{-1}(E[z\mid y,\omega,V]-\omega)`, and the information is the matrix :math:`E\sum_l g_l g_l^T`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.checks import is_number
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array, Integral
+from glassformer.core.numerics.quasi_random import normal_points
+from glassformer.core.resources import require_resources
 
-if TYPE_CHECKING:
-    from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
+# Data points of the averages: replicas, whose spread tells the error, times points of each.
+_REPLICAS = 8
+# Label noise in which posteriors are no thin shells, and scores do not drown.
+_FAINTEST, _LOUDEST = 1e-8, 1e9
+# Evaluations of the averages in a fixed point; sampled latents of a data point, and of all those treated at once.
+_EVALUATIONS, _DRAWN, _AT_ONCE = 50, 512, 64 * 512
+# New samples that tell the errors of one estimate, and posterior copies of each in either half.
+_NEW_SAMPLES, _COPIES = 512, 2
 
-__all__ = ["Array", "Channel", "Integral"]
+
+class FieldPosterior(NamedTuple):
+    """Sampled posterior of the fields of each data point.
+
+    Attributes:
+        first, second: two independent estimates of the score, shape (n, P, K): their product estimates its square
+            without the bias of sampling noise.
+        curvature: minus the derivative of the score, summed over columns, shape (n, P, P).
+        log_partition: shape (n,), up to what depends on the label alone.
+    """
+
+    first: Array
+    second: Array
+    curvature: Array
+    log_partition: Array
+
+    @property
+    def score(self) -> Array:
+        """The better of the estimates: their mean."""
+        return 0.5 * (self.first + self.second)
+
+
+class Scores(NamedTuple):
+    """Scores of data points, and their slopes, as in :class:`FieldPosterior`."""
+
+    first: Array
+    second: Array
+    curvature: Array
+
+
+class PredictionErrors(NamedTuple):
+    r"""Squared errors on the label of a new sample at posterior covariances of shape (batch, P, P), each (batch,).
+
+    Attributes:
+        bayes: of the posterior mean, :math:`E\|y - E[y\mid\omega]\|^2`, the label's own noise left out.
+        plugin: of the label that the mean fields would have, :math:`E\|y - g(\omega)\|^2`.
+    """
+
+    bayes: Integral
+    plugin: Integral
+
+
+class Averages(NamedTuple):
+    """Averages over data at posterior covariances of shape (batch, P, P)."""
+
+    information: Integral
+    log_partition: Integral
+
+
+def require_noise(noise: object) -> None:
+    """Raise unless labels with this noise, or none, can be averaged over.
+
+    Example:
+        >>> require_noise(0.1)
+    """
+    if not (is_number(noise) and (noise == 0 or _FAINTEST <= noise <= _LOUDEST)):  # type: ignore[operator]
+        raise ParameterError("noise", noise, f"0, or from {_FAINTEST:g} to {_LOUDEST:g}: finite and >= 0")
+
+
+def require_sampling(name: str, value: object, fields: int, images: float, points: int, effort: float = 400.0) -> None:
+    """Raise if posteriors of so many fields cannot be sampled, before anything is compiled for them.
+
+    Args:
+        name: the parameter to blame.
+        value: its value.
+        fields: ``P K``.
+        images: of a latent under symmetries.
+        points: data points per replica.
+        effort: steps of the search for modes of one data point.
+
+    Example:
+        >>> require_sampling("tokens", 4, fields=8, images=2, points=2048)
+    """
+    data, size = float(_REPLICAS * points), float(fields)
+    memory = 8 * (data * (6 * size**2 + 10 * size) + 3.0 * _AT_ONCE * images * size)
+    work = _EVALUATIONS * data * (effort * size**3 + _DRAWN * images * size**2)
+    remedy = "use fewer tokens, layers, heads, indices or data points"
+    require_resources(name, value, memory, remedy, work, "moments")
 
 
 class Channel(ABC):
-    r"""An output channel :math:`P_{out}(y \mid h)`, with ``h`` of unit prior variance: a number, or ``K`` components.
+    """A channel of ``P`` rows and ``K`` columns of fields."""
 
-    Fields of ``K`` components have shape (n, K) and isotropic variance; their scores have that shape, and the squares
-    and slopes below are summed over components.
-
-    With :math:`h = \omega + \sqrt V u`, ``u`` standard normal,
-    :math:`Z_{out}(y, \omega, V) = E_u P_{out}(y \mid h)` and the score is
-    :math:`g = \partial_\omega \log Z_{out} = (E[h \mid y, \omega, V] - \omega)/V`.
-
-    In state evolution :math:`\omega \sim N(0, 1 - V)`: the overlap is :math:`q = 1 - V`. The variance is passed rather
-    than the overlap because it keeps its relative precision where the signal is almost known.
-    """
-
-    clean_label: ClassVar[Any] = None
-    """The label as a function of the field, for channels without noise that can be had with it."""
-
-    @classmethod
-    def with_noise(cls, noise: float) -> Channel:
-        """The channel of this kind with Gaussian label noise of variance ``noise``.
-
-        Raises:
-            ParameterError: the noise is out of range.
-            IncompatibleError: there is no such channel.
-
-        Example:
-            >>> from glassformer import SignChannel
-            >>> SignChannel.with_noise(0.5).label
-            'sign'
-        """
-        if noise == 0:
-            return cls()
-        if cls.clean_label is None:
-            raise IncompatibleError(f"noise = {noise} and channel = {cls().label} exclude each other: leave noise out")
-        # Its splines and root finders would double the start-up time of every other channel.
-        from glassformer.models.channels.link.channel import LinkChannel
-
-        return LinkChannel(cls.clean_label, noise, name=cls().label)
+    points: int
+    """Sampled data points per replica, a power of two."""
 
     @property
     def label(self) -> str:
@@ -61,88 +121,292 @@ class Channel(ABC):
         return type(self).__name__.removesuffix("Channel").lower()
 
     @property
-    def in_rows(self) -> ScalarRowsChannel:
-        """The same channel as one of a single row, whose overlaps are 1 x 1 matrices."""
-        from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
-
-        return ScalarRowsChannel(self)
-
-    @property
-    def linear(self) -> bool:
-        """True when the label is the field itself, with Gaussian noise of variance ``noise`` or none."""
-        return False
+    @abstractmethod
+    def rows(self) -> int:
+        """``P``, the rows of fields, whose overlaps are learned."""
 
     @property
     @abstractmethod
-    def even(self) -> bool:
-        """True when labels are blind to the sign of ``h``: no information at zero overlap, q = 0 is a fixed point."""
+    def columns(self) -> int:
+        """``K``, the independent fields of each row."""
 
     @property
     @abstractmethod
-    def noiseless(self) -> bool:
-        r"""True when ``V * information(V)`` tends to ``rank > 0`` as ``V`` vanishes: labels fix the signal locally."""
+    def label_shape(self) -> tuple[int, ...]:
+        """Shape of the label of one sample."""
 
     @property
+    @abstractmethod
     def rank(self) -> float:
-        r""":math:`\lim_{V\to0} V\,E|g|^2`: components of the field that a noiseless label fixes; zero with noise."""
-        return 1.0 if self.noiseless else 0.0
+        """Fields of a data point that a noiseless label fixes; zero with noise."""
 
     @property
     def field_components(self) -> tuple[int, ...]:
-        """``(K,)`` for fields of ``K`` components; empty for numbers."""
-        return ()
+        """``(P, K)``, the shape of the fields of one data point."""
+        return self.rows, self.columns
 
     @property
-    def label_shape(self) -> tuple[int, ...]:
-        """Shape of the label of one sample; empty for numbers."""
-        return ()
-
-    def at_power(self, power: float) -> Channel:
-        """The same channel for fields of another prior variance; for those that do not depend on it, itself."""
-        del power
+    def in_rows(self) -> Self:
+        """Itself: it has rows already."""
         return self
 
-    @abstractmethod
-    def sample(self, h: Array, rng: np.random.Generator) -> Array:
-        """Draw one label per field ``h``; same shape as ``h``."""
+    @property
+    def sampled(self) -> bool:
+        """True when averages are sampled anew at every state, and scores carry a sampling error."""
+        return True
 
-    @abstractmethod
-    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        r""":math:`g(y, \omega, V)`, elementwise with broadcasting; finite for every finite input and ``V > 0``."""
+    @property
+    def smallest(self) -> float:
+        """Smallest variance at which averages can be had."""
+        return 1e-12
 
-    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        r""":math:`-\partial_\omega g`, elementwise; by central differences unless a channel knows better."""
-        step = 1e-4 * np.sqrt(variance)
-        return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
+    @property
+    def noiseless(self) -> bool:
+        """True when labels fix some of the fields."""
+        return self.rank > 0
 
-    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        """Both at once, for channels that find them together."""
-        return self.score(y, omega, variance), self.curvature(y, omega, variance)
-
-    @abstractmethod
-    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        r""":math:`\log Z_{out}(y, \omega, V)`, elementwise with broadcasting."""
-
-    @abstractmethod
-    def information(self, variance: Array) -> Integral:
-        r""":math:`E\,g^2` over :math:`\omega \sim N(0, 1-V)`, ``h``, ``y``; ``variance`` in (0, 1], shape (batch,)."""
-
-    @abstractmethod
-    def expected_log_partition(self, variance: Array) -> Integral:
-        r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
+    @property
+    def linear(self) -> bool:
+        """True when the label is one field itself, with Gaussian noise or none."""
+        return False
 
     @property
     def label_noise(self) -> float:
-        """Mean square of the label's own noise, counted as ``prediction_error`` of :meth:`label_error` counts."""
+        """Mean square of the label's own noise, counted as prediction errors are."""
         return 0.0
 
-    def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none.
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        """The label as a traceable and smooth function of the fields, without noise.
 
-        ``prediction_error`` is the squared error of the posterior mean of the label without its own noise, and
-        ``plugin_error`` that of the label at :math:`\omega`; ``label_noise`` stands beside them: the sum is what is
-        measured on noisy labels. ``label_error`` counts the wrong ones among discrete labels. ``label_mse`` and
-        ``label_mse_plugin``, squared errors whose noise counts for some channels, go with the next version.
+        Raises:
+            IncompatibleError: it is none; the text completes the sentence "algorithm NAME".
         """
-        del variance
-        return {}
+        raise IncompatibleError("needs labels of several projections, not of a single one")
+
+    @property
+    def symmetries(self) -> Array:
+        """Signs of the rows that leave labels as they are, shape (count, P); the identity comes first."""
+        return np.ones((1, self.rows))
+
+    @property
+    def even(self) -> bool:
+        """True when symmetries move every row: no row is known at zero overlap, which then is a fixed point."""
+        return bool(np.all(np.any(self.symmetries < 0, axis=0)))
+
+    def with_points(self, points: int) -> Self:
+        """The same channel with another number of sampled data points per replica, a power of two."""
+        return replace(self, points=points)  # type: ignore[type-var]
+
+    def careful(self) -> Self:
+        """The same channel with several times the work per data point, where posteriors are sampled."""
+        return self
+
+    @property
+    def self_overlap(self) -> Array:
+        """Overlap of a signal known exactly, shape (P, P): fields have covariance ``moment`` over the rows."""
+        return np.eye(self.rows)
+
+    @property
+    def sources(self) -> int:
+        """Normal numbers that a label consumes beside its fields."""
+        return 0
+
+    @abstractmethod
+    def label_from(self, fields: Array, source: Array) -> Array:
+        """Labels of fields, shape (n, P, K), and of standard normal numbers, shape (n, sources)."""
+
+    def observation_from(self, fields: Array, source: Array) -> Array:
+        """Labels, or what they show in a form that loses fewer digits; :meth:`posterior` takes either."""
+        return self.label_from(fields, source)
+
+    @abstractmethod
+    def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
+        """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""
+
+    def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
+        """Scores of n data points that share one posterior covariance, shape (P, P)."""
+        found = self.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))
+        return Scores(found.first, found.second, found.curvature)
+
+    def log_partition(self, y: Array, omega: Array, variance: Array) -> Array:
+        """Log partitions of n data points that share one posterior covariance, shape (P, P)."""
+        return self.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape))).log_partition
+
+    def sample(self, fields: Array, rng: np.random.Generator) -> Array:
+        """Draw one label per data point."""
+        return self.label_from(fields, rng.standard_normal((len(fields), self.sources)))
+
+    def information(self, variance: Array) -> Integral:
+        r""":math:`E\sum_l g_l g_l^T` at posterior covariances of shape (batch, P, P), and its standard error."""
+        return self.averages(variance).information
+
+    def averages(self, variance: Array) -> Averages:
+        """Information and expected log partition; the same quasi-random points for every covariance.
+
+        The square of the score has three estimates of one mean (the product of independent scores, minus the slope,
+        score times true deviation) and the deviation a known square: their differences are control variates.
+        """
+        variance = np.asarray(variance, dtype=float)
+        omega, deviation, labels = self._data(variance)
+        batch, count = omega.shape[:2]
+        spread = np.repeat(variance, count, axis=0)
+        flat_labels, flat_omega = (part.reshape(batch * count, *part.shape[2:]) for part in (labels, omega))
+        found = self.posterior(flat_labels, flat_omega, spread)
+        grid = (batch, _REPLICAS, self.points)
+        first, second, slope, log_z = (part.reshape(*grid, *part.shape[1:]) for part in found)
+        deviation = deviation.reshape(*grid, *deviation.shape[2:])
+        pairs = [_information(first[k], second[k], slope[k], deviation[k], v) for k, v in enumerate(variance)]
+        value, error = (np.stack(part) for part in zip(*pairs, strict=True))
+        log_z = log_z.mean(axis=2)
+        return Averages(Integral(value, error), Integral(log_z.mean(axis=1), _standard_error(log_z, axis=1)))
+
+    def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
+        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L).
+
+        For directions in which the posterior is symmetric about ``omega``, where covariances are second moments.
+        """
+        raise NotImplementedError
+
+    def response(self, variance: Array) -> tuple[Array, Array, Array, int]:
+        """Slopes of the score on sampled data at one covariance, their true counterpart, and the number of replicas."""
+        omega, deviation, labels = (part[0] for part in self._data(variance[None]))
+        spread = np.broadcast_to(variance, (len(omega), *variance.shape))
+        first, second = self.slopes(labels, omega, spread)
+        truth = np.einsum("npl,nqm->nplqm", deviation, deviation)
+        inverse = np.linalg.inv(variance)
+        for k in range(self.columns):
+            truth[:, :, k, :, k] -= inverse
+        return first, second, truth, _REPLICAS
+
+    def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
+        """Errors on the labels of new samples, from two copies of the fields with the same mean.
+
+        Args:
+            variance: posterior covariances, shape (batch, P, P).
+            learned: one for the rows that the plug-in predictor uses, zero for others, shape (P,); all by default.
+        """
+        variance = np.asarray(variance, dtype=float)
+        size = self.rows * self.columns
+        points = normal_points(3 * size, self.points, _REPLICAS).reshape(-1, 3, *self.field_components)
+        silent = np.zeros((len(points), self.sources))
+        used = np.ones(self.rows) if learned is None else learned
+        rows = []
+        for v in variance:
+            mean, root = square_root(self.self_overlap - v) @ points[:, 0], square_root(v)
+            first, second = (self.label_from(mean + root @ points[:, k], silent) for k in (1, 2))
+            plugin = self.label_from(used[:, None] * mean, silent)
+            squares = (0.5 * (first - second) ** 2, 0.5 * ((first - plugin) ** 2 + (second - plugin) ** 2))
+            rows.append([square.reshape(_REPLICAS, self.points, -1).sum(axis=2).mean(axis=1) for square in squares])
+        found = np.array(rows)
+        return PredictionErrors(
+            *(Integral(found[:, k].mean(axis=1), _standard_error(found[:, k], axis=1)) for k in (0, 1))
+        )
+
+    def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
+        """Errors on new labels at posterior covariances of shape (batch, P, P), by name, with standard errors.
+
+        Args:
+            variance: posterior covariances.
+            last_layer: one for the rows of the last layer, where there are others, for the error of a predictor that
+                has learned nothing else.
+        """
+        found = self.prediction_errors(variance)
+        alone = {} if last_layer is None else {"plugin_error_last_layer": last_layer}
+        return {
+            "prediction_error": found.bayes.value,
+            "prediction_standard_error": found.bayes.error,
+            "plugin_error": found.plugin.value,
+            "plugin_standard_error": found.plugin.error,
+            "label_noise": np.full(len(variance), self.label_noise),
+            **{name: self.prediction_errors(variance, rows).plugin.value for name, rows in alone.items()},
+        }
+
+    def errors_of(self, own: Array, cross: Array, true: Array, variance: Array) -> tuple[float, float]:
+        """Squared errors on labels of new samples, as :meth:`prediction_errors`, of one estimate that was measured.
+
+        Args:
+            own: inner products of the estimated rows, shape (P, P).
+            cross: of estimated with true rows.
+            true: of true rows.
+            variance: the covariance that the estimate claims, over which the Bayes predictor averages.
+
+        Returns:
+            Error of the average label over the claimed posterior, and of the label of the estimated rows.
+        """
+        joint = square_root(np.block([[own, cross], [cross.T, true]]))
+        size = self.rows * self.columns
+        points = normal_points((2 + 2 * _COPIES) * size, _NEW_SAMPLES, 1).reshape(_NEW_SAMPLES, -1, self.columns)
+        both, deviations = np.split(points, [2 * self.rows], axis=1)
+        estimated, fields = np.split(joint @ both, 2, axis=1)
+        copies = deviations.reshape(_NEW_SAMPLES, 2 * _COPIES, self.rows, self.columns)
+        silent = np.zeros((_NEW_SAMPLES, self.sources))
+        label, plugin = (self.label_from(part, silent) for part in (fields, estimated))
+        likely = estimated[:, None] + square_root(variance) @ copies
+        drawn = self.label_from(likely.reshape(-1, *self.field_components), np.repeat(silent, 2 * _COPIES, axis=0))
+        # Two halves of the copies are two independent means, whose product has no bias from their noise.
+        halves = drawn.reshape(_NEW_SAMPLES, 2, _COPIES, -1).mean(axis=2)
+        gaps = label.reshape(_NEW_SAMPLES, 1, -1) - halves
+        bayes = np.sum(gaps[:, 0] * gaps[:, 1], axis=1)
+        return float(np.mean(bayes)), float(np.mean(np.sum((label - plugin).reshape(_NEW_SAMPLES, -1) ** 2, axis=1)))
+
+    def _data(self, variance: Array) -> tuple[Array, Array, Array]:
+        r"""Means, :math:`V^{-1}(z - \omega)` and labels of sampled data points, shapes (batch, n, ...)."""
+        shape = self.field_components
+        size = self.rows * self.columns
+        points = normal_points(2 * size + self.sources, self.points, _REPLICAS).reshape(-1, 2 * size + self.sources)
+        t, u, source = np.split(points, [size, 2 * size], axis=1)
+        t, u = t.reshape(-1, *shape), u.reshape(-1, *shape)
+        omega = np.stack([square_root(self.self_overlap - v) @ t for v in variance])
+        deviation = np.stack([np.linalg.inv(np.linalg.cholesky(v)).T @ u for v in variance])
+        labels = [
+            self.observation_from(mean + np.linalg.cholesky(v) @ u, source)
+            for mean, v in zip(omega, variance, strict=True)
+        ]
+        return omega, deviation, np.stack(labels)
+
+
+def square_root(matrix: Array) -> Array:
+    """Symmetric square root; eigenvalues that are negative by rounding or sampling count as zero.
+
+    Example:
+        >>> square_root(np.diag([4.0, 0.0]))
+        array([[2., 0.],
+               [0., 0.]])
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> tuple[Array, Array]:
+    """Mean and standard error of the information, entry by entry, from scores, slopes and true deviations."""
+    square = _product(g, h)
+    known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
+    controls = np.stack([square - c, square - _product(0.5 * (g + h), u), known], axis=-1)
+    size = len(v)
+    value, error = np.empty((size, size)), np.empty((size, size))
+    for a in range(size):
+        for b in range(size):
+            value[a, b], error[a, b] = controlled(square[..., a, b], controls[..., a, b, :])
+    return value, error
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Symmetrised product over rows, summed over columns; shapes (..., P, K) to (..., P, P)."""
+    full = a @ np.swapaxes(b, -1, -2)
+    return np.asarray(0.5 * (full + np.swapaxes(full, -1, -2)))
+
+
+def controlled(target: Array, controls: Array) -> tuple[float, float]:
+    """Mean of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c), and its error."""
+    flat = controls.reshape(-1, controls.shape[-1])
+    scale = np.std(flat, axis=0)
+    used = flat[:, scale > 0] / scale[scale > 0]
+    centred = target.ravel() - np.mean(target)
+    weight, *_ = np.linalg.lstsq(used - np.mean(used, axis=0), centred, rcond=1e-10)
+    reduced = (target.ravel() - used @ weight).reshape(target.shape).mean(axis=1)
+    return float(np.mean(reduced)), float(_standard_error(reduced, axis=0))
+
+
+def _standard_error(replicas: Array, axis: int) -> Array:
+    return np.asarray(np.std(replicas, axis=axis, ddof=1) / np.sqrt(replicas.shape[axis]))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.models.channels.base import Array, Channel, Integral
+from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 
 @dataclass(frozen=True)
-class GaussianChannel(Channel):
+class GaussianChannel(ScalarChannel):
     r"""Labels :math:`y = h + \sqrt\Delta\, z`, ``z`` standard normal.
 
     The score is :math:`g = (y - \omega)/(\Delta + V)` and the information :math:`1/(\Delta + V)`, both exact.
@@ -35,7 +35,7 @@ class GaussianChannel(Channel):
             raise ParameterError("noise", self.noise, "a finite number >= 0")
 
     @classmethod
-    def with_noise(cls, noise: float) -> Channel:
+    def with_noise(cls, noise: float) -> ScalarChannel:
         return cls(noise)
 
     @property

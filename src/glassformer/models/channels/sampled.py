@@ -13,7 +13,7 @@ from scipy.interpolate import PchipInterpolator
 from glassformer.core.numerics.quasi_random import mean_and_error, normal_points
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
-from glassformer.models.channels.base import Array, Channel, Integral
+from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 # Variances of the table, on a logarithmic grid, and the sampled data points at each: replicas times points.
 _SMALLEST, _NODES = 1e-4, 17
@@ -67,7 +67,7 @@ class _Curves(NamedTuple):
     slope: float
 
 
-class SampledChannel(Channel):
+class SampledChannel(ScalarChannel):
     """A channel that knows how to sample the posterior of its field, and no closed form for its averages."""
 
     power: float
@@ -102,7 +102,7 @@ class SampledChannel(Channel):
     def noiseless(self) -> bool:
         return False
 
-    def at_power(self, power: float) -> Channel:
+    def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)  # type: ignore[type-var]
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:

@@ -1,77 +1,152 @@
-"""From what a user writes to a channel."""
+"""What a channel must provide: the law of a label given a Gaussian field."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from glassformer.core.errors import IncompatibleError, LinkError, ParameterError
-from glassformer.core.tables import at_home
-from glassformer.models.channels.base import Channel
+import numpy as np
 
-# Name on the command line, and the class, whose ``with_noise`` is asked.
-CHANNELS = {
-    "gaussian": "gaussian:GaussianChannel",
-    "sign": "sign:SignChannel",
-    "absolute": "absolute:AbsoluteChannel",
-}
-NAMES = tuple(CHANNELS)
+from glassformer.core.deprecated import renamed
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.integral import Array, Integral
+
+if TYPE_CHECKING:
+    from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
+
+__all__ = ["Array", "Integral", "ScalarChannel"]
 
 
-def scalar_channel(
-    channel: str | Channel | Callable[..., Any] = "gaussian",
-    noise: float = 0.0,
-    link: Callable[..., Any] | None = None,
-) -> Channel:
-    """The channel named or defined by ``channel``, with Gaussian label noise of variance ``noise``.
+class ScalarChannel(ABC):
+    r"""An output channel :math:`P_{out}(y \mid h)`, with ``h`` of unit prior variance: a number, or ``K`` components.
 
-    Args:
-        channel: a name, a function from fields to labels, or a finished channel.
-        noise: label noise; a finished channel carries its own.
-        link: a function of one field, instead of ``channel``.
+    Fields of ``K`` components have shape (n, K) and isotropic variance; their scores have that shape, and the squares
+    and slopes below are summed over components.
 
-    Raises:
-        ParameterError: an unknown name.
-        LinkError: a function that cannot be used.
-        IncompatibleError: ``noise`` is given together with a finished channel that has another noise, or ``link`` with
-        a channel.
+    With :math:`h = \omega + \sqrt V u`, ``u`` standard normal,
+    :math:`Z_{out}(y, \omega, V) = E_u P_{out}(y \mid h)` and the score is
+    :math:`g = \partial_\omega \log Z_{out} = (E[h \mid y, \omega, V] - \omega)/V`.
 
-    Example:
-        >>> scalar_channel("gaussian", 0.1)
-        GaussianChannel(noise=0.1)
-        >>> scalar_channel("relu")
-        Traceback (most recent call last):
-        ...
-        glassformer.core.errors.ParameterError: channel = 'relu' is not allowed: expected one of gaussian, sign, \
-absolute, or a callable
+    In state evolution :math:`\omega \sim N(0, 1 - V)`: the overlap is :math:`q = 1 - V`. The variance is passed rather
+    than the overlap because it keeps its relative precision where the signal is almost known.
     """
-    if link is not None:
-        require_alone(channel, "gaussian")
-        return _link(link, noise, "link")
-    if isinstance(channel, Channel):
-        if noise not in (0.0, getattr(channel, "noise", 0.0)):
-            raise IncompatibleError(f"noise = {noise} and channel = {channel!r} exclude each other: give noise to one")
-        return channel
-    if isinstance(channel, str) and channel in CHANNELS:
-        named: type[Channel] = at_home("models.channels", CHANNELS[channel])
-        return named.with_noise(noise)
-    if callable(channel):
-        return _link(channel, noise, "channel")
-    raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
+
+    clean_label: ClassVar[Any] = None
+    """The label as a function of the field, for channels without noise that can be had with it."""
+
+    @classmethod
+    def with_noise(cls, noise: float) -> ScalarChannel:
+        """The channel of this kind with Gaussian label noise of variance ``noise``.
+
+        Raises:
+            ParameterError: the noise is out of range.
+            IncompatibleError: there is no such channel.
+
+        Example:
+            >>> from glassformer import SignChannel
+            >>> SignChannel.with_noise(0.5).label
+            'sign'
+        """
+        if noise == 0:
+            return cls()
+        if cls.clean_label is None:
+            raise IncompatibleError(f"noise = {noise} and channel = {cls().label} exclude each other: leave noise out")
+        # Its splines and root finders would double the start-up time of every other channel.
+        from glassformer.models.channels.link.channel import LinkChannel
+
+        return LinkChannel(cls.clean_label, noise, name=cls().label)
+
+    @property
+    def label(self) -> str:
+        """Name of the channel in files and on the command line."""
+        return type(self).__name__.removesuffix("Channel").lower()
+
+    @property
+    def in_rows(self) -> ScalarRowsChannel:
+        """The same channel as one of a single row, whose overlaps are 1 x 1 matrices."""
+        from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
+
+        return ScalarRowsChannel(self)
+
+    @property
+    def linear(self) -> bool:
+        """True when the label is the field itself, with Gaussian noise of variance ``noise`` or none."""
+        return False
+
+    @property
+    @abstractmethod
+    def even(self) -> bool:
+        """True when labels are blind to the sign of ``h``: no information at zero overlap, q = 0 is a fixed point."""
+
+    @property
+    @abstractmethod
+    def noiseless(self) -> bool:
+        r"""True when ``V * information(V)`` tends to ``rank > 0`` as ``V`` vanishes: labels fix the signal locally."""
+
+    @property
+    def rank(self) -> float:
+        r""":math:`\lim_{V\to0} V\,E|g|^2`: components of the field that a noiseless label fixes; zero with noise."""
+        return 1.0 if self.noiseless else 0.0
+
+    @property
+    def field_components(self) -> tuple[int, ...]:
+        """``(K,)`` for fields of ``K`` components; empty for numbers."""
+        return ()
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        """Shape of the label of one sample; empty for numbers."""
+        return ()
+
+    def at_power(self, power: float) -> ScalarChannel:
+        """The same channel for fields of another prior variance; for those that do not depend on it, itself."""
+        del power
+        return self
+
+    @abstractmethod
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        """Draw one label per field ``h``; same shape as ``h``."""
+
+    @abstractmethod
+    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r""":math:`g(y, \omega, V)`, elementwise with broadcasting; finite for every finite input and ``V > 0``."""
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r""":math:`-\partial_\omega g`, elementwise; by central differences unless a channel knows better."""
+        step = 1e-4 * np.sqrt(variance)
+        return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
+
+    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        """Both at once, for channels that find them together."""
+        return self.score(y, omega, variance), self.curvature(y, omega, variance)
+
+    @abstractmethod
+    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r""":math:`\log Z_{out}(y, \omega, V)`, elementwise with broadcasting."""
+
+    @abstractmethod
+    def information(self, variance: Array) -> Integral:
+        r""":math:`E\,g^2` over :math:`\omega \sim N(0, 1-V)`, ``h``, ``y``; ``variance`` in (0, 1], shape (batch,)."""
+
+    @abstractmethod
+    def expected_log_partition(self, variance: Array) -> Integral:
+        r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
+
+    @property
+    def label_noise(self) -> float:
+        """Mean square of the label's own noise, counted as ``prediction_error`` of :meth:`label_error` counts."""
+        return 0.0
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none.
+
+        ``prediction_error`` is the squared error of the posterior mean of the label without its own noise, and
+        ``plugin_error`` that of the label at :math:`\omega`; ``label_noise`` stands beside them: the sum is what is
+        measured on noisy labels. ``label_error`` counts the wrong ones among discrete labels. ``label_mse`` and
+        ``label_mse_plugin``, squared errors whose noise counts for some channels, go with the next version.
+        """
+        del variance
+        return {}
 
 
-def require_alone(channel: Any, default: str) -> None:
-    """Raise where a link is given beside a channel that is not the one meant by leaving it out."""
-    if not (isinstance(channel, str) and channel == default):
-        raise IncompatibleError(f"channel = {channel!r} and a link exclude each other: give one of them")
-
-
-def _link(function: Callable[..., Any], noise: float, slot: str) -> Channel:
-    # Imported here because its splines and root finders would double the start-up time of every other channel.
-    from glassformer.models.channels.link.channel import LinkChannel
-    from glassformer.models.channels.link.contract import function_name
-
-    try:
-        return LinkChannel(function, noise, name=function_name(function))
-    except LinkError as error:
-        raise error.named(slot) from error.__cause__
+__getattr__ = renamed(__name__, {"Channel": "glassformer.models.channels.scalar:ScalarChannel"})

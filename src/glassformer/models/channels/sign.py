@@ -10,14 +10,14 @@ from scipy.special import log_ndtr
 
 from glassformer.core.errors import DataError
 from glassformer.core.numerics.normal import mills
-from glassformer.models.channels.base import Array, Channel, Integral
+from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 _T = np.linspace(-12.0, 12.0, 193)
 _ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
-class SignChannel(Channel):
+class SignChannel(ScalarChannel):
     r"""Labels :math:`y = \mathrm{sign}(h)`, each +1 or -1.
 
     With :math:`a = y\,\omega/\sqrt V`, :math:`Z_{out} = \Phi(a)` is the probability of the label (counting measure) and

@@ -1,162 +1,14 @@
-"""What a prior must provide: how well the signal is known from a Gaussian observation of it."""
+r"""What a prior of several rows must provide: overlaps and precisions are matrices over the rows."""
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 
-from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
-
-if TYPE_CHECKING:
-    from glassformer.models.priors.layered import LayeredPrior
-
-# Panels of the mutual information: longest in log(1 + t), halvings of the first towards zero, nodes and check.
-_PANEL, _HALVINGS, _PANEL_NODES = 0.25, 12, (8, 5)
-
-
-class Prior(ABC):
-    r"""A prior seen through its scalar denoising problem at signal-to-noise ratio :math:`\hat q`.
-
-    Around its mean the signal has unit power: :math:`\mathrm{MMSE}(0) = 1`. Sample sizes count in units that hold
-    ``degrees`` free entries of the signal, so :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g|^2`.
-    """
-
-    @property
-    def in_rows(self) -> LayeredPrior:
-        """The same prior as one of a single row, whose overlaps are 1 x 1 matrices."""
-        from glassformer.models.priors.layered import LayeredPrior
-
-        return LayeredPrior(self, 1)
-
-    @property
-    def overlap_shape(self) -> tuple[int, ...]:
-        """Shape of an overlap in results: a number."""
-        return ()
-
-    @property
-    def symmetric(self) -> bool:
-        """True when signals are symmetric matrices."""
-        return False
-
-    @property
-    def stepwise(self) -> bool:
-        """True when the denoiser finds its fixed point in several calls, from what it kept of the last one."""
-        return False
-
-    @abstractmethod
-    def mmse(self, q_hat: Array) -> Integral:
-        r""":math:`\mathrm{MMSE}(\hat q)` in [0, 1] for ``q_hat`` of shape (batch,) in :math:`[0, \infty]`."""
-
-    @property
-    @abstractmethod
-    def onset(self) -> float:
-        r"""Largest :math:`\hat q` at which the overlap is still zero."""
-
-    @property
-    @abstractmethod
-    def dimension(self) -> float:
-        r""":math:`\lim_{\hat q\to\infty} \hat q\,\mathrm{MMSE}(\hat q)`: degrees of freedom per natural sample size."""
-
-    @property
-    def degrees(self) -> float:
-        """Free entries of a signal per unit in which sample sizes are counted."""
-        return 1.0
-
-    @property
-    def extensive(self) -> bool:
-        """True when sample sizes count per entry of the signal; False where its width is negligible."""
-        return True
-
-    @property
-    def ratios(self) -> tuple[float, float]:
-        """:math:`L/d` and :math:`r/d` of a product of factors of extensive width.
-
-        Raises:
-            IncompatibleError: the signal is none.
-        """
-        raise IncompatibleError(f"{type(self).__name__} is no product of factors of extensive width")
-
-    def factor_width(self, columns: int) -> int:
-        """Width of the factors of a signal of so many columns.
-
-        Raises:
-            IncompatibleError: the prior is a limit of infinite or vanishing width.
-        """
-        del columns
-        raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
-
-    @property
-    def second_moment(self) -> float:
-        """Power of the signal, mean included; the overlap at posterior variance ``V`` is this minus ``V``."""
-        return 1.0
-
-    def mean(self, shape: tuple[int, int]) -> Array:
-        """The estimate before any data; its error is 1."""
-        return np.zeros(shape)
-
-    def power(self, signal: Array) -> float:
-        """Squared norm in the unit in which errors are counted."""
-        return float(np.mean(signal**2))
-
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
-        r"""Posterior mean of a signal from ``field`` :math:`A Y` and ``precision`` ``A``, :math:`Y = S + Z/\sqrt A`."""
-        del field, precision, memory
-        raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
-
-    def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
-        """Draw one signal of the given shape."""
-        del shape, rng
-        raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
-
-    def side_observation(self, signal: Array, rng: np.random.Generator) -> tuple[float, Array] | None:
-        """Strength and observation of what is known of a signal beforehand; None for nothing."""
-        del signal, rng
-        return None
-
-    def power_deviation(self, shape: tuple[int, int]) -> float:
-        """Standard deviation of the power of a signal of finite size around its limit 1."""
-        return float(np.sqrt(2 / (shape[0] * shape[1])))
-
-    def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
-        """The estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
-        return replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
-
-    def mutual_information(self, q_hat: Array) -> Integral:
-        r""":math:`I(\hat q) = \frac12\int_0^{\hat q}\mathrm{MMSE}(t)\,dt`, shape (batch,), for finite ``q_hat``.
-
-        The prior part of the free entropy is :math:`\Psi(\hat q) = \hat q/2 - I(\hat q)`.
-        """
-        q_hat = np.asarray(q_hat, dtype=float)
-        # One pass for the whole batch: panels between consecutive values, none longer than _PANEL in log(1 + t),
-        # where (1 + t) MMSE(t) is smooth and of order one however large q_hat is.
-        ends = np.unique(np.concatenate([[0.0], np.log1p(q_hat)]))
-        pieces = [np.linspace(a, b, int(np.ceil((b - a) / _PANEL)) + 1)[1:] for a, b in itertools.pairwise(ends)]
-        edges = np.concatenate([[0.0], *_graded_start(pieces)])
-        fine, coarse = (self._panel_integrals(edges, nodes) for nodes in _PANEL_NODES)
-        total, error = np.cumsum(fine), np.cumsum(np.abs(fine - coarse))
-        index = np.searchsorted(edges, np.log1p(q_hat), side="right") - 1
-        return Integral(np.append(0.0, total)[index], np.append(0.0, error)[index])
-
-    def _panel_integrals(self, edges: Array, nodes: int) -> Array:
-        """Half the integral of the MMSE over each panel between consecutive values of log(1 + t)."""
-        x, weight = np.polynomial.legendre.leggauss(nodes)
-        width = np.diff(edges)[:, None]
-        t = np.expm1(edges[:-1, None] + width * (x + 1) / 2)
-        value = self.mmse(t.ravel()).value.reshape(t.shape) * (1 + t)
-        return np.asarray(0.25 * width[:, 0] * (value @ weight))
-
-
-def _graded_start(pieces: list[Array]) -> list[Array]:
-    """The panels, with those below their first end halved towards zero: a small width makes the MMSE vary there."""
-    if not pieces:
-        return pieces
-    first = pieces[0][0]
-    return [first * 0.5 ** np.arange(_HALVINGS, 0, -1.0), *pieces]
 
 
 @dataclass(frozen=True)
@@ -175,3 +27,123 @@ class Estimate:
     variance: Any
     onsager: Any
     memory: Any = None
+
+
+class Prior(ABC):
+    r"""A prior of ``P`` rows seen through its denoising problem at the precision matrix :math:`\hat Q`.
+
+    Around its mean every row has unit power: the posterior covariance is the identity before any data. Sample sizes
+    count in units that hold ``degrees`` free entries of a row, so :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l
+    g_l g_l^T`.
+    """
+
+    @property
+    def in_rows(self) -> Self:
+        """Itself: it has rows already."""
+        return self
+
+    @property
+    def overlap_shape(self) -> tuple[int, ...]:
+        """Shape of an overlap in results: (P, P)."""
+        return self.rows, self.rows
+
+    @property
+    def random_start(self) -> float:
+        """Size of the random start that message passing on even labels needs, to leave what they are blind to."""
+        return 1e-3
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """``P``."""
+
+    @property
+    def degrees(self) -> float:
+        """Free entries of a row per unit in which sample sizes are counted."""
+        return 1.0
+
+    @property
+    @abstractmethod
+    def mmse_dimension(self) -> float:
+        """Degrees of freedom of all rows per natural sample size."""
+
+    @property
+    def diagonal(self) -> bool:
+        r"""True when rows are denoised one by one, and the off-diagonal part of :math:`\hat Q` is neglected."""
+        return False
+
+    @property
+    def rotational(self) -> bool:
+        """True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others."""
+        return False
+
+    @property
+    def symmetric(self) -> bool:
+        """True when rows are symmetric matrices."""
+        return False
+
+    @property
+    def stepwise(self) -> bool:
+        """True when a denoiser finds its fixed point in several calls, from what it kept of the last one."""
+        return False
+
+    @property
+    def side(self) -> float:
+        """Precision with which every weight is known beforehand."""
+        return 0.0
+
+    def side_observation(self, signal: Array, rng: np.random.Generator) -> tuple[float, Array] | None:
+        r"""Strength ``s`` and :math:`\sqrt s\,W` plus standard normal noise, known beforehand; None for nothing."""
+        if self.side == 0:
+            return None
+        return self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape)
+
+    @property
+    def onset(self) -> float:
+        r"""Largest :math:`\hat Q` of a row at which nothing is known of it."""
+        return 0.0
+
+    @property
+    def self_overlap(self) -> Array:
+        """Overlap of a signal known exactly, shape (P, P); the overlap at posterior covariance ``V`` is this less V."""
+        return np.eye(self.rows)
+
+    def allowed(self, matrices: Array) -> Array:
+        """The part of symmetric matrices that overlaps can have: all of it, unless rows never see each other."""
+        return matrices
+
+    @abstractmethod
+    def covariance(self, q_hat: Integral) -> Integral:
+        r"""Posterior covariance ``V``, shape (batch, P, P), from :math:`\hat Q` and its error, of that shape."""
+
+    @abstractmethod
+    def profile(self, points: int) -> tuple[Array, Array]:
+        """Precisions of a row seen apart from the others, from almost none to almost all, and its variances there."""
+
+    @abstractmethod
+    def entropy(self, q_hat: Array, variance: Array) -> Integral:
+        r"""Prior part of the free entropy, :math:`\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,)."""
+
+    @abstractmethod
+    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draw one signal; ``shape`` is (P, ...)."""
+
+    @abstractmethod
+    def mean(self, shape: tuple[int, ...]) -> Array:
+        """The estimate before any data."""
+
+    @abstractmethod
+    def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
+        r"""Posterior mean from natural parameters ``field`` :math:`A Y` and ``precision`` ``A``, shape (P, P)."""
+
+    def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
+        """The estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
+        return replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
+
+    def power_deviation(self, shape: tuple[int, ...]) -> float:
+        """Standard deviation of the power of a row of finite size around its limit 1."""
+        return float(np.sqrt(2 / np.prod(shape[1:])))
+
+    @abstractmethod
+    def gram(self, first: Array, second: Array) -> Array:
+        """Inner products of rows, shape (P, P), in the unit in which errors and overlaps are counted."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.priors.base import Estimate, Prior
+from glassformer.models.priors.base import Estimate
+from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.spectra.rectangular import RectangularLaw
 
 # Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
@@ -17,7 +18,7 @@ _TINY, _HUGE = 1e-15, 1e15
 
 
 @dataclass(frozen=True)
-class BilinearPrior(Prior):
+class BilinearPrior(ScalarPrior):
     r""":math:`S = U V^T/\sqrt r`, ``U`` of shape (L, r), ``V`` of shape (d, r), independent standard normal entries.
 
     The denoising problem is :math:`S + \hat q^{-1/2} Z`; its Bayes-optimal estimator keeps the singular vectors and
@@ -38,7 +39,7 @@ class BilinearPrior(Prior):
         >>> transposed = BilinearPrior(beta=0.5, rho=0.25)
         >>> bool(np.allclose(prior.mmse(np.array([3.0])).value, transposed.mmse(np.array([3.0])).value))
         True
-        >>> round(prior.dimension, 3)  # rho (1 + beta - rho) / beta
+        >>> round(prior.mmse_dimension, 3)  # rho (1 + beta - rho) / beta
         0.625
     """
 
@@ -56,7 +57,7 @@ class BilinearPrior(Prior):
         return 0.0
 
     @property
-    def dimension(self) -> float:
+    def mmse_dimension(self) -> float:
         return self.rho * (1 + self.beta - self.rho) / self.beta if self.rho < min(1.0, self.beta) else 1.0
 
     @property

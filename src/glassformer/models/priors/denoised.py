@@ -37,7 +37,7 @@ class Denoised(Law):
             (n, P). For a single row any formula in numbers will do: ``lambda b, a: np.tanh(b)``. Several rows are
             observed together, and need the posterior of all of them at a full matrix ``A``.
         draw: from a shape and a NumPy generator to independent weights.
-        dimension: weight of the continuous part of the law (1 where every weight is continuous, 0 where all are
+        mmse_dimension: weight of the continuous part of the law (1 where every weight is continuous, 0 where all are
             discrete), from which thresholds of perfect recovery are counted; NaN where nobody has said.
         name: what messages and tables call it.
 
@@ -50,7 +50,7 @@ class Denoised(Law):
 
     denoiser: Callable[[Array, Array], Array]
     draw: Callable[[tuple[int, ...], np.random.Generator], Array]
-    dimension: float = np.nan
+    mmse_dimension: float = np.nan
     name: str = "denoised"
 
     @property

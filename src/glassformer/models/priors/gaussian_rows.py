@@ -9,12 +9,11 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.priors.base import Estimate
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.base import Estimate, Prior
 
 
 @dataclass(frozen=True)
-class GaussianRowsPrior(MatrixPrior):
+class GaussianRowsPrior(Prior):
     r"""``P`` rows of independent standard normal weights, :math:`V = (I + \hat Q + sI)^{-1}`.
 
     Side information is :math:`\sqrt\lambda\,W + \sqrt{1-\lambda}` times standard normal noise, so
@@ -61,7 +60,7 @@ class GaussianRowsPrior(MatrixPrior):
         return 1 / self.heads
 
     @property
-    def dimension(self) -> float:
+    def mmse_dimension(self) -> float:
         return float(self.count)
 
     @property

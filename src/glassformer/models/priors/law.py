@@ -34,7 +34,7 @@ class Law(ABC):
 
     @property
     @abstractmethod
-    def dimension(self) -> float:
+    def mmse_dimension(self) -> float:
         r""":math:`\lim_{a\to\infty} a\,\mathrm{MMSE}(a)`: the weight of the continuous part, zero if there is none."""
 
     @property

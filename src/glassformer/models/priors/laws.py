@@ -70,7 +70,7 @@ class GaussBernoulli(MixtureLaw):
         ParameterError: ``sparsity`` is out of range.
 
     Example:
-        >>> GaussBernoulli(0.1).dimension
+        >>> GaussBernoulli(0.1).mmse_dimension
         0.1
     """
 

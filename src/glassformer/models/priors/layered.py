@@ -10,11 +10,11 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.models.priors.base import Estimate, Prior
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.scalar import ScalarPrior
 
 
 @dataclass(frozen=True)
-class LayeredPrior(MatrixPrior):
+class LayeredPrior(Prior):
     r""":math:`L` independent signals of the same prior, such as the layers of an attention-indexed model.
 
     Layers are denoised one by one: posterior covariances between them are neglected, and with them the off-diagonal
@@ -29,12 +29,12 @@ class LayeredPrior(MatrixPrior):
 
     Example:
         >>> from glassformer.models.priors.wishart import NarrowWishartPrior
-        >>> LayeredPrior(NarrowWishartPrior(), 2).moment
+        >>> LayeredPrior(NarrowWishartPrior(), 2).self_overlap
         array([[1., 0.],
                [0., 1.]])
     """
 
-    layer: Prior
+    layer: ScalarPrior
     layers: int
 
     def __post_init__(self) -> None:
@@ -74,11 +74,11 @@ class LayeredPrior(MatrixPrior):
         return self.layer.onset
 
     @property
-    def dimension(self) -> float:
-        return self.layers * self.layer.dimension
+    def mmse_dimension(self) -> float:
+        return self.layers * self.layer.mmse_dimension
 
     @property
-    def moment(self) -> Array:
+    def self_overlap(self) -> Array:
         # The means of the layers are one matrix: their inner product is what each knows before any data.
         return np.asarray(np.eye(self.layers) + (self.layer.second_moment - 1))
 
@@ -92,7 +92,7 @@ class LayeredPrior(MatrixPrior):
         return Integral(_from_diagonal(value), _from_diagonal(own + relative * value))
 
     def profile(self, points: int) -> tuple[Array, Array]:
-        q_hat = self.layer.onset + self.layer.dimension * np.geomspace(1e-2, 1e4, points)
+        q_hat = self.layer.onset + self.layer.mmse_dimension * np.geomspace(1e-2, 1e4, points)
         return q_hat, self.layer.mmse(q_hat).value
 
     def entropy(self, q_hat: Array, variance: Array) -> Integral:

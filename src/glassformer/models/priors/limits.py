@@ -12,7 +12,8 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.priors.base import Estimate, Prior
+from glassformer.models.priors.base import Estimate
+from glassformer.models.priors.scalar import ScalarPrior
 
 
 def exact(value: Array) -> Integral:
@@ -21,7 +22,7 @@ def exact(value: Array) -> Integral:
 
 
 @dataclass(frozen=True)
-class GaussianMatrixPrior(Prior):
+class GaussianMatrixPrior(ScalarPrior):
     r"""Width :math:`\rho\to\infty`: independent Gaussian entries, :math:`\mathrm{MMSE} = 1/(1+\hat q)`.
 
     Example:
@@ -34,7 +35,7 @@ class GaussianMatrixPrior(Prior):
         return 0.0
 
     @property
-    def dimension(self) -> float:
+    def mmse_dimension(self) -> float:
         return 1.0
 
     def mmse(self, q_hat: Array) -> Integral:
@@ -53,7 +54,7 @@ class GaussianMatrixPrior(Prior):
 
 
 @dataclass(frozen=True)
-class LongSequencePrior(Prior):
+class LongSequencePrior(ScalarPrior):
     r"""Sequences much longer than tokens, :math:`\beta\to\infty` at fixed :math:`\rho = r/d`.
 
     With :math:`D = 1/\hat q` and :math:`b = 1 + \rho + \rho D`,
@@ -81,7 +82,7 @@ class LongSequencePrior(Prior):
         return 0.0
 
     @property
-    def dimension(self) -> float:
+    def mmse_dimension(self) -> float:
         return min(self.rho, 1.0)
 
     def mmse(self, q_hat: Array) -> Integral:
@@ -95,7 +96,7 @@ class LongSequencePrior(Prior):
 
 
 @dataclass(frozen=True)
-class LowWidthPrior(Prior):
+class LowWidthPrior(ScalarPrior):
     r"""Width small against the dimensions: :math:`\rho\to 0`, or any finite width.
 
     Sample sizes are counted by :math:`\alpha_{LR} = n/(r(L+d))`. The two factors have overlaps
@@ -133,7 +134,7 @@ class LowWidthPrior(Prior):
         return 0.0 if np.isinf(self.beta) else float(np.sqrt(self.beta) / (1 + self.beta))
 
     @property
-    def dimension(self) -> float:
+    def mmse_dimension(self) -> float:
         return 1.0
 
     def factor_overlaps(self, q_hat: Array) -> tuple[Array, Array]:

@@ -53,7 +53,7 @@ class MixtureLaw(Law):
         return float(weights @ (means**4 + 6 * means**2 * variances + 3 * variances**2))
 
     @property
-    def dimension(self) -> float:
+    def mmse_dimension(self) -> float:
         return float(np.sum(self.components.weights[self.components.variances > 0]))
 
     def validate(self, rows: int) -> None:

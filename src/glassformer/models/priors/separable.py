@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quasi_random import mean_and_error
-from glassformer.models.priors.base import Estimate
+from glassformer.models.priors.base import Estimate, Prior
 from glassformer.models.priors.law import Law
-from glassformer.models.priors.matrix import MatrixPrior
 
 # Relative size of an entry of a precision that couples two rows.
 _COUPLED = 1e-10
@@ -31,7 +30,7 @@ _Function = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
-class SeparablePrior(MatrixPrior):
+class SeparablePrior(Prior):
     r"""``P`` rows of independent weights of one law, observed together with the precision :math:`\hat Q + sI`.
 
     .. math:: V(\hat Q) = E_{w^*,\xi}\,\mathrm{Cov}\bigl[w\mid b, A\bigr], \qquad A = \hat Q + sI, \quad
@@ -83,15 +82,15 @@ class SeparablePrior(MatrixPrior):
         return 1 / self.heads
 
     @property
-    def dimension(self) -> float:
-        return self.count * self.law.dimension
+    def mmse_dimension(self) -> float:
+        return self.count * self.law.mmse_dimension
 
     @property
     def rotational(self) -> bool:
         return self.law.rotational
 
     @property
-    def moment(self) -> Array:
+    def self_overlap(self) -> Array:
         return self.allowed(np.eye(self.count) + self.law.mean**2)
 
     @property
@@ -130,7 +129,7 @@ class SeparablePrior(MatrixPrior):
                 found = self._averaged(precision[np.ix_(rows, rows)], self.law.log_partition, _total)
                 value[k] += found.value
                 error[k] += found.error
-        value -= 0.5 * np.einsum("nab,nab->n", self.moment - variance, q_hat)
+        value -= 0.5 * np.einsum("nab,nab->n", self.self_overlap - variance, q_hat)
         return Integral(self.degrees * value, self.degrees * error)
 
     def _averaged(self, precision: Array, function: _Function, join: Callable[[list[Array]], Array]) -> Integral:

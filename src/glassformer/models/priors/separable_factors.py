@@ -74,8 +74,8 @@ class SeparableFactorPrior(FactorPrior):
         assert self._curve is not None
 
     @property
-    def dimension(self) -> float:
-        return self.law.dimension
+    def mmse_dimension(self) -> float:
+        return self.law.mmse_dimension
 
     @cached_property
     def _curve(self) -> _Curve:

@@ -11,13 +11,13 @@ from glassformer.models.priors.base import Prior
 from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
 from glassformer.models.priors.law import Law
 from glassformer.models.priors.laws import NAMES, Gaussian, law_of
-from glassformer.models.priors.matrix import MatrixPrior
+from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.separable import SeparablePrior
 
 # A mean that is rounding, and the error before any data that is one.
 _ROUNDING, _START = 1e-9, 1e-6
 
-_AnyPrior = TypeVar("_AnyPrior", Prior, MatrixPrior)
+_AnyPrior = TypeVar("_AnyPrior", ScalarPrior, Prior)
 
 
 def selected(prior: _AnyPrior, law: Law | None = None) -> _AnyPrior:
@@ -35,7 +35,7 @@ def asked_for(given: object) -> object:
     return getattr(given, "_selected_from", given)
 
 
-def named(prior: Prior | MatrixPrior) -> dict[str, str]:
+def named(prior: ScalarPrior | Prior) -> dict[str, str]:
     """What tables record of the prior that a user gave; nothing where the model chose standard normal weights.
 
     Example:
@@ -48,7 +48,7 @@ def named(prior: Prior | MatrixPrior) -> dict[str, str]:
     return {"prior": repr(given)}
 
 
-def rows_prior(given: object, rows: int, heads: int, side_information: float) -> MatrixPrior:
+def rows_prior(given: object, rows: int, heads: int, side_information: float) -> Prior:
     """The prior of the rows of a multi-index model.
 
     Args:
@@ -67,7 +67,7 @@ def rows_prior(given: object, rows: int, heads: int, side_information: float) ->
         SeparablePrior(law=Rademacher(), count=2, heads=1, side_information=0.0)
     """
     wanted = asked_for(given)
-    if isinstance(wanted, MatrixPrior):
+    if isinstance(wanted, Prior):
         side = side_information / (1 - side_information)
         if (wanted.rows, wanted.degrees, wanted.side) != (rows, 1 / heads, side):
             raise IncompatibleError(
@@ -105,7 +105,7 @@ know nothing of: centre the weights, by Discrete.standardised for instance, and 
     return law
 
 
-def matrix_prior(given: object, degrees: float) -> Prior:
+def matrix_prior(given: object, degrees: float) -> ScalarPrior:
     """A finished prior of a matrix, looked over before it is used.
 
     Args:
@@ -120,8 +120,8 @@ def matrix_prior(given: object, degrees: float) -> Prior:
         >>> matrix_prior(GaussianMatrixPrior(), 1.0)
         GaussianMatrixPrior()
     """
-    if not isinstance(given, Prior):
-        allowed = f"one of {', '.join(NAMES)}, a law, or a finished Prior of the matrix"
+    if not isinstance(given, ScalarPrior):
+        allowed = f"one of {', '.join(NAMES)}, a law, or a finished ScalarPrior of the matrix"
         raise ParameterError("prior", given, allowed)
     if given.degrees != degrees:
         kind = "symmetric" if degrees == 0.5 else "not symmetric"

@@ -9,8 +9,9 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.priors.base import Estimate, Prior
+from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.limits import GaussianMatrixPrior, exact
+from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.spectra.symmetric import SymmetricLaw
 
 # Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
@@ -21,7 +22,7 @@ _ASYMPTOTIC = 1e10
 _DEGREES = 0.5
 
 
-class SymmetricPrior(Prior):
+class SymmetricPrior(ScalarPrior):
     """What the Wishart prior and its limits share: symmetric signals, counted by their trace."""
 
     @property
@@ -55,7 +56,7 @@ class WishartPrior(SymmetricPrior):
         >>> prior = WishartPrior(rho=0.5)
         >>> round(float(prior.mmse(np.array([10.0])).value[0]), 6)
         0.066541
-        >>> prior.dimension  # rho (2 - rho)
+        >>> prior.mmse_dimension  # rho (2 - rho)
         0.75
     """
 
@@ -70,7 +71,7 @@ class WishartPrior(SymmetricPrior):
         return 0.0
 
     @property
-    def dimension(self) -> float:
+    def mmse_dimension(self) -> float:
         return self.rho * (2 - self.rho) if self.rho < 1 else 1.0
 
     @property
@@ -182,7 +183,7 @@ class NarrowWishartPrior(SymmetricPrior):
         return 1.0
 
     @property
-    def dimension(self) -> float:
+    def mmse_dimension(self) -> float:
         return 2.0
 
     def mmse(self, q_hat: Array) -> Integral:

@@ -89,7 +89,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
         return self.columns - 1.0 if self.last == "softmax" else float(self.columns)
 
     @property
-    def moment(self) -> Array:
+    def self_overlap(self) -> Array:
         return np.asarray(np.eye(self.rows) + (self.power - 1))
 
     def at_power(self, power: float) -> DeepAttentionIndexedChannel:

@@ -11,7 +11,7 @@ from scipy.special import log_ndtr, ndtr, owens_t, xlogy
 from glassformer.core.errors import DataError
 from glassformer.core.numerics.normal import mills
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
-from glassformer.models.channels.base import Array, Channel, Integral
+from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 # Standardised row differences have correlation 1/3.
 _CORRELATION = 1 / 3
@@ -24,7 +24,7 @@ _SHARED = np.linspace(-6.5, 6.5, 27)
 
 
 @dataclass(frozen=True)
-class HardmaxPairChannel(Channel):
+class HardmaxPairChannel(ScalarChannel):
     r"""Hardmax attention :math:`y_a = \mathrm{argmax}_b\,h_{ab}` of ``T = 2`` tokens.
 
     Row 1 compares :math:`h_{11}` with :math:`h_{12}`, row 2 :math:`h_{22}` with :math:`h_{12}`: labels are the signs
@@ -74,7 +74,7 @@ class HardmaxPairChannel(Channel):
         # Labels are discrete: the information grows as the inverse square root of V.
         return False
 
-    def at_power(self, power: float) -> Channel:
+    def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:

@@ -13,8 +13,8 @@ from glassformer.core.numerics.normal import mills
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_matrices
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
-from glassformer.models.channels.base import Array
 from glassformer.models.channels.sampled import Posterior, SampledChannel, require_data
+from glassformer.models.channels.scalar import Array
 
 # Numbers in one temporary array.
 _BLOCK = 2_000_000

@@ -13,7 +13,7 @@ from scipy.special import log_ndtr
 from glassformer.core.errors import DataError
 from glassformer.core.numerics.normal import mills
 from glassformer.models.channels.attention_indexed.hardmax_sampled import HardmaxChannel
-from glassformer.models.channels.base import Array
+from glassformer.models.channels.scalar import Array
 
 # Components of the indices off and on the diagonal; the rows joined by each of the former, and the row left out.
 _OFF, _OWN = (1, 2, 4), (0, 3, 5)

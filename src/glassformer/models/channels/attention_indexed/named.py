@@ -15,21 +15,21 @@ from glassformer.models.channels.attention_indexed.projected import (
     SoftmaxAttentionChannel,
     checked_tokens,
 )
-from glassformer.models.channels.base import Array, Channel
 from glassformer.models.channels.link.contract import Link, function_name
-from glassformer.models.channels.scalar import require_alone
+from glassformer.models.channels.named import require_alone
+from glassformer.models.channels.scalar import Array, ScalarChannel
 
 NAMES = ("linear", "softmax", "hardmax")
 
 
 def attention_channel(
-    channel: str | Callable[..., Any] | Channel,
+    channel: str | Callable[..., Any] | ScalarChannel,
     tokens: int,
     noise: float,
     temperature: float,
     power: float,
     link: Callable[..., Any] | None = None,
-) -> Channel:
+) -> ScalarChannel:
     """The channel named or defined by ``channel`` for indices of variance ``power``, or the one of ``link``.
 
     Raises:
@@ -43,7 +43,7 @@ def attention_channel(
     if link is not None:
         require_alone(channel, "softmax")
         channel = _of_one_sample(link, tokens)
-    if isinstance(channel, Channel):
+    if isinstance(channel, ScalarChannel):
         _require_match(channel, tokens, noise, temperature, power)
         return channel
     if not isinstance(channel, str) and not callable(channel):
@@ -67,7 +67,7 @@ def attention_channel(
     raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
 
 
-def _require_match(channel: Channel, tokens: int, noise: float, temperature: float, power: float) -> None:
+def _require_match(channel: ScalarChannel, tokens: int, noise: float, temperature: float, power: float) -> None:
     """A finished channel carries its own parameters: they must be the model's; noise may be given to it alone."""
     own = {
         name: getattr(channel, name) for name in ("tokens", "power", "noise", "temperature") if hasattr(channel, name)
@@ -97,7 +97,7 @@ def _softmax(temperature: float) -> Callable[[Array], Array]:
     return lambda h: np.exp(log_softmax(temperature * h, axis=-1))
 
 
-def _hardmax(tokens: int, power: float) -> Channel:
+def _hardmax(tokens: int, power: float) -> ScalarChannel:
     if not np.isfinite(power):
         raise IncompatibleError("rho = inf and channel = hardmax exclude each other: the mean alone decides the labels")
     if tokens == 2:
@@ -111,7 +111,7 @@ def _hardmax(tokens: int, power: float) -> Channel:
     return HardmaxChannel(tokens, power)
 
 
-def _sampled(function: Callable[..., Any], tokens: int, noise: float, power: float, name: str) -> Channel:
+def _sampled(function: Callable[..., Any], tokens: int, noise: float, power: float, name: str) -> ScalarChannel:
     if not np.isfinite(power):
         raise IncompatibleError("rho = inf and a sampled channel exclude each other: give a finite rho")
     from glassformer.models.channels.attention_indexed.noisy import NoisyAttentionChannel

@@ -14,8 +14,8 @@ from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
 from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
-from glassformer.models.channels.base import Array
 from glassformer.models.channels.sampled import Posterior, SampledChannel, require_data
+from glassformer.models.channels.scalar import Array
 
 _BLOCK = 2_000_000
 # Noise in which sampled scores drown.

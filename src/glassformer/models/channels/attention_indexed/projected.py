@@ -12,7 +12,7 @@ from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_components, to_matrices
 from glassformer.models.channels.attention_indexed.prediction import prediction_error
-from glassformer.models.channels.base import Array, Channel, Integral
+from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 
 def checked_tokens(tokens: int, smallest: int = 1) -> None:
@@ -20,7 +20,7 @@ def checked_tokens(tokens: int, smallest: int = 1) -> None:
     require_integer("tokens", tokens, smallest)
 
 
-class _ProjectedChannel(Channel):
+class _ProjectedChannel(ScalarChannel):
     """The components of the indices, or all but one direction of them, with isotropic noise."""
 
     tokens: int
@@ -181,7 +181,7 @@ class SoftmaxAttentionChannel(_ProjectedChannel):
     def _seen(self) -> int:
         return (self.tokens * (self.tokens + 1) - 2) // 2
 
-    def at_power(self, power: float) -> Channel:
+    def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:

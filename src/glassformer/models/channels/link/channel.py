@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.fingerprint import identified
-from glassformer.models.channels.base import Array, Channel, Integral
 from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
 from glassformer.models.channels.link.function import Function, array_link
@@ -19,6 +18,7 @@ from glassformer.models.channels.link.level_set import LevelSet
 from glassformer.models.channels.link.noisy import NoisyLink
 from glassformer.models.channels.link.piecewise import LinkShape, link_shape
 from glassformer.models.channels.link.posterior import LinkPosterior
+from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 Averages = Callable[[float, int], tuple[float, float]]
 
@@ -29,7 +29,7 @@ _FAINTEST = 1e-6
 
 
 @dataclass(frozen=True)
-class LinkChannel(Channel):
+class LinkChannel(ScalarChannel):
     r"""Labels :math:`y = \varphi(h) + \sqrt\Delta\, z` for a callable :math:`\varphi`, ``z`` standard normal.
 
     With noise, :math:`Z_{out} = E_u N(y; \varphi(\omega + \sqrt V u), \Delta)`, a density in ``y``. Without noise the

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from glassformer.models.channels.base import Array
+from glassformer.models.channels.scalar import Array
 
 # Width of a panel in log V, where V is below one half; above, one panel in q = 1 - V from the smallest of its nodes on.
 _WIDTH, _HALF, _SMALLEST = 2.0, 0.5, 1e-3

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from glassformer.core.numerics.quadrature import gauss_panels
-from glassformer.models.channels.base import Array
 from glassformer.models.channels.link.piecewise import distinct
+from glassformer.models.channels.scalar import Array
 
 TAIL = 8.3  # a standard normal has mass below 1e-16 beyond
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from glassformer.models.channels.base import Array
 from glassformer.models.channels.link.field_quadrature import TAIL, normal_density
 from glassformer.models.channels.link.piecewise import Flat
+from glassformer.models.channels.scalar import Array
 
 _WINDOW = 9.0  # standard deviations from an edge beyond which an interval is certain
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from glassformer.models.channels.base import Array
 from glassformer.models.channels.link.contract import Link
+from glassformer.models.channels.scalar import Array
 
 Function = Callable[[Array], Array]
 

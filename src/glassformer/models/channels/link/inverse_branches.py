@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from glassformer.models.channels.base import Array
 from glassformer.models.channels.link.function import Function
 from glassformer.models.channels.link.piecewise import FEW_ULP, Branch, LinkShape
+from glassformer.models.channels.scalar import Array
 
 _STEPS = 60  # of root finding: next to an extremum it is slow, and most labels are done after a few
 

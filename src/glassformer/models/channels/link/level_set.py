@@ -11,12 +11,12 @@ from scipy.special import erfcx, logsumexp, ndtr
 
 from glassformer.core.errors import DataError
 from glassformer.core.numerics.quadrature import gauss_panels
-from glassformer.models.channels.base import Array
 from glassformer.models.channels.link.field_quadrature import RULES, TAIL, lattice, normal_density, split
 from glassformer.models.channels.link.flat_averages import flat_averages
 from glassformer.models.channels.link.inverse_branches import Preimages, preimages
 from glassformer.models.channels.link.piecewise import SAME, Flat, distinct
 from glassformer.models.channels.link.posterior import LinkPosterior
+from glassformer.models.channels.scalar import Array
 
 _CHUNK = 2_000_000  # largest number of doubles in one temporary array
 _NEGLIGIBLE = 1e-25  # probability below which a node is left out

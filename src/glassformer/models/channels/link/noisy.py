@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.numerics.quadrature import gauss_panels
-from glassformer.models.channels.base import Array
 from glassformer.models.channels.link.field_quadrature import RULES, TAIL, Rule, lattice, normal_density, omega_nodes
 from glassformer.models.channels.link.posterior import LinkPosterior
+from glassformer.models.channels.scalar import Array
 
 _REACH = TAIL + 0.2  # of the integrals over field and label, in standard deviations
 _LABELS_FROM = 7.4  # labels of larger fields have probability 1e-13

@@ -13,8 +13,8 @@ from scipy.interpolate import BSpline, make_interp_spline
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from glassformer.models.channels.base import Array
 from glassformer.models.channels.link.function import CHECKED, OVERFLOW, Function
+from glassformer.models.channels.scalar import Array
 
 FEW_ULP = 8 * np.finfo(float).eps  # relative difference below which two values are the same
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from glassformer.models.channels.base import Array
 from glassformer.models.channels.link.piecewise import LinkShape
+from glassformer.models.channels.scalar import Array
 
 
 @dataclass(frozen=True, eq=False)

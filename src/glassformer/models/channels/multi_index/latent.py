@@ -11,7 +11,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
-from glassformer.models.channels.multi_index.base import FieldPosterior, MultiIndexChannel
+from glassformer.models.channels.base import Channel, FieldPosterior
 from glassformer.models.channels.multi_index.importance_sampling import (
     Effort,
     Features,
@@ -40,7 +40,7 @@ class Functions(NamedTuple):
     images: Images = itself
 
 
-class LatentChannel(MultiIndexChannel):
+class LatentChannel(Channel):
     r"""A channel that tells the whitened deviations of its fields apart by latent variables.
 
     With :math:`V = R R^T`, ``R`` lower triangular, :math:`z = \omega + R x`: the score is :math:`R^{-T}E[x]`, minus its

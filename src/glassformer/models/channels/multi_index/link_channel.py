@@ -14,8 +14,8 @@ from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
+from glassformer.models.channels.base import Channel, require_noise
 from glassformer.models.channels.link.contract import Link
-from glassformer.models.channels.multi_index.base import MultiIndexChannel, require_noise
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
@@ -34,7 +34,7 @@ def link_channel(
     noise: float = 0.0,
     label_type: str = "auto",
     points: int = 2048,
-) -> MultiIndexChannel:
+) -> Channel:
     r"""The channel of ``y = link(Z)``, with Gaussian noise of variance ``noise`` on every entry of the label.
 
     With noise the posterior is importance sampled. Without, a label of one entry, or a discrete one, is integrated
@@ -91,7 +91,7 @@ def link_channel(
     return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, small, True, effort=_THIN, points=fewer)
 
 
-def _scalar(link: Link, noise: float) -> MultiIndexChannel:
+def _scalar(link: Link, noise: float) -> Channel:
     """One projection: the quadratures of scalar channels."""
     from glassformer.models.channels.link.channel import LinkChannel
     from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel

@@ -10,12 +10,12 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.channels.base import Channel
-from glassformer.models.channels.multi_index.base import Averages, FieldPosterior, MultiIndexChannel, Scores
+from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Scores
+from glassformer.models.channels.scalar import ScalarChannel
 
 
 @dataclass(frozen=True, eq=False)
-class ScalarRowsChannel(MultiIndexChannel):
+class ScalarRowsChannel(Channel):
     """A scalar channel seen as the case ``P = 1``; the components of its field are the columns of the row.
 
     Args:
@@ -30,7 +30,7 @@ class ScalarRowsChannel(MultiIndexChannel):
         (1, 1)
     """
 
-    scalar: Channel
+    scalar: ScalarChannel
     clean: Callable[[Array], Array] | None = None
     points: int = field(default=2048, kw_only=True)
 
