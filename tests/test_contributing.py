@@ -45,7 +45,7 @@ class Skeleton:
 def skeleton(kind):
     page = (HOME / "CONTRIBUTING.md").read_text()
     (section,) = re.findall(rf"^### A new {kind}\n(.*?)(?=^##)", page, flags=re.DOTALL | re.MULTILINE)
-    block = r":\n\n```python\n(.*?\n)```"
+    block = r":\n\n```\w+\n(.*?\n)```"
     (file,) = re.findall(rf"^New file `(\S+)`{block}", section, flags=re.DOTALL | re.MULTILINE)
     lines = re.findall(rf"^In `(\w+)` of `(\S+)`{block}", section, flags=re.DOTALL | re.MULTILINE)
     (question,) = re.findall(r"^Ask it:\n\n    glassformer (.*)$", section, flags=re.MULTILINE)
@@ -111,6 +111,6 @@ def test_all_of_them_pass_their_conformance_checks(copy):
         one.put_into(copy)
     # Examples of the new files, then the suite: what names a skeleton, and that every line of the tables is checked.
     run = python(copy, *PYTEST, "-k", f"({CHOSEN}) and not ({SKIPPED})", *(one.file[0] for one in found), *SUITE)
-    assert run.returncode == 0, run.stdout[-3000:]
+    assert run.returncode == 0, run.stdout[-6000:]
     for name, least in LEAST.items():
         assert len(re.findall(rf"{name}\S* PASSED", run.stdout)) >= least, name
