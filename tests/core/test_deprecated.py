@@ -26,3 +26,14 @@ def test_what_was_merged_has_its_former_names(module, former):
 def test_former_names_at_the_root_lead_to_the_new_ones(name):
     with pytest.warns(DeprecationWarning, match="the former name goes with the next version"):
         assert getattr(importlib.import_module("glassformer"), name) is not None
+
+
+def test_former_attributes_lead_to_the_new_ones():
+    prior = importlib.import_module("glassformer").BilinearSequenceRegression(rho=0.5).prior
+    for part, old, new in (
+        (prior, "dimension", 0.75),
+        (prior.in_rows, "dimension", 0.75),
+        (prior.in_rows, "moment", 1),
+    ):
+        with pytest.warns(DeprecationWarning, match=f"{old} is now"):
+            assert getattr(part, old) == new

@@ -182,6 +182,26 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     return found
 
 
+def former(old: str, new: str) -> Any:
+    """An attribute under its former name.
+
+    Example:
+        >>> class Box:
+        ...     size = 2.0
+        ...     length = former("length", "size")
+        >>> with warnings.catch_warnings(record=True):
+        ...     warnings.simplefilter("always")
+        ...     Box().length
+        2.0
+    """
+
+    def found(self: Any) -> Any:
+        _note(f"{type(self).__name__}.{old}", new)
+        return getattr(self, new)
+
+    return property(found)
+
+
 def _note(old: str, new: str) -> None:
     text = f"{old} is now {new}; the former name goes with the next version"
     warnings.warn(text, DeprecationWarning, stacklevel=3)

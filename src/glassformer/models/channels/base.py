@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from glassformer.core.checks import is_number
+from glassformer.core.deprecated import former
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quasi_random import normal_points
@@ -111,6 +112,8 @@ def require_sampling(name: str, value: object, fields: int, images: float, point
 
 class Channel(ABC):
     """A channel of ``P`` rows and ``K`` columns of fields."""
+
+    moment = former("moment", "self_overlap")
 
     points: int
     """Sampled data points per replica, a power of two."""

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from glassformer.core.deprecated import former
 from glassformer.core.integral import Array, Integral
 
 
@@ -36,6 +37,9 @@ class Prior(ABC):
     count in units that hold ``degrees`` free entries of a row, so :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l
     g_l g_l^T`.
     """
+
+    dimension = former("dimension", "mmse_dimension")
+    moment = former("moment", "self_overlap")
 
     @property
     def in_rows(self) -> Self:

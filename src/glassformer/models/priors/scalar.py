@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glassformer.core.deprecated import former
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.models.priors.base import Estimate
@@ -26,6 +27,8 @@ class ScalarPrior(ABC):
     Around its mean the signal has unit power: :math:`\mathrm{MMSE}(0) = 1`. Sample sizes count in units that hold
     ``degrees`` free entries of the signal, so :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g|^2`.
     """
+
+    dimension = former("dimension", "mmse_dimension")
 
     @property
     def in_rows(self) -> LayeredPrior:
