@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+import scipy
 
 from glassformer.core.integral import Array, Integral
 from glassformer.models import Model
@@ -54,7 +54,7 @@ class StateCurve:
     def variance_at(self, alpha: Array, cell: Array) -> Array:
         """Variance where the curve crosses ``alpha`` between the points ``cell - 1`` and ``cell``, interpolated."""
         t = np.log(self.q_hat)
-        spline = CubicSpline(t, np.log([self.alpha, self.variance]), axis=1)
+        spline = scipy.interpolate.CubicSpline(t, np.log([self.alpha, self.variance]), axis=1)
         share = np.linspace(0, 1, _STEPS + 1)
         fine = spline(t[cell - 1, None] + (t[cell] - t[cell - 1])[:, None] * share)
         level, rise = np.log(alpha)[:, None], np.sign(fine[0, :, -1:] - fine[0, :, :1])

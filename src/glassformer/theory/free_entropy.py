@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import ParameterError
@@ -244,5 +244,5 @@ def _gradient(model: Model, alpha: float, q_hat: Array) -> Array:
 
 def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
     """Overlap of the stationary point between two values of ``q_hat`` at which the derivative has opposite signs."""
-    t = brentq(lambda t: _gradient(model, alpha, np.exp([t]))[0], np.log(low), np.log(high), xtol=1e-13)
+    t = scipy.optimize.brentq(lambda t: _gradient(model, alpha, np.exp([t]))[0], np.log(low), np.log(high), xtol=1e-13)
     return float(model.prior.in_rows.self_overlap[0, 0] - mmse(model, np.exp([t])).value[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.numerics.quadrature import tanh_sinh
@@ -62,7 +62,9 @@ def nuclear_norm_threshold(beta: float, rho: float) -> float:
         return float(rho * (2 - rho))
     b = 1 / beta
     width = float(np.sqrt(b * (1 - rho) / (1 - rho * b)))
-    level = brentq(lambda x: (1 - rho) * _excess_moment(x, width, 1) - rho * x, 0.0, 1 + width, xtol=1e-15, rtol=4e-15)
+    level = scipy.optimize.brentq(
+        lambda x: (1 - rho) * _excess_moment(x, width, 1) - rho * x, 0.0, 1 + width, xtol=1e-15, rtol=4e-15
+    )
     cost = rho * level**2 + (1 - rho) * _excess_moment(level, width, 2)
     return float(rho * (1 + b * (1 - rho)) + (1 - rho * b) * cost)
 

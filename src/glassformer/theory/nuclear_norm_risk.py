@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from glassformer.core.errors import ParameterError
 from glassformer.models.spectra.rectangular import RectangularLaw
@@ -165,7 +165,7 @@ class _Problem:
         low = high - 0.5
         while excess_strength(low) > 0:
             high, low = low, low - 0.5
-        eta = float(np.exp(brentq(excess_strength, low, high, **_ROOT)))
+        eta = float(np.exp(scipy.optimize.brentq(excess_strength, low, high, **_ROOT)))
         level = self._level(lambda r: float(eta * np.sqrt(r)), level)
         return self._risk(level, float(eta * np.sqrt(level)), strength)
 
@@ -195,7 +195,7 @@ class _Problem:
     def _best_threshold(self, level: float) -> float:
         largest = self._seen(level, np.inf).largest
         ends = 1e-9 * largest, largest * (1 - 1e-9)
-        return float(brentq(lambda x: -self._seen(level, x).slope, *ends, **_EXTREMUM))
+        return float(scipy.optimize.brentq(lambda x: -self._seen(level, x).slope, *ends, **_EXTREMUM))
 
     def _level(self, threshold: Callable[[float], float], near: float) -> float:
         r"""The root :math:`\tau^2` of :math:`\alpha\tau^2 = \Delta + E` with a threshold that depends on it."""
@@ -213,7 +213,7 @@ class _Problem:
         if excess(np.log(low)) >= 0 or excess(np.log(high)) <= 0:
             # No root within reach: an estimate without error, or without bound.
             return low if excess(np.log(low)) >= 0 else high
-        return float(np.exp(brentq(excess, np.log(low), np.log(high), **_ROOT)))
+        return float(np.exp(scipy.optimize.brentq(excess, np.log(low), np.log(high), **_ROOT)))
 
     def _risk(self, level: float, threshold: float, strength: float | None = None) -> NuclearNormRisk:
         seen = self._seen(level, threshold)

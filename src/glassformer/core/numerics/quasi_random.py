@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
@@ -40,7 +40,7 @@ def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLI
 
     sets = [qmc.Sobol(dimensions, seed=seed).random(points) for seed in range(replicas)]
     # A scrambled point may touch the boundary, where the normal quantile is infinite.
-    return np.asarray(ndtri(np.clip(np.stack(sets), 1e-16, 1 - 1e-16)))
+    return np.asarray(scipy.special.ndtri(np.clip(np.stack(sets), 1e-16, 1 - 1e-16)))
 
 
 def mean_and_error(replicas: Array) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri
+import scipy
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
@@ -76,7 +76,9 @@ class MixtureLaw(Law):
         return mean, covariance
 
     def log_partition(self, field: Array, precision: Array) -> Array:
-        return np.asarray(logsumexp([state.log_weight(field) for state in self._states(precision)], axis=0))
+        return np.asarray(
+            scipy.special.logsumexp([state.log_weight(field) for state in self._states(precision)], axis=0)
+        )
 
     def _states(self, precision: Array) -> list[_State]:
         choices = itertools.product(zip(*self.components, strict=True), repeat=len(precision))
@@ -119,7 +121,7 @@ class MixtureLaw(Law):
         """Fields of several rows, shape (replicas, points, P): weights by their quantiles, and noise."""
         size = len(precision)
         kind, noise = np.split(normal_points(2 * size, _POINTS, _REPLICAS), 2, axis=-1)
-        return self._quantile(ndtr(kind)) @ precision + noise @ square_root(precision)
+        return self._quantile(scipy.special.ndtr(kind)) @ precision + noise @ square_root(precision)
 
     def _quantile(self, uniform: Array) -> Array:
         """Weights from uniform numbers: which component, then where in it."""
@@ -127,7 +129,7 @@ class MixtureLaw(Law):
         ends = np.cumsum(weights)
         kind = np.minimum(np.searchsorted(ends, uniform, side="right"), len(weights) - 1)
         inner = np.clip((uniform - (ends - weights)[kind]) / weights[kind], 1e-16, 1 - 1e-16)
-        return np.asarray(means[kind] + np.sqrt(variances[kind]) * ndtri(inner))
+        return np.asarray(means[kind] + np.sqrt(variances[kind]) * scipy.special.ndtri(inner))
 
 
 @lru_cache(maxsize=1)

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.interpolate import make_interp_spline
+import scipy
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
@@ -136,7 +136,7 @@ def _curve(law: Law, beta: float) -> _Curve:
     wanted = log_gain + np.log(beta)
     kept = (wanted >= log_gain[0]) & (wanted <= log_gain[-1])
     a, wanted = a[kept], wanted[kept]
-    log_b = make_interp_spline(log_gain, np.log(weight.precision), k=5)(wanted)
+    log_b = scipy.interpolate.make_interp_spline(log_gain, np.log(weight.precision), k=5)(wanted)
     variances, information, errors = [], [], []
     for log_precision in (np.log(a), log_b):
         variances.append(np.exp(weight.log_variance(log_precision)))
@@ -157,8 +157,8 @@ def _curve(law: Law, beta: float) -> _Curve:
     return _Curve(
         u[rising],
         np.maximum(errors[0], errors[1])[rising],
-        make_interp_spline(u[rising], np.log(variance)[rising], k=5),
-        make_interp_spline(u[rising], total[rising], k=5),
+        scipy.interpolate.make_interp_spline(u[rising], np.log(variance)[rising], k=5),
+        scipy.interpolate.make_interp_spline(u[rising], total[rising], k=5),
     )
 
 
@@ -188,8 +188,8 @@ def _weight(law: Law) -> _Weight:
         precision,
         1 - spread,
         np.array(error),
-        make_interp_spline(log_precision, np.log(spread), k=5),
-        make_interp_spline(log_precision, information, k=5),
+        scipy.interpolate.make_interp_spline(log_precision, np.log(spread), k=5),
+        scipy.interpolate.make_interp_spline(log_precision, information, k=5),
     )
 
 
