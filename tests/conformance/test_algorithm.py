@@ -193,7 +193,7 @@ def test_never_diverges_at_small_size(beta, rho, noise):
     stays_bounded(30, beta, rho, noise)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("rho", [0.2, 1.0])
 @pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
@@ -211,7 +211,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("model", OTHERS)
 @pytest.mark.parametrize("alpha", [0.05, 0.5, 0.9, 1.3])
 def test_other_models_never_diverge_either(model, alpha):

@@ -376,7 +376,7 @@ def test_message_passing_agrees_with_theory(channel, tokens, ratio):
     assert all(abs(np.log(run.nishimori_ratio)) < 0.3 for run in result.instances[0])
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
 @pytest.mark.parametrize(("channel", "tokens"), [("linear", 1), ("linear", 2), ("softmax", 2), ("hardmax", 2)])
 def test_message_passing_never_diverges(channel, tokens, rho):

@@ -78,7 +78,7 @@ def test_posterior_of_two_layers_agrees_with_a_grid(variance):
         assert found.log_partition[k] == pytest.approx(level, abs=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("variance", [(1.0, 1.0), (0.4, 0.05), (1e-3, 1e-3)])
 def test_squares_of_scores_equal_their_slopes_on_average(variance):
     """Nishimori; without the determinant of the mixing the two differ by tens of per cent."""
@@ -197,7 +197,7 @@ def test_combinations_that_do_not_exist_are_refused():
     assert AttentionIndexed(0.5).tokens == 2
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_landscape_of_one_layer_peaks_at_its_fixed_point():
     model = DeepAttentionIndexed(rho=0.5)
     reached = limits(model, [0.2], throw=False)["overlap"][0]

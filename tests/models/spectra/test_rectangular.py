@@ -78,7 +78,7 @@ def test_mmse_where_two_bulks_merge(oracle, beta, rho, factor):
     check_mmse(oracle, (beta, rho, merging_noise(beta, rho) * factor))
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("seed", range(6))
 def test_mmse_over_the_promised_range(oracle, seed):
     for point in np.exp(np.random.default_rng(seed).uniform(*RANGE.T, (15, 3))):
@@ -91,7 +91,7 @@ def test_mmse_at_the_corners_of_the_promised_range(oracle):
         check_mmse(oracle, point)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("beta", [1.0, 1.2, 5.0, 1000.0])
 def test_mmse_just_above_the_merging_of_two_bulks(oracle, beta):
     for rho in (0.02, 0.2, 0.5, 0.7, 0.9):

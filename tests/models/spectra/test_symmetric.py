@@ -68,14 +68,14 @@ def test_mmse_at_the_corners_of_the_promised_range(rho, noise):
     check_mmse(rho, noise)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("seed", range(4))
 def test_mmse_over_the_promised_range(seed):
     rng = np.random.default_rng(seed)
     check_mmse(*np.exp(rng.uniform(np.log([0.01, 1e-6]), np.log([10, 1e6]))))
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("factor", [1 - 1e-3, 1 - 1e-6, 1 + 1e-6, 1 + 1e-3])
 def test_mmse_where_two_bulks_merge(factor):
     rho, low, high = 0.3, 1e-2, 1.0
