@@ -167,7 +167,7 @@ class Sweep:
         try:
             document = tomllib.loads(Path(path).read_text())
         except (OSError, ValueError) as error:
-            raise ParameterError("sweep", str(path), f"a file in TOML ({error})") from None
+            raise ParameterError("sweep", Path(path).name, f"a file in TOML ({error})") from None
         with in_file(path):
             return cls._from_document(document, Path(path).parent, links)
 
