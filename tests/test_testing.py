@@ -30,9 +30,10 @@ SLOW = {
     "rows": SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, noise=0.2, points=256),
     "attention": DeepAttention(points=256),
 }
+SLOW_MARKS = {"link": pytest.mark.slow, "rows": pytest.mark.statistics, "attention": pytest.mark.slow}
 
 
-@pytest.mark.parametrize("name", [*SOUND, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.parametrize("name", [*SOUND, *(pytest.param(name, marks=mark) for name, mark in SLOW_MARKS.items())])
 def test_sound_models_pass(name):
     report = check_model({**SOUND, **SLOW}[name], d=40 if name in (*SOUND, "link") else 20)
     assert report.ok, str(report)

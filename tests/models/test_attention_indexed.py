@@ -334,7 +334,7 @@ def test_a_linear_link_with_noise_by_sampling():
     assert error < 0.02 * expected
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_hardmax_of_three_tokens_has_the_checked_limits():
     table = limits(AttentionIndexed(0.5, 3, "hardmax"), [0.3, 0.8])
     for error, estimate, checked in zip(table["error"], table["error_estimate"], (0.1412, 0.0281), strict=True):
