@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from glassformer.core.integral import Array, Integral
+from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel
 from glassformer.models.priors.base import Prior
@@ -33,7 +35,7 @@ class EvolutionMap:
     subspace: Array | None = field(default=None, kw_only=True)
     clamped: tuple[int, Array] | None = field(default=None, kw_only=True)
 
-    @property
+    @cached_property
     def prior(self) -> Prior:
         """What is learned, row by row."""
         return self.model.prior.in_rows
@@ -74,13 +76,9 @@ def floored(variance: Array, smallest: float) -> Array:
     """
     if variance.shape[-1] == 1:
         return np.maximum(variance, smallest)
-    values, vectors = np.linalg.eigh(variance)
-    low = values[:, 0] < smallest
-    if not low.any():
-        return variance
+    low = np.linalg.eigvalsh(variance)[:, 0] < smallest
     lifted = variance.copy()
-    turned = np.swapaxes(vectors[low], 1, 2)
-    lifted[low] = (vectors[low] * np.maximum(values[low], smallest)[:, None, :]) @ turned
+    lifted[low] = with_eigenvalues(variance[low], lambda values: np.maximum(values, smallest))
     return lifted
 
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.progress import track
 from glassformer.core.results import Table
 from glassformer.core.settings import Iteration
@@ -92,8 +93,7 @@ def _alive(model: Model, variance: Array) -> Array:
     most = unknown_at_start(model)
     if variance.shape[-1] == 1:
         return np.minimum(variance, most)
-    values, vectors = np.linalg.eigh(variance[0])
-    return np.asarray((vectors * np.clip(values, 0.0, most)) @ vectors.T)[None]
+    return with_eigenvalues(variance, lambda values: np.clip(values, 0.0, most))
 
 
 def _worse(first: Status, second: Status) -> Status:

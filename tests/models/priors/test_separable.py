@@ -22,10 +22,10 @@ from glassformer import (
     thresholds,
 )
 from glassformer.core.integral import Integral
+from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.models.priors import laws
 from glassformer.models.priors.denoised import Denoised
 from glassformer.models.priors.gaussian_rows import GaussianRowsPrior
-from glassformer.models.priors.law import square_root
 from glassformer.models.priors.laws import Discrete, GaussBernoulli, Gaussian, Rademacher, law_of
 from glassformer.models.priors.limits import LowWidthPrior
 from glassformer.models.priors.scalar import ScalarPrior

@@ -18,11 +18,13 @@ iterate that got worse raises the noise it is denoised with, instead of being ta
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glassformer.core.integral import Array
+from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.message_passing import Trail
 from glassformer.models.base import Model
@@ -150,12 +152,12 @@ class GampStep:
     side: Side | None = None
     begin: Array | None = None
 
-    @property
+    @cached_property
     def prior(self) -> Prior:
         """What is learned, row by row."""
         return self.model.prior.in_rows
 
-    @property
+    @cached_property
     def channel(self) -> Channel:
         """What is reported, in fields of rows and columns."""
         return self.model.channel.in_rows
@@ -164,7 +166,7 @@ class GampStep:
     def attempts(self) -> int:
         return JUDGEMENT.restarts if self._random > 0 else 1
 
-    @property
+    @cached_property
     def _random(self) -> float:
         """Size of the random start; zero for the prior mean."""
         if self.begin is not None:
@@ -243,7 +245,7 @@ class GampStep:
         halves = self.design.correlation(0.5 * (found.first - found.second), self.instance)
         return self._norm(np.tensordot(gain, halves, axes=1))
 
-    @property
+    @cached_property
     def _cautious(self) -> bool:
         """Whether slopes may be noise: those of sampled scores, and of even labels before their symmetry is broken."""
         return self.channel.sampled or self.channel.even
@@ -259,7 +261,8 @@ class GampStep:
         raw = np.einsum("naa->na", found.curvature)
         slope = raw.mean(axis=0)
         if self.channel.sampled:
-            own = _positive(own)
+            # The nearest positive semi-definite matrix: a sampled square may miss being one.
+            own = with_eigenvalues(own, lambda values: np.maximum(values, 0.0))
         if self._cautious:
             gaps = raw - np.sum(found.first * found.second, axis=2)
             gap, error = gaps.mean(axis=0), gaps.std(axis=0) / np.sqrt(len(gaps))
@@ -294,7 +297,7 @@ class GampStep:
         small = state.size <= tolerance * np.sqrt(rows * state.claimed)
         return bool(small or state.claimed <= self._floor or (sampled and self._at_noise(state, trail)))
 
-    @property
+    @cached_property
     def _floor(self) -> float:
         given = self.settings.floor
         return JUDGEMENT.floor[self.channel.sampled] if given is None else given
@@ -359,9 +362,3 @@ def _correlation(matrix: Array) -> Array:
 def _ratio(first: Array, second: Array) -> Array:
     """Elementwise, one where there is nothing to divide by."""
     return np.where(second > 0, first / np.where(second > 0, second, 1.0), 1.0)
-
-
-def _positive(matrix: Array) -> Array:
-    """The nearest positive semi-definite matrix: a sampled square may miss being one."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)

@@ -18,6 +18,7 @@ from glassformer.core.checks import is_number
 from glassformer.core.deprecated import former
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array, Integral
+from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.core.resources import require_resources
 
@@ -367,18 +368,6 @@ class Channel(ABC):
             for mean, v in zip(omega, variance, strict=True)
         ]
         return omega, deviation, np.stack(labels)
-
-
-def square_root(matrix: Array) -> Array:
-    """Symmetric square root; eigenvalues that are negative by rounding or sampling count as zero.
-
-    Example:
-        >>> square_root(np.diag([4.0, 0.0]))
-        array([[2., 0.],
-               [0., 0.]])
-    """
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
 def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> tuple[Array, Array]:

@@ -10,8 +10,9 @@ from numpy.polynomial.legendre import leggauss
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.core.numerics.quasi_random import normal_points
-from glassformer.models.priors.law import Law, square_root
+from glassformer.models.priors.law import Law
 
 # Step of the differences in the field, and their fourth-order coefficients.
 _STEP, _OFFSETS, _COEFFICIENTS = 2e-3, (-2, -1, 1, 2), (1 / 12, -2 / 3, 2 / 3, -1 / 12)

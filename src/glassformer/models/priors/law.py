@@ -75,9 +75,3 @@ class Law(ABC):
             precision: shape (P, P), positive semi-definite.
             function: from fields, shape (n, P), to numbers or arrays, shape (n, ...).
         """
-
-
-def square_root(matrix: Array) -> Array:
-    """Symmetric square root; eigenvalues that are negative by rounding count as zero."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)

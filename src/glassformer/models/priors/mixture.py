@@ -13,9 +13,10 @@ import scipy
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.core.numerics.quasi_random import normal_points
-from glassformer.models.priors.law import Law, square_root
+from glassformer.models.priors.law import Law
 
 # Standard deviations covered by quadratures, panels per standard deviation, and nodes of the two rules compared.
 _REACH, _PANELS, _NODES = 8.5, 2, (10, 9)
