@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.priors.base import Estimate, Prior
+from glassformer.models.priors.base import Estimate
+from glassformer.models.priors.weight_rows import WeightRowsPrior
 
 
 @dataclass(frozen=True)
-class GaussianRowsPrior(Prior):
+class GaussianRowsPrior(WeightRowsPrior):
     r"""``P`` rows of independent standard normal weights, :math:`V = (I + \hat Q + sI)^{-1}`.
 
     Side information is :math:`\sqrt\lambda\,W + \sqrt{1-\lambda}` times standard normal noise, so
@@ -41,24 +41,6 @@ class GaussianRowsPrior(Prior):
     heads: int = 1
     side_information: float = 0.0
 
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ParameterError("indices", self.count, "an integer >= 1")
-        if not 0 <= self.side_information < 1:
-            raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
-
-    @property
-    def rows(self) -> int:
-        return self.count
-
-    @property
-    def side(self) -> float:
-        return self.side_information / (1 - self.side_information)
-
-    @property
-    def degrees(self) -> float:
-        return 1 / self.heads
-
     @property
     def mmse_dimension(self) -> float:
         return float(self.count)
@@ -66,15 +48,6 @@ class GaussianRowsPrior(Prior):
     @property
     def rotational(self) -> bool:
         return True
-
-    @property
-    def block(self) -> Array:
-        """One for rows of the same head, zero for others, shape (P, P)."""
-        head = np.arange(self.count) % self.heads
-        return (head[:, None] == head).astype(float)
-
-    def allowed(self, matrices: Array) -> Array:
-        return np.asarray(matrices * self.block)
 
     def covariance(self, q_hat: Integral) -> Integral:
         identity = np.eye(self.count)
@@ -103,6 +76,3 @@ class GaussianRowsPrior(Prior):
         del memory
         variance = np.asarray(np.linalg.inv(np.eye(self.count) + precision * self.block), dtype=float)
         return Estimate(np.tensordot(variance, field, axes=1), variance, variance)
-
-    def gram(self, first: Array, second: Array) -> Array:
-        return np.asarray(first @ second.T / first.shape[-1] * self.block)

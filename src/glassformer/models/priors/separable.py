@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quasi_random import mean_and_error
-from glassformer.models.priors.base import Estimate, Prior
+from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.law import Law
+from glassformer.models.priors.weight_rows import WeightRowsPrior
 
 # Relative size of an entry of a precision that couples two rows.
 _COUPLED = 1e-10
@@ -30,7 +30,7 @@ _Function = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
-class SeparablePrior(Prior):
+class SeparablePrior(WeightRowsPrior):
     r"""``P`` rows of independent weights of one law, observed together with the precision :math:`\hat Q + sI`.
 
     .. math:: V(\hat Q) = E_{w^*,\xi}\,\mathrm{Cov}\bigl[w\mid b, A\bigr], \qquad A = \hat Q + sI, \quad
@@ -63,23 +63,8 @@ class SeparablePrior(Prior):
     side_information: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ParameterError("indices", self.count, "an integer >= 1")
-        if not 0 <= self.side_information < 1:
-            raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
+        super().__post_init__()
         self.law.validate(-(-self.count // self.heads))
-
-    @property
-    def rows(self) -> int:
-        return self.count
-
-    @property
-    def side(self) -> float:
-        return self.side_information / (1 - self.side_information)
-
-    @property
-    def degrees(self) -> float:
-        return 1 / self.heads
 
     @property
     def mmse_dimension(self) -> float:
@@ -92,15 +77,6 @@ class SeparablePrior(Prior):
     @property
     def self_overlap(self) -> Array:
         return self.allowed(np.eye(self.count) + self.law.mean**2)
-
-    @property
-    def block(self) -> Array:
-        """One for rows of the same head, zero for others, shape (P, P)."""
-        head = np.arange(self.count) % self.heads
-        return (head[:, None] == head).astype(float)
-
-    def allowed(self, matrices: Array) -> Array:
-        return np.asarray(matrices * self.block)
 
     def covariance(self, q_hat: Integral) -> Integral:
         value, error = np.zeros((2, *q_hat.value.shape))
@@ -177,9 +153,6 @@ class SeparablePrior(Prior):
             mean, covariance = self.law.posterior(np.ascontiguousarray(field[rows].T), allowed[inner])
             signal[rows], variance[inner] = mean.T, covariance.mean(axis=0)
         return Estimate(signal, variance, variance)
-
-    def gram(self, first: Array, second: Array) -> Array:
-        return self.allowed(first @ second.T / first.shape[-1])
 
     def _precisions(self, q_hat: Array) -> Array:
         """What is known of the rows in all, shape (batch, P, P)."""
