@@ -45,7 +45,7 @@ class Option:
         field: its name in the class.
         name: its name as an option, with underscores.
         kind: type of its text.
-        text: what it means, and its default.
+        meaning: what it means.
         required: whether it cannot be left out.
         default: of the class.
         metavar: stands for the value in the help.
@@ -55,7 +55,7 @@ class Option:
     field: str
     name: str
     kind: type
-    text: str
+    meaning: str
     required: bool
     default: Any
     metavar: str
@@ -65,6 +65,12 @@ class Option:
     def word(self) -> str:
         """As it is written."""
         return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def text(self) -> str:
+        """What it means, and its default."""
+        told = self.default is not None and not isinstance(self.default, bool)
+        return f"{self.meaning} (default {self.default})" if told else self.meaning
 
     @property
     def flag(self) -> bool:
@@ -99,16 +105,14 @@ def options_in(*kinds: type) -> list[Option]:
 
 
 def _option(one: Field[Any]) -> Option:
-    read = one.metadata.get("read")
-    given = None if one.default is MISSING else one.default
-    shown = f" (default {given})" if given is not None and not isinstance(given, bool) else ""
+    read, name = one.metadata["read"], one.metadata["option"] or one.name
     return Option(
         field=one.name,
-        name=one.metadata["option"] or one.name,
+        name=name,
         kind=str if read else _KINDS.get(str(one.type).partition(" ")[0], str),
-        text=one.metadata["help"] + shown,
+        meaning=one.metadata["help"],
         required=one.default is MISSING or bool(one.metadata.get("required")),
-        default=given,
-        metavar=one.metadata.get("metavar") or (one.metadata["option"] or one.name).upper().replace("_", "-"),
+        default=None if one.default is MISSING else one.default,
+        metavar=one.metadata.get("metavar") or name.upper().replace("_", "-"),
         read=read,
     )

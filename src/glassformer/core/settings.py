@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.deprecated import renamed
 from glassformer.core.errors import ParameterError
+from glassformer.core.options import parameter
 
 
 def setting(default: Any, text: str, option: str = "") -> Any:
     """A field of a data class, with what helps its user: a text, and the name of its option if that is another one."""
-    return field(default=default, metadata={"help": text, "option": option})
+    return parameter(text, default, option=option)
 
 
 @dataclass(frozen=True)

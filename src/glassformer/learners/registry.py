@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.options import options_in
 from glassformer.core.tables import at_home
 from glassformer.learners.base import Learner
 
@@ -18,7 +19,6 @@ LEARNERS = {
     "averaged-gd": "gradient_descent:AveragedGradientDescent",
     "sgd": "sgd:SGD",
 }
-_KINDS = {"int": int, "float": float, "str": str}
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def taking(storage: str) -> list[str]:
 
 def settings_of(name: str) -> dict[str, str]:
     """Settings of a learner by the names of their options."""
-    return {_option(one): one.name for one in fields(learner_type(name))}  # type: ignore[arg-type]
+    return {option.name: option.field for option in options_in(learner_type(name))}
 
 
 def options() -> list[Option]:
@@ -140,12 +140,6 @@ def options() -> list[Option]:
     """
     found: dict[str, Option] = {}
     for name in LEARNERS:
-        for one in fields(learner_type(name)):  # type: ignore[arg-type]
-            kind = _KINDS[str(one.type).partition(" ")[0]]
-            option = found.setdefault(_option(one), Option(_option(one), kind, {}))
-            option.texts[name] = one.metadata["help"]
+        for one in options_in(learner_type(name)):
+            found.setdefault(one.name, Option(one.name, one.kind, {})).texts[name] = one.meaning
     return list(found.values())
-
-
-def _option(one: Any) -> str:
-    return str(one.metadata["option"] or one.name)
