@@ -55,7 +55,9 @@ _HOME = {
     "ridge_error": "learners.ridge",
     "run_sweep": "experiments.sweeps.run",
     "simulate": "experiments.simulation",
+    "follow": "experiments.trajectories",
     "thresholds": "theory.thresholds",
+    "trajectory": "theory.trajectory",
 }
 
 # Names of version 0.1 that have become others, and the modules that say which.

@@ -15,6 +15,7 @@ ASK = {
     "thresholds": ("bsr --rho 0.5", "0.75"),
     "landscape": ("bsr --alpha 0.5 --rho inf", "no hard phase"),
     "hysteresis": ("bsr --alpha 0.3,0.6 --rho inf", "0.4"),
+    "trajectory": ("bsr --alpha 0.5 --rho 0.5 --noise 0.1 --steps 3", "0.5071"),
     "simulate": ("bsr --alpha 0.8 --rho 1 --d 10 --instances 1 --algorithm ridge", "converged"),
     "phase-diagram": ("attention --depth 1 --data-points 32 --skip 1", "weak_recovery"),
     "figure": ("--list", "bsr-1"),

@@ -129,6 +129,23 @@ class Learner(ABC):
             optimum: what :func:`~glassformer.theory.limits.limits` says there, if it is known already.
         """
 
+    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: float | None = None) -> Table | str:
+        """Its error after every step in the limit of large sizes, or the reason why there is none.
+
+        Args:
+            model: at the ratios of the data.
+            alpha: sample ratios, shape (points,).
+            steps: how many.
+            overlap: with the truth before the first step; its own start by default.
+        """
+        del model, alpha, steps, overlap
+        return f"no equations are known for the steps of {self.title}"
+
+    def followed(self, steps: int) -> Self:
+        """Itself as its trajectory describes it, for so many steps."""
+        del steps
+        return self
+
     @abstractmethod
     def learn(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.settings import require_number, require_share, require_whole, setting
@@ -66,6 +66,14 @@ class MessagePassing(Learner):
 
         found = limits(model, alpha, throw=False) if optimum is None else optimum
         return found["algorithmic_error"]
+
+    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: float | None = None) -> Table | str:
+        from glassformer.theory.trajectory import trajectory
+
+        return trajectory(model, alpha, steps, overlap)
+
+    def followed(self, steps: int) -> MessagePassing:
+        return replace(self, damping=0.0, max_iterations=steps)
 
     def learn(
         self,

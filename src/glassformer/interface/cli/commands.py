@@ -29,6 +29,7 @@ COMMANDS = {
     "thresholds": Command("thresholds", "weak and perfect recovery, and the hard phase", takes_alpha=False),
     "landscape": Command("landscape", "free entropy against the overlap"),
     "hysteresis": Command("hysteresis", "fixed points followed up and down in the sample ratio"),
+    "trajectory": Command("trajectory", "error after every step of an algorithm, in theory and on data"),
     "simulate": Command("simulate", "an algorithm on simulated data, next to theory"),
     "phase-diagram": Command("phase_diagram", "thresholds against the skip strength", takes_alpha=False, varies="skip"),
     "figure": Command("figure", "compute and draw a figure of the papers", takes_model=False),

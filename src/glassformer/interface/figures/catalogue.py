@@ -23,12 +23,13 @@ class Figure:
     """A figure: its title, and where the function that produces it is, as ``"module.function"`` of this package.
 
     The folder that the function takes is that of published numbers to compare with or, for a figure ``of_data``, of
-    the data.
+    the data. One that is ``own`` is not in the papers, it follows from them.
     """
 
     title: str
     home: str
     of_data: bool = False
+    own: bool = False
 
     @property
     def produce(self) -> Produce:
@@ -40,17 +41,20 @@ class Figure:
 
 FIGURES = {
     "bsr-1": Figure("BSR: Bayes-optimal error and GAMP, beta = 1, no noise", "bsr_error.produce_noiseless"),
-    "bsr-1-noisy": Figure("BSR: the same with noise 0.1", "bsr_error.produce_square_noisy"),
+    "bsr-1-noisy": Figure("BSR: the same with noise 0.1", "bsr_error.produce_square_noisy", own=True),
     "bsr-2": Figure("BSR: Bayes-optimal error and GAMP, beta = 5, noise 0.1", "bsr_error.produce_noisy"),
     "bsr-3": Figure("BSR: perfect-recovery thresholds, Bayes-optimal and nuclear norm", "bsr_thresholds.produce"),
     "bsr-4": Figure("BSR: free-entropy landscape", "bsr_landscape.produce"),
-    "bsr-4-noisy": Figure("BSR: free-entropy landscape with noise 0.01", "bsr_landscape.produce_noisy"),
+    "bsr-4-noisy": Figure("BSR: free-entropy landscape with noise 0.01", "bsr_landscape.produce_noisy", own=True),
     "bsr-5": Figure("BSR: minimal nuclear norm on data against the optimum", "bsr_baselines.nuclear_norm"),
-    "bsr-5-noisy": Figure("BSR: nuclear norm as a regulariser, noise 0.1", "bsr_baselines.noisy_nuclear_norm"),
+    "bsr-5-noisy": Figure(
+        "BSR: nuclear norm as a regulariser, noise 0.1", "bsr_baselines.noisy_nuclear_norm", own=True
+    ),
     "bsr-6": Figure("BSR: gradient descent, its average, and message passing", "bsr_baselines.gradient_descent"),
     "bsr-7": Figure("BSR: gradient descent from a small start, and nuclear norm", "bsr_baselines.small_start"),
-    "bsr-7-noisy": Figure("BSR: a small start with noise 0.1", "bsr_baselines.noisy_small_start"),
-    "bsr-8": Figure("BSR: approach to the limit of small width", "bsr_low_width.produce"),
+    "bsr-7-noisy": Figure("BSR: a small start with noise 0.1", "bsr_baselines.noisy_small_start", own=True),
+    "bsr-8": Figure("BSR: approach to the limit of small width", "bsr_low_width.produce", own=True),
+    "bsr-time": Figure("BSR: message passing step by step, and state evolution", "in_time.bilinear", own=True),
     "aim-1": Figure(
         "AIM: hardmax attention of two tokens, with AMP, and its limit of small width", "aim_panels.hardmax"
     ),
@@ -58,6 +62,7 @@ FIGURES = {
     "aim-3": Figure("AIM: linear attention with counting thresholds", "aim_panels.linear"),
     "aim-4": Figure("AIM: softmax attention of four and five tokens", "aim_panels.many_tokens"),
     "aim-5": Figure("AIM: softmax attention in the limit of small width", "aim_panels.small_width"),
+    "aim-time": Figure("AIM: message passing step by step, and state evolution", "in_time.attention", own=True),
     "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", "smi_panels.overlaps"),
     "smi-2-left": Figure("Deep attention: two layers in time, by message passing", "smi_panels.in_time"),
     "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", "smi_panels.in_passes"),
@@ -74,7 +79,7 @@ def source(name: str) -> str:
         'arXiv:2502.00901, figure 2 (left)'
     """
     family, number, *panel = name.split("-")
-    if name == "bsr-8" or "noisy" in panel:
+    if FIGURES[name].own:
         return f"after arXiv:{arxiv(family)}"
     return f"arXiv:{arxiv(family)}, figure {number}" + "".join(f" ({part})" for part in panel)
 

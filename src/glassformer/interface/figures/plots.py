@@ -44,6 +44,38 @@ def plot_branches(table: Table, path: Path) -> None:
         _finish(axes, table.parameters)
 
 
+def plot_trajectory(table: Table, path: Path) -> None:
+    """Errors after every step."""
+    with canvas(path) as (axes,):
+        draw_trajectory(axes, table)
+        _finish(axes, table.parameters)
+        axes.set_xlabel("step")
+
+
+def draw_trajectory(axes: Any, table: Table, names: Sequence[str] = ()) -> None:
+    """Errors after every step, of each row where there are several; runs as marks with their standard errors."""
+    ratios = np.unique(table["alpha"])
+    error = "row_error" if "row_error" in table.columns else "error"
+    rows = int(np.prod(table[error].shape[1:]))
+    shades = iter(colors(len(ratios) * rows))
+    for alpha in ratios:
+        at = table["alpha"] == alpha
+        for k in range(rows):
+            row = [names[k] if names else f"row {k + 1}"] if rows > 1 else []
+            color = next(shades)
+            label = ", ".join([*row, rf"$\alpha = {alpha:.4g}$"])
+            axes.plot(table["iteration"][at], _row(table[error], at, k), color=color, label=label)
+            if f"measured_{error}" in table.columns:
+                marks = _row(table[f"measured_{error}"], at, k)
+                blur = _row(table[f"measured_{error.replace('error', 'standard_error')}"], at, k)
+                axes.errorbar(table["iteration"][at], marks, _bars(blur), fmt="o", ms=3, capsize=2, color=color)
+
+
+def _row(column: np.ndarray, at: np.ndarray, row: int) -> np.ndarray:
+    """One row of a column of numbers or of vectors, where ``at`` says."""
+    return np.asarray(column[at].reshape(int(at.sum()), -1)[:, row])
+
+
 def plot_simulation(result: Simulation, path: Path) -> None:
     """Mean error of the runs with its standard error, and theory."""
     with canvas(path) as (axes,):

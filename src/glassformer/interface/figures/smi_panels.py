@@ -17,6 +17,7 @@ from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.theory.limits import limits
 from glassformer.theory.phase_diagram import PhaseDiagram, phase_diagram
+from glassformer.theory.trajectory import trajectory
 
 if TYPE_CHECKING:
     import pandas
@@ -53,12 +54,12 @@ def in_time(path: Path, quick: bool, reference: Path | None) -> _Result:
     model = DeepAttention(depth=2, tokens=2, skip=1.0, points=256)
     d, instances, steps = (200, 2, 40) if quick else (1000, 8, 60)
     result = simulate(model, [1.2], d=d, instances=instances)
+    theory = trajectory(model, result["alpha_realised"], steps, overlap=1 / d)
     histories = [
         np.array([step["cosine"] for step in run.history] + [run.cosine] * steps)[:steps] for run in result.instances[0]
     ]
-    return _drawn_in_time(
-        path, model, result, np.array(histories), np.arange(1.0, steps + 1), "step of message passing"
-    )
+    time = np.arange(1.0, steps + 1)
+    return _drawn_in_time(path, model, result, np.array(histories), time, "step of message passing", theory)
 
 
 def in_passes(path: Path, quick: bool, reference: Path | None) -> _Result:
@@ -73,14 +74,25 @@ def in_passes(path: Path, quick: bool, reference: Path | None) -> _Result:
 
 
 def _drawn_in_time(
-    path: Path, model: DeepAttention, result: Simulation, histories: Array, time: Array, label: str
+    path: Path,
+    model: DeepAttention,
+    result: Simulation,
+    histories: Array,
+    time: Array,
+    label: str,
+    theory: Table | None = None,
 ) -> _Result:
-    """Every run's cosine similarities, shape (runs, times, rows), and their means."""
+    """Every run's cosine similarities, shape (runs, times, rows), their means, and state evolution in time."""
     cosine, (alpha,) = np.abs(histories), result["alpha"]
     with canvas(path) as (axes,):
         for k, (name, color) in enumerate(zip(model.row_names, colors(2), strict=True)):
             axes.plot(time, cosine[:, :, k].T, color=color, lw=0.5, alpha=0.4)
             axes.plot(time, cosine[:, :, k].mean(axis=0), color=color, label=name)
+            if theory is not None:
+                # Of a posterior mean the power is the overlap with the truth, and the cosine its root.
+                known = np.sqrt(np.maximum(1 - theory["row_error"][:, k], 0.0))
+                label_of = "state evolution" if k == 1 else None
+                axes.plot(theory["iteration"], known, "--", color=color, lw=1.2, label=label_of)
         axes.set_xlabel(label)
         axes.set_ylabel("cosine similarity with the truth")
         axes.set_title(rf"depth 2, $L = 2$, $c = 1$, $\alpha = {alpha:g}$, $d = {result.parameters['d']}$")

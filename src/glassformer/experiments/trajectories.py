@@ -1,0 +1,96 @@
+"""Errors after every step of a learner on simulated data, next to the theory of the same finite sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.core.checks import require_integer
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.integral import Array
+from glassformer.core.results import Table
+from glassformer.experiments.instances import Run, Simulation, standard_error
+from glassformer.experiments.simulation import simulate
+from glassformer.learners.base import Learner
+from glassformer.learners.registry import chosen
+from glassformer.models.base import Model
+from glassformer.theory.state_evolution import validated_alpha
+
+
+def follow(
+    model: Model,
+    alpha: ArrayLike,
+    steps: int = 50,
+    overlap: float | None = None,
+    d: int | None = None,
+    instances: int = 4,
+    seed: int = 0,
+    algorithm: str | Learner = "gamp",
+) -> Table:
+    r"""The way to an estimate, step by step: theory and, at a size ``d``, runs on data.
+
+    Runs are those of :func:`~glassformer.experiments.simulation.simulate`, without damping; one that has settled stays
+    where it is.
+
+    Args:
+        model: the teacher, known to the student.
+        alpha: sample ratios, shape (points,), in the model's unit.
+        steps: how many, at least 1.
+        overlap: with the truth before the first step, in theory; by default what side information tells and, for even
+            labels, ``1/d``, or 0.001 without a size.
+        d: token dimension of runs; None for theory alone.
+        instances: independent runs per sample ratio.
+        seed: a non-negative integer.
+        algorithm: a learner whose steps have a theory, or the name of one.
+
+    Returns:
+        The table of :func:`~glassformer.theory.trajectory.trajectory`; with ``d`` also ``measured_error``, the mean
+        over runs, with ``measured_standard_error``, and for several rows ``measured_row_error``; both are NaN before
+        the first step, and theory is that of the ratios that whole numbers allow.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: no theory of the steps.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> table = follow(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.8], steps=5, d=60, seed=1)
+        >>> bool(np.nanmax(np.abs(table["measured_error"] - table["error"])) < 0.05)
+        True
+    """
+    alpha, learner = validated_alpha(alpha), chosen(algorithm, None)
+    require_integer("steps", steps)
+    if d is None:
+        return _theory(learner, model, alpha, steps, overlap)
+    result = simulate(model, alpha, d, instances, seed, learner.followed(steps))
+    size = model.at_size(d).model
+    start = 1 / d if overlap is None and model.channel.even and not model.prior.in_rows.side else overlap
+    table = _theory(learner, size, result["alpha_realised"], steps, start)
+    names = ["error", *(["row_error"] if "row_error" in table.columns else [])]
+    columns = {key: column for name in names for key, column in _measured(result, name, steps).items()}
+    parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
+    return replace(table, columns={**table.columns, **columns}, parameters=parameters)
+
+
+def _theory(learner: Learner, model: Model, alpha: Array, steps: int, overlap: float | None) -> Table:
+    found = learner.trajectory(model, alpha, steps, overlap)
+    if isinstance(found, str):
+        raise IncompatibleError(f"algorithm {learner.name}: {found}")
+    return found
+
+
+def _measured(result: Simulation, name: str, steps: int) -> dict[str, Array]:
+    """Means over the runs of one quantity and their standard errors, the steps of one ratio after those of another."""
+    runs = np.array([[_padded(run, name, steps) for run in point] for point in result.instances])
+    flat = np.swapaxes(runs, 1, 2).reshape(-1, runs.shape[1], *runs.shape[3:])
+    blur = f"measured_{name.replace('error', 'standard_error')}"
+    return {f"measured_{name}": flat.mean(axis=1), blur: standard_error(flat)}
+
+
+def _padded(run: Run, name: str, steps: int) -> Array:
+    """What a run measured after every step, shape (steps + 1, ...); nothing before the first, the end ever after."""
+    values = [step[name] if name in step else np.mean(step["row_error"]) for step in run.history]
+    nothing = np.full_like(values[0], np.nan)
+    return np.array(([nothing, *values] + [values[-1]] * steps)[: steps + 1])

@@ -1,0 +1,134 @@
+r"""State evolution in time: what message passing knows after every one of its steps.
+
+.. math::
+   \hat Q_t = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T(V_t), \qquad V_{t+1} = \mathrm{covariance}(\hat Q_t)
+
+from what is known before any data. In the limit of large sizes message passing without damping has the errors of this
+sequence, step by step.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.core.checks import is_number, require_integer
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.integral import Array
+from glassformer.core.progress import track
+from glassformer.core.resources import require_resources
+from glassformer.core.results import Table
+from glassformer.core.solution import Status
+from glassformer.models.base import Model
+from glassformer.theory.evolution_map import EvolutionMap, side_known
+from glassformer.theory.limits import mean_error
+from glassformer.theory.state_evolution import validated_alpha
+
+# Overlap with which even labels begin by default: that of a random guess in a thousand dimensions.
+_GUESS = 1e-3
+# What one step at one sample ratio takes in memory, per entry of the covariance.
+_BYTES = 100
+
+
+class _Path(NamedTuple):
+    """Covariances and conjugate overlaps, shape (steps + 1, batch, P, P), and errors of the former's norm."""
+
+    variance: Array
+    q_hat: Array
+    error: Array
+
+
+def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float | None = None) -> Table:
+    r"""Error and overlap after every step of undamped message passing, in the limit of large sizes.
+
+    Equations :eq:`state-evolution` and :eq:`matrix-state-evolution` of the documentation, iterated as they stand.
+
+    Args:
+        model: prior and channel.
+        alpha: sample ratios, shape (points,), in the model's unit.
+        steps: how many, at least 1.
+        overlap: of every row with its truth before the first step, in [0, 1); by default what side information tells
+            and, for labels that are even, ``0.001``. A random guess in ``d`` dimensions has ``1/d`` on average; the
+            time that it takes to leave it grows like :math:`\log d`.
+
+    Returns:
+        :class:`~glassformer.core.results.Table` with one row per sample ratio and step: ``alpha``, ``iteration`` (0
+        before any step), ``error`` (:math:`V = 1 - q`; for several rows the mean over them), ``overlap``, ``q_hat``
+        (that the step to here was taken with), for several rows ``row_error``, and ``error_estimate``: the integration
+        error of every step, carried on by the slope of the map.
+
+    At finite size a row that labels are still blind to is not known by less than chance, about ``1/d``, however far
+    the overlap falls here on its way: runs leave such a plateau earlier or later than theory, by a few steps.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: the denoiser of the prior finds its own fixed point in steps.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> table = trajectory(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5, steps=3)
+        >>> table["iteration"].astype(int).tolist(), table["error"].round(4).tolist()
+        ([0, 1, 2, 3], [1.0, 0.6482, 0.5465, 0.5072])
+    """
+    alpha = validated_alpha(alpha)
+    require_integer("steps", steps)
+    prior = model.prior.in_rows
+    if prior.stepwise:
+        raise IncompatibleError("the factors of a narrow matrix are found step by step: use simulate for their way")
+    size = len(alpha) * (steps + 1)
+    require_resources("steps", steps, _BYTES * size * prior.rows**2, "follow fewer steps")
+    path = _followed(model, alpha, steps, np.eye(prior.rows) * (1 - _begin(model, overlap)))
+    # Rows run over the steps of one sample ratio after the other.
+    variance, q_hat = (np.swapaxes(part, 0, 1).reshape(size, prior.rows, prior.rows) for part in path[:2])
+    shape = (size, *model.overlap_shape)
+    rows = {"row_error": np.diagonal(variance, axis1=1, axis2=2)} if model.overlap_shape else {}
+    finite = np.isfinite(mean_error(variance))
+    return Table(
+        model=model.name,
+        parameters=model.parameters,
+        columns={
+            "alpha": np.repeat(alpha, steps + 1),
+            "iteration": np.tile(np.arange(steps + 1.0), len(alpha)),
+            "error": mean_error(variance),
+            "overlap": (prior.self_overlap - variance).reshape(shape),
+            **rows,
+            "q_hat": q_hat.reshape(shape),
+            "error_estimate": path.error.T.reshape(size),
+        },
+        status=[Status.CONVERGED if ok else Status.NON_FINITE for ok in finite.tolist()],
+    )
+
+
+def _begin(model: Model, overlap: float | None) -> float:
+    if overlap is None:
+        return max(side_known(model), _GUESS * model.channel.even)
+    if not (is_number(overlap) and 0 <= overlap < 1):
+        raise ParameterError("overlap", overlap, "a number in [0, 1)")
+    return float(overlap)
+
+
+def _followed(model: Model, alpha: Array, steps: int, start: Array) -> _Path:
+    update, everyone = EvolutionMap(model, alpha, model.channel.in_rows), np.arange(len(alpha))
+    variance = [np.broadcast_to(start, (len(alpha), *start.shape)).copy()]
+    q_hat, error = [np.zeros_like(variance[0])], [np.zeros(len(alpha))]
+    stretch = np.ones(len(alpha))
+    for _ in track(range(steps), f"{steps} steps"):
+        conjugate = update.conjugate(variance[-1], everyone)
+        mapped = update.covariance(conjugate, everyone)
+        if len(variance) > 1:
+            stretch = _slope(_norm(mapped.value - variance[-1]), _norm(variance[-1] - variance[-2]))
+        error.append(stretch * error[-1] + _norm(mapped.error))
+        variance.append(mapped.value)
+        q_hat.append(conjugate.value)
+    return _Path(np.array(variance), np.array(q_hat), np.array(error))
+
+
+def _norm(matrices: Array) -> Array:
+    return np.asarray(np.linalg.norm(matrices, axis=(1, 2)))
+
+
+def _slope(after: Array, before: Array) -> Array:
+    """How much longer one step is than the one before: what becomes of an error along the way."""
+    return np.asarray(np.divide(after, before, out=np.zeros_like(after), where=before > 0))

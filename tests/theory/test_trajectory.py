@@ -1,0 +1,90 @@
+"""State evolution in time: it ends where state evolution does, and message passing follows it step by step."""
+
+import numpy as np
+import pytest
+
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    IncompatibleError,
+    MessagePassing,
+    ParameterError,
+    SequenceMultiIndex,
+    follow,
+    limits,
+    trajectory,
+)
+
+NOISY = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
+
+
+@pytest.mark.parametrize(
+    "model", [NOISY, AttentionIndexed(rho=0.5), BilinearSequenceRegression(beta=2, rho=0.3, channel="sign")]
+)
+def test_it_ends_at_the_fixed_point(model):
+    table = trajectory(model, [0.3, 0.7], steps=150)
+    assert table.converged
+    np.testing.assert_allclose(
+        table["error"][[150, 301]], limits(model, [0.3, 0.7])["algorithmic_error"], rtol=1e-5, atol=1e-9
+    )
+    assert np.all(np.diff(table["error"].reshape(2, -1), axis=1) <= 1e-12)
+
+
+def test_ridge_regression_in_closed_form():
+    """Gaussian weights and linear labels: V' = 1 / (1 + alpha / (V + noise))."""
+    table = trajectory(BilinearSequenceRegression(beta=1, rho=np.inf, noise=0.3), 0.8, steps=6)
+    known = [1.0]
+    for _ in range(6):
+        known.append(1 / (1 + 0.8 / (known[-1] + 0.3)))
+    np.testing.assert_allclose(table["error"], known, rtol=1e-12)
+    np.testing.assert_allclose(table["q_hat"][1:], 0.8 / (np.array(known[:-1]) + 0.3), rtol=1e-12)
+
+
+def test_a_guess_of_even_labels_grows_at_the_rate_of_the_threshold():
+    """Phase retrieval: the overlap grows by alpha / alpha_c a step, alpha_c = 1/2."""
+    model = SequenceMultiIndex(lambda z: abs(z[0, 0]), indices=1, tokens=1)
+    table = trajectory(model, 0.75, steps=6, overlap=1e-6)
+    overlap = table["overlap"].ravel()
+    np.testing.assert_allclose(overlap[1:4] / overlap[:3], 1.5, rtol=2e-3)
+
+
+def test_the_errors_of_sampled_averages_are_carried_along():
+    """A path of eight times the points stays within a few of the errors that the short one claims."""
+    few, many = (trajectory(_product(n), 1.5, steps=6, overlap=0.05) for n in (64, 512))
+    gap = np.abs(few["error"] - many["error"])[1:]
+    assert np.all(gap <= 4 * few["error_estimate"][1:] + 1e-4)
+    assert np.any(gap > 0)
+
+
+def test_message_passing_follows_it():
+    table = follow(NOISY, [0.5, 0.9], steps=8, d=60, instances=3)
+    gap = np.abs(table["measured_error"] - table["error"])
+    assert np.isnan(gap[0])
+    assert np.nanmax(gap) < 0.05
+    assert table["measured_standard_error"].shape == gap.shape
+
+
+def test_every_row_is_followed():
+    table = follow(_product(64), [2.0], steps=4, d=60, instances=2, algorithm=MessagePassing())
+    assert table["measured_row_error"].shape == table["row_error"].shape == (5, 2)
+    assert np.nanmax(np.abs(table["measured_row_error"] - table["row_error"])) < 0.3
+    assert table.parameters["d"] == 60
+
+
+def _product(points):
+    return SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], indices=2, tokens=1, noise=0.2, points=points)
+
+
+def test_what_has_no_such_theory_says_so():
+    with pytest.raises(IncompatibleError, match="no equations are known for the steps of ridge"):
+        follow(NOISY, 0.5, algorithm="ridge")
+    with pytest.raises(IncompatibleError, match="step by step"):
+        trajectory(BilinearSequenceRegression(beta=1, width=1), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("steps", 0), ("steps", 2.5), ("overlap", 1.0), ("overlap", np.nan), ("alpha", -1)]
+)
+def test_bad_input_is_named(name, value):
+    with pytest.raises(ParameterError, match=name):
+        trajectory(NOISY, **{"alpha": 0.5, name: value})
