@@ -116,7 +116,7 @@ def instability(model: Model, variance: Array, unknown: Array, accuracy: float =
 def _instability(model: Model, variance: Array, unknown: Array, finer: int) -> Instability:
     channel = model.channel.in_rows
     channel = channel.with_points(finer * channel.points)
-    basis = _basis(unknown, model)
+    basis = symmetric_basis(unknown, model)
     first, second, truth, replicas = channel.response(variance)
     tokens = channel.columns
     rotated = [_rotated(part, basis.directions) for part in (first, second, truth)]
@@ -135,14 +135,15 @@ def _instability(model: Model, variance: Array, unknown: Array, finer: int) -> I
     return Instability(rate, error, full / np.trace(full), len(top) > 1)
 
 
-class _Basis(NamedTuple):
+class Basis(NamedTuple):
     """Orthonormal directions, shape (P, k), and an orthonormal basis of the symmetric matrices on them."""
 
     directions: Array
     matrices: list[Array]
 
 
-def _basis(unknown: Array, model: Model) -> _Basis:
+def symmetric_basis(unknown: Array, model: Model) -> Basis:
+    """Directions of a projector, whole rows where it has some, and the symmetric matrices on them that may overlap."""
     values, vectors = np.linalg.eigh(unknown)
     directions = vectors[:, values > 0.5]
     # Where whole rows are unknown they are the directions.
@@ -158,7 +159,7 @@ def _basis(unknown: Array, model: Model) -> _Basis:
             full = directions @ matrix @ directions.T
             if np.allclose(model.prior.in_rows.allowed(full), full):
                 matrices.append(matrix)
-    return _Basis(directions, matrices)
+    return Basis(directions, matrices)
 
 
 def _rotated(response: Array, directions: Array) -> Array:
