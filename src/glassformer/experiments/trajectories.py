@@ -39,7 +39,7 @@ def follow(
         alpha: sample ratios, shape (points,), in the model's unit.
         steps: how many, at least 1.
         overlap: with the truth before the first step, in theory; by default what side information tells and, for even
-            labels, ``1/d``, or 0.001 without a size.
+            labels, the overlap of the random start with the truth at a size ``d``, 0.001 without one.
         d: token dimension of runs; None for theory alone.
         instances: independent runs per sample ratio.
         seed: a non-negative integer.
@@ -66,7 +66,8 @@ def follow(
         return _theory(learner, model, alpha, steps, overlap)
     result = simulate(model, alpha, d, instances, seed, learner.followed(steps))
     size = model.at_size(d).model
-    start = 1 / d if overlap is None and model.channel.even and not model.prior.in_rows.side else overlap
+    prior = model.prior.in_rows
+    start = prior.random_start / np.sqrt(d) if overlap is None and model.channel.even and not prior.side else overlap
     table = _theory(learner, size, result["alpha_realised"], steps, start)
     names = ["error", *(["row_error"] if "row_error" in table.columns else [])]
     columns = {key: column for name in names for key, column in _measured(result, name, steps).items()}

@@ -50,8 +50,8 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
         alpha: sample ratios, shape (points,), in the model's unit.
         steps: how many, at least 1.
         overlap: of every row with its truth before the first step, in [0, 1); by default what side information tells
-            and, for labels that are even, ``0.001``. A random guess in ``d`` dimensions has ``1/d`` on average; the
-            time that it takes to leave it grows like :math:`\log d`.
+            and, for labels that are even, ``0.001``. A random start of size ``r`` has about
+            :math:`r/\sqrt d`; the time that it takes to leave it grows like :math:`\log d`.
 
     Returns:
         :class:`~glassformer.core.results.Table` with one row per sample ratio and step: ``alpha``, ``iteration`` (0

@@ -54,7 +54,8 @@ def in_time(path: Path, quick: bool, reference: Path | None) -> _Result:
     model = DeepAttention(depth=2, tokens=2, skip=1.0, points=256)
     d, instances, steps = (200, 2, 40) if quick else (1000, 8, 60)
     result = simulate(model, [1.2], d=d, instances=instances)
-    theory = trajectory(model, result["alpha_realised"], steps, overlap=1 / d)
+    start = model.prior.in_rows.random_start / np.sqrt(d)
+    theory = trajectory(model, result["alpha_realised"], steps, overlap=start)
     histories = [
         np.array([step["cosine"] for step in run.history] + [run.cosine] * steps)[:steps] for run in result.instances[0]
     ]
