@@ -10,6 +10,7 @@ NOISE = 0.3
 SCALAR = {
     "gaussian": BilinearSequenceRegression(rho=0.5, noise=NOISE),
     "tanh": BilinearSequenceRegression(rho=0.5, noise=NOISE, channel=np.tanh),
+    "absolute": BilinearSequenceRegression(rho=0.5, channel="absolute"),
     "sign": BilinearSequenceRegression(rho=0.5, channel="sign"),
     "linear attention": AttentionIndexed(0.5, channel="linear", noise=NOISE),
     "softmax": AttentionIndexed(0.5),
@@ -48,3 +49,36 @@ def test_models_of_several_rows_say_the_same():
     assert channel.label_noise == NOISE
     assert found.bayes.value[0] == pytest.approx(scalar["prediction_error"][0], rel=0.01)
     assert found.plugin.value[0] == pytest.approx(scalar["plugin_error"][0], rel=0.01)
+
+
+@pytest.mark.parametrize("v", [1.0, 0.3, 0.01])
+def test_labels_without_a_sign(v):
+    """Of two fields with the same mean, half the squared difference of their labels."""
+    rng = np.random.default_rng(1)
+    mean = np.sqrt(1 - v) * rng.standard_normal(400_000)
+    one, other = (np.abs(mean + np.sqrt(v) * rng.standard_normal(len(mean))) for _ in range(2))
+    squares = 0.5 * (one - other) ** 2
+    found = SCALAR["absolute"].channel.label_error(np.array([v]))["prediction_error"][0]
+    assert abs(found - squares.mean()) < 4 * squares.std() / np.sqrt(len(mean))
+
+
+@pytest.mark.parametrize("tokens", [3, 4])
+def test_rows_of_hardmax(tokens):
+    model, v, rng = AttentionIndexed(0.5, tokens=tokens, channel="hardmax"), 0.4, np.random.default_rng(2)
+    found = {name: value[0] for name, value in model.channel.label_error(np.array([v])).items()}
+    shape = (100_000, tokens * (tokens + 1) // 2)
+    mean = np.sqrt(1.5 - v) * rng.standard_normal(shape)
+    one, other = (model.channel.sample(mean + np.sqrt(v) * rng.standard_normal(shape), rng) for _ in range(2))
+    assert found["label_brier"] == pytest.approx(np.mean(one != other), abs=0.004)
+    assert found["label_error"] < found["label_brier"] < 2 * found["label_error"]
+    assert 0 < found["label_standard_error"] < 0.01
+
+
+def test_two_tokens_have_a_closed_form():
+    from glassformer.models.channels.attention_indexed.prediction import row_errors
+
+    v = np.array([0.05, 0.5, 1.5])
+    sampled, exact = row_errors(2, 1.5, v), AttentionIndexed(0.5, channel="hardmax").channel.label_error(v)
+    for name, value in exact.items():
+        error = sampled["label_brier_standard_error" if name == "label_brier" else "label_standard_error"]
+        assert np.all(np.abs(sampled[name] - value) < 5 * error + 1e-12)

@@ -26,10 +26,18 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         return 0
     print(heading(found.model, found.parameters))
     rows = [
-        {"threshold": e.name, "alpha": "-" if math.isnan(e.alpha) else f"{e.alpha:.8g}", "note": e.note}
-        for e in found.entries
+        {"threshold": e.name, "alpha": _text(e.alpha, ".8g"), "+-": _error(e), "note": e.note} for e in found.entries
     ]
-    print_rows(rows, ["threshold", "alpha", "note"])
+    print_rows(rows, ["threshold", "alpha", "+-", "note"])
     if found.hard_phase is not None:
         print(f"hard phase: {'yes' if found.hard_phase else 'no'}")
     return 0
+
+
+def _text(value: float, form: str) -> str:
+    return "-" if math.isnan(value) else f"{value:{form}}"
+
+
+def _error(entry: Any) -> str:
+    """The absolute error of a threshold; nothing where there is no number that could be off."""
+    return _text(entry.error_estimate, ".2g") if math.isfinite(entry.alpha) else "-"

@@ -13,7 +13,7 @@ from glassformer.interface.cli.output import plots, report, write
 def add(parser: argparse.ArgumentParser) -> None:
     """How many steps, from where, and the runs beside theory."""
     parser.add_argument("--steps", type=int, default=50, help="steps of the algorithm (default 50)")
-    text = "with the truth before the first step; default: side information, and for even labels that of a random start, or 0.001"
+    text = "with the truth before the first step; default: side information, for even labels that of a random start"
     parser.add_argument("--overlap", type=float, help=text)
     parser.add_argument("--algorithm", default="gamp", help="whose steps are followed; default gamp")
     parser.add_argument("--d", type=int, help="token dimension of runs beside theory; without it theory alone")

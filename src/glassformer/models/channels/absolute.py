@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import erf
 
 from glassformer.core.errors import DataError
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
@@ -78,6 +79,16 @@ class AbsoluteChannel(ScalarChannel):
         a = np.sqrt(1 - v)[..., None] * _T
         sign_part = _average(v, _even_average(a, lambda x: np.cosh(x) * np.log1p(np.exp(-2 * x)) + x * np.exp(-x)))
         return Integral(sign_part.value - 0.5 * np.log(2 * np.pi * v) - 0.5, sign_part.error + _ROUNDING)
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``prediction_error``: :math:`E(|h| - E[|h|\mid\omega])^2`, of a folded normal."""
+        v = np.asarray(variance, dtype=float)
+        a = np.sqrt(1 - v)[..., None] * _T
+        mean = np.sqrt(2 / np.pi) * np.exp(-(a**2) / 2) + a * erf(a / np.sqrt(2))
+        # What the sign not known adds to the mean square; far from zero the label is the field, with its variance.
+        gained = _average(v, mean**2 - a**2).value
+        named = {"prediction_error": v * (1 - gained), "label_noise": np.zeros_like(v)}
+        return {**named, "label_mse": named["prediction_error"]}
 
 
 def _checked(y: ArrayLike) -> Array:

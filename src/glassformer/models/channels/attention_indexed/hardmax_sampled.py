@@ -12,6 +12,7 @@ from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.numerics.normal import mills
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_matrices
+from glassformer.models.channels.attention_indexed.prediction import row_errors
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
 from glassformer.models.channels.sampled import Posterior, SampledChannel, require_data
 from glassformer.models.channels.scalar import Array
@@ -87,6 +88,10 @@ class HardmaxChannel(SampledChannel):
         parts = [slice(start, start + size) for start in range(0, len(omega), size)]
         found = [self._block(labels[part], omega[part], v[part, None]) for part in parts]
         return Posterior(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``label_error``: wrong rows; ``label_brier``: :math:`1 - E\sum_b p_{ab}^2` per row; standard errors."""
+        return row_errors(self.tokens, self.power, variance)
 
     def _checked(self, y: Array) -> NDArray[np.intp]:
         labels = np.asarray(y, dtype=float)
