@@ -16,6 +16,7 @@ _SOURCE = (
     "they are the question classification data of Li and Roth (2002), published by the Cognitive Computation Group of "
     "the University of Illinois"
 )
+_Lines = list[tuple[str, list[str]]]
 _LINE = re.compile(r"^([A-Z]+):\w+ (.*\S.*)$")
 # Numbers of the tokens that stand for no word and for a word that training did not show.
 PADDING, UNKNOWN = 0, 1
@@ -55,7 +56,8 @@ def read_questions(folder: str | Path, length: int = 32) -> QuestionData:
     r"""Read ``train_5500.label`` and ``TREC_10.label``: lines ``CLASS:detail words``, in Latin-1.
 
     Words are those between spaces, in lower case; questions are cut or padded to ``length``. Classes and vocabulary are
-    those of the training file.
+    those of the training file. Where all words of both files are whole numbers, they are the token ids of a tokeniser
+    of your own: they keep their order, and ids that only the test file has are no unknown words.
 
     Args:
         folder: where the two files are.
@@ -73,19 +75,32 @@ def read_questions(folder: str | Path, length: int = 32) -> QuestionData:
         >>> data = read_questions(folder, length=5)
         >>> data.classes, data.vocabulary, data.test.tokens.tolist()
         (('HUM', 'NUM'), 9, [[7, 4, 1, 6, 0]])
+        >>> _ = (folder / "train_5500.label").write_text("NUM:dist 101 7 5\nHUM:ind 101 3\n")
+        >>> _ = (folder / "TREC_10.label").write_text("HUM:desc 101 9\n")
+        >>> data = read_questions(folder, length=3)
+        >>> data.vocabulary, data.test.tokens.tolist()
+        (104, [[103, 11, 0]])
     """
     training, test = (_lines(Path(folder), name) for name in (TRAINING_FILE, TEST_FILE))
     classes = tuple(sorted({label for label, _ in training}))
     for label, _ in test:
         if label not in classes:
             raise DataError(TEST_FILE, label, f"a class of {TRAINING_FILE}: {', '.join(classes)}")
-    words = dict.fromkeys(word for _, question in training for word in question)
-    numbers = {word: k for k, word in enumerate(words, start=UNKNOWN + 1)}
+    numbers = _numbers(training, test)
     parts = [_encoded(lines, classes, numbers, length) for lines in (training, test)]
-    return QuestionData(parts[0], parts[1], classes, len(numbers) + UNKNOWN + 1)
+    return QuestionData(parts[0], parts[1], classes, max(numbers.values()) + 1)
 
 
-def _lines(folder: Path, name: str) -> list[tuple[str, list[str]]]:
+def _numbers(training: _Lines, test: _Lines) -> dict[str, int]:
+    """The token of every word; ids keep their order, behind the two that stand for no word."""
+    ids = {word for _, question in [*training, *test] for word in question}
+    if all(word.isdecimal() for word in ids):
+        return {word: int(word) + UNKNOWN + 1 for word in ids}
+    words = dict.fromkeys(word for _, question in training for word in question)
+    return {word: k for k, word in enumerate(words, start=UNKNOWN + 1)}
+
+
+def _lines(folder: Path, name: str) -> _Lines:
     path = folder / name
     try:
         text = path.read_text(encoding="latin-1")
@@ -102,9 +117,7 @@ def _lines(folder: Path, name: str) -> list[tuple[str, list[str]]]:
     return found
 
 
-def _encoded(
-    lines: list[tuple[str, list[str]]], classes: tuple[str, ...], numbers: dict[str, int], length: int
-) -> Questions:
+def _encoded(lines: _Lines, classes: tuple[str, ...], numbers: dict[str, int], length: int) -> Questions:
     tokens = np.full((len(lines), length), PADDING, np.int32)
     for row, (_, words) in zip(tokens, lines, strict=True):
         known = [numbers.get(word, UNKNOWN) for word in words[:length]]
