@@ -12,9 +12,11 @@ from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.models.base import FiniteSize, Model, no_data, require_teacher
-from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel
+from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel, untied_channel
+from glassformer.models.designs.pairs import PairDesign
 from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.priors.laws import law_of
+from glassformer.models.priors.limits import bilinear_prior
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.slot import asked_for, matrix_prior, named, selected
 from glassformer.models.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
@@ -49,8 +51,11 @@ class AttentionIndexed(Model):
             ``channel``, with label noise.
 
         prior: without ``rho``, a finished :class:`~glassformer.models.priors.scalar.ScalarPrior` of symmetric matrices
-        of any
-            spectrum; once the model is made, it holds the prior of ``S``.
+            of any spectrum; once the model is made, it holds the prior of ``S``.
+        untied: keys and queries of their own, :math:`S = QK^T/\sqrt{rd}` with independent factors, for linear and
+            softmax channels: :math:`h_{ab} = x_a^TSz_b/\sqrt d` with ``T`` tokens each of two sequences, ``T x T``
+            independent indices of unit variance, errors one before any data. Noise is independent on all indices; at
+            ``rho = 0`` the sample ratio is :math:`n/(2rd)`.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -80,6 +85,7 @@ class AttentionIndexed(Model):
         metavar="FILE.py:FUNCTION",
     )
     prior: Any = None
+    untied: bool = parameter("different matrices of keys and queries", False)
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
         given = asked_for(self.prior)
@@ -90,8 +96,11 @@ class AttentionIndexed(Model):
         if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
         prior = self._prior(given)
-        power = prior.second_moment if self.rho is None else 1 + float(self.rho)
-        channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link)
+        if self.untied:
+            channel = untied_channel(self.channel, self.tokens, self.noise, self.temperature, link)
+        else:
+            power = prior.second_moment if self.rho is None else 1 + float(self.rho)
+            channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link)
         object.__setattr__(self, "channel", channel)
         # A finished channel brings its noise along: the model has no other.
         object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
@@ -133,6 +142,8 @@ class AttentionIndexed(Model):
     def _prior(self, given: object) -> ScalarPrior:
         """The prior that the user gave, or the one this width selects, limits included."""
         if isinstance(given, ScalarPrior):
+            if self.untied:
+                raise IncompatibleError(f"prior = {given!r} and untied exclude each other: give rho")
             if self.rho is not None:
                 raise IncompatibleError(f"prior = {given!r} and rho = {self.rho} exclude each other: give one of them")
             return matrix_prior(given, SymmetricGaussianPrior().degrees)
@@ -142,6 +153,8 @@ class AttentionIndexed(Model):
                 "have Gaussian entries; leave prior out"
             )
         assert self.rho is not None
+        if self.untied:
+            return selected(bilinear_prior(1.0, float(self.rho)))
         if self.rho == 0:
             return selected(NarrowWishartPrior())
         return selected(SymmetricGaussianPrior() if np.isinf(self.rho) else WishartPrior(float(self.rho)))
@@ -157,13 +170,16 @@ class AttentionIndexed(Model):
             "noise": self.noise,
             "channel": label,
             **temperature,
-            "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",
+            **({"untied": True} if self.untied else {}),
+            "alpha": ("n/(2rd)" if self.untied else "n/(rd)") if self.rho == 0 else "n/d^2",
         }
 
     @property
     def parametrisation(self) -> Parametrisation:
         from glassformer.models.students.attention import attention_parametrisation
 
+        if self.untied:
+            raise IncompatibleError("fits tied attention, not keys and queries of their own")
         return attention_parametrisation(self.channel)
 
     def at_size(self, d: int) -> FiniteSize:
@@ -173,8 +189,12 @@ class AttentionIndexed(Model):
         width = 0 if self.rho is None else max(1, round(self.rho * d))
         require_teacher({"d": (d, d), "rho": (width, self.rho)}, (d, d), width)
         rho = None if self.rho is None else width / d
-        channel = self.channel if rho is None else self.channel.at_power(1 + rho)
-        model = AttentionIndexed(rho, self.tokens, channel, self.noise, self.temperature, prior=self.prior)
+        channel = self.channel if rho is None or self.untied else self.channel.at_power(1 + rho)
+        prior = None if self.untied else self.prior
+        given = (rho, self.tokens, channel, self.noise, self.temperature)
+        model = AttentionIndexed(*given, prior=prior, untied=self.untied)
+        if self.untied:
+            return FiniteSize(model, PairDesign, (2 * self.tokens, d), float(d * d))
         return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(d * d))
 
 

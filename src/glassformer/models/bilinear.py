@@ -14,12 +14,11 @@ from glassformer.core.options import as_text, parameter
 from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_ratio, no_data, require_teacher
 from glassformer.models.channels.named import NAMES, scalar_channel
 from glassformer.models.designs.dense import DenseDesign
-from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.factors import FactorPrior
 from glassformer.models.priors.law import Law
 from glassformer.models.priors.laws import NAMES as LAWS
 from glassformer.models.priors.laws import Gaussian
-from glassformer.models.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.models.priors.limits import bilinear_prior
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.slot import asked_for, centred, matrix_prior, named, selected
 from glassformer.models.students.base import Parametrisation
@@ -129,13 +128,7 @@ class BilinearSequenceRegression(Model):
                 f"prior = {law.label} and rho = {self.rho} exclude each other: factors of extensive width have "
                 "Gaussian entries; give a fixed width instead of rho"
             )
-        if self.rho == 0:
-            return selected(LowWidthPrior(float(self.beta)))
-        if np.isinf(self.rho):
-            return selected(GaussianMatrixPrior())
-        if np.isinf(self.beta):
-            return selected(LongSequencePrior(float(self.rho)))
-        return selected(BilinearPrior(float(self.beta), float(self.rho)))
+        return selected(bilinear_prior(float(self.beta), float(self.rho)))
 
     def _factors(self, law: Law, width: int) -> ScalarPrior:
         """Factors of fixed width and their law."""

@@ -13,6 +13,7 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.models.priors.base import Estimate
+from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.scalar import ScalarPrior
 
 
@@ -165,3 +166,17 @@ class LowWidthPrior(ScalarPrior):
             return x - beta / x - (1 + beta) * np.log(x) + (beta - 1) * np.log((x + 1) / (x + beta))
 
         return exact(0.5 * (q_hat - (integral(x) - integral(start)) / (1 + beta)))
+
+
+def bilinear_prior(beta: float, rho: float) -> ScalarPrior:
+    """The prior of a product of factors at these ratios, limits included.
+
+    Example:
+        >>> bilinear_prior(1.0, 0.5), bilinear_prior(1.0, np.inf)
+        (BilinearPrior(beta=1.0, rho=0.5), GaussianMatrixPrior())
+    """
+    if rho == 0:
+        return LowWidthPrior(beta)
+    if np.isinf(rho):
+        return GaussianMatrixPrior()
+    return LongSequencePrior(rho) if np.isinf(beta) else BilinearPrior(beta, rho)

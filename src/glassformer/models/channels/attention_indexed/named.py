@@ -15,11 +15,14 @@ from glassformer.models.channels.attention_indexed.projected import (
     SoftmaxAttentionChannel,
     checked_tokens,
 )
+from glassformer.models.channels.attention_indexed.untied import LinearUntiedChannel, SoftmaxUntiedChannel
 from glassformer.models.channels.link.contract import Link, function_name
 from glassformer.models.channels.named import require_alone
 from glassformer.models.channels.scalar import Array, ScalarChannel
 
 NAMES = ("linear", "softmax", "hardmax")
+# Those that exist for keys and queries of their own.
+UNTIED = ("linear", "softmax")
 
 
 def attention_channel(
@@ -65,6 +68,36 @@ def attention_channel(
             raise IncompatibleError("a function of the indices needs label noise: give noise > 0")
         return _sampled(channel, tokens, noise, power, function_name(channel))
     raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
+
+
+def untied_channel(
+    channel: str | ScalarChannel,
+    tokens: int,
+    noise: float,
+    temperature: float,
+    link: Callable[..., Any] | None = None,
+) -> ScalarChannel:
+    """The channel called ``channel`` for indices of different keys and queries.
+
+    Raises:
+        IncompatibleError: a combination that does not exist, with what does.
+
+    Example:
+        >>> untied_channel("softmax", 2, 0.0, 1.0)
+        SoftmaxUntiedChannel(tokens=2, temperature=1.0)
+    """
+    if isinstance(channel, ScalarChannel):
+        return channel
+    if link is not None or channel not in UNTIED:
+        what = "a link" if link is not None else f"channel = {channel}"
+        raise IncompatibleError(f"{what} and untied exclude each other: choose {' or '.join(UNTIED)}")
+    if channel == "linear":
+        if temperature != 1:
+            raise IncompatibleError(f"temperature = {temperature} belongs to channel softmax: leave it out")
+        return LinearUntiedChannel(tokens, noise)
+    if noise != 0:
+        raise IncompatibleError(f"noise = {noise} and channel = softmax exclude each other where keys are untied")
+    return SoftmaxUntiedChannel(tokens, temperature)
 
 
 def _require_match(channel: ScalarChannel, tokens: int, noise: float, temperature: float, power: float) -> None:

@@ -20,8 +20,8 @@ def checked_tokens(tokens: int, smallest: int = 1) -> None:
     require_integer("tokens", tokens, smallest)
 
 
-class _ProjectedChannel(ScalarChannel):
-    """The components of the indices, or all but one direction of them, with isotropic noise."""
+class ProjectedChannel(ScalarChannel):
+    """Components of the indices, or all but some directions of them, with isotropic noise."""
 
     tokens: int
     noise: float
@@ -78,7 +78,7 @@ class _ProjectedChannel(ScalarChannel):
 
 
 @dataclass(frozen=True)
-class LinearAttentionChannel(_ProjectedChannel):
+class LinearAttentionChannel(ProjectedChannel):
     r"""Linear attention :math:`y = h + \sqrt\Delta\,z` with symmetric noise, :math:`E z_{ab}^2 = 1 + \delta_{ab}`.
 
     Labels are symmetric ``T x T`` matrices; :math:`E|g|^2 = T(T+1)/[2(V+\Delta)]` in components of equal variance
@@ -141,7 +141,7 @@ class LinearAttentionChannel(_ProjectedChannel):
 
 
 @dataclass(frozen=True)
-class SoftmaxAttentionChannel(_ProjectedChannel):
+class SoftmaxAttentionChannel(ProjectedChannel):
     r"""Softmax attention without noise, :math:`y_{ab} = e^{b h_{ab}}/\sum_c e^{b h_{ac}}` at inverse temperature ``b``.
 
     The log-ratios of a row show ``h`` up to a constant per row, and its symmetry ties those constants together: labels

@@ -1,0 +1,81 @@
+"""Two sequences seen through all pairs of their tokens: attention with different keys and queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.models.designs.stored import StoredDesign
+
+# Numbers of a temporary array: samples are treated in blocks of this size.
+_BLOCK = 4_000_000
+
+
+@dataclass(frozen=True)
+class PairDesign(StoredDesign):
+    r"""Tokens of two sequences seen by a matrix of unit entries: :math:`h_{ab} = x_a^TSz_b/d`.
+
+    Fields are the ``T x T`` pairs row by row, of unit variance. Both maps are one product of the ``(n T, d)`` matrix of
+    tokens with a matrix of width ``d``. The transpose belongs to the inner product of the entries.
+
+    Args:
+        inputs: shape ``(instances, samples, 2 T, d)`` or, for one instance, ``(samples, 2 T, d)``, the queries before
+            the keys; float64 or float32.
+
+    Raises:
+        DataError: wrong number of dimensions, an empty axis, another type, or values that are not finite.
+
+    Example:
+        >>> design = PairDesign(np.ones((3, 4, 5)))
+        >>> design.forward(np.eye(5), 0)[0]
+        array([1., 1., 1., 1.])
+    """
+
+    axes: ClassVar[str] = "samples, 2 T, d"
+
+    @property
+    def tokens(self) -> int:
+        """``T``, the tokens of either sequence."""
+        return int(self.inputs.shape[2]) // 2
+
+    @property
+    def signal_shape(self) -> tuple[int, int]:
+        d = int(self.inputs.shape[3])
+        return d, d
+
+    @property
+    def field_shape(self) -> tuple[int, ...]:
+        return self.samples, self.tokens**2
+
+    @property
+    def sample_ratio(self) -> float:
+        return self.samples / self.signal_shape[0] ** 2
+
+    @property
+    def damping(self) -> float:
+        # Products of tokens are independent Gaussian entries only for very many of them, as for symmetric matrices.
+        return 0.3
+
+    def forward(self, signal: Array, instance: int) -> Array:
+        tokens, d = self.inputs[instance], self.signal_shape[0]
+        matrix, fields = signal.astype(tokens.dtype, copy=False), np.empty((self.samples, self.tokens, self.tokens))
+        for part in self._blocks():
+            queries, keys = np.split(tokens[part], 2, axis=1)
+            fields[part] = (queries.reshape(-1, d) @ matrix).reshape(queries.shape) @ np.swapaxes(keys, 1, 2)
+        return fields.reshape(self.field_shape) / d
+
+    def adjoint(self, score: Array, instance: int) -> Array:
+        tokens, d = self.inputs[instance], self.signal_shape[0]
+        gamma = score.reshape(self.samples, self.tokens, self.tokens).astype(tokens.dtype, copy=False)
+        total = np.zeros((d, d))
+        for part in self._blocks():
+            queries, keys = np.split(tokens[part], 2, axis=1)
+            total += queries.reshape(-1, d).T @ (gamma[part] @ keys).reshape(-1, d)
+        return total / d
+
+    def _blocks(self) -> list[slice]:
+        size = max(1, _BLOCK // (self.tokens * self.signal_shape[0]))
+        return [slice(start, start + size) for start in range(0, self.samples, size)]

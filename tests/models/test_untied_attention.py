@@ -1,0 +1,87 @@
+"""Attention of extensive width with keys and queries of their own."""
+
+import numpy as np
+import pytest
+
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    DataError,
+    IncompatibleError,
+    limits,
+    simulate,
+    thresholds,
+)
+from glassformer.interface.cli import main
+from glassformer.models.designs.pairs import PairDesign
+from glassformer.testing import check_model
+
+MODELS = {
+    "linear": AttentionIndexed(0.3, channel="linear", noise=0.2, untied=True),
+    "softmax": AttentionIndexed(0.3, tokens=3, untied=True),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_its_parts_agree(name):
+    report = check_model(MODELS[name], d=40)
+    assert report.ok, str(report)
+    assert sum(check.made for check in report.checks) >= 4
+
+
+@pytest.mark.parametrize(("channel", "seen"), [("linear", 9), ("softmax", 6)])
+def test_counting(channel, seen):
+    found = thresholds(AttentionIndexed(0.3, tokens=3, channel=channel, untied=True))["perfect_recovery"]
+    assert found.alpha == pytest.approx((2 * 0.3 - 0.3**2) / seen)
+
+
+def test_message_passing_recovers_above_the_counting_threshold_and_not_below():
+    found = simulate(AttentionIndexed(0.3, untied=True), [0.15, 0.4], d=40, instances=2)
+    assert found["error"][0] > 0.3
+    assert found["error"][1] < 1e-5
+
+
+def test_linear_indices_are_as_many_labels_of_bilinear_regression():
+    """``T^2`` independent fields a sample: the same errors at as many labels."""
+    alpha = np.array([0.1, 0.3])
+    one = limits(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.2), 4 * alpha)
+    np.testing.assert_allclose(limits(MODELS["linear"], alpha)["error"], one["error"], rtol=1e-9)
+
+
+def test_forward_and_adjoint_are_transposes():
+    rng = np.random.default_rng(0)
+    design = PairDesign.sample(7, (6, 5), rng)
+    signal, score = rng.standard_normal((5, 5)), rng.standard_normal((7, 9))
+    fields = design.forward(signal, 0)
+    assert fields.shape == (7, 9)
+    x, z = design.inputs[0][:, :3], design.inputs[0][:, 3:]
+    np.testing.assert_allclose(fields[2, 1 * 3 + 2], x[2, 1] @ signal @ z[2, 2] / 5)
+    assert np.sum(fields * score) == pytest.approx(np.sum(signal * design.adjoint(score, 0)))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"channel": "hardmax"},
+        {"noise": 0.1},
+        {"link": lambda h: h},
+        {"channel": "linear", "temperature": 2.0},
+    ],
+)
+def test_what_does_not_exist_is_refused(given):
+    with pytest.raises(IncompatibleError):
+        AttentionIndexed(0.3, untied=True, **given)
+
+
+def test_labels_must_be_attention():
+    channel = MODELS["softmax"].channel
+    with pytest.raises(DataError, match="sum to one"):
+        channel.score(np.ones((1, 3, 3)), np.zeros((1, 9)), 1.0)
+
+
+def test_the_command_line(capsys):
+    assert (
+        main(["limits", "aim", "--alpha", "0.1", "--rho", "0.3", "--untied", "--channel", "linear", "--noise", "0.2"])
+        == 0
+    )
+    assert "untied = True" in capsys.readouterr().out
