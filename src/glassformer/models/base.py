@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.core.checks import is_number
-from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
 from glassformer.models.designs.base import Design
@@ -178,11 +177,6 @@ def counting_threshold(model: Model) -> float:
 def is_ratio(value: object) -> bool:
     """True for a number in the range of ratios for which the theory keeps its digits."""
     return is_number(value) and bool(SMALLEST <= value <= LARGEST)  # type: ignore[operator]
-
-
-def no_data(limit: str, remedy: str) -> IncompatibleError:
-    """The error of a model that is a limit of infinite or vanishing ratios, and has nothing to be drawn from."""
-    return IncompatibleError(f"{limit} is a limit without data: {remedy}")
 
 
 def require_teacher(sizes: dict[str, tuple[float, object]], shape: tuple[int, int], width: int) -> None:
