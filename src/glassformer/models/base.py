@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.core.checks import is_number
+from glassformer.core.declarations import declared
 from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
 from glassformer.models.designs.base import Design
@@ -100,10 +101,7 @@ class Model(Trainable, ABC):
         """What the rows are, in messages and plots."""
         return tuple(f"row {k + 1}" for k in range(self.prior.in_rows.rows))
 
-    @property
-    def last_layer(self) -> Array | None:
-        """One for the rows of the last layer, zero for others, shape (P,); None where there are no layers."""
-        return None
+    last_layer = declared(None, "One for rows of the last layer, zero for others, shape (P,); None without layers.")
 
     @property
     def overlap_shape(self) -> tuple[int, ...]:

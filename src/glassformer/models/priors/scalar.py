@@ -88,7 +88,9 @@ class ScalarPrior(SignalPrior):
         # where (1 + t) MMSE(t) is smooth and of order one however large q_hat is.
         ends = np.unique(np.concatenate([[0.0], np.log1p(q_hat)]))
         pieces = [np.linspace(a, b, int(np.ceil((b - a) / _PANEL)) + 1)[1:] for a, b in itertools.pairwise(ends)]
-        edges = np.concatenate([[0.0], *_graded_start(pieces)])
+        # A small width makes the MMSE vary towards zero: the first panel is halved again and again.
+        start = pieces[0][0] * 0.5 ** np.arange(_HALVINGS, 0, -1.0) if pieces else np.zeros(0)
+        edges = np.concatenate([[0.0], start, *pieces])
         fine, coarse = (self._panel_integrals(edges, nodes) for nodes in _PANEL_NODES)
         total, error = np.cumsum(fine), np.cumsum(np.abs(fine - coarse))
         index = np.searchsorted(edges, np.log1p(q_hat), side="right") - 1
@@ -101,11 +103,3 @@ class ScalarPrior(SignalPrior):
         t = np.expm1(edges[:-1, None] + width * (x + 1) / 2)
         value = self.mmse(t.ravel()).value.reshape(t.shape) * (1 + t)
         return np.asarray(0.25 * width[:, 0] * (value @ weight))
-
-
-def _graded_start(pieces: list[Array]) -> list[Array]:
-    """The panels, with those below their first end halved towards zero: a small width makes the MMSE vary there."""
-    if not pieces:
-        return pieces
-    first = pieces[0][0]
-    return [first * 0.5 ** np.arange(_HALVINGS, 0, -1.0), *pieces]
