@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.experiments.simulation import simulate
 from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel
-from glassformer.theory.equation_of_state import information_at, mmse
+from glassformer.theory.equation_of_state import information_at, natural_scale
 from glassformer.theory.free_entropy import free_entropy
 
 # Standard errors that an average may be off by.
 _SIGMAS = 5.0
 # Posterior variances at which channels are looked at, in units of the prior one.
 _VARIANCES = (0.7, 0.15)
-# What is allowed beside standard errors where scores are sampled: of single scores, of averages relative to them, and
-# of slopes. What is allowed where they are not, relative to the score.
-_SAMPLED, _AVERAGED, _SLOPE, _EXACT = 0.03, 0.02, 0.03, 1e-6
+# What is allowed beside standard errors where scores are exact and where they are sampled: of scores, of averages
+# relative to them, and of slopes. So wide a step as sampling needs gives differences a bias of their own.
+_EXACT, _SAMPLED, _AVERAGED, _SLOPE = 1e-6, 0.03, 0.02, 0.03
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class Report:
 def _line(check: Check) -> str:
     if not check.made:
         return f"  -     {check.name}: not made, {check.explanation}"
-    found = f"deviation {check.deviation:.2g} of what is allowed"
-    return f"  ok    {check.name}: {found}" if check.passed else f"  FAIL  {check.name}: {found}; {check.explanation}"
+    found = f"{check.name}: deviation {check.deviation:.2g} of what is allowed"
+    return f"  ok    {found}" if check.passed else f"  FAIL  {found}; {check.explanation}"
 
 
 def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int = 0) -> Report:
@@ -104,40 +105,34 @@ def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int
           ok    denoiser: ...
           ok    size: ...
     """
-    return Report(model.name, tuple(_run(*entry) for entry in _checks(model, alpha, d, seed)))
+    everywhere = _covariances(model)
+    measures: dict[str, Callable[[], float]] = {
+        "score": lambda: max(_score(model, v, seed) for v in everywhere),
+        "Nishimori": lambda: max(_nishimori(model, v, seed) for v in everywhere),
+        "gradient": lambda: _gradient(model),
+        "denoiser": lambda: _denoiser(model, d, seed),
+        "size": lambda: _size(model, alpha, d, seed),
+    }
+    return Report(model.name, tuple(_made(name, measure) for name, measure in measures.items()))
 
 
-_Entry = tuple[str, Callable[[], float], str]
-
-_SCORE = "score and log_partition contradict each other: one of them has a wrong factor or sign"
-_NISHIMORI = (
-    "labels, score and information do not belong to one law: check that sample draws from the law whose log_partition "
-    "is given, and how the noise is normalised"
-)
-_GRADIENT = "expected_log_partition and information, or mmse and mutual_information, contradict each other"
-_DENOISER = "denoise does not reach the mmse: check the normalisation of the field, or what sample draws"
-_SIZE = "message passing does not reach what theory promises: a larger d tells a finite-size effect from a mistake"
+_EXPLANATIONS = {
+    "score": "score and log_partition contradict each other: one of them has a wrong factor or sign",
+    "Nishimori": "labels, score and information do not belong to one law: check that sample draws from the law whose "
+    "log_partition is given, and how the noise is normalised",
+    "gradient": "expected_log_partition and information, or mmse and mutual_information, contradict each other",
+    "denoiser": "denoise does not reach the mmse: check the normalisation of the field, or what sample draws",
+    "size": "message passing does not reach what theory promises: a larger d tells a finite-size effect from a mistake",
+}
 
 
-def _run(name: str, measure: Callable[[], float], explanation: str) -> Check:
+def _made(name: str, measure: Callable[[], float]) -> Check:
     try:
-        return Check(name, float(np.nan_to_num(measure(), nan=np.inf)), explanation)
+        return Check(name, float(np.nan_to_num(measure(), nan=np.inf)), _EXPLANATIONS[name])
     except IncompatibleError as error:
         return Check(name, np.nan, str(error))
     except (GlassformerError, ArithmeticError, ValueError) as error:
         return Check(name, np.inf, f"it raised {type(error).__name__}: {error}")
-
-
-def _checks(model: Model, alpha: float | None, d: int, seed: int) -> Iterator[_Entry]:
-    prior, sampled = model.prior.in_rows, model.channel.in_rows.sampled
-    usual = (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * prior.mmse_dimension + (prior.onset > 0)
-    size = ((2 if prior.diagonal else 5) if sampled else 1) * d
-    score, gradient = (_sampled_score, _sampled_gradient) if sampled else (_exact_score, _exact_gradient)
-    yield "score", lambda: score(model, seed), _SCORE
-    yield "Nishimori", lambda: _nishimori(model, seed), _NISHIMORI
-    yield "gradient", lambda: gradient(model), _GRADIENT
-    yield "denoiser", lambda: _denoiser(model, d, seed), _DENOISER
-    yield "size", lambda: _size(model, alpha or usual, size, seed), _SIZE
 
 
 def _covariances(model: Model) -> list[Array]:
@@ -163,88 +158,67 @@ def _blur(model: Model) -> float:
     return float(error[0] / value[0])
 
 
-def _shifts(shape: tuple[int, ...], step: float) -> Iterator[tuple[tuple[int, int], Array]]:
-    """Every place among the fields of a data point, and a step there."""
-    for row, column in np.ndindex(shape):
-        shift = np.zeros(shape)
-        shift[row, column] = step
-        yield (row, column), shift
+def _slope(function: Callable[[Array], Array], at: Array, along: Array, sampled: bool) -> Array:
+    """Derivative by central differences, of six points where there is no sampling error to drown them."""
+    weights = (0.5,) if sampled else (3 / 4, -3 / 20, 1 / 60)
+    pairs = [w * (function(at + k * along) - function(at - k * along)) for k, w in enumerate(weights, 1)]
+    return np.sum(pairs, axis=0)
 
 
-def _exact_score(model: Model, seed: int) -> float:
-    worst, allowed = 0.0, max(_EXACT, 10 * _blur(model))
-    for v in _covariances(model):
-        channel, y, omega = _drawn(model, v, 12, seed)
-        score, step = channel.scores(y, omega, v).first, 1e-3 * np.sqrt(v[0, 0])
-        for place, shift in _shifts(omega.shape[1:], step):
-            values = [channel.log_partition(y, omega + k * shift, v) for k in (-2, -1, 1, 2)]
-            slope = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
-            found = score[:, place[0], place[1]]
-            worst = max(worst, float(np.max(np.abs(found - slope)) / (allowed * (1 + np.max(np.abs(found))))))
-    return worst
+def _off(gaps: Array, allowed: Array | float) -> float:
+    """The largest mean over the first axis, in units of its standard errors and of what is allowed beside them."""
+    return float(np.max(np.abs(gaps.mean(axis=0)) / (_SIGMAS * gaps.std(axis=0) / np.sqrt(len(gaps)) + allowed)))
 
 
-def _sampled_score(model: Model, seed: int) -> float:
-    worst, step = 0.0, 0.1
-    for v in _covariances(model):
-        channel, y, omega = _drawn(model, v, 120, seed)
-        found = channel.scores(y, omega, v)
-        score = 0.5 * (found.first + found.second)
-        for place, shift in _shifts(omega.shape[1:], step):
-            high, low = (channel.log_partition(y, omega + s * shift, v) for s in (1, -1))
-            gap = (high - low) / (2 * step) - score[:, place[0], place[1]]
-            # One by one, sampled scores are noisy, and the difference of so wide a step has a bias of its own.
-            worst = max(worst, abs(np.mean(gap)) / (_SIGMAS * gap.std() / np.sqrt(len(gap)) + _SAMPLED))
-    return worst
+def _score(model: Model, variance: Array, seed: int) -> float:
+    """Scores, their mean where they are sampled, against differences of the log partition along every field."""
+    sampled = model.channel.in_rows.sampled
+    count, step, allowed = (120, 0.1, _SAMPLED) if sampled else (12, 1e-3, max(_EXACT, 10 * _blur(model)))
+    channel, y, omega = _drawn(model, variance, count, seed)
+    units = np.eye(omega[0].size).reshape(-1, *omega.shape[1:])
+    found = channel.scores(y, omega, variance)
+    score = 0.5 * (found.first + found.second).reshape(count, -1)
+    slopes = [_slope(lambda x: channel.log_partition(y, x, variance), omega, step * unit, sampled) for unit in units]
+    own, gaps = (part if sampled else part[None] for part in (score, score - np.stack(slopes, axis=1) / step))
+    return _off(gaps, allowed * (1 + np.abs(own.mean(axis=0)).max(axis=0)))
 
 
-def _nishimori(model: Model, seed: int) -> float:
+def _nishimori(model: Model, variance: Array, seed: int) -> float:
     """Squares of scores against their slopes and, where it is no average over such scores itself, the information."""
-    worst, sampled = 0.0, model.channel.in_rows.sampled
+    sampled = model.channel.in_rows.sampled
     count, blur = (1000, 0.0) if sampled else (4000, 10 * _blur(model))
-    for v in _covariances(model):
-        channel, y, omega = _drawn(model, v, count, seed)
-        found = channel.scores(y, omega, v)
-        square = np.einsum("nak,nbk->nab", found.first, found.second)
-        size = np.mean(np.einsum("naa->na", square)) if sampled else float(channel.information(v[None]).value[0, 0, 0])
-        pairs = [(square - found.curvature, 0.0), *([] if sampled else [(square, size)])]
-        for gap, target in pairs:
-            allowed = _SIGMAS * gap.std(axis=0) / np.sqrt(count) + (_AVERAGED + blur) * size
-            worst = max(worst, float(np.max(np.abs(gap.mean(axis=0) - target) / allowed)))
-    return worst
+    channel, y, omega = _drawn(model, variance, count, seed)
+    found = channel.scores(y, omega, variance)
+    square = np.einsum("nak,nbk->nab", found.first, found.second)
+    information = square.mean(axis=0) if sampled else channel.information(variance[None]).value[0]
+    size = np.trace(information) if sampled else information[0, 0]
+    return max(_off(gaps, (_AVERAGED + blur) * size) for gaps in (square - found.curvature, square - information))
 
 
-def _exact_gradient(model: Model) -> float:
+def _precisions(model: Model, scales: ArrayLike) -> Array:
+    """Precisions at which something is known of every row, and not of all the same."""
     prior = model.prior.in_rows
-    alpha, step = 0.7 * prior.mmse_dimension, 1e-2
-    q_hat = prior.onset + prior.mmse_dimension * np.geomspace(0.5, 10, 4)
+    rows = np.linspace(2.0, 0.5, prior.rows) * natural_scale(model) / prior.rows
+    return (prior.onset + np.multiply.outer(scales, rows))[..., None] * np.eye(prior.rows)
+
+
+def _gradient(model: Model) -> float:
+    """Differences of the free entropy along states that are the prior's own, against its gradient there."""
+    prior, channel, alpha = model.prior.in_rows, model.channel.in_rows, 0.7 * natural_scale(model)
+    step, tolerance, scales = (0.1, _SLOPE, [0.5]) if channel.sampled else (1e-2, _EXACT, np.geomspace(0.25, 5, 4))
+    start = _precisions(model, scales)
 
     def slope(function: Callable[[Array], Array]) -> Array:
-        total = np.zeros_like(q_hat)
-        for k, weight in {1: 45.0, 2: -9.0, 3: 1.0}.items():
-            total += weight * (function(q_hat * np.exp(k * step)) - function(q_hat * np.exp(-k * step)))
-        return np.asarray(total / (60 * step))
+        return _slope(lambda t: function(start * np.exp(t)), np.zeros(()), np.array(step), channel.sampled) / step
 
-    measured = slope(lambda x: free_entropy(model, alpha, x).value)
-    overlap = slope(lambda x: -mmse(model, x).value)
-    information = information_at(model, mmse(model, q_hat).value).value
-    exact = 0.5 * (alpha * information - prior.degrees * q_hat) * overlap
-    allowed = (_EXACT + 10 * _blur(model)) * (q_hat + alpha * information) * np.abs(overlap)
-    return float(np.max(np.abs(measured - exact) / allowed))
+    def variance(q_hat: Array) -> Array:
+        return prior.covariance(Integral(q_hat, np.zeros_like(q_hat))).value
 
-
-def _sampled_gradient(model: Model) -> float:
-    channel, v, worst = model.channel.in_rows.with_points(256), _covariances(model)[0], 0.0
-    for (row, column), direction in _shifts(v.shape, 0.05):
-        if row != column:
-            continue
-        found = channel.averages(np.array([v - direction, v, v + direction]))
-        log_z, blur = found.log_partition.value, found.log_partition.error
-        slope = (log_z[0] - log_z[2]) / 0.05
-        information, error = (part[1, row, row] for part in found.information)
-        allowed = _SIGMAS * (error + 2 * blur.max() / 0.05) + _SLOPE * abs(slope)
-        worst = max(worst, abs(information - slope) / allowed)
-    return worst
+    gain, (information, error) = -slope(variance), channel.information(variance(start))
+    output, entropy = np.einsum("knab,nab->kn", [alpha * information, prior.degrees * start], gain)
+    noise = free_entropy(model, alpha, start).error / step + alpha * np.einsum("nab,nab->n", error, np.abs(gain))
+    measured = 2 * slope(lambda q_hat: free_entropy(model, alpha, q_hat).value)
+    return float(np.max(np.abs(measured - output + entropy) / (2 * tolerance * (output + entropy) + _SIGMAS * noise)))
 
 
 def _denoiser(model: Model, d: int, seed: int) -> float:
@@ -254,7 +228,7 @@ def _denoiser(model: Model, d: int, seed: int) -> float:
         raise IncompatibleError("the factors of a narrow matrix are found step by step, not by one denoiser")
     wide = (d, d) if prior.symmetric else size.input_shape
     shape = (prior.rows, *(wide if prior.diagonal else (d * d,)))
-    q_hat = np.diag(prior.onset + np.linspace(2.0, 0.5, prior.rows) * prior.mmse_dimension / prior.rows)
+    q_hat = _precisions(model, 1.0)
     signal, noise = prior.sample(shape, rng), rng.standard_normal(shape)
     if prior.symmetric:
         noise = (noise + np.swapaxes(noise, 1, 2)) / np.sqrt(2 * d)
@@ -266,9 +240,12 @@ def _denoiser(model: Model, d: int, seed: int) -> float:
     return float(np.max(np.abs(made - expected) / ((_SIGMAS * prior.power_deviation(shape) + 2 / d) * expected)))
 
 
-def _size(model: Model, alpha: float, d: int, seed: int) -> float:
+def _size(model: Model, alpha: float | None, d: int, seed: int) -> float:
     """Errors in units of the teacher's power for one row, whose power fluctuates; row by row for several."""
-    result = simulate(model, [alpha], d, instances=4, seed=seed)
+    prior, sampled = model.prior.in_rows, model.channel.in_rows.sampled
+    usual = (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * natural_scale(model) + (prior.onset > 0)
+    d *= (2 if prior.diagonal else 5) if sampled else 1
+    result = simulate(model, [alpha or usual], d, instances=4, seed=seed)
     if model.overlap_shape:
         error, theory, blur = (result[f"row_{name}"] for name in ("error", "theory", "standard_error"))
     else:

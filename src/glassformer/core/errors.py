@@ -88,6 +88,11 @@ class ConvergenceError(GlassformerError, RuntimeError):
         super().__init__(f"{status}: {status.remedy} (pass throw=False to receive the unconverged result)")
 
 
+def no_data(limit: str, remedy: str) -> IncompatibleError:
+    """The error of a limit of infinite or vanishing ratios, from which nothing can be drawn."""
+    return IncompatibleError(f"{limit} is a limit without data: {remedy}")
+
+
 @contextlib.contextmanager
 def in_file(path: object) -> Iterator[None]:
     """What is refused of the content of a file is told with the name of the file.

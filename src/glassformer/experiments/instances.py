@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from glassformer import __version__
 from glassformer.core.checkpoints import Checkpoint, Keeper
-from glassformer.core.checks import is_whole, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, UnidentifiedError
 from glassformer.core.fingerprint import identity
 from glassformer.core.integral import Array
@@ -22,7 +21,7 @@ from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.core.solution import Status
-from glassformer.learners.base import Learner
+from glassformer.learners.base import Ending, Learner
 from glassformer.learners.registry import taking
 from glassformer.models import FiniteSize
 from glassformer.models.designs.generated import GeneratedDesign
@@ -33,51 +32,33 @@ GENERATED, SHARDED = "generated", "sharded"
 _RUN_BYTES, _STEPS = 2000, 50
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, kw_only=True)
+class Run(Ending):
     r"""One run: its seed (from which it can be repeated bit by bit), what it reached and how it ended.
 
-    What a model or a learner does not have is None.
+    Beside the attributes of :class:`~glassformer.learners.base.Ending`; what a model does not have is None.
 
     Attributes:
         seed: of teacher, inputs, noise and everything random in the learner.
         error: squared error of the signal, as the model normalises it, up to signs that labels are blind to; for models
             of several rows the mean over rows, for several starts the mean over them.
         prior_error: the error before any data; 1 on average.
-        status: how the run ended.
-        iterations: steps taken.
-        residual: what is left of the learner's own condition of convergence.
-        claimed_error: the learner's own estimate of ``error``.
-        nishimori_ratio: measured over predicted residual variance; 1 for a run that can be trusted.
-        damping: damping at the end.
-        training_error: mean squared residual on the samples learned from.
-        early_stopped_error: least error along the way, by an oracle that knows the teacher.
         row_error: error of each row, shape (P,).
         overlap: inner products of estimated with true rows, shape (P, P).
         cosine: cosine similarity of each estimated row with its true one.
         prediction_error: squared error on new labels of their average over the claimed posterior, the labels' own noise
             left out.
         plugin_error: squared error on new labels of those that the estimated rows would have.
-        history: snapshots along the way, as dictionaries.
     """
 
     seed: int
     error: float
     prior_error: float
-    status: Status
-    iterations: int
-    residual: float
-    claimed_error: float | None = None
-    nishimori_ratio: float | None = None
-    damping: float | None = None
-    training_error: float | None = None
-    early_stopped_error: float | None = None
     row_error: Array | None = None
     overlap: Array | None = None
     cosine: Array | None = None
     prediction_error: float | None = None
     plugin_error: float | None = None
-    history: Sequence[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """What there is of it, by name."""
@@ -124,40 +105,50 @@ class Experiment:
     storage: str
     keeper: Keeper
 
-    @property
-    def algorithm(self) -> str:
-        """Name of the learner."""
-        return self.settings.name
-
-    @property
+    @cached_property
     def samples(self) -> NDArray[np.int64]:
         """Whole numbers of samples, at least one each."""
-        return whole_samples(self.alpha, self.size, self.d)
+        unit = self.size.unit
+        for value in self.alpha[np.rint(self.alpha * unit) < 1]:
+            allowed = f"at least one sample at d = {self.d}, so alpha >= {1 / unit:.3g}"
+            raise ParameterError("alpha", float(value), allowed)
+        return np.rint(self.alpha * unit).astype(np.int64)
 
     @property
     def realised(self) -> Array:
         """The sample ratios that these are."""
         return np.asarray(self.samples / self.size.unit)
 
-    def runs(self, learn: Callable[[Any, int, Checkpoint], Run]) -> list[list[Run]]:
-        """``learn(design, seed, checkpoint)`` of every instance at every sample ratio.
-
-        An instance is one growing data set, drawn where a run of it is not kept already.
-        """
+    def runs(self) -> list[list[Run]]:
+        """Every instance at every sample ratio: one growing data set, drawn where a run of it is not kept already."""
         self._require_resources()
         samples = self.samples
         if self.storage in (GENERATED, SHARDED) and self.storage not in self.settings.storages:
             raise IncompatibleError(
-                f"storage {self.storage} is for algorithm {' or '.join(taking(self.storage))}, {self.algorithm} needs "
-                f"its inputs in one array: use {' or '.join(self.settings.storages)}"
+                f"storage {self.storage} is for algorithm {' or '.join(taking(self.storage))}, {self.settings.name} "
+                f"needs its inputs in one array: use {' or '.join(self.settings.storages)}"
             )
-        designs, runs = _Designs(self), [list[Run]() for _ in samples]
+        designs, runs, shared = _Designs(self), [list[Run]() for _ in samples], self._identity()
         pairs = [(k, point) for k in range(self.instances) for point in range(len(samples))]
         for k, point in track(pairs, f"{self.instances} instances at {len(samples)} sample ratios, d = {self.d}"):
             n, seed = int(samples[point]), self.seed + k
-            one = partial(_learned, learn, designs, n, seed)
-            runs[point].append(self.keeper.run(Run, self.identity(n, seed), one))
+            own = None if shared is None else {**shared, "samples": n, "seed": seed}
+            runs[point].append(self.keeper.run(Run, own, partial(self._run, designs, n, seed)))
         return runs
+
+    def _run(self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Run:
+        """One instance: a teacher, its labels, what the learner made of them, and how good that is."""
+        model, design = self.size.model, designs.of(seed, samples)
+        signal = model.prior.sample(model.signal_shape(design), np.random.default_rng([seed, 0]))
+        labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+        side = model.prior.side_observation(signal, np.random.default_rng([seed, 3]))
+        found = self.settings.learn(model, design, labels, seed, checkpoint, side, signal)
+        measured = [model.measured(estimate, signal, found.variance) for estimate in found.estimates]
+        reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(Ending)}
+        for name in measured[0]:
+            mean = np.mean([one[name] for one in measured], axis=0)
+            reached[name] = float(mean) if np.ndim(mean) == 0 else mean
+        return Run(seed=seed, **reached)
 
     def _require_resources(self) -> None:
         """Raise if runs, inputs or labels would not fit into memory, or drawing the inputs again would not end."""
@@ -174,39 +165,31 @@ class Experiment:
         name, value = ("tokens", length) if label > 8 * d else (name, value)
         require_resources(name, value, memory, remedy, work, "inputs")
 
-    def identity(self, samples: int, seed: int) -> dict[str, Any] | None:
-        """All that determines a run; None if that cannot be told."""
-        if self._content is None:
-            return None
-        return {
-            "version": __version__,
-            "model": self.size.model.name,
-            "parameters": {name: repr(value) for name, value in self.size.model.parameters.items()},
-            "algorithm": self.algorithm,
-            "settings": {name: repr(value) for name, value in vars(self.settings).items()},
-            "content": self._content,
-            "d": self.d,
-            "samples": samples,
-            "seed": seed,
-            "storage": self.storage,
-        }
-
-    @cached_property
-    def _content(self) -> str | None:
-        """The identity of the model at its finite size and of the settings, what users wrote included."""
+    def _identity(self) -> dict[str, Any] | None:
+        """What its runs share of all that determines them, what users wrote included; None if that cannot be told."""
         try:
-            return identity(self.size, self.settings)
+            content = identity(self.size, self.settings)
         except UnidentifiedError as error:
             if self.keeper.folder is not None:
                 text = f"runs are computed and not kept, for what determines them cannot be told ({error})"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
             return None
+        return {
+            "version": __version__,
+            "model": self.size.model.name,
+            "parameters": {name: repr(value) for name, value in self.size.model.parameters.items()},
+            "algorithm": self.settings.name,
+            "settings": {name: repr(value) for name, value in vars(self.settings).items()},
+            "content": content,
+            "d": self.d,
+            "storage": self.storage,
+        }
 
     def table(self, columns: dict[str, Array], runs: list[list[Run]], notes: Sequence[str]) -> Simulation:
         """The table of the runs; the status of a row is that of its first run that did not converge."""
         own, finite = self.model.parameters, self.size.model.parameters
         given = {name: value for name, value in vars(self.settings).items() if value is not None}
-        settings = {"algorithm": self.algorithm, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
+        settings = {"algorithm": self.settings.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
         return Simulation(
             model=self.model.name,
             parameters={**own, **settings},
@@ -217,22 +200,23 @@ class Experiment:
         )
 
 
+@dataclass
 class _Designs:
     """The design of one instance at a time, drawn when it is first needed."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        self._experiment, self._seed = experiment, -1
-        self._design: Any = None
+    experiment: Experiment
+    seed: int = -1
+    design: Any = None
 
     def of(self, seed: int, samples: int) -> Any:
         """Its first samples, of as many as the largest sample ratio needs."""
-        if seed != self._seed:
-            self._design = None
-            self._design, self._seed = self._drawn(seed, int(self._experiment.samples.max())), seed
-        return self._design.first(samples)
+        if seed != self.seed:
+            self.design = None
+            self.design, self.seed = self._drawn(seed), seed
+        return self.design.first(samples)
 
-    def _drawn(self, seed: int, samples: int) -> Any:
-        size, storage = self._experiment.size, self._experiment.storage
+    def _drawn(self, seed: int) -> Any:
+        size, storage, samples = self.experiment.size, self.experiment.storage, int(self.experiment.samples.max())
         if storage == GENERATED:
             return GeneratedDesign(size.design, (seed, 1), samples, size.input_shape)
         kept = "float32" if storage == SHARDED else storage
@@ -244,35 +228,9 @@ class _Designs:
         return ShardedDesign(design)
 
 
-def _learned(learn: Callable[..., Any], designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Any:
-    return learn(designs.of(seed, samples), seed, checkpoint)
-
-
-def collected(runs: list[list[Run]], name: str) -> Array | None:
-    """One field of all runs, shape (points, instances, ...); None where one run does not have it."""
-    values = [[getattr(run, name) for run in point] for point in runs]
-    return None if any(value is None for point in values for value in point) else np.array(values, dtype=float)
-
-
 def standard_error(samples: Array) -> Array:
     """Standard error of the mean over the second axis; NaN for a single sample."""
     count = samples.shape[1]
     if count == 1:
         return np.full_like(samples[:, 0], np.nan)
     return np.asarray(np.std(samples, axis=1, ddof=1) / np.sqrt(count))
-
-
-def whole_samples(alpha: Array, size: FiniteSize, d: int) -> NDArray[np.int64]:
-    """Whole numbers of samples, at least one each."""
-    for value in alpha[np.rint(alpha * size.unit) < 1]:
-        raise ParameterError("alpha", float(value), f"at least one sample at d = {d}, so alpha >= {1 / size.unit:.3g}")
-    return np.rint(alpha * size.unit).astype(np.int64)
-
-
-def require_whole_numbers(d: int, instances: int, seed: int) -> None:
-    """Raise unless sizes and seed are whole numbers."""
-    require_integer("d", d, 2)
-    require_integer("instances", instances)
-    # Seeds are never multiplied with anything: they may be of any length.
-    if not is_whole(seed, 0):
-        raise ParameterError("seed", seed, "an integer >= 0")

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.checkpoints import Keeper
+from glassformer.core.checks import is_whole, require_integer
 from glassformer.core.deprecated import renamed
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
-from glassformer.experiments.instances import (
-    Experiment,
-    Run,
-    Simulation,
-    collected,
-    require_whole_numbers,
-    standard_error,
-)
+from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
 from glassformer.learners.base import IN_ANY_FORM, Learner
 from glassformer.learners.registry import chosen
 from glassformer.models import Model
@@ -35,7 +28,6 @@ __getattr__ = renamed(
 # Fields of a run whose means are columns, and those that have a standard error and a Bayes-optimal counterpart.
 _MEANS = ("overlap", "cosine", "training_error", "early_stopped_error")
 _COMPARED = ("row", "prediction", "plugin")
-_POWERS = ("error", "prior_error")
 
 
 def simulate(
@@ -96,7 +88,11 @@ def simulate(
         True
     """
     alpha = validated_alpha(alpha)
-    require_whole_numbers(d, instances, seed)
+    require_integer("d", d, 2)
+    require_integer("instances", instances)
+    # Seeds are never multiplied with anything: they may be of any length.
+    if not is_whole(seed, 0):
+        raise ParameterError("seed", seed, "an integer >= 0")
     if not isinstance(storage, str) or storage not in IN_ANY_FORM:
         raise ParameterError("storage", storage, "float64 or float32, for message passing also sharded or generated")
     learner = chosen(algorithm, settings)
@@ -104,37 +100,21 @@ def simulate(
     if refusal is not None:
         raise IncompatibleError(refusal)
     keeper = Keeper(None if checkpoint is None else Path(checkpoint))
-    size: Any = model.at_size(d)
-    experiment = Experiment(model, size, alpha, d, instances, seed, learner.completed(model), storage, keeper)
-    runs = experiment.runs(lambda design, number, state: _run(experiment, design, number, state))
+    size, learner = model.at_size(d), learner.completed(model)
+    experiment = Experiment(model, size, alpha, d, instances, seed, learner, storage, keeper)
+    runs = experiment.runs()
     optimum = limits(size.model, experiment.realised, throw=False)
-    own = experiment.settings.theory(size.model, experiment.realised, optimum)
-    notes = [f"no theory of {experiment.algorithm}: {own}"] if isinstance(own, str) else []
+    own = learner.theory(size.model, experiment.realised, optimum)
+    notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []
     theory = np.full(len(alpha), np.nan) if isinstance(own, str) else own
     return experiment.table(_columns(runs, theory, optimum), runs, [*notes, *_hard(optimum)])
 
 
-def _run(experiment: Experiment, design: Any, seed: int, checkpoint: Checkpoint) -> Run:
-    """One instance: a teacher, its labels, what the learner made of them, and how good that is."""
-    model: Any = experiment.size.model
-    shape = model.signal_shape(design)
-    signal = model.prior.sample(shape, np.random.default_rng([seed, 0]))
-    labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
-    side = model.prior.side_observation(signal, np.random.default_rng([seed, 3]))
-    found = experiment.settings.learn(model, design, labels, seed, checkpoint, side, signal)
-    measured = [model.measured(estimate, signal, found.variance) for estimate in found.estimates]
-    kept = {name: value for name, value in vars(found).items() if name not in ("estimates", "variance")}
-    means = {name: np.mean([one[name] for one in measured], axis=0) for name in measured[0]}
-    return Run(seed=seed, **{name: _number(value) for name, value in means.items()}, **kept)
-
-
-def _number(value: Any) -> Any:
-    return float(value) if np.ndim(value) == 0 else value
-
-
 def _columns(runs: list[list[Run]], theory: Array, optimum: Table) -> dict[str, Array]:
     """Errors of the runs beside the theory of the learner and the Bayes-optimal one."""
-    errors, powers = (np.array([[getattr(run, name) for run in point] for point in runs]) for name in _POWERS)
+    names = ("error", "prior_error", *_MEANS, *(f"{name}_error" for name in _COMPARED))
+    known = {name: values for name in names if (values := _collected(runs, name)) is not None}
+    errors, powers = known["error"], known["prior_error"]
     relative = errors.sum(axis=1) / powers.sum(axis=1)
     columns = {
         "error": errors.mean(axis=1),
@@ -144,18 +124,22 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table) -> dict[str, 
         "theory_error_estimate": optimum["error_estimate"],
         "relative_error": relative,
         "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
+        **{name: known[name].mean(axis=1) for name in _MEANS if name in known},
     }
-    for name in _MEANS:
-        if (values := collected(runs, name)) is not None:
-            columns[name] = values.mean(axis=1)
     for name in _COMPARED:
-        if (values := collected(runs, f"{name}_error")) is not None:
-            columns[f"{name}_error"] = values.mean(axis=1)
-            columns[f"{name}_standard_error"] = standard_error(values)
-            columns[f"{name}_theory"] = optimum[f"{name}_error"]
+        if (error := f"{name}_error") in known:
+            columns[error] = known[error].mean(axis=1)
+            columns[f"{name}_standard_error"] = standard_error(known[error])
+            columns[f"{name}_theory"] = optimum[error]
     if "prediction_error" in columns:
         columns["label_noise"] = optimum["label_noise"]
     return columns
+
+
+def _collected(runs: list[list[Run]], name: str) -> Array | None:
+    """One field of all runs, shape (points, instances, ...); None where one run does not have it."""
+    values = [[getattr(run, name) for run in point] for point in runs]
+    return None if any(value is None for point in values for value in point) else np.array(values, dtype=float)
 
 
 def _hard(optimum: Table) -> list[str]:

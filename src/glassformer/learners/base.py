@@ -20,17 +20,14 @@ IN_ONE_ARRAY = ("float64", "float32")
 IN_ANY_FORM = (*IN_ONE_ARRAY, "sharded", "generated")
 
 
-@dataclass(frozen=True)
-class Reached:
-    """What a learner made of one data set.
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How learning from one data set ended; what a learner does not have is None.
 
     Attributes:
-        estimates: equally good estimates of the signal, the first axis runs over them; errors are means over them.
         status: how it ended.
         iterations: steps taken.
         residual: what is left of the learner's own condition of convergence.
-        variance: posterior covariance of the fields that it claims, a number or shape (P, P); None where it claims
-            none.
         claimed_error: its own estimate of the error.
         nishimori_ratio: measured over predicted residual variance; 1 for a run that can be trusted.
         damping: damping at the end.
@@ -39,17 +36,29 @@ class Reached:
         history: snapshots along the way, as dictionaries.
     """
 
-    estimates: Array
     status: Status
     iterations: int
     residual: float
-    variance: Any = None
     claimed_error: float | None = None
     nishimori_ratio: float | None = None
     damping: float | None = None
     training_error: float | None = None
     early_stopped_error: float | None = None
     history: Sequence[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Reached(Ending):
+    """What a learner made of one data set: beside the attributes of :class:`Ending` its estimates.
+
+    Attributes:
+        estimates: equally good estimates of the signal, the first axis runs over them; errors are means over them.
+        variance: posterior covariance of the fields that it claims, a number or shape (P, P); None where it claims
+            none.
+    """
+
+    estimates: Array
+    variance: Any = None
 
 
 class Learner(ABC):

@@ -80,40 +80,38 @@ def gamp(
 
 
 def _solution(model: Model, runs: list[Run[GampState]]) -> Solution:
-    states, shape = [run.state for run in runs], (len(runs), *model.overlap_shape)
+    def each(read: Callable[[GampState], object]) -> Array:
+        return np.array([read(run.state) for run in runs])
+
+    signals, shape = each(lambda state: state.estimate.signal), (len(runs), *model.overlap_shape)
     longest = max(len(run.history) for run in runs)
-    signals = np.array([state.estimate.signal for state in states])
     return Solution(
         value=signals if model.overlap_shape else signals[:, 0],
         status=[run.status for run in runs],
-        residual=np.array([state.size for state in states]),
+        residual=each(lambda state: state.size),
         iterations=np.array([len(run.history) for run in runs]),
-        error_estimate=np.array([state.claimed for state in states]),
+        error_estimate=each(lambda state: state.claimed),
         history=np.array([np.pad(r.history, (0, longest - len(r.history)), constant_values=np.nan) for r in runs]).T,
         extra={
-            "variance": np.array([state.estimate.variance for state in states]).reshape(shape),
-            "precision": np.array([state.precision for state in states]).reshape(shape),
-            "nishimori_ratio": np.array([state.ratio for state in states]),
-            "damping": np.array([state.damping for state in states]),
+            "variance": each(lambda state: state.estimate.variance).reshape(shape),
+            "precision": each(lambda state: state.precision).reshape(shape),
+            "nishimori_ratio": each(lambda state: state.ratio),
+            "damping": each(lambda state: state.damping),
         },
     )
 
 
 def _checked_labels(model: Model, design: Design, labels: ArrayLike) -> Array:
     """Labels of shape (instances, samples, ...), where they and the inputs are those of the model."""
-    channel = model.channel
+    fields, own = design.field_shape[1:], model.channel.field_components
     if design.several_rows != bool(model.overlap_shape):
         raise IncompatibleError(
             f"{type(design).__name__} is not the design of model {model.name}: use model.at_size(d).design"
         )
-    if not design.several_rows and design.field_shape[1:] != channel.field_components:
-        raise DataError(
-            "X",
-            f"<fields of shape {design.field_shape[1:]}>",
-            f"fields of shape {channel.field_components}, as the channel",
-        )
+    if not design.several_rows and fields != own:
+        raise DataError("X", f"<fields of shape {fields}>", f"fields of shape {own}, as the channel")
     y = np.asarray(labels, dtype=float)
-    expected = (design.instances, design.samples, *channel.label_shape)
+    expected = (design.instances, design.samples, *model.channel.label_shape)
     y = y[None] if y.shape == expected[1:] else y
     if y.shape != expected:
         raise DataError("y", np.shape(labels), f"a shape {expected} that matches X")

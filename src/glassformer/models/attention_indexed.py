@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.core.checks import is_number
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError, no_data
 from glassformer.core.options import parameter
-from glassformer.models.base import FiniteSize, Model, no_data, require_teacher
+from glassformer.models.base import FiniteSize, Model, require_teacher
 from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel, untied_channel
 from glassformer.models.designs.pairs import PairDesign
 from glassformer.models.designs.quadratic import QuadraticDesign

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.core.checks import is_number
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.declarations import declared
 from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
 from glassformer.models.designs.base import Design
@@ -101,10 +101,7 @@ class Model(Trainable, ABC):
         """What the rows are, in messages and plots."""
         return tuple(f"row {k + 1}" for k in range(self.prior.in_rows.rows))
 
-    @property
-    def last_layer(self) -> Array | None:
-        """One for the rows of the last layer, zero for others, shape (P,); None where there are no layers."""
-        return None
+    last_layer = declared(None, "One for rows of the last layer, zero for others, shape (P,); None without layers.")
 
     @property
     def overlap_shape(self) -> tuple[int, ...]:
@@ -178,11 +175,6 @@ def counting_threshold(model: Model) -> float:
 def is_ratio(value: object) -> bool:
     """True for a number in the range of ratios for which the theory keeps its digits."""
     return is_number(value) and bool(SMALLEST <= value <= LARGEST)  # type: ignore[operator]
-
-
-def no_data(limit: str, remedy: str) -> IncompatibleError:
-    """The error of a model that is a limit of infinite or vanishing ratios, and has nothing to be drawn from."""
-    return IncompatibleError(f"{limit} is a limit without data: {remedy}")
 
 
 def require_teacher(sizes: dict[str, tuple[float, object]], shape: tuple[int, int], width: int) -> None:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.core.checks import is_number, require_integer
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError, no_data
 from glassformer.core.options import as_text, parameter
-from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_ratio, no_data, require_teacher
+from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_ratio, require_teacher
 from glassformer.models.channels.named import NAMES, scalar_channel
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.priors.factors import FactorPrior

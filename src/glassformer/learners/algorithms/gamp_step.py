@@ -182,17 +182,13 @@ class GampStep:
         estimate = Estimate(self.prior.mean(shape), np.eye(rows), np.eye(rows))
         if self.side is not None:
             estimate = self._denoised(np.zeros(shape), nothing, None)
-        if self.begin is not None:
-            estimate = replace(estimate, signal=self.begin)
+        signal = estimate.signal if self.begin is None else self.begin
         if self._random > 0:
             rng = np.random.default_rng([self.seed, self.instance, attempt])
-            estimate = replace(estimate, signal=estimate.signal + self._random * rng.standard_normal(shape))
+            signal = signal + self._random * rng.standard_normal(shape)
         damping = self.design.damping if self.settings.damping is None else self.settings.damping
         score = np.zeros((self.design.samples, *self.channel.field_components))
-        return GampState(estimate, score, nothing, nothing, nothing, damping=damping)
-
-    def redamped(self, state: GampState, damping: float) -> GampState:
-        return replace(state, damping=damping)
+        return GampState(replace(estimate, signal=signal), score, nothing, nothing, nothing, damping=damping)
 
     def advance(self, state: GampState) -> tuple[GampState, float]:
         """The next state, and the precision measured on the way: the quality of the estimate it began with."""
@@ -202,8 +198,7 @@ class GampStep:
             found = self.channel.scores(self.labels, omega, old.variance)
             fresh = found.first if found.first is found.second else 0.5 * (found.first + found.second)
             score = fresh if weight == 0 else weight * state.score + (1 - weight) * fresh
-            slope, square, raw = self._measured(found)
-            gain = self._gain(slope, np.diag(square))
+            gain, square, ratio = self._measured(found)
             precision = gain[:, None] * square * gain
             if not np.isfinite(precision).all():
                 return replace(state, size=np.nan), 0.0
@@ -219,7 +214,7 @@ class GampStep:
             onsager=new.onsager * gain,
             precision=precision,
             assumed=assumed,
-            ratio=float(np.trace(square) / np.sum(raw)) if np.sum(raw) > 0 else np.inf,
+            ratio=ratio,
             size=self._norm(step),
             noise=self._blur(found, new.variance * gain),
             damping=state.damping,
@@ -228,12 +223,10 @@ class GampStep:
         return following, float(np.trace(precision))
 
     def _denoised(self, field: Array, precision: Array, memory: object) -> Estimate:
-        if self.side is None:
-            return self.prior.denoise(field, precision, memory)
-        known = self.side.strength * np.eye(len(precision))
-        return self.prior.denoise(
-            field + np.sqrt(self.side.strength) * self.side.observation, precision + known, memory
-        )
+        if self.side is not None:
+            field = field + np.sqrt(self.side.strength) * self.side.observation
+            precision = precision + self.side.strength * np.eye(len(precision))
+        return self.prior.denoise(field, precision, memory)
 
     def _norm(self, signal: Array) -> float:
         return float(np.sqrt(np.trace(self.prior.gram(signal, signal))))
@@ -250,15 +243,15 @@ class GampStep:
         """Whether slopes may be noise: those of sampled scores, and of even labels before their symmetry is broken."""
         return self.channel.sampled or self.channel.even
 
-    def _measured(self, found: Scores) -> tuple[Array, Array, Array]:
-        """Slopes to believe, shape (P,), the square of the score, shape (P, P), and slopes as they are.
+    def _measured(self, found: Scores) -> tuple[Array, Array, float]:
+        """Slope over square of the score, row by row; the square, shape (P, P); and square over slope of all rows.
 
-        The two are equal on average (Nishimori). Where slopes may be noise they are told apart from the squares as far
-        as the difference exceeds its own standard error, so that noise does not hold back a start without overlap.
+        Slope and square are equal on average (Nishimori). Where slopes may be noise they are told apart as far as their
+        difference exceeds its own standard error, so that noise does not hold back a start without overlap, and the
+        gain is at most one: close to zero overlap they are many times the square.
         """
-        ratio = self.design.sample_ratio
-        own = _squares(found)
-        raw = np.einsum("naa->na", found.curvature)
+        product = np.einsum("nak,nbk->ab", found.first, found.second, optimize=True) / len(found.first)
+        own, raw = 0.5 * (product + product.T), np.einsum("naa->na", found.curvature)
         slope = raw.mean(axis=0)
         if self.channel.sampled:
             # The nearest positive semi-definite matrix: a sampled square may miss being one.
@@ -268,16 +261,12 @@ class GampStep:
             gap, error = gaps.mean(axis=0), gaps.std(axis=0) / np.sqrt(len(gaps))
             believed = np.where(error > 0, np.maximum(0.0, 1 - (JUDGEMENT.certain * error / gap) ** 2), 0.0)
             slope = np.diag(own) + np.nan_to_num(believed) * gap
-        trusted = np.where(slope > 0, slope, np.diag(own))
-        return ratio * trusted, ratio * own, ratio * (trusted if self.channel.sampled else raw.mean(axis=0))
-
-    def _gain(self, slope: Array, square: Array) -> Array:
-        """Slope over square, row by row.
-
-        Where slopes may be noise it is at most one: close to zero overlap they are many times the square.
-        """
-        gain = _ratio(slope, square)
-        return np.minimum(gain, 1.0) if self._cautious else gain
+        trusted = self.design.sample_ratio * np.where(slope > 0, slope, np.diag(own))
+        square = self.design.sample_ratio * own
+        gain = _ratio(trusted, np.diag(square))
+        claimed = np.sum(trusted if self.channel.sampled else self.design.sample_ratio * raw.mean(axis=0))
+        ratio = float(np.trace(square) / claimed) if claimed > 0 else np.inf
+        return np.minimum(gain, 1.0) if self._cautious else gain, square, ratio
 
     def growing(self, old: GampState, new: GampState) -> bool:
         if not self._cautious:
@@ -331,12 +320,6 @@ class GampStep:
 def _mixed(matrix: Array, fields: Array) -> Array:
     """A matrix over the rows applied to fields, shape (n, P, K)."""
     return np.asarray(matrix[0, 0] * fields if len(matrix) == 1 else matrix @ fields)
-
-
-def _squares(found: Scores) -> Array:
-    """Mean over the data of the squared score, shape (P, P)."""
-    total = np.einsum("nak,nbk->ab", found.first, found.second, optimize=True) / len(found.first)
-    return np.asarray(0.5 * (total + total.T))
 
 
 def _smoothed(old: Array, new: Array, weight: float) -> Array:

@@ -7,8 +7,8 @@ of the estimate it started from; the best one is kept, so a run that will not se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from glassformer.core.solution import Status
 
 
 class Iterate(Protocol):
-    """One state of a run."""
+    """One state of a run, a data class."""
 
     @property
     def size(self) -> float:
@@ -47,9 +47,6 @@ class Step(Protocol[State]):
 
     def advance(self, state: State) -> tuple[State, float]:
         """The next state, and the measured quality of the estimate in the old one."""
-
-    def redamped(self, state: State, damping: float) -> State:
-        """The state with another damping."""
 
     def growing(self, old: State, new: State) -> bool:
         """Whether an overlap that was next to nothing is on its way: nothing is settled, however small the step."""
@@ -86,15 +83,6 @@ class Policy:
     early: float = 0.02
     patience: int = 200
 
-    def stronger(self, damping: float) -> float | None:
-        """The next level of damping; None at the last.
-
-        Example:
-            >>> Policy().stronger(0.0), Policy().stronger(0.7)
-            (0.3, None)
-        """
-        return next((level for level in self.levels if level > damping), None)
-
 
 @dataclass
 class Trail:
@@ -116,13 +104,9 @@ class Trail:
         window = policy.window
         if self.since < 2 * window or self.since % window:
             return False
-        shrinks = _shortest(self.sizes[-window:]) <= policy.progress * _shortest(self.sizes[-2 * window : -window])
+        shrinks = min(self.sizes[-window:]) <= policy.progress * min(self.sizes[-2 * window : -window])
         gains = np.mean(self.claimed[-window:]) < policy.gaining * np.mean(self.claimed[-2 * window : -window])
         return not (shrinks or bool(gains))
-
-
-def _shortest(sizes: Sequence[float]) -> float:
-    return float(np.min(sizes))
 
 
 @dataclass(frozen=True)
@@ -153,7 +137,16 @@ def message_passing(
     """
     runs: list[Run[State]] = []
     for attempt in range(step.attempts):
-        runs.append(_run(step, step.start(attempt), max_iterations, damping is None, watch, policy or Policy()))
+        runs.append(
+            _run(
+                step,
+                step.start(attempt),
+                max_iterations,
+                damping is None,
+                watch or (lambda _: None),
+                policy or Policy(),
+            )
+        )
         if runs[-1].status.ok:
             return runs[-1]
     return max(runs, key=lambda run: run.quality)
@@ -164,12 +157,11 @@ def _run(
     state: State,
     max_iterations: int,
     adaptive: bool,
-    watch: Callable[[State], None] | None,
+    watch: Callable[[State], object],
     policy: Policy,
 ) -> Run[State]:
     best, quality, trail = state, 0.0, Trail([], [])
-    if watch is not None:
-        watch(state)
+    watch(state)
     for _ in range(max_iterations):
         new, measured = step.advance(state)
         if measured >= quality:
@@ -178,7 +170,7 @@ def _run(
         trail.claimed.append(new.claimed)
         trail.since += 1
         finite = bool(np.isfinite(new.size))
-        if finite and watch is not None:
+        if finite:
             watch(new)
         growing = finite and step.growing(state, new)
         if finite and not growing and step.settled(new, trail):
@@ -186,10 +178,10 @@ def _run(
         waiting = growing or (step.wandering(state) and trail.since < policy.patience)
         collapsed = not finite or (max(measured, policy.early) * policy.collapse < quality and not waiting)
         if adaptive and (collapsed or (trail.stagnates(policy) and not waiting)):
-            stronger = policy.stronger(state.damping)
+            stronger = next((level for level in policy.levels if level > state.damping), None)
             if stronger is None:
                 return Run(best, Status.OSCILLATING, trail.sizes, quality)
-            state, trail.since = step.redamped(best if collapsed else new, stronger), 0
+            state, trail.since = replace(best if collapsed else new, damping=stronger), 0  # type: ignore[type-var]
             continue
         if not finite:
             return Run(best, Status.NON_FINITE, trail.sizes, quality)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from glassformer.core.checks import is_number
+from glassformer.core.declarations import declared
 from glassformer.core.deprecated import former
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array, Integral
@@ -154,30 +155,16 @@ class Channel(ABC):
         """Itself: it has rows already."""
         return self
 
-    @property
-    def sampled(self) -> bool:
-        """True when averages are sampled anew at every state, and scores carry a sampling error."""
-        return True
-
-    @property
-    def smallest(self) -> float:
-        """Smallest variance at which averages can be had."""
-        return 1e-12
+    sampled = declared(True, "True when averages are sampled anew at every state, and scores carry a sampling error.")
+    smallest = declared(1e-12, "Smallest variance at which averages can be had.")
 
     @property
     def noiseless(self) -> bool:
         """True when labels fix some of the fields."""
         return self.rank > 0
 
-    @property
-    def linear(self) -> bool:
-        """True when the label is one field itself, with Gaussian noise or none."""
-        return False
-
-    @property
-    def label_noise(self) -> float:
-        """Mean square of the label's own noise, counted as prediction errors are."""
-        return 0.0
+    linear = declared(False, "True when the label is one field itself, with Gaussian noise or none.")
+    label_noise = declared(0.0, "Mean square of the label's own noise, counted as prediction errors are.")
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
@@ -211,10 +198,7 @@ class Channel(ABC):
         """Overlap of a signal known exactly, shape (P, P): fields have covariance ``moment`` over the rows."""
         return np.eye(self.rows)
 
-    @property
-    def sources(self) -> int:
-        """Normal numbers that a label consumes beside its fields."""
-        return 0
+    sources = declared(0, "Normal numbers that a label consumes beside its fields.")
 
     @abstractmethod
     def label_from(self, fields: Array, source: Array) -> Array:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from glassformer.core.declarations import declared
 from glassformer.core.deprecated import renamed
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
@@ -68,10 +69,7 @@ class ScalarChannel(ABC):
 
         return ScalarRowsChannel(self)
 
-    @property
-    def linear(self) -> bool:
-        """True when the label is the field itself, with Gaussian noise of variance ``noise`` or none."""
-        return False
+    linear = declared(False, "True when the label is the field itself, with Gaussian noise or none.")
 
     @property
     @abstractmethod
@@ -88,15 +86,8 @@ class ScalarChannel(ABC):
         r""":math:`\lim_{V\to0} V\,E|g|^2`: components of the field that a noiseless label fixes; zero with noise."""
         return 1.0 if self.noiseless else 0.0
 
-    @property
-    def field_components(self) -> tuple[int, ...]:
-        """``(K,)`` for fields of ``K`` components; empty for numbers."""
-        return ()
-
-    @property
-    def label_shape(self) -> tuple[int, ...]:
-        """Shape of the label of one sample; empty for numbers."""
-        return ()
+    field_components = declared((), "``(K,)`` for fields of ``K`` components; empty for numbers.")
+    label_shape = declared((), "Shape of the label of one sample; empty for numbers.")
 
     def at_power(self, power: float) -> ScalarChannel:
         """The same channel for fields of another prior variance; for those that do not depend on it, itself."""
@@ -132,10 +123,7 @@ class ScalarChannel(ABC):
     def expected_log_partition(self, variance: Array) -> Integral:
         r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
 
-    @property
-    def label_noise(self) -> float:
-        """Mean square of the label's own noise, counted as ``prediction_error`` of :meth:`label_error` counts."""
-        return 0.0
+    label_noise = declared(0.0, "Mean square of the label's own noise, counted as ``prediction_error`` is.")
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none.

@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from glassformer.core.declarations import declared
 from glassformer.core.integral import Array
 
 
@@ -50,10 +51,7 @@ class Design(ABC):
         """Shape of the fields of one instance: ``(samples,)``, or ``(samples, components)``."""
         return (self.samples,)
 
-    @property
-    def several_rows(self) -> bool:
-        """True when signals have an axis of rows, and fields one beside their columns."""
-        return False
+    several_rows = declared(False, "True when signals have an axis of rows, and fields one beside their columns.")
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -72,10 +70,7 @@ class Design(ABC):
             return self.adjoint(score, instance)
         return self.adjoint(score.reshape(self.field_shape), instance)[None]
 
-    @property
-    def damping(self) -> float:
-        """Damping with which message passing begins: what inputs that are far from Gaussian at finite size need."""
-        return 0.0
+    damping = declared(0.0, "Damping with which message passing begins: more for inputs far from Gaussian.")
 
     @abstractmethod
     def forward(self, signal: Array, instance: int) -> Array:

@@ -1,4 +1,4 @@
-r"""What a prior of several rows must provide: overlaps and precisions are matrices over the rows."""
+r"""What a prior must provide: what those of one row and of several share, and overlaps that are matrices over rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from glassformer.core.declarations import declared
 from glassformer.core.deprecated import former
 from glassformer.core.integral import Array, Integral
 
@@ -30,71 +31,44 @@ class Estimate:
     memory: Any = None
 
 
-class Prior(ABC):
-    r"""A prior of ``P`` rows seen through its denoising problem at the precision matrix :math:`\hat Q`.
+class SignalPrior(ABC):
+    """What priors of one row, whose overlaps are numbers, and of several, whose overlaps are matrices, both declare.
 
-    Around its mean every row has unit power: the posterior covariance is the identity before any data. Sample sizes
-    count in units that hold ``degrees`` free entries of a row, so :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l
-    g_l g_l^T`.
+    Around its mean every row has unit power. Sample sizes count in units that hold ``degrees`` free entries of a row.
     """
 
     dimension = former("dimension", "mmse_dimension")
-    moment = former("moment", "self_overlap")
 
-    @property
-    def in_rows(self) -> Self:
-        """Itself: it has rows already."""
-        return self
-
-    @property
-    def overlap_shape(self) -> tuple[int, ...]:
-        """Shape of an overlap in results: (P, P)."""
-        return self.rows, self.rows
-
-    @property
-    def random_start(self) -> float:
-        """Size of the random start that message passing on even labels needs, to leave what they are blind to."""
-        return 1e-3
-
-    @property
-    @abstractmethod
-    def rows(self) -> int:
-        """``P``."""
-
-    @property
-    def degrees(self) -> float:
-        """Free entries of a row per unit in which sample sizes are counted."""
-        return 1.0
+    overlap_shape = declared((), "Shape of an overlap in results: empty for numbers, (P, P) for matrices.")
+    degrees = declared(1.0, "Free entries of a row per unit in which sample sizes are counted.")
+    symmetric = declared(False, "True when rows are symmetric matrices.")
+    stepwise = declared(False, "True when a denoiser finds its fixed point in several calls, from what it kept.")
+    side = declared(0.0, "Precision with which every weight is known beforehand.")
 
     @property
     @abstractmethod
     def mmse_dimension(self) -> float:
-        """Degrees of freedom of all rows per natural sample size."""
+        r"""Degrees of freedom per natural sample size, :math:`\lim_{\hat q\to\infty} \hat q\,\mathrm{MMSE}(\hat q)`."""
 
-    @property
-    def diagonal(self) -> bool:
-        r"""True when rows are denoised one by one, and the off-diagonal part of :math:`\hat Q` is neglected."""
-        return False
+    @abstractmethod
+    def sample(self, shape: tuple[Any, ...], rng: np.random.Generator) -> Array:
+        """Draw one signal of the given shape, (L, d) or (P, ...)."""
 
-    @property
-    def rotational(self) -> bool:
-        """True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others."""
-        return False
+    def mean(self, shape: tuple[Any, ...]) -> Array:
+        """The estimate before any data; its error is 1."""
+        return np.zeros(shape)
 
-    @property
-    def symmetric(self) -> bool:
-        """True when rows are symmetric matrices."""
-        return False
+    @abstractmethod
+    def denoise(self, field: Array, precision: Any, memory: Any = None) -> Estimate:
+        r"""Posterior mean from ``field`` :math:`A Y`, :math:`Y = S + A^{-1/2}Z`, and ``precision`` ``A``."""
 
-    @property
-    def stepwise(self) -> bool:
-        """True when a denoiser finds its fixed point in several calls, from what it kept of the last one."""
-        return False
+    def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
+        """The estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
+        return replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
 
-    @property
-    def side(self) -> float:
-        """Precision with which every weight is known beforehand."""
-        return 0.0
+    def power_deviation(self, shape: tuple[Any, ...]) -> float:
+        """Standard deviation of the power of a row of finite size around its limit 1."""
+        return float(np.sqrt(2 / np.prod(shape[bool(self.overlap_shape) :])))
 
     def side_observation(self, signal: Array, rng: np.random.Generator) -> tuple[float, Array] | None:
         r"""Strength ``s`` and :math:`\sqrt s\,W` plus standard normal noise, known beforehand; None for nothing."""
@@ -102,10 +76,37 @@ class Prior(ABC):
             return None
         return self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape)
 
+
+class Prior(SignalPrior):
+    r"""A prior of ``P`` rows seen through its denoising problem at the precision matrix :math:`\hat Q`, shape (P, P).
+
+    The posterior covariance is the identity before any data, and :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l
+    g_l g_l^T`.
+    """
+
+    moment = former("moment", "self_overlap")
+
+    random_start = declared(1e-3, "Size of the random start of message passing on labels that are blind to signs.")
+    diagonal = declared(False, r"True when rows are denoised one by one, and :math:`\hat Q` is taken for diagonal.")
+    rotational = declared(
+        False,
+        "True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others.",
+    )
+    onset = declared(0.0, r"Largest :math:`\hat Q` of a row at which nothing is known of it.")
+
     @property
-    def onset(self) -> float:
-        r"""Largest :math:`\hat Q` of a row at which nothing is known of it."""
-        return 0.0
+    def in_rows(self) -> Self:
+        """Itself: it has rows already."""
+        return self
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """``P``."""
+
+    @property
+    def overlap_shape(self) -> tuple[int, ...]:
+        return self.rows, self.rows
 
     @property
     def self_overlap(self) -> Array:
@@ -127,26 +128,6 @@ class Prior(ABC):
     @abstractmethod
     def entropy(self, q_hat: Array, variance: Array) -> Integral:
         r"""Prior part of the free entropy, :math:`\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,)."""
-
-    @abstractmethod
-    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-        """Draw one signal; ``shape`` is (P, ...)."""
-
-    @abstractmethod
-    def mean(self, shape: tuple[int, ...]) -> Array:
-        """The estimate before any data."""
-
-    @abstractmethod
-    def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
-        r"""Posterior mean from natural parameters ``field`` :math:`A Y` and ``precision`` ``A``, shape (P, P)."""
-
-    def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
-        """The estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
-        return replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
-
-    def power_deviation(self, shape: tuple[int, ...]) -> float:
-        """Standard deviation of the power of a row of finite size around its limit 1."""
-        return float(np.sqrt(2 / np.prod(shape[1:])))
 
     @abstractmethod
     def gram(self, first: Array, second: Array) -> Array:

@@ -41,13 +41,11 @@ class GaussianRowsPrior(WeightRowsPrior):
     heads: int = 1
     side_information: float = 0.0
 
+    rotational = True
+
     @property
     def mmse_dimension(self) -> float:
         return float(self.count)
-
-    @property
-    def rotational(self) -> bool:
-        return True
 
     def covariance(self, q_hat: Integral) -> Integral:
         identity = np.eye(self.count)
@@ -68,9 +66,6 @@ class GaussianRowsPrior(WeightRowsPrior):
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.standard_normal(shape)
-
-    def mean(self, shape: tuple[int, ...]) -> Array:
-        return np.zeros(shape)
 
     def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
         del memory

@@ -37,6 +37,9 @@ class LayeredPrior(Prior):
     layer: ScalarPrior
     layers: int
 
+    diagonal = True
+    random_start = 0.1
+
     def __post_init__(self) -> None:
         if self.layers < 1:
             raise ParameterError("layers", self.layers, "an integer >= 1")
@@ -50,24 +53,12 @@ class LayeredPrior(Prior):
         return self.layer.degrees
 
     @property
-    def diagonal(self) -> bool:
-        return True
-
-    @property
     def symmetric(self) -> bool:
         return self.layer.symmetric
 
     @property
     def stepwise(self) -> bool:
         return self.layer.stepwise
-
-    @property
-    def overlap_shape(self) -> tuple[int, ...]:
-        return self.layers, self.layers
-
-    @property
-    def random_start(self) -> float:
-        return 0.1
 
     @property
     def onset(self) -> float:

@@ -1,18 +1,17 @@
-"""What a prior must provide: how well the signal is known from a Gaussian observation of it."""
+"""What a prior of one row must provide: how well the signal is known from a Gaussian observation of it."""
 
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
-from dataclasses import replace
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassformer.core.deprecated import former
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.declarations import declared
+from glassformer.core.errors import IncompatibleError, no_data
 from glassformer.core.integral import Array, Integral
-from glassformer.models.priors.base import Estimate
+from glassformer.models.priors.base import Estimate, SignalPrior
 
 if TYPE_CHECKING:
     from glassformer.models.priors.layered import LayeredPrior
@@ -21,14 +20,17 @@ if TYPE_CHECKING:
 _PANEL, _HALVINGS, _PANEL_NODES = 0.25, 12, (8, 5)
 
 
-class ScalarPrior(ABC):
-    r"""A prior seen through its scalar denoising problem at signal-to-noise ratio :math:`\hat q`.
+class ScalarPrior(SignalPrior):
+    r"""A prior of one row seen through its scalar denoising problem at signal-to-noise ratio :math:`\hat q`.
 
-    Around its mean the signal has unit power: :math:`\mathrm{MMSE}(0) = 1`. Sample sizes count in units that hold
-    ``degrees`` free entries of the signal, so :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g|^2`.
+    :math:`\mathrm{MMSE}(0) = 1` and :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g|^2`. One that neither draws nor
+    denoises is a limit without data.
     """
 
-    dimension = former("dimension", "mmse_dimension")
+    extensive = declared(
+        True, "True when sample sizes count per entry of the signal; False where its width is negligible."
+    )
+    second_moment = declared(1.0, "Power of the signal, mean included; the overlap at variance ``V`` is this minus V.")
 
     @property
     def in_rows(self) -> LayeredPrior:
@@ -36,21 +38,6 @@ class ScalarPrior(ABC):
         from glassformer.models.priors.layered import LayeredPrior
 
         return LayeredPrior(self, 1)
-
-    @property
-    def overlap_shape(self) -> tuple[int, ...]:
-        """Shape of an overlap in results: a number."""
-        return ()
-
-    @property
-    def symmetric(self) -> bool:
-        """True when signals are symmetric matrices."""
-        return False
-
-    @property
-    def stepwise(self) -> bool:
-        """True when the denoiser finds its fixed point in several calls, from what it kept of the last one."""
-        return False
 
     @abstractmethod
     def mmse(self, q_hat: Array) -> Integral:
@@ -60,21 +47,6 @@ class ScalarPrior(ABC):
     @abstractmethod
     def onset(self) -> float:
         r"""Largest :math:`\hat q` at which the overlap is still zero."""
-
-    @property
-    @abstractmethod
-    def mmse_dimension(self) -> float:
-        r""":math:`\lim_{\hat q\to\infty} \hat q\,\mathrm{MMSE}(\hat q)`: degrees of freedom per natural sample size."""
-
-    @property
-    def degrees(self) -> float:
-        """Free entries of a signal per unit in which sample sizes are counted."""
-        return 1.0
-
-    @property
-    def extensive(self) -> bool:
-        """True when sample sizes count per entry of the signal; False where its width is negligible."""
-        return True
 
     @property
     def ratios(self) -> tuple[float, float]:
@@ -91,44 +63,20 @@ class ScalarPrior(ABC):
         Raises:
             IncompatibleError: the prior is a limit of infinite or vanishing width.
         """
-        del columns
-        raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
-
-    @property
-    def second_moment(self) -> float:
-        """Power of the signal, mean included; the overlap at posterior variance ``V`` is this minus ``V``."""
-        return 1.0
-
-    def mean(self, shape: tuple[int, int]) -> Array:
-        """The estimate before any data; its error is 1."""
-        return np.zeros(shape)
+        raise self._no_data()
 
     def power(self, signal: Array) -> float:
         """Squared norm in the unit in which errors are counted."""
         return float(np.mean(signal**2))
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
-        r"""Posterior mean of a signal from ``field`` :math:`A Y` and ``precision`` ``A``, :math:`Y = S + Z/\sqrt A`."""
-        del field, precision, memory
-        raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
+    def sample(self, shape: tuple[Any, ...], rng: np.random.Generator) -> Array:
+        raise self._no_data()
 
-    def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
-        """Draw one signal of the given shape."""
-        del shape, rng
-        raise IncompatibleError(f"{type(self).__name__} is a limit without data: give finite beta and rho, or a width")
+    def denoise(self, field: Array, precision: Any, memory: Any = None) -> Estimate:
+        raise self._no_data()
 
-    def side_observation(self, signal: Array, rng: np.random.Generator) -> tuple[float, Array] | None:
-        """Strength and observation of what is known of a signal beforehand; None for nothing."""
-        del signal, rng
-        return None
-
-    def power_deviation(self, shape: tuple[int, int]) -> float:
-        """Standard deviation of the power of a signal of finite size around its limit 1."""
-        return float(np.sqrt(2 / (shape[0] * shape[1])))
-
-    def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
-        """The estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
-        return replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
+    def _no_data(self) -> IncompatibleError:
+        return no_data(type(self).__name__, "give finite beta and rho, or a width")
 
     def mutual_information(self, q_hat: Array) -> Integral:
         r""":math:`I(\hat q) = \frac12\int_0^{\hat q}\mathrm{MMSE}(t)\,dt`, shape (batch,), for finite ``q_hat``.
@@ -140,7 +88,9 @@ class ScalarPrior(ABC):
         # where (1 + t) MMSE(t) is smooth and of order one however large q_hat is.
         ends = np.unique(np.concatenate([[0.0], np.log1p(q_hat)]))
         pieces = [np.linspace(a, b, int(np.ceil((b - a) / _PANEL)) + 1)[1:] for a, b in itertools.pairwise(ends)]
-        edges = np.concatenate([[0.0], *_graded_start(pieces)])
+        # A small width makes the MMSE vary towards zero: the first panel is halved again and again.
+        start = pieces[0][0] * 0.5 ** np.arange(_HALVINGS, 0, -1.0) if pieces else np.zeros(0)
+        edges = np.concatenate([[0.0], start, *pieces])
         fine, coarse = (self._panel_integrals(edges, nodes) for nodes in _PANEL_NODES)
         total, error = np.cumsum(fine), np.cumsum(np.abs(fine - coarse))
         index = np.searchsorted(edges, np.log1p(q_hat), side="right") - 1
@@ -153,11 +103,3 @@ class ScalarPrior(ABC):
         t = np.expm1(edges[:-1, None] + width * (x + 1) / 2)
         value = self.mmse(t.ravel()).value.reshape(t.shape) * (1 + t)
         return np.asarray(0.25 * width[:, 0] * (value @ weight))
-
-
-def _graded_start(pieces: list[Array]) -> list[Array]:
-    """The panels, with those below their first end halved towards zero: a small width makes the MMSE vary there."""
-    if not pieces:
-        return pieces
-    first = pieces[0][0]
-    return [first * 0.5 ** np.arange(_HALVINGS, 0, -1.0), *pieces]
