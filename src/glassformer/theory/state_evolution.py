@@ -116,10 +116,9 @@ def evolved(
 
 
 def _iterated(update: EvolutionMap, start: Array, settings: Iteration, origin: Array | None) -> Solution:
-    found = fixed_point(update, start, settings, _inside, origin)
-    with np.errstate(divide="ignore"):
-        q_hat, error = update.conjugate(found.value, np.arange(len(start)))
-    return replace(found, extra={"q_hat": q_hat, "q_hat_error": error})
+    kept = np.full((2, *start.shape), np.nan)
+    found = fixed_point(lambda variance, index: update(variance, index, kept), start, settings, _inside, origin)
+    return replace(found, extra={"q_hat": kept[0], "q_hat_error": kept[1]})
 
 
 def _inside(states: Array) -> Flags:
