@@ -161,7 +161,7 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
     value, error = free_entropy(model, rates, held(asked, row, q_hat), None if exact else found.value)
     # Half the gradient: what state evolution asks of the row less what the row is held at.
     slope, overlap = (asked[:, row, row] - q_hat) * variance, largest - variance
-    rises, sound = slope > 0, np.array([status.ok for status in found.status])
+    rises, sound = slope > 0, found.settled
     change = np.flatnonzero((rises[1:] != rises[:-1]) & sound[1:] & sound[:-1])
     if exact:
         stationary = np.array([_stationary(model, alpha, q_hat[i], q_hat[i + 1]) for i in change])

@@ -26,37 +26,21 @@ from glassformer.theory.state_evolution import evolved
 
 @dataclass(frozen=True)
 class Climb:
-    """How the staircase is climbed, and what counts as one step of it.
+    """How the staircase is climbed, and what counts as one step of it."""
 
-    Attributes:
-        accuracy: of a later threshold.
-        steps: of the search for it.
-        farthest: sample ratio, over the first threshold, that ends the search.
-        degenerate: share of the largest eigenvalue within which eigenvalues count as one.
-        errors: standard errors within which they do, beside that.
-        largest: numbers of the largest array of responses.
-        no_growth: growth per step that counts as none: its logarithm must exist.
-        pure: weight of a matrix on one row from which on it names that row.
-        range: eigenvalue, relative to the largest, that belongs to the range of a matrix.
-        finer: data points of the operator over those of state evolution: it is not iterated.
-        leading: accuracy asked of its eigenvalue at the leading threshold.
-        later: at later ones.
-        most: factor of data points that is out of reach.
-    """
-
-    accuracy: float = 2e-3
-    steps: int = 12
-    farthest: float = 60.0
-    degenerate: float = 2e-3
-    errors: float = 4.0
-    largest: int = 100_000_000
-    no_growth: float = 1e-6
-    pure: float = 0.98
-    range: float = 0.05
-    finer: int = 4
-    leading: float = 5e-4
-    later: float = 5e-3
-    most: int = 64
+    accuracy: float = 2e-3  # of a later threshold
+    steps: int = 12  # of the search for it
+    farthest: float = 60.0  # sample ratio, over the first threshold, that ends the search
+    degenerate: float = 2e-3  # share of the largest eigenvalue within which eigenvalues count as one
+    errors: float = 4.0  # standard errors within which they do, beside that
+    largest: int = 100_000_000  # numbers of the largest array of responses
+    no_growth: float = 1e-6  # growth per step that counts as none: its logarithm must exist
+    pure: float = 0.98  # weight of a matrix on one row from which on it names that row
+    range: float = 0.05  # eigenvalue, relative to the largest, that belongs to the range of a matrix
+    finer: int = 4  # data points of the operator over those of state evolution: it is not iterated
+    leading: float = 5e-4  # accuracy asked of its eigenvalue at the leading threshold
+    later: float = 5e-3  # at later ones
+    most: int = 64  # factor of data points that is out of reach
 
 
 _POLICY = Climb()
