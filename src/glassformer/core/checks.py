@@ -71,11 +71,16 @@ def real_numbers(name: str, value: Any) -> Array:
         >>> real_numbers("skip", [1, 0.5])
         array([1. , 0.5])
     """
-    try:
-        found = np.asarray(value)
-        numbers = found.astype(float) if found.dtype.kind in "iuf" else None
-    except (TypeError, ValueError):
-        numbers = None
+    numbers = as_numbers(value)
     if numbers is None or not np.all(np.isfinite(numbers)):
         raise ParameterError(name, value, "finite numbers")
-    return np.atleast_1d(numbers)
+    return numbers
+
+
+def as_numbers(value: Any) -> Array | None:
+    """``value`` as an array of numbers, with one axis at least; None if it is, or holds, something else."""
+    try:
+        found = np.asarray(value)
+        return np.atleast_1d(found.astype(float)) if found.dtype.kind in "iuf" else None
+    except (TypeError, ValueError):
+        return None

@@ -119,4 +119,5 @@ def _short(value: object) -> str:
         # Python writes no whole numbers of thousands of digits.
         text = f"<{type(value).__name__}>"
     text = " ".join(text.split())
-    return text if len(text) <= 80 else text[:77] + "..."
+    # Of a path, or of a long sum, the end says as much as the beginning.
+    return text if len(text) <= 80 else f"{text[:37]}...{text[-40:]}"

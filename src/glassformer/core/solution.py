@@ -94,7 +94,12 @@ class Solution:
     @property
     def converged(self) -> bool:
         """True when every element has status ``CONVERGED``."""
-        return all(status.ok for status in self.status)
+        return bool(self.settled.all())
+
+    @property
+    def settled(self) -> NDArray[np.bool_]:
+        """Which elements have status ``CONVERGED``, shape ``(batch,)``."""
+        return np.array([status.ok for status in self.status], dtype=bool)
 
     def at(self, where: NDArray[Any]) -> Solution:
         """The elements ``where``, indices or flags, alone."""

@@ -107,7 +107,7 @@ def growth_bound(
     chosen, judged = (found.of(slice(half, None, 2)) for half in (0, 1))
     operator = np.array([[_product(chosen, weighted(a, b)).value for b in matrices] for a in matrices])
     weights = np.linalg.eigh(0.5 * (operator + operator.T))[1][:, -1]
-    matrix = np.tensordot(weights, np.array(matrices), axes=1)
+    matrix = np.tensordot(weights, matrices, axes=1)
     return _product(judged, weighted(matrix, matrix))
 
 

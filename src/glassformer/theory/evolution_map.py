@@ -40,9 +40,15 @@ class EvolutionMap:
         """What is learned, row by row."""
         return self.model.prior.in_rows
 
-    def __call__(self, variance: Array, index: Index) -> Integral:
-        """The next covariances of the batch elements ``index``, from theirs of shape (active, P, P)."""
-        value, error = self.covariance(self.conjugate(variance, index), index)
+    def __call__(self, variance: Array, index: Index, kept: Array | None = None) -> Integral:
+        r"""The next covariances of the batch elements ``index``, from theirs of shape (active, P, P).
+
+        ``kept``, of shape (2, batch, P, P), takes :math:`\hat Q` on the way and its error.
+        """
+        conjugate = self.conjugate(variance, index)
+        if kept is not None:
+            kept[:, index] = conjugate
+        value, error = self.covariance(conjugate, index)
         if variance.shape[-1] == 1:
             # A signal known exactly stays known where labels fix it; the floor of the variance must not show.
             value = np.where((variance == 0) & (self.channel.rank > 0), 0.0, value)

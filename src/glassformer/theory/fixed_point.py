@@ -46,7 +46,7 @@ def fixed_point(
             map's value and its integration error, of the same shape.
         start: shape ``(batch, ...)``.
         settings: tolerances, iteration limit, damping.
-        inside: tells which states, shape ``(active, ...)``, belong to the domain; shape ``(active,)``.
+        inside: tells which states, shape ``(active, ...)``, belong to the domain, shape ``(active,)``; all by default.
         origin: where the way to the fixed point began, if not at ``start``: between the two there is known to be no
             other fixed point, and accelerated steps may be as long as a part of the way from there.
 
@@ -58,54 +58,49 @@ def fixed_point(
         >>> print(solution.status[0], round(float(solution.value[0]), 9))
         converged 0.739085133
     """
-    settings = settings or Iteration()
+    settings, inside = settings or Iteration(), inside or _everywhere
     x = np.array(start, dtype=float)
-    batch, flat = len(x), x.reshape(len(x), -1).shape[1]
-    x = x.reshape(batch, flat)
-    origin = x.copy() if origin is None else np.array(origin, dtype=float).reshape(batch, flat)
-    residual = np.full(batch, np.nan)
-    estimate, iterations = np.full(batch, np.inf), np.zeros(batch, dtype=np.int64)
-    status = np.full(batch, Status.ITERATION_LIMIT, dtype=object)
+    batch, shape = len(x), x.shape[1:]
+    x = x.reshape(batch, -1)
+    origin = x.copy() if origin is None else np.array(origin, dtype=float).reshape(x.shape)
+    residual, estimate, reach = np.full(batch, np.nan), np.full(batch, np.inf), np.full(batch, 2.0)
+    iterations, status = np.zeros(batch, dtype=np.int64), np.full(batch, Status.ITERATION_LIMIT, dtype=object)
     old_x, old_r = np.full_like(x, np.nan), np.full_like(x, np.nan)
-    reach = np.full(batch, 2.0)
     active, history = np.arange(batch), []
     for remaining in reversed(range(settings.max_iterations)):
-        value, error = (
-            np.asarray(part, dtype=float).reshape(len(active), flat)
-            for part in function(x[active].reshape((len(active), *np.shape(start)[1:])), active)
-        )
-        r = value - x[active]
-        size = np.linalg.norm(r, axis=1)
-        moved = (x[active], x[active] - old_x[active], r - old_r[active])
+        here = x[active]
+        found = function(here.reshape(-1, *shape), active)
+        value, error = (np.asarray(part, dtype=float).reshape(here.shape) for part in found)
+        r = value - here
+        size, norm, blur = (np.linalg.norm(part, axis=1) for part in (r, here, error))
+        moved = (here, here - old_x[active], r - old_r[active])
         distance = _distance(size, *moved)
         # A residual is known to rounding error only, which slow convergence amplifies like the residual itself.
-        rounded = _distance(np.maximum(size, np.finfo(float).eps * np.linalg.norm(x[active], axis=1)), *moved)
+        rounded = _distance(np.maximum(size, np.finfo(float).eps * norm), *moved)
         residual[active], iterations[active] = size, iterations[active] + 1
-        estimate[active] = np.where(np.isfinite(rounded), rounded, distance) + np.linalg.norm(error, axis=1)
+        estimate[active] = np.where(np.isfinite(rounded), rounded, distance) + blur
         history.append(np.full(batch, np.nan))
         history[-1][active] = size
 
-        finite = np.isfinite(value).all(axis=1)
-        domain = np.ones_like(finite) if inside is None else inside(value)
-        done = finite & (distance <= settings.tolerance * np.linalg.norm(x[active], axis=1) + settings.floor)
+        finite, domain = np.isfinite(value).all(axis=1), inside(value)
+        done = distance <= settings.tolerance * norm + settings.floor
+        rough = blur > _ROUGH * norm + settings.floor
+        status[active[done]] = Status.CONVERGED
+        status[active[done & rough]] = Status.INTEGRATION_NOT_CONVERGED
+        status[active[~domain]] = Status.OUTSIDE_CONE
         status[active[~finite]] = Status.NON_FINITE
-        status[active[finite & ~domain]] = Status.OUTSIDE_CONE
-        rough = np.linalg.norm(error, axis=1) > _ROUGH * np.linalg.norm(x[active], axis=1) + settings.floor
-        status[active[finite & domain & done & ~rough]] = Status.CONVERGED
-        status[active[finite & domain & done & rough]] = Status.INTEGRATION_NOT_CONVERGED
         keep = finite & domain & ~done
         if settings.damping is None:
-            travelled = np.linalg.norm(x[active] - origin[active], axis=1)
-            pair = (old_x[active], old_r[active])
-            step, reach[active] = _accelerated(x[active], r, *pair, reach[active], travelled)
+            travelled = np.linalg.norm(here - origin[active], axis=1)
+            step, reach[active] = _accelerated(here, r, old_x[active], old_r[active], reach[active], travelled)
         else:
             step = (1 - settings.damping) * r
-        old_x[active], old_r[active] = x[active], r
-        active, step = active[keep], step[keep]
+        old_x[active], old_r[active] = here, r
+        active = active[keep]
         # After the last evaluation nothing moves: the residual reported is that of the value returned.
         if active.size == 0 or remaining == 0:
             break
-        x[active] = _stay_inside(x[active], step, inside)
+        x[active] = _stay_inside(here[keep], step[keep], inside)
     return Solution(
         value=x.reshape(np.shape(start)),
         status=list(status),
@@ -114,6 +109,10 @@ def fixed_point(
         error_estimate=estimate,
         history=np.array(history),
     )
+
+
+def _everywhere(states: Array) -> Flags:
+    return np.ones(len(states), dtype=bool)
 
 
 def _distance(size: Array, x: Array, dx: Array, dr: Array) -> Array:
@@ -151,10 +150,8 @@ def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, t
     return np.where(usable[:, None], shortened, blind), np.where(overshot, 1.0, np.minimum(4 * reach, 1e15))
 
 
-def _stay_inside(x: Array, step: Array, inside: Callable[[Array], Flags] | None) -> Array:
+def _stay_inside(x: Array, step: Array, inside: Callable[[Array], Flags]) -> Array:
     """``x + step``, the step halved until the state belongs to the domain."""
-    if inside is None:
-        return x + step
     share = np.ones(len(x))
     for _ in range(60):
         outside = ~inside(x + share[:, None] * step)

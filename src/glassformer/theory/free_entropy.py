@@ -12,19 +12,17 @@ the fixed points of state evolution, and the Bayes-optimal one is the highest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy
 
-from glassformer.core.checks import is_number, require_integer
+from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
-from glassformer.core.solution import Status
 from glassformer.models.base import Model, counting_threshold
 from glassformer.theory.equation_of_state import information_at, mmse, overlap_grid
 from glassformer.theory.evolution_map import held
@@ -71,39 +69,35 @@ _BYTES = 20_000
 _PROFILE = 40
 
 
-@dataclass(frozen=True)
-class Landscape:
+def _column(name: str) -> Any:
+    return property(lambda table: table[name], doc=f"The column ``{name}``.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landscape(Table):
     """Free entropy against the overlap at one sample ratio, with its stationary points.
 
+    A :class:`~glassformer.core.results.Table` whose columns ``q_hat``, ``overlap``, ``free_entropy`` (in nats) and
+    ``error_estimate`` (absolute) are attributes as well. Every overlap has a status, as other rows have to be solved
+    for; stationary points are looked for between those that converged.
+
     Attributes:
-        model, parameters: what the landscape belongs to.
-        alpha: sample ratio.
-        q_hat, overlap, free_entropy, error_estimate: the curve, each of shape (points,); ``free_entropy`` is in nats,
-            its error absolute.
         maxima, minima: overlaps of the local maxima and minima, the ends of the interval left out.
         diverges: whether the free entropy grows without bound towards the largest overlap (perfect recovery).
-        status: of every overlap, as other rows have to be solved for; stationary points are looked for between those
-            that converged.
         largest: overlap of a signal known exactly.
     """
 
-    model: str
-    parameters: dict[str, Any]
-    alpha: float
-    q_hat: Array
-    overlap: Array
-    free_entropy: Array
-    error_estimate: Array
     maxima: Array
     minima: Array
     diverges: bool
-    status: Sequence[Status]
     largest: float = 1.0
 
+    q_hat, overlap, free_entropy, error_estimate = map(_column, ("q_hat", "overlap", "free_entropy", "error_estimate"))
+
     @property
-    def converged(self) -> bool:
-        """True when every point of the curve did."""
-        return all(status.ok for status in self.status)
+    def alpha(self) -> float:
+        """Sample ratio."""
+        return float(self["alpha"][0])
 
     @property
     def hard_phase(self) -> bool:
@@ -119,14 +113,7 @@ class Landscape:
 
     def to_table(self) -> Table:
         """The curve as a table with one row per overlap."""
-        columns = {
-            "alpha": np.full(self.overlap.shape, self.alpha),
-            "overlap": self.overlap,
-            "q_hat": self.q_hat,
-            "free_entropy": self.free_entropy,
-            "error_estimate": self.error_estimate,
-        }
-        return Table(self.model, self.parameters, columns, self.status)
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """The curve, its stationary points and the statement on the hard phase, as the command line writes them."""
@@ -136,15 +123,7 @@ class Landscape:
             "minima": plain(self.minima),
             "diverges_at_overlap_one": self.diverges,
         }
-        return {**self.to_table().to_dict(), "alpha": self.alpha, **summary}
-
-    def to_pandas(self) -> Any:
-        """A data frame with one row per overlap."""
-        return self.to_table().to_pandas()
-
-    def to_xarray(self) -> Any:
-        """A data set with one entry per overlap."""
-        return self.to_table().to_xarray()
+        return {**super().to_dict(), "alpha": self.alpha, **summary}
 
 
 def landscape(model: Model, alpha: float, points: int = 400, row: int | None = None) -> Landscape:
@@ -171,78 +150,52 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
         raise ParameterError("alpha", alpha, "finite and >= 0")
     require_integer("points", points, 10)
     require_resources("points", points, _BYTES * points, "draw fewer overlaps")
-    rows = model.prior.in_rows.rows
-    row = rows - 1 if row is None else row
-    if not isinstance(row, int) or isinstance(row, bool) or not 0 <= row < rows:
-        raise ParameterError("row", row, f"an integer from 0 to {rows - 1}")
-    return _curve(model, alpha, points) if model.has_curve else _profile(model, alpha, min(points, _PROFILE), row)
-
-
-def _curve(model: Model, alpha: float, points: int) -> Landscape:
-    """Free entropy of one row against its overlap."""
-    q_hat = overlap_grid(model, points)
-    variance = mmse(model, q_hat).value
-    largest = float(model.prior.in_rows.self_overlap[0, 0])
-    value, error = free_entropy(model, alpha, q_hat)
-    # Stationary points are zeros of the exact derivative, not extrema of the curve's points.
-    rises = _gradient(model, alpha, q_hat) > 0
-    change = np.flatnonzero(rises[1:] != rises[:-1])
-    stationary = np.array([_stationary(model, alpha, q_hat[i], q_hat[i + 1]) for i in change])
-    return Landscape(
-        model=model.name,
-        parameters=model.parameters,
-        alpha=float(alpha),
-        q_hat=q_hat,
-        overlap=largest - variance,
-        free_entropy=value,
-        error_estimate=error,
-        maxima=stationary[rises[change]],
-        minima=stationary[~rises[change]],
-        diverges=alpha >= counting_threshold(model) * (1 - 1e-12),
-        status=[Status.CONVERGED] * len(q_hat),
-        largest=largest,
-    )
-
-
-def _profile(model: Model, alpha: float, points: int, row: int) -> Landscape:
-    """Free entropy against the overlap of one row, the others at the fixed point that state evolution reaches."""
-    prior = model.prior.in_rows
-    own, variance = prior.profile(points)
-    rates, largest = np.full(points, float(alpha)), float(prior.self_overlap[row, row])
-    overlap = largest - variance
+    prior, exact = model.prior.in_rows, model.has_curve
+    row = prior.rows - 1 if row is None else row
+    if not (is_whole(row, 0) and row < prior.rows):
+        raise ParameterError("row", row, f"an integer from 0 to {prior.rows - 1}")
+    q_hat, variance = _resolved(model, points) if exact else prior.profile(min(points, _PROFILE))
+    rates, largest = np.full(q_hat.shape, float(alpha)), float(prior.self_overlap[row, row])
     found = evolved(model, rates, clamped=(row, variance))
     asked = found.extra["q_hat"]
-    phi = free_entropy(model, rates, held(asked, row, own), found.value)
+    value, error = free_entropy(model, rates, held(asked, row, q_hat), None if exact else found.value)
     # Half the gradient: what state evolution asks of the row less what the row is held at.
-    slope = (asked[:, row, row] - own) * variance
-    rises, sound = slope > 0, np.array([status.ok for status in found.status])
+    slope, overlap = (asked[:, row, row] - q_hat) * variance, largest - variance
+    rises, sound = slope > 0, found.settled
     change = np.flatnonzero((rises[1:] != rises[:-1]) & sound[1:] & sound[:-1])
-    share = slope[change] / (slope[change] - slope[change + 1])
-    middle = overlap[change] + share * (overlap[change + 1] - overlap[change])
-    rank = model.channel.rank
+    if exact:
+        stationary = np.array([_stationary(model, alpha, q_hat[i], q_hat[i + 1]) for i in change])
+    else:
+        share = slope[change] / (slope[change] - slope[change + 1])
+        stationary = overlap[change] + share * (overlap[change + 1] - overlap[change])
+    columns = {"alpha": rates, "overlap": overlap, "q_hat": q_hat, "free_entropy": value, "error_estimate": error}
+    counted = alpha >= counting_threshold(model) * (1 - 1e-12)
     return Landscape(
         model=model.name,
-        parameters={**model.parameters, "row": model.row_names[row]},
-        alpha=float(alpha),
-        q_hat=own,
-        overlap=overlap,
-        free_entropy=phi.value,
-        error_estimate=phi.error,
-        maxima=middle[rises[change]],
-        minima=middle[~rises[change]],
-        diverges=bool(rank > 0 and rises[-1]),
+        parameters=model.parameters if exact else {**model.parameters, "row": model.row_names[row]},
+        columns=columns,
         status=found.status,
+        maxima=stationary[rises[change]],
+        minima=stationary[~rises[change]],
+        diverges=counted if exact else bool(model.channel.rank > 0 and rises[-1]),
         largest=largest,
     )
 
 
-def _gradient(model: Model, alpha: float, q_hat: Array) -> Array:
-    r"""Twice the derivative of the free entropy in the overlap, relative to :math:`\hat q`."""
-    rate = alpha / model.prior.degrees
-    return rate * information_at(model, mmse(model, q_hat).value).value / q_hat - 1
+def _resolved(model: Model, points: int) -> tuple[Array, Array]:
+    """Precisions of a single row, with its variances there."""
+    q_hat = overlap_grid(model, points)
+    return q_hat, mmse(model, q_hat).value
 
 
 def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
-    """Overlap of the stationary point between two values of ``q_hat`` at which the derivative has opposite signs."""
-    t = scipy.optimize.brentq(lambda t: _gradient(model, alpha, np.exp([t]))[0], np.log(low), np.log(high), xtol=1e-13)
+    """Zero of the derivative, as an overlap, between two precisions at which it has opposite signs."""
+
+    def gradient(t: float) -> float:
+        q_hat = np.exp([t])
+        return float(
+            (alpha / model.prior.degrees * information_at(model, mmse(model, q_hat).value).value / q_hat)[0] - 1
+        )
+
+    t = scipy.optimize.brentq(gradient, np.log(low), np.log(high), xtol=1e-13)
     return float(model.prior.in_rows.self_overlap[0, 0] - mmse(model, np.exp([t])).value[0])

@@ -13,9 +13,9 @@ from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.progress import track
 from glassformer.core.results import Table
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
 from glassformer.models.base import Model
-from glassformer.theory.limits import mean_error
+from glassformer.theory.limits import combined, mean_error, row_columns
 from glassformer.theory.state_evolution import evolved, unknown_at_start, validated_alpha
 
 # Distance of the branches, relative and absolute, beyond their error estimates, from which on they are two.
@@ -55,14 +55,11 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
         raise ParameterError("alpha", alpha.tolist(), "at least two sample ratios in increasing order")
     up = list(_branch(model, alpha, "uninformed", settings))
     down = list(_branch(model, alpha[::-1], "informed", settings))[::-1]
-    errors = np.array([[mean_error(solution.value)[0] for solution in branch] for branch in (up, down)])
+    values = [np.concatenate([solution.value for solution in branch]) for branch in (up, down)]
+    errors = [mean_error(value) for value in values]
     blur = np.array([[float(solution.error_estimate[0]) for solution in branch] for branch in (up, down)])
-    margin = _DISTINCT * errors.max(axis=0) + blur.sum(axis=0) + _SMALLEST
+    margin = _DISTINCT * np.maximum(*errors) + blur.sum(axis=0) + _SMALLEST
     two = np.abs(errors[0] - errors[1]) > margin
-    rows = {}
-    if model.overlap_shape:
-        for name, branch in (("up", up), ("down", down)):
-            rows[f"row_error_{name}"] = np.array([np.diag(solution.value[0]) for solution in branch])
     return Table(
         model=model.name,
         parameters=model.parameters,
@@ -70,11 +67,12 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
             "alpha": alpha,
             "error_up": errors[0],
             "error_down": errors[1],
-            **rows,
+            **row_columns(model, values[0], "_up"),
+            **row_columns(model, values[1], "_down"),
             "two_branches": two.astype(float),
             "error_estimate": blur.max(axis=0),
         },
-        status=[_worse(a.status[0], b.status[0]) for a, b in zip(up, down, strict=True)],
+        status=[combined(a.status[0], b.status[0]) for a, b in zip(up, down, strict=True)],
         notes=[_note(alpha, two)],
     )
 
@@ -94,10 +92,6 @@ def _alive(model: Model, variance: Array) -> Array:
     if variance.shape[-1] == 1:
         return np.minimum(variance, most)
     return with_eigenvalues(variance, lambda values: np.clip(values, 0.0, most))
-
-
-def _worse(first: Status, second: Status) -> Status:
-    return second if first.ok else first
 
 
 def _note(alpha: Array, two: Array) -> str:

@@ -16,9 +16,9 @@ from glassformer.theory.equation_of_state import resolved_curve
 from glassformer.theory.free_entropy import free_entropy
 from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
 
-# Fixed points are one when they are closer than this, relative to the larger variance; where averages are sampled,
-# when their covariances differ by less than this, or than so many errors.
-_DISTINCT, _DISTINCT_SAMPLED, _ERRORS = 1e-6, 0.02, 5.0
+# Distance from which on two fixed points are two, relative to the larger, absolute, and in error estimates: of one row
+# whose averages are exact, and of others.
+_EXACT, _SAMPLED = (1e-6, 1e-12, 10.0), (0.0, 0.02, 5.0)
 # A variance that iterates to this is zero.
 _PERFECT = 1e-11
 # From this many sample ratios on, the equation of state saves more than it costs.
@@ -88,7 +88,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
             "alpha": alpha,
             "error": mean_error(best.value),
             "overlap": (model.prior.in_rows.self_overlap - best.value).reshape(shape),
-            **_row_columns(model, best.value),
+            **row_columns(model, best.value),
             "q_hat": q_hat.reshape(shape),
             **({"q_hat_off_diagonal": off_diagonal(q_hat)} if model.overlap_shape else {}),
             **model.channel.in_rows.label_errors(best.value, model.last_layer),
@@ -98,7 +98,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
             "residual": best.residual,
             "iterations": np.maximum(ends.uninformed.iterations, ends.informed.iterations).astype(float),
         },
-        status=list(map(_combined, ends.uninformed.status, ends.informed.status, ends.distinct.tolist())),
+        status=list(map(combined, ends.uninformed.status, ends.informed.status, ends.distinct.tolist())),
         notes=_notes(model, q_hat),
     )
     if throw:
@@ -110,31 +110,29 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
     if not model.has_curve:
         return _two_starts(model, alpha, settings)
     uninformed, informed = _along_curve(model, alpha, settings)
-    first, second = mean_error(uninformed.value), mean_error(informed.value)
-    margin = _DISTINCT * np.maximum(first, second) + 10 * (uninformed.error_estimate + informed.error_estimate) + 1e-12
-    return _Ends(uninformed, informed, np.abs(first - second) > margin, np.zeros(len(alpha), dtype=bool))
+    distinct = _apart(uninformed, informed, *_EXACT)
+    return _Ends(uninformed, informed, distinct, np.zeros_like(distinct))
 
 
 def _two_starts(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
     """Where averages are sampled: few points look for a second fixed point, all of them must then find it again."""
     uninformed = evolved(model, alpha, "uninformed", settings)
     other = evolved(model, alpha, "informed", settings, coarse=True)
-    seen = _apart(uninformed, other)
+    seen = uninformed.settled & other.settled & _apart(uninformed, other, *_SAMPLED)
     distinct, lost, informed = np.zeros_like(seen), np.zeros_like(seen), uninformed
     if seen.any():
         found = evolved(model, alpha[seen], other.value[seen], settings)
-        distinct[seen] = _apart(uninformed.at(seen), found)
-        lost[seen] = [not status.ok for status in found.status]
+        distinct[seen] = found.settled & _apart(uninformed.at(seen), found, *_SAMPLED)
+        lost[seen] = ~found.settled
         informed = uninformed.overlaid(distinct, found.at(distinct[seen]))
     return _Ends(uninformed, informed, distinct, lost)
 
 
-def _apart(first: Solution, second: Solution) -> Mask:
+def _apart(first: Solution, second: Solution, relative: float, absolute: float, errors: float) -> Mask:
     """Where two fixed points differ by more than sampling and slow convergence explain."""
-    gap = np.linalg.norm(first.value - second.value, axis=(1, 2))
-    blur = np.where(np.isfinite(second.error_estimate), second.error_estimate, 0.0) + first.error_estimate
-    settled = np.array([a.ok and b.ok for a, b in zip(first.status, second.status, strict=True)])
-    return np.asarray(settled & (gap > _DISTINCT_SAMPLED + _ERRORS * blur))
+    gap, *sizes = (np.linalg.norm(v, axis=(1, 2)) for v in (first.value - second.value, first.value, second.value))
+    blur = first.error_estimate + second.error_estimate
+    return np.asarray(gap > relative * np.maximum(*sizes) + absolute + errors * blur)
 
 
 def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tuple[Solution, Solution]:
@@ -166,28 +164,28 @@ def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tupl
 
 def _informed_is_best(model: Model, alpha: Array, ends: _Ends) -> Mask:
     """Where the informed fixed point is another one, and the one of larger free entropy."""
-    known = [np.isfinite(s.extra["q_hat"]).all(axis=(1, 2)) for s in (ends.uninformed, ends.informed)]
-    take, finite = np.zeros(len(alpha), dtype=bool), ends.distinct & known[0] & known[1]
-    if finite.any():
-        phi = [
-            free_entropy(model, alpha[finite], s.extra["q_hat"][finite], s.value[finite]).value
-            for s in (ends.uninformed, ends.informed)
-        ]
-        take[finite] = phi[1] > phi[0]
+    both = (ends.uninformed, ends.informed)
+    known = [np.isfinite(solution.extra["q_hat"]).all(axis=(1, 2)) for solution in both]
+    take = ends.distinct & known[0] & known[1]
+    if take.any():
+        phi = [free_entropy(model, alpha[take], s.extra["q_hat"], s.value).value for s in (e.at(take) for e in both)]
+        take[take] = phi[1] > phi[0]
     # A signal known exactly has an infinite conjugate overlap and, for a density of labels, infinite free entropy.
     perfect = (mean_error(ends.informed.value) <= _PERFECT) & (alpha > counting_threshold(model))
     return np.asarray(take | (ends.distinct & (perfect | ~known[1])))
 
 
-def _combined(first: Status, second: Status, distinct: bool) -> Status:
+def combined(first: Status, second: Status, distinct: bool = False) -> Status:
+    """The status of a row that two fixed points make, from theirs."""
     for status in (first, second):
         if not status.ok:
             return status
     return Status.BISTABLE if distinct else Status.CONVERGED
 
 
-def _row_columns(model: Model, variance: Array) -> dict[str, Array]:
-    return {"row_error": np.diagonal(variance, axis1=1, axis2=2)} if model.overlap_shape else {}
+def row_columns(model: Model, variance: Array, suffix: str = "") -> dict[str, Array]:
+    """The column of every row's error, for models of several rows."""
+    return {f"row_error{suffix}": np.diagonal(variance, axis1=1, axis2=2)} if model.overlap_shape else {}
 
 
 def _notes(model: Model, q_hat: Array) -> list[str]:

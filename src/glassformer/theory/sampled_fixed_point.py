@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
 
 import numpy as np
 
@@ -22,35 +23,20 @@ from glassformer.theory.fixed_point import Flags, Index, fixed_point
 
 @dataclass(frozen=True)
 class Search:
-    """How fixed points of sampled maps are looked for, and when they are believed.
+    """How fixed points of sampled maps are looked for, and when they are believed."""
 
-    Attributes:
-        roughly: how well fixed points are located with few points.
-        rounds: corrections by all points.
-        unstable: eigenvalue of the slope above which a point is left.
-        push: length of the push that leaves it.
-        pushes: how often at most.
-        back: tolerances within which a push has led back to where it began.
-        distant: distance to the fixed point, in tolerances of the residual, that may be left.
-        meaningless: error of a covariance, in units of the prior's, from which on it says nothing.
-        longest: Newton steps longer than this share of the covariance are not believed.
-        step: relative steps of the differences that make the slope of the map.
-        none: variance of a row that counts as none.
-        above: eigenvalues of covariances may exceed those of the prior by this much.
-    """
-
-    roughly: float = 5e-4
-    rounds: int = 30
-    unstable: float = 1.005
-    push: float = 0.03
-    pushes: int = 6
-    back: float = 3.0
-    distant: float = 20.0
-    meaningless: float = 0.2
-    longest: float = 0.2
-    step: float = 0.02
-    none: float = 1e-12
-    above: float = 0.05
+    roughly: float = 5e-4  # how well fixed points are located with few points
+    rounds: int = 30  # corrections by all points
+    unstable: float = 1.005  # eigenvalue of the slope above which a point is left
+    push: float = 0.03  # length of the push that leaves it
+    pushes: int = 6  # how often at most
+    back: float = 3.0  # tolerances within which a push has led back to where it began
+    distant: float = 20.0  # distance to the fixed point, in tolerances of the residual, that may be left
+    meaningless: float = 0.2  # error of a covariance, in units of the prior's, from which on it says nothing
+    longest: float = 0.2  # Newton steps longer than this share of the covariance are not believed
+    step: float = 0.02  # relative steps of the differences that make the slope of the map
+    none: float = 1e-12  # variance of a row that counts as none
+    above: float = 0.05  # eigenvalues of covariances may exceed those of the prior by this much
 
 
 _POLICY = Search()
@@ -61,7 +47,7 @@ Map = Callable[[Array, Index], Integral]
 
 def located(rough: Map, start: Array, settings: Iteration) -> Solution:
     """The first stable fixed points from ``start``, to the accuracy that few points have."""
-    return _located(rough, start, replace(settings, tolerance=max(settings.tolerance, _POLICY.roughly)))[0]
+    return _located(rough, start, settings)[0]
 
 
 def refined(rough: Map, fine: EvolutionMap, start: Array, settings: Iteration) -> Solution:
@@ -77,59 +63,51 @@ def refined(rough: Map, fine: EvolutionMap, start: Array, settings: Iteration) -
         :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error. The
         error estimate is what residual and standard error amount to at the fixed point.
     """
-    loosely = replace(settings, tolerance=max(settings.tolerance, _POLICY.roughly))
-    found, slope = _located(rough, start, loosely)
+    found, slope = _located(rough, start, settings)
     size, batch = start.shape[-1], len(start)
-    value, everyone = found.value.copy(), np.arange(batch)
-    alive = np.array([status.ok for status in found.status])
-    residual, estimate = found.residual.copy(), found.error_estimate.copy()
-    q_hat, q_hat_error = np.full_like(value, np.nan), np.full_like(value, np.nan)
-    status, spent = list(found.status), found.iterations.copy()
-    gain = np.linalg.inv(np.eye(size * size) - slope)
-    open_rows = alive.copy()
+    value, residual, estimate = found.value.copy(), found.residual.copy(), found.error_estimate.copy()
+    spent, kept = found.iterations.copy(), np.full((2, *start.shape), np.nan)
+    gain = np.asarray(np.linalg.inv(np.eye(size * size) - slope), dtype=float)
     flat = value.reshape(batch, -1)
     last = np.full((2, *flat.shape), np.nan)
+    index = np.flatnonzero(found.settled)
     for _ in range(_POLICY.rounds):
-        index = everyone[open_rows]
         if index.size == 0:
             break
-        conjugate = fine.conjugate(value[index], index)
-        q_hat[index], q_hat_error[index] = conjugate
-        mapped = fine.covariance(conjugate, index)
+        mapped = fine(value[index], index, kept)
         gap = (mapped.value - value[index]).reshape(len(index), -1)
         gain[index] = _corrected(gain[index], flat[index] - last[0, index], gap - last[1, index])
         last[:, index] = flat[index], gap
         step = np.einsum("nij,nj->ni", gain[index], gap)
         blur = np.einsum("nij,nj->ni", gain[index], mapped.error.reshape(len(index), -1))
-        norm = np.linalg.norm(flat[index], axis=1)
+        norm, length = np.linalg.norm(flat[index], axis=1), np.linalg.norm(step, axis=1)
         residual[index] = np.linalg.norm(gap, axis=1)
-        estimate[index] = np.linalg.norm(step, axis=1) + np.linalg.norm(blur, axis=1)
-        done = residual[index] <= settings.tolerance * norm + settings.floor
+        estimate[index] = length + np.linalg.norm(blur, axis=1)
         # Where convergence is slow a small residual is no small distance.
-        done &= np.linalg.norm(step, axis=1) <= _POLICY.distant * settings.tolerance * norm + settings.floor
+        near = length <= _POLICY.distant * settings.tolerance * norm + settings.floor
+        moving = ~(near & (residual[index] <= settings.tolerance * norm + settings.floor))
         # A step that leaves the cone, or is very long, is not believed: the map itself leads on.
         moved = (flat[index] + step).reshape(mapped.value.shape)
-        bad = ~is_covariance(moved) | (np.linalg.norm(step, axis=1) > _POLICY.longest * norm)
+        bad = ~is_covariance(moved) | (length > _POLICY.longest * norm)
         moved[bad] = mapped.value[bad]
-        value[index[~done]] = moved[~done]
         spent[index] += 1
-        open_rows[index[done]] = False
-    for k in everyone[open_rows]:
-        status[k] = Status.ITERATION_LIMIT
-    for k in np.flatnonzero(alive & ~open_rows & (estimate > _POLICY.meaningless)):
-        status[k] = Status.INTEGRATION_NOT_CONVERGED
+        index = index[moving]
+        value[index] = moved[moving]
+    status = np.array(found.status, dtype=object)
+    status[found.settled & (estimate > _POLICY.meaningless)] = Status.INTEGRATION_NOT_CONVERGED
+    status[index] = Status.ITERATION_LIMIT
     # Those that were not located have been through no round.
-    lost = np.flatnonzero(~alive & is_covariance(value))
+    lost = np.flatnonzero(~found.settled & is_covariance(value))
     if lost.size:
-        q_hat[lost], q_hat_error[lost] = fine.conjugate(value[lost], lost)
+        kept[:, lost] = fine.conjugate(value[lost], lost)
     return replace(
         found,
         value=value,
-        status=status,
+        status=status.tolist(),
         residual=residual,
         error_estimate=estimate,
         iterations=spent,
-        extra={"q_hat": q_hat, "q_hat_error": q_hat_error},
+        extra={"q_hat": kept[0], "q_hat_error": kept[1]},
     )
 
 
@@ -139,10 +117,11 @@ def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, 
     A state that moves slowly away from an unstable point looks like a fixed point; its slope, with an eigenvalue above
     one, gives it away, and it is pushed along that direction.
     """
+    settings = replace(settings, tolerance=max(settings.tolerance, _POLICY.roughly))
     solution = fixed_point(update, start, settings, is_covariance)
     size = start.shape[-1]
     slope = np.zeros((len(start), size * size, size * size))
-    todo = np.flatnonzero([status.ok for status in solution.status])
+    todo = np.flatnonzero(solution.settled)
     for _ in range(_POLICY.pushes):
         if todo.size == 0:
             break
@@ -159,15 +138,11 @@ def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, 
         again = replace(again, iterations=again.iterations + solution.iterations[todo])
         # A point that a push leads back to is stable, and its slope, as rough as the map, of no use.
         near = _POLICY.back * settings.tolerance * np.linalg.norm(pushed, axis=(1, 2))
-        back = _distance(again.value, solution.value[todo]) <= near
+        back = np.linalg.norm(again.value - solution.value[todo], axis=(1, 2)) <= near
         slope[todo[back]] = 0.0
         solution = solution.overlaid(todo, again)
-        todo = todo[~back & [status.ok for status in again.status]]
+        todo = todo[~back & again.settled]
     return solution, slope
-
-
-def _distance(first: Array, second: Array) -> Array:
-    return np.asarray(np.linalg.norm(first - second, axis=(1, 2)))
 
 
 def _restricted(update: Map, where: Index) -> Map:
@@ -191,7 +166,7 @@ def _slope(update: Map, value: Array, index: Index) -> Array:
     Entries off the diagonal are reached by moving two rows together, so that no state leaves the cone.
     """
     batch, size = len(value), value.shape[-1]
-    pairs = [(a, b) for a in range(size) for b in range(a, size)]
+    pairs = list(combinations_with_replacement(range(size), 2))
     # A row known exactly may be known to less than nothing, by rounding.
     scale = np.sqrt(np.maximum(np.diagonal(value, axis1=1, axis2=2), _POLICY.none))
     ends, lengths = [value], []
@@ -208,11 +183,8 @@ def _slope(update: Map, value: Array, index: Index) -> Array:
     change = dict(zip(pairs, rates, strict=True))
     slope = np.zeros((batch, size, size, size, size))
     for a, b in pairs:
-        if a == b:
-            slope[:, :, :, a, a] = change[a, a] / scale[:, a, None, None] ** 2
-        else:
-            mixed = 0.5 * (change[a, b] - change[a, a] - change[b, b]) / (scale[:, a] * scale[:, b])[:, None, None]
-            slope[:, :, :, a, b] = slope[:, :, :, b, a] = mixed
+        mixed = change[a, b] if a == b else 0.5 * (change[a, b] - change[a, a] - change[b, b])
+        slope[:, :, :, a, b] = slope[:, :, :, b, a] = mixed / (scale[:, a] * scale[:, b])[:, None, None]
     return slope.reshape(batch, size * size, size * size)
 
 

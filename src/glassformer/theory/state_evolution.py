@@ -12,19 +12,21 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.checks import as_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
-from glassformer.models.channels.base import Channel
 from glassformer.theory.evolution_map import EvolutionMap, held, side_known
 from glassformer.theory.fixed_point import Flags, fixed_point
 from glassformer.theory.sampled_fixed_point import is_covariance, located, refined
 
 # Share of the sampled points with which fixed points are located, and the fewest.
 _COARSE, _FEWEST = 16, 64
+# Where averages are sampled a smaller relative residual means nothing.
+_SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
 # What the informed start leaves unknown, and the overlap of the uninformed start of even labels, which breaks their
 # symmetry: for averages without noise, and for sampled ones.
 _INFORMED, _BREAKING = (1e-8, 1e-4), (1e-6, 1e-3)
@@ -105,44 +107,31 @@ def evolved(
     With ``coarse``, fixed points are only located, with a sixteenth of the sampled data points.
     """
     channel = model.channel.in_rows
-    settings = settings or _default(channel)
+    settings = settings or (_SAMPLED if channel.sampled else Iteration())
     first = _starting_covariance(model, len(alpha), start, subspace) if isinstance(start, str) else start
     first = first if clamped is None else held(first, *clamped)
     fine = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
     if not channel.sampled:
         return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
-    rough = replace(fine, channel=_with_fewer_points(channel))
+    fewer = min(channel.points, max(_FEWEST, channel.points // _COARSE))
+    rough = replace(fine, channel=channel.with_points(fewer))
     return located(rough, first, settings) if coarse else refined(rough, fine, first, settings)
 
 
 def _iterated(update: EvolutionMap, start: Array, settings: Iteration, origin: Array | None) -> Solution:
-    found = fixed_point(update, start, settings, _inside, origin)
-    with np.errstate(divide="ignore"):
-        q_hat, error = update.conjugate(found.value, np.arange(len(start)))
-    return replace(found, extra={"q_hat": q_hat, "q_hat_error": error})
+    kept = np.full((2, *start.shape), np.nan)
+    found = fixed_point(lambda variance, index: update(variance, index, kept), start, settings, _inside, origin)
+    return replace(found, extra={"q_hat": kept[0], "q_hat_error": kept[1]})
 
 
 def _inside(states: Array) -> Flags:
     return is_covariance(states, _ROUNDING)
 
 
-def _default(channel: Channel) -> Iteration:
-    """Where averages are sampled a smaller relative residual means nothing."""
-    return Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200) if channel.sampled else Iteration()
-
-
-def _with_fewer_points(channel: Channel) -> Channel:
-    return channel.with_points(min(channel.points, max(_FEWEST, channel.points // _COARSE)))
-
-
 def validated_alpha(alpha: ArrayLike) -> Array:
     """``alpha`` as a one-dimensional array, or an error naming the first value that is not allowed."""
-    try:
-        given = np.asarray(alpha)
-        values = np.atleast_1d(given.astype(float) if given.dtype.kind in "iuf" else np.empty(0))
-    except (TypeError, ValueError):
-        values = np.empty(0)
-    if values.ndim != 1 or values.size == 0:
+    values = as_numbers(alpha)
+    if values is None or values.ndim != 1 or values.size == 0:
         raise ParameterError("alpha", alpha, "a number or a non-empty one-dimensional sequence of numbers")
     require_resources("alpha", f"<{values.size} values>", _BYTES * values.size, "give fewer sample ratios")
     for value in values[~((values >= 0) & (values <= _LARGEST_RATIO))]:

@@ -6,8 +6,8 @@ and where it decreases two stable fixed points coexist (a hard phase).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,17 +19,8 @@ from glassformer.theory.weak_recovery import row_named, staircase
 
 # A relative decrease of the curve that is no longer rounding.
 _FLAT = 1e-7
-
-
-_NOT_FIXED = "labels do not fix the fields"
 _UNCOUNTED = "weights without continuous degrees of freedom, or of a law that does not say: nothing to count"
-
-
-class _End(NamedTuple):
-    """Where a hard phase ends, and the absolute error of that."""
-
-    alpha: float
-    error: float
+_UNSTABLE = "the uninformed state loses stability"
 
 
 @dataclass(frozen=True)
@@ -54,8 +45,8 @@ class Threshold:
 
     def to_dict(self) -> dict[str, Any]:
         """What is known of it, by name."""
-        every = plain(vars(self))
-        return {name: value for name, value in every.items() if value is not None or name not in ("layer", "subspace")}
+        known: dict[str, Any] = plain({name: value for name, value in vars(self).items() if value is not None})
+        return known
 
 
 @dataclass(frozen=True)
@@ -82,13 +73,8 @@ class Thresholds:
 
     def to_dict(self) -> dict[str, Any]:
         """The thresholds as the command line writes them in JSON; None where there is none."""
-        entries = [entry.to_dict() for entry in self.entries]
-        return {
-            "model": self.model,
-            "parameters": plain(self.parameters),
-            "thresholds": entries,
-            "hard_phase": self.hard_phase,
-        }
+        document = {"model": self.model, "parameters": plain(self.parameters)}
+        return {**document, "thresholds": [entry.to_dict() for entry in self.entries], "hard_phase": self.hard_phase}
 
     def to_pandas(self) -> Any:
         """A data frame with one row per threshold."""
@@ -118,83 +104,61 @@ def thresholds(model: Model) -> Thresholds:
     Returns:
         :class:`Thresholds`; entries that do not apply have ``alpha`` NaN and say so in their note.
     """
-    perfect, hard_phase = (_hard_phase_and_recovery if model.has_curve else _recovery_of_all)(model)
-    known = model.channel.even and model.prior.in_rows.side == 0
+    ends = _hard_phase(model, resolved_curve(model)) if model.has_curve else ()
     entries = [
-        *(_staircase(model) if known and not model.has_curve else [_weak_recovery(model)]),
-        *perfect,
+        *_weak_recovery(model),
+        *(_perfect_recovery(model, ends[-1]) if ends else [_recovery_of_all(model)]),
+        *ends,
         *(_baseline(name, alpha) for name, alpha in model.baseline_thresholds.items()),
     ]
+    # Hard phases are not examined where averages are sampled.
+    hard_phase = not np.isnan(ends[-1].alpha) if ends else None
     return Thresholds(model.name, model.parameters, tuple(entries), hard_phase)
-
-
-def _hard_phase_and_recovery(model: Model) -> tuple[list[Threshold], bool]:
-    start, end = _hard_phase(model, resolved_curve(model))
-    return [*_perfect_recovery(model, end), *_hard_phase_ends(start, end)], not np.isnan(end.alpha)
-
-
-def _recovery_of_all(model: Model) -> tuple[list[Threshold], None]:
-    """Perfect recovery of all rows, by counting; hard phases are not examined where averages are sampled."""
-    fixed = model.channel.rank > 0
-    counted = fixed and model.prior.in_rows.mmse_dimension > 0
-    perfect = counting_threshold(model) if counted else np.nan
-    note = "of all rows; counting of degrees of freedom" if counted else _UNCOUNTED if fixed else _NOT_FIXED
-    return [Threshold("perfect_recovery", perfect, 0.0, note)], None
-
-
-def _staircase(model: Model) -> list[Threshold]:
-    entries = []
-    for number, step in enumerate(staircase(model), 1):
-        row = None if step.degenerate else row_named(step.matrix)
-        layer = None if row is None else model.row_names[row]
-        note = f"{layer} is found" if layer else "a subspace is found"
-        if step.degenerate:
-            note = "several directions are found at once, within the error: none is singled out"
-        name = "weak_recovery" if number == 1 else f"weak_recovery_{number}"
-        subspace = None if step.degenerate else step.matrix.tolist()
-        entries.append(Threshold(name, step.alpha, step.error_estimate, note, layer, subspace))
-    return entries
-
-
-def _hard_phase_ends(start: _End, end: _End) -> list[Threshold]:
-    if np.isnan(end.alpha):
-        return [Threshold(name, np.nan, 0.0, "no hard phase") for name in ("hard_phase_start", "hard_phase_end")]
-    return [
-        Threshold("hard_phase_start", *start, "a second, informed fixed point appears"),
-        Threshold("hard_phase_end", *end, "the uninformed fixed point disappears"),
-    ]
 
 
 def _baseline(name: str, alpha: float) -> Threshold:
     return Threshold(name, alpha, 0.0, "not defined for these labels" if np.isnan(alpha) else "closed form")
 
 
-def _weak_recovery(model: Model) -> Threshold:
-    """Where the first row is found: by its information at zero overlap, or as the limit of the equation of state."""
+def _weak_recovery(model: Model) -> list[Threshold]:
+    """Where rows are found: for labels that are not even the first one, by its information at zero overlap."""
     prior = model.prior.in_rows
-    name, onset = "weak_recovery", prior.onset
     if model.channel.even and prior.side == 0:
-        return _weak_recovery_of_even(model)
+        return [_weak_recovery_of_even(model)] if model.has_curve else _staircase(model)
     information, error = model.channel.in_rows.information(np.eye(prior.rows)[None])
     row = int(np.argmax(np.diag(information[0])))
     slope, blur = float(information[0, row, row]), float(error[0, row, row])
-    start = prior.degrees * onset / slope
-    found = f"{model.row_names[row]} first" if prior.rows > 1 else "the uninformed state loses stability"
-    note = found if onset else "any data help: the labels are not even in h"
-    return Threshold(name, start, start * blur / slope, note, **_named(model, row))
+    start = prior.degrees * prior.onset / slope
+    found = f"{model.row_names[row]} first" if prior.rows > 1 else _UNSTABLE
+    note = found if prior.onset else "any data help: the labels are not even in h"
+    return [Threshold("weak_recovery", start, start * blur / slope, note, **_named(model, row))]
 
 
 def _weak_recovery_of_even(model: Model) -> Threshold:
-    name, prior = "weak_recovery", model.prior.in_rows
-    if prior.onset > 0:
-        return Threshold(name, np.inf, 0.0, "even labels carry no information at zero overlap, on this sample scale")
-    # The limit of vanishing overlap by Richardson's extrapolation: alpha is analytic in q_hat.
-    step = 1e-5 * natural_scale(model)
-    curve = equation_of_state(model, step * np.array([1.0, 2.0, 4.0]))
+    """The limit of the equation of state at vanishing overlap, by Richardson's extrapolation: it is analytic there."""
+    if model.prior.in_rows.onset > 0:
+        note = "even labels carry no information at zero overlap, on this sample scale"
+        return Threshold("weak_recovery", np.inf, 0.0, note)
+    curve = equation_of_state(model, 1e-5 * natural_scale(model) * np.array([1.0, 2.0, 4.0]))
     linear = 2 * curve.alpha[:2] - curve.alpha[1:]
     value = float((4 * linear[0] - linear[1]) / 3)
     error = float(abs(value - linear[0]) + curve.error[0])
-    return Threshold(name, value, error, "the uninformed state loses stability", **_named(model, 0))
+    return Threshold("weak_recovery", value, error, _UNSTABLE, **_named(model, 0))
+
+
+def _staircase(model: Model) -> list[Threshold]:
+    entries = []
+    for number, step in enumerate(staircase(model), 1):
+        name = "weak_recovery" if number == 1 else f"weak_recovery_{number}"
+        place = (name, step.alpha, step.error_estimate)
+        if step.degenerate:
+            note = "several directions are found at once, within the error: none is singled out"
+            entries.append(Threshold(*place, note))
+            continue
+        row = row_named(step.matrix)
+        layer = None if row is None else model.row_names[row]
+        entries.append(Threshold(*place, f"{layer or 'a subspace'} is found", layer, step.matrix.tolist()))
+    return entries
 
 
 def _named(model: Model, row: int) -> dict[str, Any]:
@@ -204,32 +168,45 @@ def _named(model: Model, row: int) -> dict[str, Any]:
     return {"layer": model.row_names[row], "subspace": np.diag(np.eye(model.prior.in_rows.rows)[row]).tolist()}
 
 
-def _perfect_recovery(model: Model, hard_end: _End) -> list[Threshold]:
+def _recovery_of_all(model: Model) -> Threshold:
+    """Perfect recovery of all rows, by counting."""
+    if not model.channel.noiseless:
+        return Threshold("perfect_recovery", np.nan, 0.0, "labels do not fix the fields")
+    if not model.prior.in_rows.mmse_dimension > 0:
+        return Threshold("perfect_recovery", np.nan, 0.0, _UNCOUNTED)
+    note = "of all rows; counting of degrees of freedom"
+    return Threshold("perfect_recovery", counting_threshold(model), 0.0, note)
+
+
+def _perfect_recovery(model: Model, hard_end: Threshold) -> list[Threshold]:
+    """Perfect recovery of one row, by counting, and by message passing, which has to leave the hard phase first."""
+    counted = _recovery_of_all(model)
+    by_message_passing = replace(hard_end, name="algorithmic_perfect_recovery", note="reached by message passing")
     if not model.channel.noiseless:
         note = "labels do not fix h: the error vanishes at no finite sample ratio"
-        return [Threshold(name, np.nan, 0.0, note) for name in ("perfect_recovery", "algorithmic_perfect_recovery")]
-    if not model.prior.in_rows.mmse_dimension > 0:
-        known = "reached by message passing" if np.isfinite(hard_end.alpha) else _UNCOUNTED
-        entries = (("perfect_recovery", np.nan, 0.0, _UNCOUNTED), ("algorithmic_perfect_recovery", *hard_end, known))
-        return [Threshold(*entry) for entry in entries]
-    counting = _End(counting_threshold(model), 0.0)
-    reached = hard_end if hard_end.alpha > counting.alpha else counting
-    return [
-        Threshold("perfect_recovery", *counting, "Bayes-optimal; counting of degrees of freedom"),
-        Threshold("algorithmic_perfect_recovery", *reached, "reached by message passing"),
-    ]
+        return [replace(counted, note=note), Threshold(by_message_passing.name, np.nan, 0.0, note)]
+    if np.isnan(counted.alpha):
+        note = by_message_passing.note if np.isfinite(hard_end.alpha) else _UNCOUNTED
+        return [counted, replace(by_message_passing, note=note)]
+    if not hard_end.alpha > counted.alpha:
+        by_message_passing = replace(by_message_passing, alpha=counted.alpha, error_estimate=0.0)
+    return [replace(counted, note="Bayes-optimal; counting of degrees of freedom"), by_message_passing]
 
 
-def _hard_phase(model: Model, curve: StateCurve) -> tuple[_End, _End]:
+def _hard_phase(model: Model, curve: StateCurve) -> tuple[Threshold, Threshold]:
     """Sample ratios between which the equation of state has several branches; NaN when it increases throughout."""
-    alpha = np.append(curve.alpha, counting_threshold(model))
+    counting = counting_threshold(model)
+    alpha = np.append(curve.alpha, counting)
     summit = np.maximum.accumulate(alpha)
     folded = alpha < summit * (1 - _FLAT)
-    if not folded.any():
-        return _End(np.nan, 0.0), _End(np.nan, 0.0)
-    low = int(np.argmin(np.where(folded, alpha, np.inf)))
-    high = int(np.argmax(np.where(np.append(folded[1:], False) | folded, summit, -np.inf)))
-    high = int(np.flatnonzero(alpha == summit[high])[0])
-    start = _End(*curve.extremum(low)) if low < len(curve.alpha) else _End(counting_threshold(model), 0.0)
-    unreachable = model.channel.even and model.prior.onset > 0
-    return start, _End(np.inf, 0.0) if unreachable else _End(*curve.extremum(high))
+    start = end = (np.nan, 0.0)
+    notes = ("no hard phase", "no hard phase")
+    if folded.any():
+        notes = ("a second, informed fixed point appears", "the uninformed fixed point disappears")
+        low = int(np.argmin(np.where(folded, alpha, np.inf)))
+        high = int(np.argmax(np.where(np.append(folded[1:], False) | folded, summit, -np.inf)))
+        high = int(np.flatnonzero(alpha == summit[high])[0])
+        start = curve.extremum(low) if low < len(curve.alpha) else (counting, 0.0)
+        unreachable = model.channel.even and model.prior.onset > 0
+        end = (np.inf, 0.0) if unreachable else curve.extremum(high)
+    return Threshold("hard_phase_start", *start, notes[0]), Threshold("hard_phase_end", *end, notes[1])

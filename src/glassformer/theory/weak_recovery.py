@@ -13,6 +13,7 @@ holds in the directions orthogonal to it, with ``D`` at the fixed point that sta
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -25,37 +26,21 @@ from glassformer.theory.state_evolution import evolved
 
 @dataclass(frozen=True)
 class Climb:
-    """How the staircase is climbed, and what counts as one step of it.
+    """How the staircase is climbed, and what counts as one step of it."""
 
-    Attributes:
-        accuracy: of a later threshold.
-        steps: of the search for it.
-        farthest: sample ratio, over the first threshold, that ends the search.
-        degenerate: share of the largest eigenvalue within which eigenvalues count as one.
-        errors: standard errors within which they do, beside that.
-        largest: numbers of the largest array of responses.
-        no_growth: growth per step that counts as none: its logarithm must exist.
-        pure: weight of a matrix on one row from which on it names that row.
-        range: eigenvalue, relative to the largest, that belongs to the range of a matrix.
-        finer: data points of the operator over those of state evolution: it is not iterated.
-        leading: accuracy asked of its eigenvalue at the leading threshold.
-        later: at later ones.
-        most: factor of data points that is out of reach.
-    """
-
-    accuracy: float = 2e-3
-    steps: int = 12
-    farthest: float = 60.0
-    degenerate: float = 2e-3
-    errors: float = 4.0
-    largest: int = 100_000_000
-    no_growth: float = 1e-6
-    pure: float = 0.98
-    range: float = 0.05
-    finer: int = 4
-    leading: float = 5e-4
-    later: float = 5e-3
-    most: int = 64
+    accuracy: float = 2e-3  # of a later threshold
+    steps: int = 12  # of the search for it
+    farthest: float = 60.0  # sample ratio, over the first threshold, that ends the search
+    degenerate: float = 2e-3  # share of the largest eigenvalue within which eigenvalues count as one
+    errors: float = 4.0  # standard errors within which they do, beside that
+    largest: int = 100_000_000  # numbers of the largest array of responses
+    no_growth: float = 1e-6  # growth per step that counts as none: its logarithm must exist
+    pure: float = 0.98  # weight of a matrix on one row from which on it names that row
+    range: float = 0.05  # eigenvalue, relative to the largest, that belongs to the range of a matrix
+    finer: int = 4  # data points of the operator over those of state evolution: it is not iterated
+    leading: float = 5e-4  # accuracy asked of its eigenvalue at the leading threshold
+    later: float = 5e-3  # at later ones
+    most: int = 64  # factor of data points that is out of reach
 
 
 _POLICY = Climb()
@@ -77,8 +62,7 @@ class Instability(NamedTuple):
     degenerate: bool
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One threshold of the staircase.
 
     Attributes:
@@ -105,9 +89,8 @@ def instability(model: Model, variance: Array, unknown: Array, accuracy: float =
     size = 8 * channel.points * (channel.rows * channel.columns) ** 2
     finer, most = _POLICY.finer, max(_POLICY.finer, min(_POLICY.finer * _POLICY.most, _POLICY.largest // size))
     found = _instability(model, variance, unknown, finer)
-    if not channel.sampled or found.error > accuracy * np.sqrt(_POLICY.most) * found.rate:
-        return found
-    while found.error > accuracy * found.rate and finer < most:
+    within_reach = channel.sampled and found.error <= accuracy * np.sqrt(_POLICY.most) * found.rate
+    while within_reach and found.error > accuracy * found.rate and finer < most:
         finer *= 2
         found = _instability(model, variance, unknown, finer)
     return found
@@ -122,24 +105,21 @@ def _instability(model: Model, variance: Array, unknown: Array, finer: int) -> I
     rotated = [_rotated(part, basis.directions) for part in (first, second, truth)]
     operator = np.array([[_entry(rotated, a, b, tokens, replicas)[0] for b in basis.matrices] for a in basis.matrices])
     vectors = np.linalg.eigh(0.5 * (operator + operator.T))[1]
-    modes = [_combined(basis.matrices, v) for v in vectors.T]
-    growth = [_entry(rotated, mode, mode, tokens, replicas) for mode in modes]
-    rate, error = growth[-1]
-    margin = _POLICY.degenerate * rate + _POLICY.errors * error
-    top = [
-        mode for mode, (own, blur) in zip(modes, growth, strict=True) if rate - own <= margin + _POLICY.errors * blur
-    ]
+    modes = np.tensordot(vectors.T, basis.matrices, axes=1)
+    growth = np.array([_entry(rotated, mode, mode, tokens, replicas) for mode in modes])
+    rate, error = map(float, growth[-1])
+    near = rate - growth[:, 0] <= _POLICY.degenerate * rate + _POLICY.errors * (error + growth[:, 1])
     # The identity projected on the eigenspace is what the map's powers tend to: positive semi-definite.
-    matrix = sum((np.trace(mode) * mode for mode in top), np.zeros_like(modes[-1]))
+    matrix = np.einsum("ncc,nab->ab", modes[near], modes[near])
     full = basis.directions @ matrix @ basis.directions.T
-    return Instability(rate, error, full / np.trace(full), len(top) > 1)
+    return Instability(rate, error, full / np.trace(full), bool(near.sum() > 1))
 
 
 class Basis(NamedTuple):
-    """Orthonormal directions, shape (P, k), and an orthonormal basis of the symmetric matrices on them."""
+    """Orthonormal directions, shape (P, k), and an orthonormal basis of the symmetric matrices on them, (n, k, k)."""
 
     directions: Array
-    matrices: list[Array]
+    matrices: Array
 
 
 def symmetric_basis(unknown: Array, model: Model) -> Basis:
@@ -151,24 +131,17 @@ def symmetric_basis(unknown: Array, model: Model) -> Basis:
     if len(rows) == directions.shape[1]:
         directions = np.eye(len(unknown))[:, rows]
     size = directions.shape[1]
-    matrices = []
-    for a in range(size):
-        for b in range(a, size):
-            matrix = np.zeros((size, size))
-            matrix[a, b] = matrix[b, a] = 1.0 if a == b else np.sqrt(0.5)
-            full = directions @ matrix @ directions.T
-            if np.allclose(model.prior.in_rows.allowed(full), full):
-                matrices.append(matrix)
-    return Basis(directions, matrices)
+    matrices = np.zeros((size * (size + 1) // 2, size, size))
+    for matrix, (a, b) in zip(matrices, combinations_with_replacement(range(size), 2), strict=True):
+        matrix[a, b] = matrix[b, a] = 1.0 if a == b else np.sqrt(0.5)
+    full = directions @ matrices @ directions.T
+    allowed = [np.allclose(model.prior.in_rows.allowed(own), own) for own in full]
+    return Basis(directions, matrices[allowed])
 
 
 def _rotated(response: Array, directions: Array) -> Array:
     """Responses of shape (n, P, L, P, L) in the given directions, shape (n, L, L, k, k)."""
     return np.einsum("pa,nplqm,qb->nlmab", directions, response, directions, optimize=True)
-
-
-def _combined(matrices: list[Array], weights: Array) -> Array:
-    return np.asarray(np.tensordot(weights, np.array(matrices), axes=1))
 
 
 def _entry(parts: list[Array], left: Array, right: Array, tokens: int, replicas: int) -> tuple[float, float]:
@@ -216,34 +189,30 @@ def _next(model: Model, known: Array, start: float, farthest: float) -> Step | N
         variance = evolved(model, np.array([alpha]), subspace=known).value[0]
         return instability(model, variance, outside, accuracy)
 
-    low, growth_low = start, max(_POLICY.no_growth, at(start * 1.02).rate * start / degrees)
-    if growth_low >= 1:
-        found = at(start * 1.02)
-        return Step(start, start * 0.02, found.matrix, found.degenerate)
-    high, growth_high = low, growth_low
-    for _ in range(_POLICY.steps):
-        high = min(high * 1.6, farthest)
-        growth_high = max(_POLICY.no_growth, at(high).rate * high / degrees)
-        if growth_high >= 1:
-            break
-        low, growth_low = high, growth_high
-        if high >= farthest:
+    def growth(found: Instability, alpha: float) -> float:
+        return max(_POLICY.no_growth, found.rate * alpha / degrees)
+
+    beyond = at(start * 1.02)
+    low = high = (start, growth(beyond, start))
+    if high[1] >= 1:
+        return Step(start, start * 0.02, beyond.matrix, beyond.degenerate)
+    while high[1] < 1:
+        if high[0] >= farthest:
             return None
+        alpha = min(high[0] * 1.6, farthest)
+        low, high = high, (alpha, growth(at(alpha), alpha))
     for _ in range(_POLICY.steps):
         # Growth is nearly a power of alpha between the ends.
-        share = np.log(1 / growth_low) / np.log(growth_high / growth_low)
-        middle = low * (high / low) ** float(np.clip(share, 0.05, 0.95))
+        (width, rise), (_, below) = np.log(np.divide(high, low)), np.log(low)
+        slope = max(rise / width, 1e-3)
+        middle = float(low[0] * np.exp(width * np.clip(-below / rise, 0.05, 0.95)))
         found = at(middle, _POLICY.later)
-        growth = max(_POLICY.no_growth, found.rate * middle / degrees)
-        slope = np.log(growth_high / growth_low) / np.log(high / low)
-        error = middle * found.error / found.rate / max(slope, 1e-3)
-        if abs(np.log(growth)) <= _POLICY.accuracy * max(slope, 1e-3):
+        missed = np.log(growth(found, middle))
+        if abs(missed) <= _POLICY.accuracy * slope:
             break
-        low, growth_low, high, growth_high = (
-            (middle, growth, high, growth_high) if growth < 1 else (low, growth_low, middle, growth)
-        )
-    remainder = middle * abs(np.log(growth)) / max(slope, 1e-3)
-    return Step(float(middle), float(error + remainder), found.matrix, found.degenerate)
+        low, high = ((middle, np.exp(missed)), high) if missed < 0 else (low, (middle, np.exp(missed)))
+    error = middle * (found.error / found.rate + abs(missed)) / slope
+    return Step(middle, float(error), found.matrix, found.degenerate)
 
 
 def _range(matrix: Array) -> Array:
