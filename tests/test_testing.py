@@ -28,16 +28,23 @@ SOUND = {
 SLOW = {
     "link": BilinearSequenceRegression(beta=1, rho=0.5, channel=np.tanh, noise=0.1),
     "rows": SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0] + z[0, 1] * z[1, 1]), 2, 2, noise=0.2, points=256),
+    "one layer": DeepAttention(depth=1, points=64),
     "attention": DeepAttention(points=256),
 }
-SLOW_MARKS = {"link": pytest.mark.slow, "rows": pytest.mark.statistics, "attention": pytest.mark.slow}
+SLOW_MARKS = {
+    "link": pytest.mark.slow,
+    "rows": pytest.mark.statistics,
+    "one layer": pytest.mark.slow,
+    "attention": pytest.mark.statistics,
+}
 
 
 @pytest.mark.parametrize("name", [*SOUND, *(pytest.param(name, marks=mark) for name, mark in SLOW_MARKS.items())])
 def test_sound_models_pass(name):
     report = check_model({**SOUND, **SLOW}[name], d=40 if name in (*SOUND, "link") else 20)
     assert report.ok, str(report)
-    assert [check.name for check in report.checks] == ["score", "Nishimori", "gradient", "denoiser", "size"]
+    names = ["score", "Nishimori", "information", "thresholds", "gradient", "denoiser", "size"]
+    assert [check.name for check in report.checks] == names
     made = {check.name for check in report.checks if check.made}
     assert made >= ({"score", "Nishimori", "gradient"} if name == "limit" else {"score", "Nishimori", "size"})
 
@@ -106,3 +113,24 @@ def test_a_mistake_in_a_channel_of_rows_is_found(monkeypatch):
     monkeypatch.setattr(kind, "label_from", lambda self, fields, noise: 1.5 * whole(self, fields, noise))
     failed = {check.name for check in check_model(model, d=20).checks if not check.passed}
     assert "Nishimori" in failed
+
+
+def test_a_wrong_information_is_told_with_both_numbers():
+    report = check_model(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3, channel=WrongInformation(0.3)), d=40)
+    found = next(check for check in report.checks if check.name == "information")
+    assert not found.passed
+    used, other = (float(part.split(" +- ")[0].split()[-1]) for part in found.explanation.split(": ")[1].split(", "))
+    assert used == pytest.approx(1.2 * other, rel=0.05)
+
+
+def test_a_threshold_above_its_bound_is_told_with_both_numbers(monkeypatch):
+    from glassformer import testing
+    from glassformer.theory.thresholds import Threshold, Thresholds
+
+    wrong = Thresholds("smi", {}, (Threshold("weak_recovery", 0.55, 1e-3, ""),), None)
+    monkeypatch.setattr(testing, "thresholds", lambda model: wrong)
+    report = check_model(SequenceMultiIndex(lambda z: jnp.abs(z[0, 0]), 1, 1), d=20)
+    found = next(check for check in report.checks if check.name == "thresholds")
+    assert not found.passed
+    assert "weak_recovery = 0.55" in found.explanation
+    assert "at most 0.5" in found.explanation or "at most 0.49" in found.explanation

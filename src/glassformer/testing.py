@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,8 +14,12 @@ from glassformer.core.integral import Array, Integral
 from glassformer.experiments.simulation import simulate
 from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel
+from glassformer.theory.bounds import growth_bound, information_bound
 from glassformer.theory.equation_of_state import information_at, natural_scale
 from glassformer.theory.free_entropy import free_entropy
+from glassformer.theory.state_evolution import evolved
+from glassformer.theory.thresholds import Threshold, thresholds
+from glassformer.theory.weak_recovery import range_of
 
 # Standard errors that an average may be off by.
 _SIGMAS = 5.0
@@ -80,6 +85,9 @@ def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int
     - *score*: :math:`g = \partial_\omega\log Z_{out}`, by differences.
     - *Nishimori*: on labels that the channel draws itself, :math:`E|g|^2 = E[-\partial_\omega g]`, and both are the
       information that state evolution uses.
+    - *information*: what state evolution uses is the mean of score times true deviation, which is linear in any mistake
+      of the score, and not below what labels sorted into cells tell (:mod:`~glassformer.theory.bounds`).
+    - *thresholds*: none of weak recovery is above the bound that labels sorted into cells give.
     - *gradient*: the free entropy is stationary where state evolution stands still.
     - *denoiser*: the error that the prior claims is the one its denoiser makes on a signal that it draws.
     - *size*: message passing on data agrees with theory.
@@ -101,14 +109,18 @@ def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int
         bsr:
           ok    score: ...
           ok    Nishimori: ...
+          ok    information: ...
+          ok    thresholds: ...
           ok    gradient: ...
           ok    denoiser: ...
           ok    size: ...
     """
     everywhere = _covariances(model)
-    measures: dict[str, Callable[[], float]] = {
+    measures: dict[str, Callable[[], float | _Worst]] = {
         "score": lambda: max(_score(model, v, seed) for v in everywhere),
         "Nishimori": lambda: max(_nishimori(model, v, seed) for v in everywhere),
+        "information": lambda: max(_information(model, v, seed) for v in everywhere),
+        "thresholds": lambda: _thresholds(model, seed),
         "gradient": lambda: _gradient(model),
         "denoiser": lambda: _denoiser(model, d, seed),
         "size": lambda: _size(model, alpha, d, seed),
@@ -120,15 +132,26 @@ _EXPLANATIONS = {
     "score": "score and log_partition contradict each other: one of them has a wrong factor or sign",
     "Nishimori": "labels, score and information do not belong to one law: check that sample draws from the law whose "
     "log_partition is given, and how the noise is normalised",
+    "information": "state evolution uses another information than labels have: ",
+    "thresholds": "a threshold is where labels tell too much already: ",
     "gradient": "expected_log_partition and information, or mmse and mutual_information, contradict each other",
     "denoiser": "denoise does not reach the mmse: check the normalisation of the field, or what sample draws",
     "size": "message passing does not reach what theory promises: a larger d tells a finite-size effect from a mistake",
 }
 
 
-def _made(name: str, measure: Callable[[], float]) -> Check:
+class _Worst(NamedTuple):
+    """The largest deviation of several, and the numbers that disagree."""
+
+    deviation: float
+    numbers: str
+
+
+def _made(name: str, measure: Callable[[], float | _Worst]) -> Check:
     try:
-        return Check(name, float(np.nan_to_num(measure(), nan=np.inf)), _EXPLANATIONS[name])
+        found = measure()
+        deviation, numbers = found if isinstance(found, _Worst) else (found, "")
+        return Check(name, float(np.nan_to_num(deviation, nan=np.inf)), _EXPLANATIONS[name] + numbers)
     except IncompatibleError as error:
         return Check(name, np.nan, str(error))
     except (GlassformerError, ArithmeticError, ValueError) as error:
@@ -144,12 +167,21 @@ def _covariances(model: Model) -> list[Array]:
     return [np.diag(np.linspace(0.6, 0.4, prior.rows) - shared) + shared]
 
 
-def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array]:
-    """The channel at its most careful, labels, and what is known of their fields at a posterior covariance."""
+class _Drawn(NamedTuple):
+    """The channel at its most careful, labels, what is known of their fields, and the true deviation from that."""
+
+    channel: Channel
+    labels: Array
+    omega: Array
+    deviation: Array
+
+
+def _drawn(model: Model, variance: Array, count: int, seed: int) -> _Drawn:
     rng, prior, channel = np.random.default_rng(seed), model.prior.in_rows, model.channel.in_rows.careful()
     shape = (count, *channel.field_components)
     omega = np.linalg.cholesky(prior.self_overlap - variance) @ rng.standard_normal(shape)
-    return channel, channel.sample(omega + np.linalg.cholesky(variance) @ rng.standard_normal(shape), rng), omega
+    root, noise = np.linalg.cholesky(variance), rng.standard_normal(shape)
+    return _Drawn(channel, channel.sample(omega + root @ noise, rng), omega, np.linalg.inv(root).T @ noise)
 
 
 def _blur(model: Model) -> float:
@@ -174,7 +206,7 @@ def _score(model: Model, variance: Array, seed: int) -> float:
     """Scores, their mean where they are sampled, against differences of the log partition along every field."""
     sampled = model.channel.in_rows.sampled
     count, step, allowed = (120, 0.1, _SAMPLED) if sampled else (12, 1e-3, max(_EXACT, 10 * _blur(model)))
-    channel, y, omega = _drawn(model, variance, count, seed)
+    channel, y, omega, _ = _drawn(model, variance, count, seed)
     units = np.eye(omega[0].size).reshape(-1, *omega.shape[1:])
     found = channel.scores(y, omega, variance)
     score = 0.5 * (found.first + found.second).reshape(count, -1)
@@ -187,12 +219,65 @@ def _nishimori(model: Model, variance: Array, seed: int) -> float:
     """Squares of scores against their slopes and, where it is no average over such scores itself, the information."""
     sampled = model.channel.in_rows.sampled
     count, blur = (1000, 0.0) if sampled else (4000, 10 * _blur(model))
-    channel, y, omega = _drawn(model, variance, count, seed)
+    channel, y, omega, _ = _drawn(model, variance, count, seed)
     found = channel.scores(y, omega, variance)
     square = np.einsum("nak,nbk->nab", found.first, found.second)
     information = square.mean(axis=0) if sampled else channel.information(variance[None]).value[0]
     size = np.trace(information) if sampled else information[0, 0]
     return max(_off(gaps, (_AVERAGED + blur) * size) for gaps in (square - found.curvature, square - information))
+
+
+def _information(model: Model, variance: Array, seed: int) -> _Worst:
+    """The information of every row, against scores times true deviations and against its bound."""
+    count = 1000 if model.channel.in_rows.sampled else 20_000
+    channel, y, omega, deviation = _drawn(model, variance, count, seed)
+    found = channel.scores(y, omega, variance)
+    products = np.einsum("nak,nak->na", 0.5 * (found.first + found.second), deviation)
+    used, error = (np.diag(part[0]) for part in model.channel.in_rows.information(variance[None]))
+    units = np.eye(len(used))
+    bounds = [information_bound(model, variance, unit, seed=seed) for unit in units]
+    worst = _Worst(0.0, "")
+    for k, bound in enumerate(bounds):
+        mean, blur = products[:, k].mean(), products[:, k].std() / np.sqrt(count)
+        above = (bound.value - used[k]) / (_SIGMAS * np.hypot(error[k], bound.error) + _EXACT)
+        gap = abs(mean - used[k]) / (_SIGMAS * np.hypot(error[k], blur) + _EXACT * used[k])
+        text = f"{used[k]:.6g} +- {error[k]:.2g} of {model.row_names[k]}, "
+        other = f"at least {bound.value:.6g} +- {bound.error:.2g}" if above > gap else f"{mean:.6g} +- {blur:.2g}"
+        worst = max(worst, _Worst(float(max(above, gap)), text + other))
+    return worst
+
+
+def _thresholds(model: Model, seed: int) -> _Worst:
+    """Thresholds of weak recovery, each against its bound at what is known before."""
+    prior, degrees = model.prior.in_rows, model.prior.degrees
+    entries = [entry for entry in thresholds(model).entries if entry.name.startswith("weak_recovery")]
+    if prior.side > 0 or (model.channel.even and prior.onset > 0):
+        raise IncompatibleError("no threshold of weak recovery follows from the labels alone")
+    if not model.channel.even:
+        top = max(information_bound(model, np.eye(prior.rows), unit, seed=seed) for unit in np.eye(prior.rows))
+        return _above(entries[0], degrees * prior.onset / top.value, degrees * prior.onset * top.error / top.value**2)
+    worst, known = _Worst(0.0, ""), np.zeros((prior.rows, prior.rows))
+    for entry in entries:
+        variance = np.eye(prior.rows)
+        if known.any():
+            variance = evolved(model, np.array([entry.alpha]), subspace=known).value[0]
+        rate, error = growth_bound(model, variance, np.eye(prior.rows) - known, seed=seed)
+        # Labels that tell nothing in any cell bound nothing.
+        most, blur = (degrees / rate, degrees * error / rate**2) if rate > _SIGMAS * error else (np.inf, 0.0)
+        worst = max(worst, _above(entry, most, blur))
+        if entry.subspace is None or not np.isfinite(entry.alpha):
+            break
+        known = range_of(known + np.array(entry.subspace))
+    return worst
+
+
+def _above(entry: Threshold, most: float, blur: float) -> _Worst:
+    """By how much a threshold is above its bound."""
+    numbers = f"{entry.name} = {entry.alpha:.6g} +- {entry.error_estimate:.2g}, at most {most:.6g} +- {blur:.2g}"
+    if not np.isfinite(most):
+        return _Worst(0.0, numbers)
+    allowed = _SIGMAS * np.hypot(entry.error_estimate, blur) + _EXACT * (1 + most)
+    return _Worst(float(max(0.0, (entry.alpha - most) / allowed)), numbers)
 
 
 def _precisions(model: Model, scales: ArrayLike) -> Array:

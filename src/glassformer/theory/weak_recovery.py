@@ -165,7 +165,7 @@ def staircase(model: Model) -> list[Step]:
     degrees = model.prior.degrees
     alpha = degrees / found.rate
     steps = [Step(alpha, alpha * found.error / found.rate, found.matrix, found.degenerate)]
-    known = _range(found.matrix)
+    known = range_of(found.matrix)
     # Rows of other laws are known together or not at all: what is known of a mixture of them tells of the others, so
     # that only whole rows, apart from the others, are steps.
     while round(float(np.trace(known))) < size and (model.prior.in_rows.rotational or _of_whole_rows(known)):
@@ -173,7 +173,7 @@ def staircase(model: Model) -> list[Step]:
         if following is None:
             break
         steps.append(following)
-        known = _range(known + following.matrix)
+        known = range_of(known + following.matrix)
     return steps
 
 
@@ -215,7 +215,7 @@ def _next(model: Model, known: Array, start: float, farthest: float) -> Step | N
     return Step(middle, float(error), found.matrix, found.degenerate)
 
 
-def _range(matrix: Array) -> Array:
+def range_of(matrix: Array) -> Array:
     """Projector on the range of a positive semi-definite matrix."""
     values, vectors = np.linalg.eigh(matrix)
     kept = vectors[:, values > _POLICY.range * values[-1]]
