@@ -3,12 +3,12 @@ r"""Attention-indexed models: attention with key-query matrices of extensive wid
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.core.checks import is_number
+from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data
 from glassformer.core.options import parameter
 from glassformer.models.base import FiniteSize, Model, require_teacher
@@ -19,7 +19,12 @@ from glassformer.models.priors.laws import law_of
 from glassformer.models.priors.limits import bilinear_prior
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.slot import asked_for, matrix_prior, named, selected
-from glassformer.models.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
+from glassformer.models.priors.wishart import (
+    FixedWidthWishartPrior,
+    NarrowWishartPrior,
+    SymmetricGaussianPrior,
+    WishartPrior,
+)
 from glassformer.models.students.base import Parametrisation
 
 # Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
@@ -52,6 +57,10 @@ class AttentionIndexed(Model):
 
         prior: without ``rho``, a finished :class:`~glassformer.models.priors.scalar.ScalarPrior` of symmetric matrices
             of any spectrum; once the model is made, it holds the prior of ``S``.
+        width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, for :math:`1\ll r\ll d`, and data can
+            be simulated. At a width of one or two the indices, sums of so few products, are far from Gaussian: there
+            :class:`~glassformer.models.multi_index.SequenceMultiIndex` with the link
+            :math:`g(ZZ^T/\sqrt r)` of ``r`` indices is exact.
         untied: keys and queries of their own, :math:`S = QK^T/\sqrt{rd}` with independent factors, for linear and
             softmax channels: :math:`h_{ab} = x_a^TSz_b/\sqrt d` with ``T`` tokens each of two sequences, ``T x T``
             independent indices of unit variance, errors one before any data. Noise is independent on all indices; at
@@ -74,7 +83,7 @@ class AttentionIndexed(Model):
 
     channel_names: ClassVar[tuple[str, ...]] = NAMES
 
-    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None, required=True)
+    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None)
     tokens: int = parameter("tokens T per sample", 2)
     channel: Any = parameter(", ".join(NAMES), "softmax")
     noise: float = parameter("label noise variance Delta", 0.0)
@@ -86,10 +95,16 @@ class AttentionIndexed(Model):
     )
     prior: Any = None
     untied: bool = parameter("different matrices of keys and queries", False)
+    width: int | None = parameter("fixed width r, instead of --rho", None)
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
         given = asked_for(self.prior)
-        if not (isinstance(given, ScalarPrior) or _is_width(self.rho)):
+        if self.width is not None:
+            require_integer("width", self.width)
+            self._require_alone(given)
+        elif self.rho is None and given is None:
+            raise IncompatibleError("the width is missing: give rho (--rho; 0 and inf included), or a fixed width")
+        elif not (isinstance(given, ScalarPrior) or _is_width(self.rho)):
             raise ParameterError("rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
@@ -105,6 +120,19 @@ class AttentionIndexed(Model):
         # A finished channel brings its noise along: the model has no other.
         object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
         object.__setattr__(self, "prior", prior)
+
+    def _require_alone(self, given: object) -> None:
+        """Raise where a fixed width stands beside what it excludes."""
+        others = {"rho": self.rho is not None, "untied": self.untied, "prior": given is not None}
+        for name, there in others.items():
+            if there:
+                value = getattr(self, name)
+                raise IncompatibleError(f"{name} = {value} and width = {self.width} exclude each other: give one")
+
+    @property
+    def counts_low_rank(self) -> bool:
+        r"""True when the sample ratio is :math:`n/(rd)` rather than :math:`n/d^2`."""
+        return self.width is not None or self.rho == 0
 
     @classmethod
     def variants(cls) -> tuple[type[Model], ...]:
@@ -152,6 +180,8 @@ class AttentionIndexed(Model):
                 f"prior = {law_of(given).label} and rho = {self.rho} exclude each other: factors of extensive width "
                 "have Gaussian entries; leave prior out"
             )
+        if self.width is not None:
+            return selected(FixedWidthWishartPrior(int(self.width)))
         assert self.rho is not None
         if self.untied:
             return selected(bilinear_prior(1.0, float(self.rho)))
@@ -165,13 +195,14 @@ class AttentionIndexed(Model):
         temperature = {"temperature": float(self.temperature)} if label == "softmax" else {}
         return {
             **({} if self.rho is None else {"rho": float(self.rho)}),
+            **({} if self.width is None else {"width": int(self.width)}),
             **named(self.prior),
             "tokens": int(self.tokens),
             "noise": self.noise,
             "channel": label,
             **temperature,
             **({"untied": True} if self.untied else {}),
-            "alpha": ("n/(2rd)" if self.untied else "n/(rd)") if self.rho == 0 else "n/d^2",
+            "alpha": ("n/(2rd)" if self.untied else "n/(rd)") if self.counts_low_rank else "n/d^2",
         }
 
     @property
@@ -183,19 +214,20 @@ class AttentionIndexed(Model):
         return attention_parametrisation(self.channel)
 
     def at_size(self, d: int) -> FiniteSize:
-        """The model at ``r = round(rho d)``, at least one."""
+        """The model at ``r = round(rho d)``, at least one, or at its fixed width."""
         if self.rho is not None and (self.rho == 0 or np.isinf(self.rho)):
-            raise no_data(f"rho = {self.rho}", "give finite rho > 0")
-        width = 0 if self.rho is None else max(1, round(self.rho * d))
-        require_teacher({"d": (d, d), "rho": (width, self.rho)}, (d, d), width)
-        rho = None if self.rho is None else width / d
+            raise no_data(f"rho = {self.rho}", "give finite rho > 0, or width instead of rho = 0")
+        wide = self.width or (0 if self.rho is None else max(1, round(self.rho * d)))
+        name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
+        require_teacher({"d": (d, d), name: (wide, value)}, (d, d), wide)
+        rho = None if self.rho is None else wide / d
         channel = self.channel if rho is None or self.untied else self.channel.at_power(1 + rho)
-        prior = None if self.untied else self.prior
-        given = (rho, self.tokens, channel, self.noise, self.temperature)
-        model = AttentionIndexed(*given, prior=prior, untied=self.untied)
+        prior = self.prior if rho is None and self.width is None else None
+        model = replace(self, rho=rho, channel=channel, prior=prior, link=None)
         if self.untied:
             return FiniteSize(model, PairDesign, (2 * self.tokens, d), float(d * d))
-        return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(d * d))
+        unit = wide * d if self.width is not None else d * d
+        return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(unit))
 
 
 def _is_width(rho: Any) -> bool:

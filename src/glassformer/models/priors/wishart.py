@@ -194,3 +194,42 @@ class NarrowWishartPrior(SymmetricPrior):
         q_hat = np.asarray(q_hat, dtype=float)
         x = np.maximum(q_hat, 1.0)
         return exact(np.where(q_hat < 1, 0.5 * q_hat, np.log(x) + 0.5 / x))
+
+
+@dataclass(frozen=True)
+class FixedWidthWishartPrior(NarrowWishartPrior):
+    r""":math:`S = W W^T/\sqrt{rd}` with ``r`` fixed, for :math:`1\ll r\ll d`.
+
+    Its theory is that of vanishing width; on data it is the prior of the width :math:`r/d` that they have.
+
+    Args:
+        width: ``r``.
+
+    Example:
+        >>> FixedWidthWishartPrior(width=2).sample((30, 30), np.random.default_rng(0)).shape
+        (30, 30)
+    """
+
+    width: int = 1
+
+    def _at(self, dimension: int) -> WishartPrior:
+        return WishartPrior(self.width / dimension)
+
+    def factor_width(self, columns: int) -> int:
+        del columns
+        return self.width
+
+    def mean(self, shape: tuple[int, int]) -> Array:
+        return self._at(shape[0]).mean(shape)
+
+    def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
+        return self._at(shape[0]).sample(shape, rng)
+
+    def power(self, signal: Array) -> float:
+        return self._at(len(signal)).power(signal)
+
+    def power_deviation(self, shape: tuple[int, int]) -> float:
+        return self._at(shape[0]).power_deviation(shape)
+
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+        return self._at(len(field)).denoise(field, precision, memory)
