@@ -12,8 +12,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.small_matrices import row_flips
-from glassformer.models.channels.multi_index.importance_sampling import Effort
-from glassformer.models.channels.multi_index.latent import Functions
+from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
 
