@@ -174,8 +174,8 @@ def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps
         def of_datum(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
             return lambda x, chart: function(x, datum if functions.charts == 1 else (*datum, chart))
 
-        parts = [of_datum(part) for part in (functions.target, functions.images, functions.entrance)]
-        x, chart, log_weight = _draw(*parts, own, steps, functions.charts)
+        target, images, entrance = map(of_datum, (functions.target, functions.images, functions.entrance))
+        x, chart, log_weight = _draw(target, images, entrance, own, steps, functions.charts)
         values = jax.vmap(of_datum(functions.features))(x, chart)
         # Where the likelihood vanishes features may be infinite: they have no weight.
         values = jnp.where(jnp.isfinite(values), values, 0.0)

@@ -26,7 +26,10 @@ from glassformer.models.channels.multi_index.importance_sampling import Effort, 
 # Prior width of latents without a law of their own, over that of their rows: their mixing is known roughly only.
 _BROAD = 2.0
 # Deviation of labels within which the search for modes enters, and the steps of its way there.
-_NEAR, _STEPS = 1e-3, 10
+_NEAR, _STEPS = 1e-4, 20
+# Squared deviation, in standard deviations, beyond which no fields are (probability below 1e-10 for four of them): were
+# nothing else found, such a point alone would speak for its label.
+_FARTHEST = 60.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,9 +114,9 @@ class _Order(NamedTuple):
         scales: prior width of the latents over that of the rows, shape (charts, P - 1).
     """
 
-    rows: Array
-    back: Array
-    plain: Array
+    rows: Any
+    back: Any
+    plain: Any
     scales: Array
 
 
@@ -190,7 +193,8 @@ def _functions(network: Architecture) -> Functions:
         fields, log_weight = fibre(x.reshape(rows - 1, 2), datum, chart)
         whitened = triangular_inverse(chart.root) @ (fields - chart.omega)
         residual = jnp.where(chart.known[:, None], 0.0, whitened)
-        return residual.reshape(2, -1), jnp.broadcast_to(log_weight, (2,))
+        near = jnp.sum(whitened**2, axis=(1, 2)) < _FARTHEST + 2 * rows
+        return residual.reshape(2, -1), jnp.where(near, log_weight, -jnp.inf)
 
     def features(x: Any, datum: Any) -> Any:
         back = jnp.asarray(order.back)[numbered(datum)[3]]
@@ -283,8 +287,8 @@ def _typical_mixings(network: Architecture, omega: Any, root: Any) -> list[Any]:
     fields = (omega + spread[:, None] * corners[:, None]).reshape(4, network.depth, network.heads, 2)
     mixing, mixings = jnp.eye(2), []
     for k in range(network.depth):
-        heads = jax.vmap(lambda rows, k=k, mixing=mixing: layer(mixing, rows, rows, network.head_weights[k], "softmax"))
-        mixing = network.skip[k] * mixing + jnp.mean(heads(fields[:, k]), axis=0) @ mixing
+        attentions = [layer(mixing, rows, rows, network.head_weights[k], network.activation) for rows in fields[:, k]]
+        mixing = network.skip[k] * mixing + sum(attentions) / len(attentions) @ mixing
         mixings.append(mixing)
     return mixings
 
