@@ -252,7 +252,9 @@ def _draw(
     near = mode[own] + sample.stretches[:, None] * jnp.einsum("nij,nj->ni", root[own], sample.normals)
     near_a_mode = index < size
     drawn = jnp.where(near_a_mode[:, None], near, sample.normals)
-    drawn_chart = jnp.where(near_a_mode, chart[own], jnp.arange(len(drawn)) % charts)
+    # What is left of the number that chose the prior chooses the chart, independently of the latent.
+    left = (sample.choices - (1 - _DEFENSIVE)) / _DEFENSIVE
+    drawn_chart = jnp.where(near_a_mode, chart[own], jnp.clip(left * charts, 0, charts - 1).astype(int))
     # Every point is used with all its images: symmetries of the posterior hold exactly, and the sampling density is
     # the mean over images of what was drawn from.
     x = jax.vmap(images)(drawn, drawn_chart)
