@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -52,7 +54,7 @@ def layers_given(last, label):
 
 def plain_score(mean, variance, label, given, charts):
     """The score from sums over a grid of the free row; rows are in turn the free one and the solved one."""
-    axis = np.linspace(-8, 8, 801)
+    axis = np.linspace(-7, 7, 1401)
     free = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     fields, log_weight = given(free, label)
     fields, log_weight = fields[np.isfinite(log_weight)], log_weight[np.isfinite(log_weight)]
@@ -65,33 +67,57 @@ def plain_score(mean, variance, label, given, charts):
     return moment / total / np.diag(variance)[:, None]
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     ("options", "given", "charts"),
     [
         ({"depth": 1, "heads": 2}, heads_given, ([0, 1], [1, 0])),
-        pytest.param({"output": "sequence"}, layers_given, ([1, 0],), marks=pytest.mark.slow),
+        ({"output": "sequence"}, layers_given, ([1, 0],)),
     ],
 )
 def test_posterior_is_that_of_a_plain_integral(options, given, charts):
-    channel = replace(DeepAttention(**options).channel, effort=Effort(2048, 16, 8))
+    channel = replace(DeepAttention(**options).channel, effort=Effort(2048, 8, 8))
     mean, variance = np.array([[0.3, -0.2], [0.5, 0.1]]), np.diag([0.8, 0.6])
     truth = np.array([[[0.9, -0.6], [-0.4, 1.1]]])
     label = channel.label_from(truth, np.empty((1, 0)))
     found = channel.posterior(label, mean[None], variance[None])
-    np.testing.assert_allclose(found.score[0], plain_score(mean, variance, label[0], given, charts), atol=0.02)
+    np.testing.assert_allclose(found.score[0], plain_score(mean, variance, label[0], given, charts), atol=0.04)
 
 
 def test_one_layer_says_as_a_sequence_what_it_says_as_attention():
-    for tokens, threshold in ((2, 1 / 6), (3, 1 / 12)):
-        model = DeepAttention(depth=1, tokens=tokens, output="sequence", skip=0.7, points=64)
-        found = instability(model, np.eye(1), np.eye(1))
-        assert 1 / found.rate == pytest.approx(threshold, rel=1e-9)
-        fields = np.random.default_rng(0).standard_normal((5, 1, tokens))
-        shown = model.channel.observed(model.channel.label_from(fields, np.zeros((5, 0))))
-        np.testing.assert_allclose(np.abs(shown), np.abs(fields[:, 0]), atol=1e-9)
+    model = DeepAttention(depth=1, output="sequence", skip=0.7, points=32)
+    found = instability(model, np.eye(1), np.eye(1))
+    assert 1 / found.rate == pytest.approx(1 / 6, rel=1e-9)
+    fields = np.random.default_rng(0).standard_normal((5, 1, 2))
+    shown = model.channel.observed(model.channel.label_from(fields, np.zeros((5, 0))))
+    np.testing.assert_allclose(np.abs(shown), np.abs(fields[:, 0]), atol=1e-9)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", [{"depth": 1, "heads": 2, "head_weights": [[1.0, -0.5]]}, {"output": "sequence"}])
+def test_every_possible_latent_stands_for_fields_that_have_the_label(options):
+    channel = DeepAttention(**options).channel
+    functions, rng = channel.functions, np.random.default_rng(0)
+    mean, root = 0.3 * rng.standard_normal((2, 2)), np.array([[0.9, 0.0], [0.2, 0.7]])
+    label = channel.label_from(np.array([[[0.9, -0.6], [-0.4, 1.1]]]), np.empty((1, 0)))[0]
+
+    @jax.jit
+    def stands_for(x, chart):
+        datum = (*map(jnp.asarray, (label, mean, root)), chart)
+        latent = functions.entrance(x, datum)
+        return functions.target(latent, datum)[1], functions.features(latent, datum)
+
+    with jax.enable_x64(True):
+        for chart in range(functions.charts):
+            found = [stands_for(x, chart) for x in rng.standard_normal((8, 2))]
+            branches = [branch for weight, both in found if np.isfinite(weight[0]) for branch in both]
+            assert len(branches) > 4
+            for branch in branches:
+                fields = mean + root @ branch.reshape(2, 2)
+                np.testing.assert_allclose(channel.label_from(fields[None], np.empty((1, 0)))[0], label, atol=1e-9)
+
+
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     "options",
     [{"depth": 1, "heads": 3}, {"heads": 2}, {"depth": 3, "output": "sequence"}, {"output": "sequence", "skip": 0.5}],
@@ -105,6 +131,23 @@ def test_square_and_slope_of_the_score_are_equal_on_average(options):
     for other in (np.einsum("npp->np", found.curvature), np.einsum("npl,npl->np", found.first, deviation)):
         gap = square - other
         assert np.all(np.abs(gap.mean(axis=0)) < 4 * gap.std(axis=0) / np.sqrt(len(gap)) + 0.03 * square.mean(axis=0))
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize(
+    ("options", "layer", "bound"),
+    [
+        ({"depth": 1, "heads": 2}, None, 0.251),
+        ({"output": "sequence"}, 0, 0.42),
+        ({"output": "sequence", "skip": 4.0}, 0, 0.29),
+    ],
+)
+def test_thresholds_respect_the_bounds_of_histograms(options, layer, bound):
+    found = instability(DeepAttention(**options), np.eye(2), np.eye(2))
+    threshold = (2 if layer is None else 1) / found.rate
+    assert threshold - 2 * found.error * threshold / found.rate < bound
+    if layer is not None:
+        assert found.matrix[layer, layer] == pytest.approx(1, abs=0.02)
 
 
 def test_what_does_not_invert_is_refused():
