@@ -153,23 +153,29 @@ class DeepAttention(Model):
 
     @cached_property
     def channel(self) -> Channel:
-        """Exact in the last layer where that inverts, sampled as any link where not."""
+        """Exact where one head is known from the label and all others, sampled as any link where not."""
         network: Architecture = self.network  # type: ignore[attr-defined]
-        inverts = network.heads == 1 and network.output == "attention" and self.noise == 0
-        if inverts and np.all(np.array(network.head_weights) != 0):
+        if self.noise == 0 and np.all(np.array(network.head_weights) != 0):
             from glassformer.models.channels.multi_index.importance_sampling import Effort
+            from glassformer.models.channels.multi_index.inverted_attention import InvertedAttentionChannel, inverts
 
             # Up to two latent variables are easy; where the posterior is a curved sheet, more points must follow it.
             easy, hard = Effort(32, 4, 8), Effort(256, 16, 12)
-            if network.tied:
+            if network.shows_last_matrix and network.tied:
                 from glassformer.models.channels.multi_index.deep_attention import DeepAttentionChannel
 
                 latents = (network.rows - 1) * network.tokens
                 return DeepAttentionChannel(network, effort=easy if latents <= 2 else hard, points=self.points)
-            from glassformer.models.channels.multi_index.untied_attention import UntiedAttentionChannel
+            if network.shows_last_matrix:
+                from glassformer.models.channels.multi_index.untied_attention import UntiedAttentionChannel
 
-            effort = Effort(64, 8, 10) if network.depth == 1 else hard
-            return UntiedAttentionChannel(network, effort=effort, points=self.points)
+                effort = Effort(64, 8, 10) if network.depth == 1 else hard
+                return UntiedAttentionChannel(network, effort=effort, points=self.points)
+            if inverts(network):
+                # Saturated layers need more of both, which leaves time for fewer data points.
+                simple = network.depth == 1 and network.rows == 2
+                effort, points = (Effort(64, 8, 8), self.points) if simple else (Effort(256, 32, 10), self.points // 4)
+                return InvertedAttentionChannel(network, effort=effort, points=max(32, points))
         from glassformer.models.channels.multi_index.attention_network import attention_link
         from glassformer.models.channels.multi_index.link_channel import link_channel
 

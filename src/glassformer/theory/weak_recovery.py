@@ -20,7 +20,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.models.base import Model
-from glassformer.models.channels.base import controlled
+from glassformer.models.channels.base import Channel, controlled
 from glassformer.theory.state_evolution import evolved
 
 
@@ -88,16 +88,18 @@ def instability(model: Model, variance: Array, unknown: Array, accuracy: float =
     channel = model.channel.in_rows
     size = 8 * channel.points * (channel.rows * channel.columns) ** 2
     finer, most = _POLICY.finer, max(_POLICY.finer, min(_POLICY.finer * _POLICY.most, _POLICY.largest // size))
-    found = _instability(model, variance, unknown, finer)
+    found = _instability(model, channel, variance, unknown, finer)
+    if channel.rougher is not None:
+        change = _instability(model, channel.rougher, variance, unknown, finer).rate - found.rate
+        return found._replace(error=float(np.hypot(found.error, change)))
     within_reach = channel.sampled and found.error <= accuracy * np.sqrt(_POLICY.most) * found.rate
     while within_reach and found.error > accuracy * found.rate and finer < most:
         finer *= 2
-        found = _instability(model, variance, unknown, finer)
+        found = _instability(model, channel, variance, unknown, finer)
     return found
 
 
-def _instability(model: Model, variance: Array, unknown: Array, finer: int) -> Instability:
-    channel = model.channel.in_rows
+def _instability(model: Model, channel: Channel, variance: Array, unknown: Array, finer: int) -> Instability:
     channel = channel.with_points(finer * channel.points)
     basis = symmetric_basis(unknown, model)
     first, second, truth, replicas = channel.response(variance)

@@ -189,6 +189,11 @@ class Channel(ABC):
         """The same channel with another number of sampled data points per replica, a power of two."""
         return replace(self, points=points)  # type: ignore[type-var]
 
+    @property
+    def rougher(self) -> Self | None:
+        """The same channel with more of the noise that stands for none, where there is such a noise."""
+        return None
+
     def careful(self) -> Self:
         """The same channel with several times the work per data point, where posteriors are sampled."""
         return self

@@ -15,8 +15,8 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.small_matrices import inverse_and_log_det
 from glassformer.models.channels.attention_indexed.pairs import pair_indices
 from glassformer.models.channels.attention_indexed.projected import all_ones, checked_tokens, symmetric_logits
-from glassformer.models.channels.multi_index.importance_sampling import Effort
-from glassformer.models.channels.multi_index.latent import Functions, LatentChannel
+from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
+from glassformer.models.channels.multi_index.latent import LatentChannel
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What channels of noiseless attention matrices of one head share."""
+"""What channels of noiseless attention networks share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from glassformer.models.channels.multi_index.latent import LatentChannel
 
 @dataclass(frozen=True, eq=False)
 class AttentionMatrixChannel(LatentChannel):
-    """A channel whose labels are the attention matrices of the last layer of a network.
+    """A channel whose labels are those of a network, without noise.
 
     Args:
-        network: of one head, with attention output.
+        network: whose attention matrices labels show.
     """
 
     network: Architecture

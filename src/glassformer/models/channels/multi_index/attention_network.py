@@ -56,6 +56,16 @@ class Architecture:
             return 1
         return self.depth * self.heads * (1 if self.tied else 2)
 
+    @property
+    def shows_last_matrix(self) -> bool:
+        """Whether labels tell the only attention matrix of the last layer: after one layer the skip is known."""
+        return self.heads == 1 and (self.output == "attention" or self.depth == 1)
+
+    def last_matrix(self, label: Any) -> Any:
+        """The attention matrix of the only head of the last layer from labels that show it, shape (n, L, L)."""
+        skip = self.skip[-1] * np.eye(self.tokens) if self.output == "sequence" else 0.0
+        return (label - skip) / self.head_weights[-1][0]
+
 
 def activation(scores: Any, name: str) -> Any:
     """Attention matrices from scores, shape (..., L, L)."""
@@ -89,14 +99,14 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
         shape = (network.depth, network.heads, network.tokens)
         keys, queries = (fields, fields) if network.tied else (fields[: network.rows // 2], fields[network.rows // 2 :])
         keys, queries = keys.reshape(shape), queries.reshape(shape)
-        mixing = _mixed(network, keys[:-1], queries[:-1])
+        mixing = mixed(network, keys[:-1], queries[:-1])
         attention = layer(mixing, keys[-1], queries[-1], network.head_weights[-1], network.activation)
         return network.skip[-1] * mixing + attention @ mixing if network.output == "sequence" else attention
 
     return link
 
 
-def _mixed(network: Architecture, keys: Any, queries: Any) -> Any:
+def mixed(network: Architecture, keys: Any, queries: Any) -> Any:
     """Mixing of the tokens by the first layers, from their keys and queries of shape (layers, H, L)."""
     mixing = jnp.eye(network.tokens)
     for k in range(len(keys)):
@@ -111,11 +121,11 @@ def _of_vector(vector: Any, name: str) -> Any:
 
 @lru_cache(maxsize=64)
 def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
-    r"""Mixing of the tokens by all layers but the last of a network of one head, from their rows of fields.
+    r"""Mixing of the tokens by all layers but the last, from their rows of fields.
 
-    :math:`B_l = (c_l I + r_l\sigma(a_lb_l^T))B_{l-1}` with :math:`a_l = B_{l-1}k_l` and :math:`b_l = B_{l-1}q_l`; rows
-    are keys, and queries after them if they differ. In the limit of large skip, with layers normalised by it,
-    :math:`I + \sum_l \sigma(z_lz_l^T)/c_l`; at depth and skip large together, a constant.
+    :math:`B_l = (c_l I + \sum_h r_{lh}\sigma(a_{lh}b_{lh}^T))B_{l-1}` with :math:`a = B_{l-1}k` and
+    :math:`b = B_{l-1}q`; rows are keys, and queries after them if they differ. In the limit of large skip, with layers
+    normalised by it, :math:`I + \sum_l \sigma(z_lz_l^T)/c_l`; at depth and skip large together, a constant.
     """
     if network.limit == "large-depth":
         constant = flow(network.tokens, network.depth / network.skip[0], network.activation)
@@ -129,8 +139,8 @@ def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
                 for k in range(before)
             ]
             return sum(committee, jnp.eye(network.tokens))
-        parts = rows[:, None]
-        return _mixed(network, parts[:before], parts[-before:]) if before else jnp.eye(network.tokens)
+        families = rows.reshape(-1, before, network.heads, network.tokens) if before else jnp.zeros((1, 0))
+        return mixed(network, families[0], families[-1])
 
     return mixing
 

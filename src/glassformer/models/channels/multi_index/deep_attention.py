@@ -18,8 +18,7 @@ from glassformer.core.numerics.small_matrices import inverse_and_log_det, row_fl
 from glassformer.models.channels.attention_indexed.projected import symmetric_logits
 from glassformer.models.channels.multi_index.attention_matrices import AttentionMatrixChannel
 from glassformer.models.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
-from glassformer.models.channels.multi_index.importance_sampling import Effort
-from glassformer.models.channels.multi_index.latent import Functions
+from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,7 @@ class DeepAttentionChannel(AttentionMatrixChannel):
 
     def __post_init__(self) -> None:
         network = self.network
-        if not network.tied or network.heads > 1 or network.output != "attention":
+        if not network.tied or not network.shows_last_matrix:
             raise IncompatibleError("only tied networks of one head with attention output invert: use a link channel")
         if network.activation == "softmax" and network.tokens < 2:
             raise IncompatibleError("the softmax of a single token is one: give tokens >= 2")
@@ -92,7 +91,7 @@ class DeepAttentionChannel(AttentionMatrixChannel):
         y = np.asarray(y, dtype=float)
         if y.ndim == 2:
             return y
-        y = y / self.network.head_weights[-1][0]
+        y = self.network.last_matrix(y)
         if self.network.activation == "linear":
             return _rank_one_root(y)
         scores = symmetric_logits(y, 1.0)

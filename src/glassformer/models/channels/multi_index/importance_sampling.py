@@ -6,8 +6,10 @@ The latent ``x`` of a data point has the density
 
 with a residual ``r`` and a log-weight ``w``, or is a sum of such terms (branches). Levenberg-Marquardt steps from
 several starts find the modes; a mixture of Student densities around them, with a share of the prior for what they miss,
-is the sampling density. Two halves of the sample, with quasi-random points of their own, give two independent estimates
-of every mean: their product estimates a square without the bias of sampling noise, their difference tells that noise.
+is the sampling density. Where one set of latents covers the posterior badly there may be several, charts: every density
+is then that of its own chart, and weights that add up to one share the posterior out among them. Two halves of the
+sample, with quasi-random points of their own, give two independent estimates of every mean: their product estimates a
+square without the bias of sampling noise, their difference tells that noise.
 """
 
 from __future__ import annotations
@@ -92,23 +94,46 @@ def itself(x: Any, datum: Any) -> Any:
     return x[None]
 
 
-def posterior_moments(
-    target: Target, features: Features, dimension: int, data: Any, effort: Effort, images: Images = itself
-) -> Moments:
-    """Moments of ``features`` under the posterior of every data point.
+def anywhere(x: Any, datum: Any) -> Any:
+    """Where the search for modes begins if every latent is possible: where the prior says."""
+    del datum
+    return x
+
+
+class Functions(NamedTuple):
+    r"""What is compiled: the same objects for all channels that are alike.
+
+    Attributes:
+        target: residuals and log-weights of the branches at a latent; a datum is what is observed, the mean fields,
+            shape (P, K), and the root of their posterior covariance, shape (P, P).
+        features: whitened deviations :math:`x = R^{-1}(z - \omega)` of all fields on each branch, shape (s, P K).
+        label: the label of fields of shape (P, K), without noise.
+        images: a latent and its images under symmetries of the likelihood: every mode stands for its images as well.
+        entrance: a latent that is possible, from one drawn from the prior.
+        charts: number of charts; if there are several, their index is the last entry of the datum of all functions.
+    """
+
+    target: Target
+    features: Features
+    label: Any
+    images: Images = itself
+    entrance: Callable[[Any, Any], Any] = anywhere
+    charts: int = 1
+
+
+def posterior_moments(functions: Functions, dimension: int, data: Any, effort: Effort) -> Moments:
+    """Moments of the features under the posterior of every data point.
 
     Args:
-        target: traceable function of one latent and one datum.
-        features: what to average, another such function.
+        functions: of the posterior.
         dimension: number ``m`` of latent variables.
         data: a tree of arrays whose first axis runs over data points.
         effort: numbers of points, starts and steps.
-        images: every mode found stands for its images as well, a third such function.
     """
     with jax.enable_x64(True):
         sample = _Sample(*(jnp.asarray(part) for part in _sample(dimension, effort)))
 
-    moments = Specialised(_moments, target=target, features=features, images=images, steps=effort.steps)
+    moments = Specialised(_moments, functions=functions, steps=effort.steps)
 
     def work(index: Any, chunk: Any) -> Any:
         return moments(jnp.asarray(index % len(sample.starts)), chunk, sample)
@@ -141,14 +166,17 @@ def _sample(dimension: int, effort: Effort) -> _Sample:
     return _Sample(starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)
 
 
-def _moments(
-    turns: Any, data: Any, sample: _Sample, target: Target, features: Features, images: Images, steps: int
-) -> Any:
+def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int) -> Any:
     def one(item: Any) -> Any:
         turn, datum = item
         own = _Sample(*(part[turn] for part in sample))
-        x, log_weight = _draw(lambda x: target(x, datum), lambda x: images(x, datum), own, steps)
-        values = jax.vmap(lambda x: features(x, datum))(x)
+
+        def of_datum(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+            return lambda x, chart: function(x, datum if functions.charts == 1 else (*datum, chart))
+
+        target, images, entrance = map(of_datum, (functions.target, functions.images, functions.entrance))
+        x, chart, log_weight = _draw(target, images, entrance, own, steps, functions.charts)
+        values = jax.vmap(of_datum(functions.features))(x, chart)
         # Where the likelihood vanishes features may be infinite: they have no weight.
         values = jnp.where(jnp.isfinite(values), values, 0.0)
         return _averages(values.reshape(-1, values.shape[-1]), log_weight)
@@ -200,35 +228,48 @@ def _mean_and_covariance(weight: Any, values: Any) -> tuple[Any, Any]:
 
 
 def _draw(
-    target: Callable[[Any], tuple[Any, Any]], images: Callable[[Any], Any], sample: _Sample, steps: int
-) -> tuple[Any, Any]:
-    """Latents from the mixture around the modes, and the logarithms of their importance weights, branch by branch."""
+    target: Callable[[Any, Any], tuple[Any, Any]],
+    images: Callable[[Any, Any], Any],
+    entrance: Callable[[Any, Any], Any],
+    sample: _Sample,
+    steps: int,
+    charts: int,
+) -> tuple[Any, Any, Any]:
+    """Latents and charts from the mixture around the modes, and the logarithms of their weights, branch by branch."""
     if sample.starts.shape[-1] == 0:
-        x = jnp.zeros((2, 0))
-        return x, _log_likelihood(target, x)
-    mode, cost, root = _modes(target, sample.starts, steps)
+        x, chart = jnp.zeros((2, 0)), jnp.zeros(2, dtype=int)
+        return x, chart, _log_likelihood(target, x, chart)
+    mode, chart, cost, root = _modes(target, entrance, sample.starts, steps, charts)
     size, dimension = mode.shape
     inverse = jax.vmap(triangular_inverse)(root)
     log_det = jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
     # A mode that any of its images makes likely counts: they share the likelihood, not the prior.
-    twins = jax.vmap(images)(mode)
+    twins = jax.vmap(images)(mode, chart)
     gains = jax.scipy.special.logsumexp(-0.5 * jnp.sum(twins**2, axis=-1), axis=1) + 0.5 * jnp.sum(mode**2, axis=-1)
     share = (1 - _DEFENSIVE) * jax.nn.softmax(_TEMPERED * (log_det - cost + gains))
     index = jnp.searchsorted(jnp.cumsum(share), sample.choices)
     own = jnp.minimum(index, size - 1)
     near = mode[own] + sample.stretches[:, None] * jnp.einsum("nij,nj->ni", root[own], sample.normals)
-    drawn = jnp.where((index < size)[:, None], near, sample.normals)
+    near_a_mode = index < size
+    drawn = jnp.where(near_a_mode[:, None], near, sample.normals)
+    # What is left of the number that chose the prior chooses the chart, independently of the latent.
+    left = (sample.choices - (1 - _DEFENSIVE)) / _DEFENSIVE
+    drawn_chart = jnp.where(near_a_mode, chart[own], jnp.clip(left * charts, 0, charts - 1).astype(int))
     # Every point is used with all its images: symmetries of the posterior hold exactly, and the sampling density is
     # the mean over images of what was drawn from.
-    x = jax.vmap(images)(drawn)
+    x = jax.vmap(images)(drawn, drawn_chart)
     white = jnp.einsum("sij,ncsj->ncsi", inverse, x[:, :, None] - mode)
     heights = share * jnp.exp(_student_constant(dimension) - log_det)
-    students = _inverse_power(1 + jnp.sum(white**2, axis=-1) / _FREEDOM, dimension) @ heights
+    peaks = _inverse_power(1 + jnp.sum(white**2, axis=-1) / _FREEDOM, dimension)
+    if charts == 1:
+        students = peaks @ heights
+    else:
+        students = jnp.einsum("ncs,ns->nc", peaks, heights * (drawn_chart[:, None] == chart))
     log_prior = -0.5 * jnp.sum(x**2, axis=-1)
-    log_density = jnp.log(jnp.mean(students + _DEFENSIVE * jnp.exp(log_prior), axis=1))
-    flat = x.reshape(-1, dimension)
+    log_density = jnp.log(jnp.mean(students + _DEFENSIVE / charts * jnp.exp(log_prior), axis=1))
+    flat, chart_of = x.reshape(-1, dimension), jnp.repeat(drawn_chart, x.shape[1])
     base = (log_prior - log_density[:, None]).reshape(-1)
-    return flat, base[:, None] + _log_likelihood(target, flat)
+    return flat, chart_of, base[:, None] + _log_likelihood(target, flat, chart_of)
 
 
 def _inverse_power(base: Any, dimension: int) -> Any:
@@ -238,24 +279,33 @@ def _inverse_power(base: Any, dimension: int) -> Any:
     return power / jnp.sqrt(base) if half else power
 
 
-def _log_likelihood(target: Callable[[Any], tuple[Any, Any]], x: Any) -> Any:
-    residual, log_weight = jax.vmap(target)(x)
+def _log_likelihood(target: Callable[[Any, Any], tuple[Any, Any]], x: Any, chart: Any) -> Any:
+    residual, log_weight = jax.vmap(target)(x, chart)
     value = log_weight - 0.5 * jnp.sum(residual**2, axis=-1)
     return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
 
-def _modes(target: Callable[[Any], tuple[Any, Any]], starts: Any, steps: int) -> tuple[Any, Any, Any]:
-    """Modes from each start, which take the branches in turn."""
-    branches = len(jax.eval_shape(target, starts[0])[1])
+def _modes(
+    target: Callable[[Any, Any], tuple[Any, Any]],
+    entrance: Callable[[Any, Any], Any],
+    starts: Any,
+    steps: int,
+    charts: int,
+) -> tuple[Any, Any, Any, Any]:
+    """Modes from each start, which take the branches of every chart in turn: latent, chart, cost and root."""
+    branches = len(jax.eval_shape(target, starts[0], 0)[1])
 
-    def from_start(start: Any, branch: Any) -> tuple[Any, Any, Any]:
+    def from_start(start: Any, turn: Any) -> tuple[Any, Any, Any, Any]:
+        branch, chart = turn % branches, turn // branches % charts
+
         def one_branch(x: Any) -> tuple[Any, Any]:
-            residual, log_weight = target(x)
+            residual, log_weight = target(x, chart)
             return residual[branch], log_weight[branch]
 
-        return _mode(one_branch, start, steps)
+        mode, cost, root = find_mode(one_branch, entrance(start, chart), steps)
+        return mode, chart, cost, root
 
-    return jax.vmap(from_start)(starts, jnp.arange(len(starts)) % branches)
+    return jax.vmap(from_start)(starts, jnp.arange(len(starts)))
 
 
 def _student_constant(dimension: int) -> Any:
@@ -264,8 +314,8 @@ def _student_constant(dimension: int) -> Any:
     return lgamma(0.5 * (_FREEDOM + dimension)) - lgamma(0.5 * _FREEDOM) - 0.5 * dimension * jnp.log(0.5 * _FREEDOM)
 
 
-def _mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) -> tuple[Any, Any, Any]:
-    """A mode, its cost, and a square root of the widened Laplace covariance there."""
+def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) -> tuple[Any, Any, Any]:
+    """A mode of one branch from a start, its cost, and a square root of the widened Laplace covariance there."""
     identity = jnp.eye(len(start))
 
     def expand(x: Any) -> tuple[Any, Any, Any]:

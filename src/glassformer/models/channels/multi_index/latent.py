@@ -5,39 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
 from glassformer.models.channels.base import Channel, FieldPosterior
-from glassformer.models.channels.multi_index.importance_sampling import (
-    Effort,
-    Features,
-    Images,
-    Moments,
-    Target,
-    itself,
-    posterior_moments,
-)
-
-
-class Functions(NamedTuple):
-    r"""What is compiled: the same objects for all channels that are alike.
-
-    Attributes:
-        target: residuals and log-weights of the branches at a latent; a datum is what is observed, the mean fields,
-            shape (P, K), and the root of their posterior covariance, shape (P, P).
-        features: whitened deviations :math:`x = R^{-1}(z - \omega)` of all fields on each branch, shape (s, P K).
-        label: the label of fields of shape (P, K), without noise.
-        images: a latent and its images under symmetries of the likelihood.
-    """
-
-    target: Target
-    features: Features
-    label: Any
-    images: Images = itself
+from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions, Moments, posterior_moments
 
 
 class LatentChannel(Channel):
@@ -65,7 +40,8 @@ class LatentChannel(Channel):
         """Latent variables of one data point."""
 
     def careful(self) -> Self:
-        work = Effort(8 * self.effort.points, 2 * self.effort.starts, self.effort.steps + 4)
+        effort = self.effort
+        work = replace(effort, points=8 * effort.points, starts=2 * effort.starts, steps=effort.steps + 4)
         return replace(self, effort=work)  # type: ignore[type-var]
 
     @property
@@ -88,8 +64,7 @@ class LatentChannel(Channel):
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:
         """Moments of the whitened deviations."""
         data = (self.observed(y), np.asarray(omega, dtype=float), root)
-        target, features, _, images = self.functions
-        return posterior_moments(target, features, self.latents, data, self.effort, images)
+        return posterior_moments(self.functions, self.latents, data, self.effort)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
         found, _, inverse = self._whitened(y, omega, variance)

@@ -23,8 +23,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.compiled import Specialised
-from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
-from glassformer.models.channels.multi_index.latent import Functions
+from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions, Moments
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
 # Half-length of a line, cells on it, crossings kept, and halvings of a cell that holds one.

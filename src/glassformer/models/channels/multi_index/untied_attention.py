@@ -17,8 +17,7 @@ from glassformer.core.numerics.batching import mapped
 from glassformer.core.numerics.small_matrices import cholesky, inverse_and_log_det, row_flips, triangular_inverse
 from glassformer.models.channels.multi_index.attention_matrices import AttentionMatrixChannel
 from glassformer.models.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
-from glassformer.models.channels.multi_index.importance_sampling import Effort
-from glassformer.models.channels.multi_index.latent import Functions
+from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
 
 # A label whose second singular value exceeds this share of the first is not the attention of one pair of vectors.
 _RANK_ONE = 1e-6
@@ -56,7 +55,7 @@ class UntiedAttentionChannel(AttentionMatrixChannel):
 
     def __post_init__(self) -> None:
         network = self.network
-        if network.tied or network.heads > 1 or network.output != "attention" or network.limit:
+        if network.tied or not network.shows_last_matrix or network.limit:
             raise IncompatibleError("only untied networks of one head with attention output: use a link channel")
         if network.activation == "softmax" and network.tokens < 2:
             raise IncompatibleError("the softmax of a single token is one: give tokens >= 2")
@@ -99,7 +98,7 @@ class UntiedAttentionChannel(AttentionMatrixChannel):
         y = np.asarray(y, dtype=float)
         if y.ndim == 2:
             return y
-        y = y / self.network.head_weights[-1][0]
+        y = self.network.last_matrix(y)
         if self.network.activation == "softmax":
             with np.errstate(divide="ignore"):
                 y = np.log(y)
