@@ -11,6 +11,22 @@ from glassformer.core.resources import require_resources
 _BYTES = 1000
 
 
+def number_from(name: str, text: str) -> float:
+    """One number.
+
+    Raises:
+        ParameterError: the text is none.
+
+    Example:
+        >>> number_from("token_correlation", "0.5")
+        0.5
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(name, text, "a number") from None
+
+
 def numbers_from(name: str, text: str) -> list[float]:
     """The numbers in ``"0.3"``, ``"0.1,0.2"`` or ``"start:stop:count"``, both ends included.
 

@@ -13,7 +13,7 @@ from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.options import as_text, parameter
-from glassformer.core.ranges import numbers_from
+from glassformer.core.ranges import number_from, numbers_from
 from glassformer.core.resources import furthest, require_resources
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.base import Channel, require_noise, require_sampling
@@ -21,6 +21,7 @@ from glassformer.models.channels.multi_index.attention_network import Architectu
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
+from glassformer.models.token_correlation import Root, correlation_root, told
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class DeepAttention(Model):
             :math:`v_P = (I + \frac1c\sum_{k<P}\sigma(z_kz_k^T))z_P`; or ``"large-depth"``, where both are large at the
             ratio ``depth/skip`` and the earlier layers cannot be learned: one row, that of the last layer.
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
+        token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
+            Labels are those of correlated tokens; data have independent ones, rotated back by :math:`C^{-1/2}`.
         prior: law of the weights, as for :class:`~glassformer.models.multi_index.SequenceMultiIndex`.
 
     Raises:
@@ -84,6 +87,7 @@ class DeepAttention(Model):
         2048,
         option="data_points",
     )
+    token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
 
     def __post_init__(self) -> None:
@@ -145,7 +149,14 @@ class DeepAttention(Model):
             output=self.output,
             head_weights=tuple(tuple(float(r) for r in row) for row in weights),
             limit=self.limit or "",
+            root=self._root(),
         )
+
+    def _root(self) -> Root:
+        root = correlation_root(self.token_correlation, int(self.tokens))
+        if root and self.limit:
+            raise IncompatibleError(f"limit = {self.limit} and token_correlation exclude each other: give one of them")
+        return root
 
     @property
     def name(self) -> str:
@@ -213,6 +224,7 @@ class DeepAttention(Model):
             "noise": float(self.noise),
             "side_information": float(self.side_information),
             **({"limit": self.limit} if self.limit else {}),
+            **told(self.token_correlation, network.root),
             **named(self.prior),
             "points": int(self.points),
             "alpha": "n/d",

@@ -12,12 +12,14 @@ import numpy as np
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import as_text, parameter
+from glassformer.core.ranges import number_from
 from glassformer.core.resources import furthest
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.base import Channel, require_sampling
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
+from glassformer.models.token_correlation import OfCorrelatedTokens, correlation_root, told
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class SequenceMultiIndex(Model):
         label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
         side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
+        token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
+            Labels are those of correlated tokens; data have independent ones, rotated back by :math:`C^{-1/2}`.
         prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
             :class:`~glassformer.models.priors.law.Law` of mean zero and variance one; standard normal by default.
             Once the model is made, it holds the prior of the rows.
@@ -73,6 +77,7 @@ class SequenceMultiIndex(Model):
         2048,
         option="data_points",
     )
+    token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
 
     def __post_init__(self) -> None:
@@ -98,7 +103,9 @@ class SequenceMultiIndex(Model):
         """The channel that suits the labels."""
         from glassformer.models.channels.multi_index.link_channel import link_channel
 
-        return link_channel(self.link, self.indices, self.tokens, self.noise, self.label_type, self.points)
+        root = correlation_root(self.token_correlation, int(self.tokens))
+        link = OfCorrelatedTokens(self.link, root) if root else self.link
+        return link_channel(link, self.indices, self.tokens, self.noise, self.label_type, self.points)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -109,6 +116,7 @@ class SequenceMultiIndex(Model):
             "noise": float(self.noise),
             "label_type": self.label_type,
             "side_information": float(self.side_information),
+            **told(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
             **named(self.prior),
             "points": int(self.points),
             "alpha": "n/d",

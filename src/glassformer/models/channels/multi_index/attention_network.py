@@ -37,6 +37,7 @@ class Architecture:
         head_weights: weight of every head, shape (P, H) as nested tuples.
         limit: ``""``; ``"large-skip"``, where the earlier layers act as a committee; or ``"large-depth"``, where they
             mix the tokens by the constant matrix of the flow at the time ``P/c``.
+        root: of the correlation of the tokens, shape (L, L) as nested tuples; empty where they are independent.
     """
 
     depth: int
@@ -48,6 +49,12 @@ class Architecture:
     output: str
     head_weights: tuple[tuple[float, ...], ...]
     limit: str = ""
+    root: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def start(self) -> np.ndarray[Any, Any]:
+        """Mixing of independent tokens before any layer: what correlates them."""
+        return np.array(self.root) if self.root else np.eye(self.tokens)
 
     @property
     def rows(self) -> int:
@@ -63,8 +70,9 @@ class Architecture:
 
     def last_matrix(self, label: Any) -> Any:
         """The attention matrix of the only head of the last layer from labels that show it, shape (n, L, L)."""
-        skip = self.skip[-1] * np.eye(self.tokens) if self.output == "sequence" else 0.0
-        return (label - skip) / self.head_weights[-1][0]
+        if self.output == "sequence":
+            label = label @ np.linalg.inv(self.start) - self.skip[-1] * np.eye(self.tokens)
+        return label / self.head_weights[-1][0]
 
 
 def activation(scores: Any, name: str) -> Any:
@@ -85,7 +93,8 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
     r"""The output of the network as a function of ``Z``, shape (rows, L).
 
     Rows are ordered by family (keys, then queries), layer and head; :math:`B_l = (c_l I + \sum_h r_{lh}
-    \sigma(a_{lh}b_{lh}^T))B_{l-1}` with :math:`a = B_{l-1}k`, :math:`b = B_{l-1}q` and :math:`B_0 = I`.
+    \sigma(a_{lh}b_{lh}^T))B_{l-1}` with :math:`a = B_{l-1}k`, :math:`b = B_{l-1}q` and :math:`B_0 = I`, or the root of
+    the correlation of the tokens.
 
     Example:
         >>> network = Architecture(1, 2, (1.0,), "linear", True, 1, "attention", ((1.0,),))
@@ -108,7 +117,7 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
 
 def mixed(network: Architecture, keys: Any, queries: Any) -> Any:
     """Mixing of the tokens by the first layers, from their keys and queries of shape (layers, H, L)."""
-    mixing = jnp.eye(network.tokens)
+    mixing = jnp.asarray(network.start)
     for k in range(len(keys)):
         attention = layer(mixing, keys[k], queries[k], network.head_weights[k], network.activation)
         mixing = network.skip[k] * mixing + attention @ mixing

@@ -285,7 +285,7 @@ def _typical_mixings(network: Architecture, omega: Any, root: Any) -> list[Any]:
     spread = jnp.sqrt(jnp.sum(root**2, axis=1))
     corners = np.sqrt(2.0) * np.concatenate([np.eye(2), -np.eye(2)])
     fields = (omega + spread[:, None] * corners[:, None]).reshape(4, network.depth, network.heads, 2)
-    mixing, mixings = jnp.eye(2), []
+    mixing, mixings = jnp.asarray(network.start), []
     for k in range(network.depth):
         attentions = [layer(mixing, rows, rows, network.head_weights[k], network.activation) for rows in fields[:, k]]
         mixing = network.skip[k] * mixing + sum(attentions) / len(attentions) @ mixing

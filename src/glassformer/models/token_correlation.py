@@ -1,0 +1,86 @@
+r"""Correlated tokens of one sequence: :math:`x_l` with covariance :math:`C` over the tokens of a sample.
+
+Fields are then :math:`Z C^{1/2}` with ``Z`` of independent tokens, so that the theory is that of the link
+:math:`Z\mapsto g(ZC^{1/2})`; data are drawn with independent tokens and labelled by that link, which is the same data
+up to a known linear map of the tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.checks import is_number, real_numbers
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array
+
+Root = tuple[tuple[float, ...], ...]
+"""The symmetric root of a correlation matrix; empty for independent tokens."""
+
+# Smallest eigenvalue of a correlation matrix whose root is still inverted without loss.
+_SMALLEST = 1e-6
+
+
+def correlation_root(given: Any, tokens: int) -> Root:
+    r""":math:`C^{1/2}` from ``C``, or from the correlation of neighbours: :math:`C_{lm} = c^{|l-m|}`.
+
+    Args:
+        given: a number in (-1, 1), or a symmetric positive definite matrix of shape (L, L) with ones on the diagonal.
+        tokens: ``L``.
+
+    Raises:
+        ParameterError: it is neither.
+
+    Example:
+        >>> correlation_root(0.0, 3)
+        ()
+        >>> np.round(np.array(correlation_root(0.6, 2)) @ np.array(correlation_root(0.6, 2)), 12).tolist()
+        [[1.0, 0.6], [0.6, 1.0]]
+    """
+    allowed = f"a number in (-1, 1), or a positive definite matrix of shape ({tokens}, {tokens}) with unit diagonal"
+    if is_number(given) and not abs(given) < 1:
+        raise ParameterError("token_correlation", given, allowed)
+    if is_number(given) and given == 0:
+        return ()
+    place = np.arange(tokens)
+    matrix = given ** np.abs(place[:, None] - place) if is_number(given) else real_numbers("token_correlation", given)
+    if matrix.shape != (tokens, tokens) or tokens == 1:
+        raise ParameterError("token_correlation", given, allowed if tokens > 1 else "0 for a single token")
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    sound = np.allclose(matrix, matrix.T) and np.allclose(np.diag(matrix), 1) and values[0] >= _SMALLEST
+    if not sound:
+        raise ParameterError("token_correlation", given, allowed)
+    return tuple(tuple(float(x) for x in row) for row in (vectors * np.sqrt(values)) @ vectors.T)
+
+
+def told(given: Any, root: Root) -> dict[str, Any]:
+    """What tables record; nothing for independent tokens."""
+    return {"token_correlation": given if is_number(given) else np.asarray(given).tolist()} if root else {}
+
+
+@dataclass(frozen=True)
+class OfCorrelatedTokens:
+    """A link on the fields of independent tokens.
+
+    Attributes:
+        link: on those of correlated ones.
+        root: of their correlation.
+    """
+
+    link: Callable[[Any], Any]
+    root: Root
+
+    def __call__(self, fields: Any) -> Any:
+        return self.link(fields @ self.matrix)
+
+    @property
+    def matrix(self) -> Array:
+        """The root as an array."""
+        return np.array(self.root)
+
+    @property
+    def __name__(self) -> str:
+        return str(getattr(self.link, "__name__", repr(self.link)))

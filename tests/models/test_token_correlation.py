@@ -1,0 +1,75 @@
+"""Tokens of one sequence that are correlated."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import DeepAttention, ParameterError, SequenceMultiIndex, limits, simulate, thresholds
+from glassformer.interface.cli import main
+from glassformer.models.token_correlation import correlation_root
+from glassformer.theory.bounds import growth_bound
+
+MATRIX = [[1.0, 0.5], [0.5, 1.0]]
+
+
+def both(z):
+    return z[0, 0] + z[0, 1]
+
+
+def test_a_sum_of_two_tokens_is_one_field_of_more_power():
+    """y = z1 + z2 with noise: variance 2 (1 + c) of the field instead of 2."""
+    model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5, points=512)
+    one = SequenceMultiIndex(lambda z: z[0, 0], 1, 1, noise=0.4 / 3)
+    found, exact = limits(model, [0.7, 1.5], throw=False), limits(one, [0.7, 1.5])
+    assert np.all(np.abs(found["error"] - exact["error"]) < 4 * found["error_estimate"] + 2e-3)
+
+
+def test_a_number_and_its_matrix_are_one():
+    by_number, by_matrix = (DeepAttention(depth=1, points=64, token_correlation=c) for c in (0.5, MATRIX))
+    v = 0.5 * np.eye(1)[None]
+    assert by_number.channel.information(v).value == pytest.approx(by_matrix.channel.information(v).value, rel=1e-12)
+
+
+def test_one_layer_inverts_whatever_the_correlation():
+    """The label shows the fields up to a sign: the threshold is that of independent tokens."""
+    found = thresholds(DeepAttention(depth=1, points=64, token_correlation=0.5))["weak_recovery"]
+    assert found.alpha == pytest.approx(1 / 6, rel=1e-6)
+
+
+def test_two_layers_respect_the_bound_of_their_own_labels():
+    model = DeepAttention(depth=2, points=256, token_correlation=0.6)
+    rate, error = growth_bound(model)
+    first = model.channel.in_rows
+    assert first.network.root
+    found = thresholds(DeepAttention(depth=1, token_correlation=0.6, output="sequence", points=64))["weak_recovery"]
+    assert found.alpha == pytest.approx(1 / 6, rel=1e-6)
+    assert rate - 5 * error > 4
+
+
+def test_message_passing_agrees():
+    model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5, points=256)
+    result = simulate(model, [1.0], d=150, instances=3)
+    assert abs(result["error"][0] - result["theory"][0]) < 5 * result["standard_error"][0] + 0.02
+
+
+@pytest.mark.parametrize("given", [1.0, -1.5, np.nan, [[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.1]], "a"])
+def test_what_is_no_correlation(given):
+    with pytest.raises(ParameterError, match="token_correlation"):
+        SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=given)
+
+
+def test_a_single_token_has_none():
+    with pytest.raises(ParameterError, match="token_correlation"):
+        SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), 1, 1, noise=0.4, token_correlation=0.5)
+
+
+def test_the_root_squares_to_the_matrix():
+    root = np.array(correlation_root(-0.4, 4))
+    place = np.arange(4)
+    np.testing.assert_allclose(root @ root, (-0.4) ** np.abs(place[:, None] - place), atol=1e-12)
+
+
+def test_the_command_line(capsys):
+    line = "limits attention --depth 1 --alpha 0.3 --token-correlation 0.5 --data-points 64"
+    assert main(line.split(" ")) == 0
+    assert "token_correlation = 0.5" in capsys.readouterr().out
