@@ -19,6 +19,7 @@ import numpy as np
 from scipy import integrate
 
 from glassformer import BilinearSequenceRegression, DeepAttention, DeepAttentionIndexed, SequenceMultiIndex
+from glassformer.core.progress import track
 
 WORK = 64
 POINTS = 64
@@ -161,7 +162,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     found: dict[str, list[float]] = {}
-    for pair in pairs(options.pairs, options.seed):
+    for pair in track(pairs(options.pairs, options.seed), "pairs", options.pairs):
         found.setdefault(pair.family, []).append(pair.ratio)
     found["all"] = [ratio for ratios in found.values() for ratio in ratios]
     print(f"{'family':30s} {'pairs':>6s} {'> 1':>6s} {'> 3':>6s} {'largest':>8s}")

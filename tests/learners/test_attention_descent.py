@@ -110,3 +110,17 @@ def test_what_has_no_gradient_is_refused():
     noisy = AttentionIndexed(0.5, 2, lambda h: h[..., 0, :1], noise=0.5)
     with pytest.raises(IncompatibleError, match="linear, softmax and hardmax"):
         simulate(noisy, [0.2], d=10, algorithm="gd", instances=1)
+
+
+def test_noisy_softmax_is_trained_at_its_own_temperature():
+    """The true weights have the training error of the noise, at any inverse temperature."""
+    model = AttentionIndexed(0.2, tokens=2, noise=1e-4, temperature=4.0)
+    size = model.at_size(20)
+    rng = np.random.default_rng(3)
+    weights = rng.standard_normal((20, 4))
+    design = size.design.sample(60, size.input_shape, rng)
+    labels = size.model.channel.sample(design.forward(weights @ weights.T / np.sqrt(80), 0), rng)
+    student = size.model.parametrisation.student(design, labels, 4)
+    with jax.enable_x64(True):
+        loss = float(student.loss((jnp.asarray(weights[None]),), tuple(map(jnp.asarray, student.data)))[0])
+    assert loss == pytest.approx(0.25 * 60 * 4 * 1e-4, rel=0.4)

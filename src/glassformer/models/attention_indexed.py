@@ -211,7 +211,7 @@ class AttentionIndexed(Model):
 
         if self.untied:
             raise IncompatibleError("fits tied attention, not keys and queries of their own")
-        return attention_parametrisation(self.channel)
+        return attention_parametrisation(self.channel, float(self.temperature))
 
     def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one, or at its fixed width."""

@@ -26,7 +26,9 @@ RATES = {"adam": 0.05, "sgd": 2.0}
 _COLDEST, _ANNEALING = 20.0, 2000
 
 
-def attention_student(channel: Any, design: QuadraticDesign, labels: Array, width: int) -> Student:
+def attention_student(
+    channel: Any, design: QuadraticDesign, labels: Array, width: int, inverse_temperature: float = 1.0
+) -> Student:
     r"""Weights ``W`` of ``width`` columns, standard normal or small at first, to be trained on the first instance.
 
     Equation :eq:`descent` of the documentation.
@@ -36,6 +38,7 @@ def attention_student(channel: Any, design: QuadraticDesign, labels: Array, widt
         design: tokens; the precision they are stored in is that of the training.
         labels: as the channel draws them.
         width: ``r``.
+        inverse_temperature: of the softmax of the labels, where the channel does not say.
 
     Raises:
         IncompatibleError: a channel of another kind.
@@ -56,7 +59,7 @@ def attention_student(channel: Any, design: QuadraticDesign, labels: Array, widt
     d, kind = design.signal_shape[0], design.inputs.dtype
     hard = channel.label == "hardmax"
     targets = np.eye(design.tokens)[np.asarray(labels, dtype=int)] if hard else np.asarray(labels)
-    temperature = np.ones((), kind) * getattr(channel, "temperature", 1.0)
+    temperature = np.ones((), kind) * getattr(channel, "temperature", inverse_temperature)
     return Student(
         parameters=((d, width),),
         data=(design.inputs[0], targets.astype(kind), temperature),
@@ -71,14 +74,14 @@ def attention_student(channel: Any, design: QuadraticDesign, labels: Array, widt
     )
 
 
-def attention_parametrisation(channel: Any) -> Parametrisation:
-    """How the weights behind labels of this channel are trained.
+def attention_parametrisation(channel: Any, inverse_temperature: float = 1.0) -> Parametrisation:
+    """How the weights behind labels of this channel, a softmax of this inverse temperature or not, are trained.
 
     Raises:
         IncompatibleError: a channel of another kind.
     """
     _loss_of(channel)
-    return Parametrisation(RATES, partial(attention_student, channel))
+    return Parametrisation(RATES, partial(attention_student, channel, inverse_temperature=inverse_temperature))
 
 
 def _loss_of(channel: Any) -> Loss:
