@@ -16,6 +16,8 @@ from glassformer.core.ranges import number_from
 from glassformer.core.resources import furthest
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.base import Channel, require_sampling
+from glassformer.models.channels.label_laws import NAMES as LABEL_LAWS
+from glassformer.models.channels.label_laws import label_law
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
@@ -41,6 +43,9 @@ class SequenceMultiIndex(Model):
         label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
         side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
+        noise_law: of labels around the link, instead of ``noise``: ``"laplace:SCALE"``, ``"logistic"`` (labels
+            :math:`\pm1`, the link is their log-odds), ``"poisson"`` (counts, the link is the logarithm of their rate),
+            or a :class:`~glassformer.models.channels.label_laws.LabelLaw` of your own, given by its log-likelihood.
         token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
             Labels are those of correlated tokens; data have independent ones, rotated back by :math:`C^{-1/2}`.
         prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
@@ -77,6 +82,9 @@ class SequenceMultiIndex(Model):
         2048,
         option="data_points",
     )
+    noise_law: Any = parameter(
+        f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)}", None, read=as_text
+    )
     token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
 
@@ -105,7 +113,8 @@ class SequenceMultiIndex(Model):
 
         root = correlation_root(self.token_correlation, int(self.tokens))
         link = OfCorrelatedTokens(self.link, root) if root else self.link
-        return link_channel(link, self.indices, self.tokens, self.noise, self.label_type, self.points)
+        sizes = (self.indices, self.tokens, self.noise, self.label_type, self.points)
+        return link_channel(link, *sizes, noise_law=self.noise_law)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -114,6 +123,7 @@ class SequenceMultiIndex(Model):
             "indices": int(self.indices),
             "tokens": int(self.tokens),
             "noise": float(self.noise),
+            **({} if self.noise_law is None else {"noise_law": label_law(self.noise_law).label}),
             "label_type": self.label_type,
             "side_information": float(self.side_information),
             **told(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),

@@ -67,6 +67,8 @@ FIGURES = {
     "smi-2-left": Figure("Deep attention: two layers in time, by message passing", "smi_panels.in_time"),
     "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", "smi_panels.in_passes"),
     "smi-3-left": Figure("Deep attention: overlaps of three layers", "smi_panels.three_layers"),
+    "smi-clamped": Figure("Deep attention: one layer held, where the other goes", "smi_panels.clamped_layer", own=True),
+    "smi-depth-4": Figure("Deep attention: overlaps of four layers", "smi_panels.four_layers", own=True),
     "smi-3-right": Figure("Attention layers trained on questions (needs --data)", "text_layers.produce", of_data=True),
 }
 

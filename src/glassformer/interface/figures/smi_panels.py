@@ -17,6 +17,7 @@ from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.theory.limits import limits
 from glassformer.theory.phase_diagram import PhaseDiagram, phase_diagram
+from glassformer.theory.state_evolution import state_evolution
 from glassformer.theory.trajectory import trajectory
 
 if TYPE_CHECKING:
@@ -125,6 +126,48 @@ def three_layers(path: Path, quick: bool, reference: Path | None) -> _Result:
         axes.axvline(1.5, color="0.5", ls=":", lw=1, label="perfect recovery, $P/L$")
         axes.legend(loc="lower right")
         axes.set_title("depth 3, $L = 2$, $c = 1$")
+    return _labelled(theory, "theory"), _status_summary(theory), theory.converged
+
+
+def clamped_layer(path: Path, quick: bool, reference: Path | None) -> _Result:
+    """Figure ``smi-clamped``: the overlap that one layer reaches while the other is held at a given one."""
+    del reference
+    import pandas
+
+    model = DeepAttention(depth=2, tokens=2, skip=1.0, points=128 if quick else 1024)
+    held = np.linspace(0.05, 0.95, 5) if quick else np.linspace(0.02, 0.99, 33)
+    alpha, frames = 1.2, []
+    with canvas(path) as (axes,):
+        for row, color in enumerate(colors(2)):
+            found = state_evolution(model, np.full(len(held), alpha), clamped=(row, 1 - held))
+            reached = 1 - found.value[:, 1 - row, 1 - row]
+            x, y = (held, reached) if row == 1 else (reached, held)
+            axes.plot(x, y, "-o", ms=3, color=color, label=f"{model.row_names[row]} held")
+            columns = {"held": held, "reached": reached, "error_estimate": found.error_estimate}
+            frames.append(
+                pandas.DataFrame(columns).assign(layer=model.row_names[row], status=list(map(str, found.status)))
+            )
+        axes.set_xlabel("overlap of layer 2")
+        axes.set_ylabel("overlap of layer 1")
+        axes.set_title(rf"depth 2, $L = 2$, $c = 1$, $\alpha = {alpha:g}$")
+        axes.legend(loc="upper left")
+    data = pandas.concat(frames, ignore_index=True)
+    late = int((data["status"] != "converged").sum())
+    summary = f"largest error estimate {data['error_estimate'].max():.1e}, not converged: {late} of {len(data)}"
+    return data, summary, late == 0
+
+
+def four_layers(path: Path, quick: bool, reference: Path | None) -> _Result:
+    """Figure ``smi-depth-4``: overlaps of four layers."""
+    del reference
+    model = DeepAttention(depth=4, tokens=2, skip=1.0, points=64 if quick else 256)
+    alpha = np.array([0.3, 1.5]) if quick else np.linspace(0.2, 2.4, 12)
+    theory = limits(model, alpha, throw=False)
+    with canvas(path) as (axes,):
+        _draw_overlaps(axes, theory, model.row_names)
+        axes.axvline(2.0, color="0.5", ls=":", lw=1, label="perfect recovery, $P/L$")
+        axes.legend(loc="lower right")
+        axes.set_title("depth 4, $L = 2$, $c = 1$")
     return _labelled(theory, "theory"), _status_summary(theory), theory.converged
 
 

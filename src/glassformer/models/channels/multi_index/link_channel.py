@@ -15,6 +15,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
 from glassformer.models.channels.base import Channel, require_noise
+from glassformer.models.channels.label_laws import LabelLaw, label_law
 from glassformer.models.channels.link.contract import Link
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 
@@ -34,6 +35,7 @@ def link_channel(
     noise: float = 0.0,
     label_type: str = "auto",
     points: int = 2048,
+    noise_law: object = None,
 ) -> Channel:
     r"""The channel of ``y = link(Z)``, with Gaussian noise of variance ``noise`` on every entry of the label.
 
@@ -49,6 +51,8 @@ def link_channel(
         noise: :math:`\Delta\ge 0`.
         label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
         points: data points per replica of sampled averages, a power of two.
+        noise_law: of labels around the link, instead of Gaussian noise: a
+            :class:`~glassformer.models.channels.label_laws.LabelLaw`, or the name of one.
 
     Raises:
         LinkError: the link fails, is random, not finite, or not traceable.
@@ -70,6 +74,8 @@ def link_channel(
     scalar = indices * tokens == 1 and safe.label_shape == ()
     if not scalar or not _calls_numpy(safe):
         _require_traceable(safe)
+    if noise_law is not None:
+        return _of_law(link, safe, label_law(noise_law), noise, points)
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
     if discrete and noise > 0:
         raise IncompatibleError(f"noise = {noise} and discrete labels exclude each other: put the noise into the link")
@@ -89,6 +95,17 @@ def link_channel(
     small = _NEGLIGIBLE * float(np.mean(np.var(tried, axis=0)))
     fewer = max(32, points // _FEWER)
     return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, small, True, effort=_THIN, points=fewer)
+
+
+def _of_law(link: Callable[[Any], Any], safe: Link, law: LabelLaw, noise: float, points: int) -> Channel:
+    from glassformer.models.channels.multi_index.likelihood_rows import LikelihoodRowsChannel
+
+    if noise != 0:
+        raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
+    _require_traceable(safe)
+    flat, (indices, tokens) = _flattened(link), safe.shape
+    signs = _symmetries(flat, indices, tokens)
+    return LikelihoodRowsChannel(flat, indices, tokens, safe.label_shape, signs, law, points=points)
 
 
 def _scalar(link: Link, noise: float) -> Channel:

@@ -1,0 +1,75 @@
+r"""Any function of several projections with label noise of any law, by importance sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtr
+
+from glassformer.core.integral import Array
+from glassformer.core.numerics.quasi_random import normal_points
+from glassformer.core.numerics.small_matrices import row_flips
+from glassformer.models.channels.label_laws import LabelLaw
+from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
+from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
+
+
+@dataclass(frozen=True, eq=False)
+class LikelihoodRowsChannel(LinkRowsChannel):
+    r"""Labels of the law :math:`p(y\mid g(Z))`, independent for every entry of the label.
+
+    Args:
+        law: of one entry.
+        effort: work of the sampling per data point.
+        points: data points per replica of the averages.
+    """
+
+    law: LabelLaw
+    effort: Effort = field(default=Effort(points=128, starts=8, steps=12), kw_only=True)
+    points: int = field(default=2048, kw_only=True)
+
+    @property
+    def rank(self) -> float:
+        return 0.0
+
+    @property
+    def sources(self) -> int:
+        return int(np.prod(self.shape, dtype=int))
+
+    @cached_property
+    def label_noise(self) -> float:
+        points = normal_points(self.rows * self.columns).reshape(-1, *self.field_components)
+        return float(np.mean(np.sum(self.law.variance(super().label_from(points, points)).reshape(len(points), -1), 1)))
+
+    @cached_property
+    def functions(self) -> Functions:
+        return _functions(self.link, self.law, self.symmetries)
+
+    def label_from(self, fields: Array, source: Array) -> Array:
+        """Labels; those of sources that are zero are means, without noise."""
+        link = super().label_from(fields, source)
+        draws = source.reshape(link.shape)
+        return np.where(draws == 0, self.law.mean(link), self.law.quantile(link, ndtr(draws)))
+
+
+def _functions(link: Callable[[Any], Any], law: LabelLaw, flips: Array) -> Functions:
+    def target(x: Any, datum: Any) -> tuple[Any, Any]:
+        """No residuals: the likelihood is a weight."""
+        label, omega, root = datum
+        weight = jnp.sum(law.log_density(label, link(omega + root @ x.reshape(omega.shape))))
+        return jnp.zeros((1, 1)), weight[None]
+
+    def features(x: Any, datum: Any) -> Any:
+        del datum
+        return x[None]
+
+    def images(x: Any, datum: Any) -> Any:
+        _, omega, root = datum
+        return row_flips(x, omega, root, flips)
+
+    return Functions(target, features, link, images)
