@@ -160,8 +160,8 @@ def clamped_layer(path: Path, quick: bool, reference: Path | None) -> _Result:
 def four_layers(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``smi-depth-4``: overlaps of four layers."""
     del reference
-    model = DeepAttention(depth=4, tokens=2, skip=1.0, points=64 if quick else 256)
-    alpha = np.array([0.3, 1.5]) if quick else np.linspace(0.2, 2.4, 12)
+    model = DeepAttention(depth=4, tokens=2, skip=1.0, points=32 if quick else 256)
+    alpha = np.array([0.15, 0.3]) if quick else np.linspace(0.2, 2.4, 12)
     theory = limits(model, alpha, throw=False)
     with canvas(path) as (axes,):
         _draw_overlaps(axes, theory, model.row_names)
