@@ -22,7 +22,8 @@ from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 Averages = Callable[[float, int], tuple[float, float]]
 
-_TARGET = 1e-10  # relative change between two rules below which refinement stops
+# Relative changes between two rules below which refinement stops: a finer one costs twice, and is that much less wanted.
+_TARGETS = (0.0, 1e-10, 1e-8, 1e-6)
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 # Less label noise than this takes nodes without end, and is none for all that it does.
 _FAINTEST = 1e-6
@@ -205,7 +206,7 @@ def _refine(averages: Averages, v: float, which: int) -> tuple[float, float]:
     for level in range(1, len(RULES)):
         finer = averages(v, level)[which]
         value, error = finer, abs(finer - value) + 1e-13 * abs(finer)
-        if error < _TARGET * max(abs(value), 1e-3):
+        if error < _TARGETS[level] * max(abs(value), 1e-3):
             return value, error
     # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
     return value, _SLOW * error
