@@ -23,7 +23,7 @@ from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 Averages = Callable[[float, int], tuple[float, float]]
 
 # Relative changes between two rules below which refinement stops: a finer one costs twice, and is that much less wanted.
-_TARGETS = (0.0, 1e-10, 1e-8, 1e-6)
+_TARGETS = (0.0, 1e-9, 1e-8, 1e-6)
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 # Less label noise than this takes nodes without end, and is none for all that it does.
 _FAINTEST = 1e-6
