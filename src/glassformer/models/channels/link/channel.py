@@ -22,8 +22,10 @@ from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 Averages = Callable[[float, int], tuple[float, float]]
 
-# Relative changes between two rules below which refinement stops: a finer one costs twice, and is that much less wanted.
-_TARGETS = (0.0, 1e-9, 1e-8, 1e-6)
+# Relative change between two rules below which refinement stops: of single averages, and of the nodes of curves, whose
+# rules converge by two digits at a time.
+_TARGET, _OF_CURVES = 1e-10, 1e-6
+_FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 # Less label noise than this takes nodes without end, and is none for all that it does.
 _FAINTEST = 1e-6
@@ -185,7 +187,7 @@ class _Known:
     @cached_property
     def averages(self) -> Averages:
         # Information and free entropy come from one computation and are usually asked for together.
-        return lru_cache(maxsize=16)(self.law.averages)
+        return lru_cache(maxsize=256)(self.law.averages)
 
     @cached_property
     def even(self) -> bool:
@@ -194,22 +196,23 @@ class _Known:
 
     @cached_property
     def curve(self) -> Curve:
-        def direct(v: float) -> Row:
-            return *_refine(self.averages, v, 0), *_refine(self.averages, v, 1)
+        def row(v: float, target: float) -> Row:
+            return *self._refined(v, 0, target), *self._refined(v, 1, target)
 
-        return Curve(lru_cache(maxsize=256)(direct), self.even, self.noise == 0)
+        rough = _TARGET if self.noise == 0 else _OF_CURVES
+        direct = lru_cache(maxsize=256)(lambda v: row(v, _TARGET))
+        return Curve(direct, lambda v: row(v, rough), self.even, self.noise == 0)
 
-
-def _refine(averages: Averages, v: float, which: int) -> tuple[float, float]:
-    """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
-    value, error = averages(v, 0)[which], np.inf
-    for level in range(1, len(RULES)):
-        finer = averages(v, level)[which]
-        value, error = finer, abs(finer - value) + 1e-13 * abs(finer)
-        if error < _TARGETS[level] * max(abs(value), 1e-3):
-            return value, error
-    # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
-    return value, _SLOW * error
+    def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
+        """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
+        value, error = self.averages(v, 0)[which], np.inf
+        for level in range(1, len(RULES)):
+            finer = self.averages(v, level)[which]
+            value, error = finer, abs(finer - value) + self.law.left_out * abs(finer)
+            if error < target * max(abs(value), _FLOOR * (1 - v), 1e-12):
+                return value, error
+        # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
+        return value, _SLOW * error
 
 
 def _label_errors(shape: LinkShape, v: float, nodes: int) -> tuple[float, float]:

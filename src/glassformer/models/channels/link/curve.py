@@ -16,8 +16,10 @@ _SMALLEST, _FIRST, _WIDTH = 1e-4, 0.02, 2.0
 # Different variances in one panel from which on it is built, and the orders tried for it.
 _WORTH, _ORDERS = 8, (6, 12, 24)
 # Share of the largest coefficient below which the last ones end the refinement, with noise and without; that up to
-# which the largest order will do; and what they are multiplied by.
+# which the largest order will do; and what they are multiplied by. What the averages themselves leave open need not be
+# resolved, but for a share of it.
 _TARGET, _ENOUGH, _SAFETY = (1e-8, 1e-10), 1e-7, 4.0
+_SHARE = 0.1
 # Log odds at which the second panel begins.
 _START = float(np.log(_FIRST / (1 - _FIRST)))
 
@@ -44,17 +46,20 @@ class Curve:
 
     Args:
         direct: information, its error, expected log partition and its error at one variance.
+        node: the same as they are wanted at the nodes of a panel, where many of them are computed.
         even: whether the information vanishes with ``q``.
         noiseless: whether it grows as ``1/V``.
 
     Example:
-        >>> curve = Curve(lambda v: (1 / (v + 0.1), 0.0, -0.5 * np.log(v + 0.1), 0.0), even=False, noiseless=False)
+        >>> exact = lambda v: (1 / (v + 0.1), 0.0, -0.5 * np.log(v + 0.1), 0.0)
+        >>> curve = Curve(exact, exact, even=False, noiseless=False)
         >>> value = curve(np.geomspace(0.01, 1, 50))
         >>> bool(np.max(np.abs(value[:, 0] * (np.geomspace(0.01, 1, 50) + 0.1) - 1)) < 1e-8)
         True
     """
 
     direct: Callable[[float], Row]
+    node: Callable[[float], Row]
     even: bool
     noiseless: bool
     panels: dict[int, _Panel | None] = field(default_factory=dict)
@@ -96,7 +101,7 @@ class Curve:
             nodes = np.cos(np.pi * np.arange(order + 1) / order)
             v = _variance(nodes, k)
             for x in v.tolist():
-                known[x] = known[x] if x in known else self.direct(x)
+                known[x] = known[x] if x in known else self.node(x)
             rows = np.array([known[x] for x in v.tolist()])
             scale = self._scale(v)
             curves = (rows[:, 0] / scale, rows[:, 2])
@@ -105,8 +110,7 @@ class Curve:
             sizes = [float(np.max(np.abs(curve))) for curve in curves]
             own = (float(np.max(rows[:, 1] / scale)), float(np.max(rows[:, 3])))
             target = _ENOUGH if order == _ORDERS[-1] else _TARGET[self.noiseless]
-            # What the averages themselves leave open no order resolves.
-            if all(x <= max(target * size, e) for x, size, e in zip(left, sizes, own, strict=True)):
+            if all(x <= max(target * size, _SHARE * e) for x, size, e in zip(left, sizes, own, strict=True)):
                 errors = [_SAFETY * x + e for x, e in zip(left, own, strict=True)]
                 return _Panel(fitted[0], errors[0], fitted[1], errors[1])
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ class NoisyLink(LinkPosterior):
     """
 
     noise: float
+
+    left_out: ClassVar[float] = 2e-11
 
     def averages(self, v: float, level: int) -> tuple[float, float]:
         return self._averages(v, RULES[level])

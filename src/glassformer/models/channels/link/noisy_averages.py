@@ -24,8 +24,9 @@ from glassformer.models.channels.scalar import Array
 
 _FIELDS, _NOISE, _MEANS = 7.6, 7.4, 7.4  # reach of the three averages, in standard deviations
 _PRIOR = 7.8  # and of the prior of a posterior, which must hold all fields
-_SEEN = 10.0  # deviations of the noise between labels of fields that see each other
+_SEEN = 10.8  # deviations of the noise between labels of fields that see each other
 _STEEP, _WIDE = 5.0, 3.0  # width of a panel in deviations of the noise, and of the prior
+_IRRATIONAL = (0.7548776662466927, 0.5698402909980532)  # powers of the plastic number
 _ENTRIES = 300_000  # of one array of likelihoods
 _RATIO, _FINEST = 4.0, 15  # of neighbouring panels next to a break, and how many of them there are at most
 _SHORT, _FEW = 0.25, 4  # panels on flat parts that are short against the prior, and the nodes that they take
@@ -51,22 +52,23 @@ class NoisyAverages:
     def __call__(self, v: float, rule: Rule) -> tuple[float, float]:
         h, weight = self._fields(v, rule)
         label = self.shape.link(h)
-        steep, level = self._on_branches(h, label, v), self._on_flats(h, label, v)
+        steep, level = self._on_branches(h, label, v, rule.parts), self._on_flats(h, label, v)
         counts = [np.bincount(cells.owner, minlength=h.size) for cells in (steep, level)]
         # One panel after the other of one solution has no rivals, and nothing happens on a smaller scale.
         alone = self._alone(steep, level, h.size)
         information = expected = 0.0
-        rough, fine = (4 * rule.lattice, 0.45 + 2.5 * rule.lattice), (2 * rule.lattice, 3 * rule.lattice)
-        for of_these, (step, spacing) in ((alone, rough), (~alone, fine)):
-            t, share = _normal_lattice(_MEANS, step) if v < 1 else (np.zeros(1), np.ones(1))
-            x, chance = _normal_lattice(_NOISE, spacing)
+        steps = ((alone, (5.5 * rule.lattice, 4 * rule.lattice)), (~alone, (4 * rule.lattice, 3 * rule.lattice)))
+        for of_these, widths in steps:
+            x, t = (lattice(reach, step) for reach, step in zip((_NOISE, _MEANS), widths, strict=True))
             size = rule.of(self.nodes) * counts[0] + counts[1]
             for part in _groups(np.flatnonzero(of_these), size, t.size + x.size):
-                omega = (1 - v) * h[part, None] + np.sqrt((1 - v) * v) * t
-                z, slope = self._partitions(steep, level, counts, part, omega, label[part, None] + self._sigma * x, v, rule)
-                each = chance[:, None] * share
-                information += float(weight[part] @ np.sum(each * (slope / z) ** 2, axis=(1, 2))) / v
-                expected += float(weight[part] @ np.sum(each * np.log(z), axis=(1, 2)))
+                # Lattices are displaced from one field to the next: what they leave out averages away.
+                noise, mean = (y + step * _phases(part, k) for k, (y, step) in enumerate(zip((x, t), widths, strict=True)))
+                chance = np.prod(widths) * normal_density(noise)[:, :, None] * normal_density(mean)[:, None]
+                omega, y = (1 - v) * h[part, None] + np.sqrt((1 - v) * v) * mean, label[part, None] + self._sigma * noise
+                z, slope = self._partitions(steep, level, counts, part, omega, y, v, rule)
+                information += float(weight[part] @ np.sum(chance * (slope / z) ** 2, axis=(1, 2))) / v
+                expected += float(weight[part] @ np.sum(chance * np.log(z), axis=(1, 2)))
         return information, expected - float(np.sum(weight)) * np.log(self._sigma * np.sqrt(2 * np.pi))
 
     @property
@@ -118,7 +120,7 @@ class NoisyAverages:
         fixed = np.concatenate([breaks, [0.0] if self._parity else []])
         # Between breaks that are close to each other nothing happens but at them.
         edges = np.concatenate([smooth[~self._crowded(smooth, scale)], fixed])
-        edges = distinct(edges[np.abs(edges) <= _FIELDS], 1e-13)
+        edges = split(distinct(edges[np.abs(edges) <= _FIELDS], 1e-13), rule.parts)
         middle = 0.5 * (edges[1:] + edges[:-1])
         short = self.shape.is_flat(middle) & (np.diff(edges) < _SHORT * scale)
         rules = [(~short, rule.of(self.nodes)), (short, _FEW)]
@@ -171,18 +173,19 @@ class NoisyAverages:
         used = apart & (np.abs(places) < _FIELDS)
         return sorted(zip(places[used].tolist(), widths[used].tolist(), strict=True))
 
-    def _on_branches(self, h: Array, label: Array, v: float) -> _Cells:
+    def _on_branches(self, h: Array, label: Array, v: float, parts: int) -> _Cells:
         """Panels about the solutions of each label on the monotone branches."""
-        parts: list[tuple[NDArray[np.intp], Array, Array]] = []
+        found: list[tuple[NDArray[np.intp], Array, Array]] = []
         low, high = self._window(h, v)
+        steep, wide = self._sigma * _STEEP / parts, np.sqrt(v) * _WIDE / parts
         for branch in self.shape.branches:
             up = int(branch.h[-1] > branch.h[0])
             ends = [np.interp(label + side * _SEEN * self._sigma, branch.values, branch.h) for side in (-1, 1)]
             a, b = np.maximum(ends[1 - up], low), np.minimum(ends[up], high)
             own = np.flatnonzero(b > a)
             if own.size:
-                parts.append(_levelled(branch, own, a[own], b[own], self._sigma * _STEEP, np.sqrt(v) * _WIDE))
-        return _sorted(parts)
+                found.append(_levelled(branch, own, a[own], b[own], steep, wide))
+        return _sorted(found)
 
     def _on_flats(self, h: Array, label: Array, v: float) -> _Cells:
         """Flat intervals whose value is close to each label."""
@@ -257,9 +260,9 @@ def _groups(index: NDArray[np.intp], size: NDArray[np.intp], width: int) -> Iter
         start = stop
 
 
-def _normal_lattice(reach: float, step: float) -> tuple[Array, Array]:
-    x = lattice(reach, step)
-    return x, step * normal_density(x)
+def _phases(index: NDArray[np.intp], which: int) -> Array:
+    """Quasi-random displacements in [-1/2, 1/2), shape (fields, 1)."""
+    return np.asarray((index * _IRRATIONAL[which] % 1.0 - 0.5)[:, None])
 
 
 def _bell(x: Array) -> Array:
