@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from glassformer.core.numerics.quadrature import gauss_panels
-from glassformer.models.channels.link.field_quadrature import Rule, lattice, normal_density, split
+from glassformer.models.channels.link.field_quadrature import Rule, lattice, normal_density
 from glassformer.models.channels.link.inverse_branches import preimages
 from glassformer.models.channels.link.piecewise import SAME, Branch, LinkShape, distinct
 from glassformer.models.channels.scalar import Array
@@ -29,6 +29,7 @@ _STEEP, _WIDE = 5.0, 3.0  # width of a panel in deviations of the noise, and of 
 _IRRATIONAL = (0.7548776662466927, 0.5698402909980532)  # powers of the plastic number
 _ENTRIES = 300_000  # of one array of likelihoods
 _RATIO, _FINEST = 4.0, 15  # of neighbouring panels next to a break, and how many of them there are at most
+_MOST = 18  # nodes of a panel that no integrand here exceeds
 _SHORT, _FEW = 0.25, 4  # panels on flat parts that are short against the prior, and the nodes that they take
 _ENDED = 11.0  # largest field at which a branch ends, and not the table of the link
 
@@ -52,7 +53,7 @@ class NoisyAverages:
     def __call__(self, v: float, rule: Rule) -> tuple[float, float]:
         h, weight = self._fields(v, rule)
         label = self.shape.link(h)
-        steep, level = self._on_branches(h, label, v, rule.parts), self._on_flats(h, label, v)
+        steep, level = self._on_branches(h, label, v), self._on_flats(h, label, v)
         counts = [np.bincount(cells.owner, minlength=h.size) for cells in (steep, level)]
         # One panel after the other of one solution has no rivals, and nothing happens on a smaller scale.
         alone = self._alone(steep, level, h.size)
@@ -60,7 +61,7 @@ class NoisyAverages:
         steps = ((alone, (5.5 * rule.lattice, 4 * rule.lattice)), (~alone, (4 * rule.lattice, 3 * rule.lattice)))
         for of_these, widths in steps:
             x, t = (lattice(reach, step) for reach, step in zip((_NOISE, _MEANS), widths, strict=True))
-            size = rule.of(self.nodes) * counts[0] + counts[1]
+            size = self._order(rule) * counts[0] + counts[1]
             for part in _groups(np.flatnonzero(of_these), size, t.size + x.size):
                 # Lattices are displaced from one field to the next: what they leave out averages away.
                 noise, mean = (y + step * _phases(part, k) for k, (y, step) in enumerate(zip((x, t), widths, strict=True)))
@@ -74,6 +75,10 @@ class NoisyAverages:
     @property
     def _sigma(self) -> float:
         return float(np.sqrt(self.noise))
+
+    def _order(self, rule: Rule) -> int:
+        """Nodes per panel: panels are short already, and a higher order is worth more than shorter ones."""
+        return min(rule.parts * rule.of(self.nodes), _MOST)
 
     def _partitions(
         self,
@@ -91,7 +96,7 @@ class NoisyAverages:
         scale = np.sqrt(v)
         if np.any(counts[0][part]):
             low, high = _padded(steep, counts[0], part)
-            nodes, w = gauss_panels(np.stack([low, high], axis=-1), rule.of(self.nodes))
+            nodes, w = gauss_panels(np.stack([low, high], axis=-1), self._order(rule))
             nodes, w = nodes.reshape(len(part), -1), w.reshape(len(part), -1)
             likelihood = _bell((y[:, :, None] - self.shape.link(nodes)[:, None]) / self._sigma)
             u = (nodes[:, None] - omega[:, :, None]) / scale
@@ -120,10 +125,10 @@ class NoisyAverages:
         fixed = np.concatenate([breaks, [0.0] if self._parity else []])
         # Between breaks that are close to each other nothing happens but at them.
         edges = np.concatenate([smooth[~self._crowded(smooth, scale)], fixed])
-        edges = split(distinct(edges[np.abs(edges) <= _FIELDS], 1e-13), rule.parts)
+        edges = distinct(edges[np.abs(edges) <= _FIELDS], 1e-13)
         middle = 0.5 * (edges[1:] + edges[:-1])
         short = self.shape.is_flat(middle) & (np.diff(edges) < _SHORT * scale)
-        rules = [(~short, rule.of(self.nodes)), (short, _FEW)]
+        rules = [(~short, self._order(rule)), (short, _FEW)]
         pairs = [
             gauss_panels(np.stack([edges[:-1][at], edges[1:][at]], axis=-1), order) for at, order in rules if at.any()
         ]
@@ -173,11 +178,11 @@ class NoisyAverages:
         used = apart & (np.abs(places) < _FIELDS)
         return sorted(zip(places[used].tolist(), widths[used].tolist(), strict=True))
 
-    def _on_branches(self, h: Array, label: Array, v: float, parts: int) -> _Cells:
+    def _on_branches(self, h: Array, label: Array, v: float) -> _Cells:
         """Panels about the solutions of each label on the monotone branches."""
         found: list[tuple[NDArray[np.intp], Array, Array]] = []
         low, high = self._window(h, v)
-        steep, wide = self._sigma * _STEEP / parts, np.sqrt(v) * _WIDE / parts
+        steep, wide = self._sigma * _STEEP, np.sqrt(v) * _WIDE
         for branch in self.shape.branches:
             up = int(branch.h[-1] > branch.h[0])
             ends = [np.interp(label + side * _SEEN * self._sigma, branch.values, branch.h) for side in (-1, 1)]
