@@ -27,6 +27,7 @@ Averages = Callable[[float, int], tuple[float, float]]
 _TARGET, _OF_CURVES = 1e-10, 1e-6
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
+_ROWS = 128  # means of the field for which labels are averaged at once
 # Less label noise than this takes nodes without end, and is none for all that it does.
 _FAINTEST = 1e-6
 
@@ -218,9 +219,12 @@ class _Known:
 def _label_errors(shape: LinkShape, v: float, nodes: int) -> tuple[float, float]:
     """Noiseless squared errors of the posterior mean of the label, and of the label at omega."""
     omega, weight = omega_nodes(v, shape.breaks, RULES[1], nodes)
-    u, w = unit_nodes(omega, v, shape.breaks, RULES[2], nodes)
-    centre = shape.link(omega)[:, None]
-    offset = shape.link(omega[:, None] + np.sqrt(v) * u) - centre
-    mean = np.sum(w * offset, axis=1, keepdims=True)
-    bayes, plugin = np.sum(w * (offset - mean) ** 2, axis=1), np.sum(w * offset**2, axis=1)
-    return float(weight @ bayes), float(weight @ plugin)
+    errors = np.zeros(2)
+    for start in range(0, omega.size, _ROWS):
+        part = slice(start, start + _ROWS)
+        u, w = unit_nodes(omega[part], v, shape.breaks, RULES[2], nodes)
+        centre = shape.link(omega[part])[:, None]
+        offset = shape.link(omega[part, None] + np.sqrt(v) * u) - centre
+        mean = np.sum(w * offset, axis=1, keepdims=True)
+        errors += [weight[part] @ np.sum(w * x**2, axis=1) for x in (offset - mean, offset)]
+    return float(errors[0]), float(errors[1])

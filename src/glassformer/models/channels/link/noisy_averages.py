@@ -64,9 +64,14 @@ class NoisyAverages:
             size = self._order(rule) * counts[0] + counts[1]
             for part in _groups(np.flatnonzero(of_these), size, t.size + x.size):
                 # Lattices are displaced from one field to the next: what they leave out averages away.
-                noise, mean = (y + step * _phases(part, k) for k, (y, step) in enumerate(zip((x, t), widths, strict=True)))
+                noise, mean = (
+                    y + step * _phases(part, k) for k, (y, step) in enumerate(zip((x, t), widths, strict=True))
+                )
                 chance = np.prod(widths) * normal_density(noise)[:, :, None] * normal_density(mean)[:, None]
-                omega, y = (1 - v) * h[part, None] + np.sqrt((1 - v) * v) * mean, label[part, None] + self._sigma * noise
+                omega, y = (
+                    (1 - v) * h[part, None] + np.sqrt((1 - v) * v) * mean,
+                    label[part, None] + self._sigma * noise,
+                )
                 z, slope = self._partitions(steep, level, counts, part, omega, y, v, rule)
                 information += float(weight[part] @ np.sum(chance * (slope / z) ** 2, axis=(1, 2))) / v
                 expected += float(weight[part] @ np.sum(chance * np.log(z), axis=(1, 2)))
