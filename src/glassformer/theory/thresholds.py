@@ -14,6 +14,7 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.results import plain
 from glassformer.models.base import Model, counting_threshold
+from glassformer.models.channels.exponents import Exponents
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
 from glassformer.theory.weak_recovery import row_named, staircase
 
@@ -60,7 +61,9 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """All thresholds of a model, and whether it has a hard phase (None where that is not known).
+    """All thresholds of a model, whether it has a hard phase, and the exponents of a link of one index.
+
+    What is not known is None; so are infinite numbers in :meth:`to_dict`.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -73,6 +76,7 @@ class Thresholds:
     parameters: dict[str, Any]
     entries: tuple[Threshold, ...]
     hard_phase: bool | None
+    exponents: Exponents | None = None
 
     def __getitem__(self, name: str) -> Threshold:
         for entry in self.entries:
@@ -83,11 +87,13 @@ class Thresholds:
     def to_dict(self) -> dict[str, Any]:
         """The thresholds as the command line writes them in JSON; None where there is none."""
         entries = [entry.to_dict() for entry in self.entries]
+        exponents = {} if self.exponents is None else self.exponents._asdict()
         return {
             "model": self.model,
             "parameters": plain(self.parameters),
             "thresholds": entries,
             "hard_phase": self.hard_phase,
+            **plain({f"{name}_exponent": value for name, value in exponents.items()}),
         }
 
     def to_pandas(self) -> Any:
@@ -125,7 +131,7 @@ def thresholds(model: Model) -> Thresholds:
         *perfect,
         *(_baseline(name, alpha) for name, alpha in model.baseline_thresholds.items()),
     ]
-    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase)
+    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase, model.channel.in_rows.exponents)
 
 
 def _hard_phase_and_recovery(model: Model) -> tuple[list[Threshold], bool]:
@@ -186,6 +192,9 @@ def _weak_recovery(model: Model) -> Threshold:
 
 def _weak_recovery_of_even(model: Model) -> Threshold:
     name, prior = "weak_recovery", model.prior.in_rows
+    exponents = model.channel.in_rows.exponents
+    if exponents is not None and exponents.generative > 2:
+        return Threshold(name, np.inf, 0.0, "generative exponent above 2: no finite sample ratio", **_named(model, 0))
     if prior.onset > 0:
         return Threshold(name, np.inf, 0.0, "even labels carry no information at zero overlap, on this sample scale")
     # The limit of vanishing overlap by Richardson's extrapolation: alpha is analytic in q_hat.
@@ -205,7 +214,7 @@ def _named(model: Model, row: int) -> dict[str, Any]:
 
 
 def _perfect_recovery(model: Model, hard_end: _End) -> list[Threshold]:
-    if not model.channel.noiseless:
+    if not model.channel.rank > 0:
         note = "labels do not fix h: the error vanishes at no finite sample ratio"
         return [Threshold(name, np.nan, 0.0, note) for name in ("perfect_recovery", "algorithmic_perfect_recovery")]
     if not model.prior.in_rows.mmse_dimension > 0:

@@ -10,6 +10,7 @@ import numpy as np
 from glassformer.core.deprecated import renamed
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
+from glassformer.models.channels.exponents import Exponents
 
 if TYPE_CHECKING:
     from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
@@ -87,6 +88,11 @@ class ScalarChannel(ABC):
     def rank(self) -> float:
         r""":math:`\lim_{V\to0} V\,E|g|^2`: components of the field that a noiseless label fixes; zero with noise."""
         return 1.0 if self.noiseless else 0.0
+
+    @property
+    def exponents(self) -> Exponents | None:
+        """Information and generative exponent of a field that is a number; None where they are not known."""
+        return None
 
     @property
     def field_components(self) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.fingerprint import identified
 from glassformer.models.channels.link.curve import Curve, Row
+from glassformer.models.channels.exponents import Exponents
+from glassformer.models.channels.link.exponents import exponents_of
 from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
 from glassformer.models.channels.link.function import Function, array_link
 from glassformer.models.channels.link.level_set import LevelSet
@@ -28,6 +30,7 @@ _TARGET, _OF_CURVES = 1e-10, 1e-6
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 _ROWS = 128  # means of the field for which labels are averaged at once
+_UNSEEN = 1e-8  # probability that is none
 # Less label noise than this takes nodes without end, and is none for all that it does.
 _FAINTEST = 1e-6
 
@@ -96,7 +99,17 @@ class LinkChannel(ScalarChannel):
 
     @property
     def noiseless(self) -> bool:
-        return self.noise == 0.0 and self._known.shape.flat_mass < 1e-8
+        return self.noise == 0.0 and self._known.shape.flat_mass < _UNSEEN
+
+    @property
+    def rank(self) -> float:
+        r"""Probability of the labels that fix the field up to finitely many values, without noise."""
+        share = 1.0 - self._known.shape.flat_mass if self.noise == 0.0 else 0.0
+        return share if share > _UNSEEN else 0.0
+
+    @property
+    def exponents(self) -> Exponents:
+        return self._known.exponents
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         labels = self.clean(h)
@@ -180,6 +193,10 @@ class _Known:
     @cached_property
     def shape(self) -> LinkShape:
         return link_shape(self.link)
+
+    @cached_property
+    def exponents(self) -> Exponents:
+        return exponents_of(self.shape)
 
     @cached_property
     def law(self) -> LinkPosterior:
