@@ -192,8 +192,7 @@ def _weak_recovery(model: Model) -> Threshold:
 
 def _weak_recovery_of_even(model: Model) -> Threshold:
     name, prior = "weak_recovery", model.prior.in_rows
-    exponents = model.channel.in_rows.exponents
-    if exponents is not None and exponents.generative > 2:
+    if _hidden(model):
         return Threshold(name, np.inf, 0.0, "generative exponent above 2: no finite sample ratio", **_named(model, 0))
     if prior.onset > 0:
         return Threshold(name, np.inf, 0.0, "even labels carry no information at zero overlap, on this sample scale")
@@ -204,6 +203,12 @@ def _weak_recovery_of_even(model: Model) -> Threshold:
     value = float((4 * linear[0] - linear[1]) / 3)
     error = float(abs(value - linear[0]) + curve.error[0])
     return Threshold(name, value, error, "the uninformed state loses stability", **_named(model, 0))
+
+
+def _hidden(model: Model) -> bool:
+    """Whether the information about an unknown signal vanishes faster than its overlap."""
+    exponents = model.channel.in_rows.exponents
+    return exponents is not None and exponents.generative > 2 and model.prior.in_rows.side == 0
 
 
 def _named(model: Model, row: int) -> dict[str, Any]:
@@ -240,5 +245,5 @@ def _hard_phase(model: Model, curve: StateCurve) -> tuple[_End, _End]:
     high = int(np.argmax(np.where(np.append(folded[1:], False) | folded, summit, -np.inf)))
     high = int(np.flatnonzero(alpha == summit[high])[0])
     start = _End(*curve.extremum(low)) if low < len(curve.alpha) else _End(counting_threshold(model), 0.0)
-    unreachable = model.channel.even and model.prior.onset > 0
+    unreachable = (model.channel.even and model.prior.onset > 0) or _hidden(model)
     return start, _End(np.inf, 0.0) if unreachable else _End(*curve.extremum(high))
