@@ -26,7 +26,8 @@ Averages = Callable[[float, int], tuple[float, float]]
 
 # Relative change between two rules below which refinement stops: of single averages, and of the nodes of curves, whose
 # rules converge by two digits at a time.
-_TARGET, _OF_CURVES = 1e-10, 1e-6
+_TARGET, _OF_CURVES = 1e-10, 1e-5
+_SIMPLE = 2  # branches of a link whose single averages are worth all digits
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 _ROWS = 128  # means of the field for which labels are averaged at once
@@ -218,7 +219,8 @@ class _Known:
             return *self._refined(v, 0, target), *self._refined(v, 1, target)
 
         rough = _TARGET if self.noise == 0 else _OF_CURVES
-        direct = lru_cache(maxsize=256)(lambda v: row(v, _TARGET))
+        simple = self.noise == 0 or len(self.shape.branches) <= _SIMPLE
+        direct = lru_cache(maxsize=256)(lambda v: row(v, _TARGET if simple else _OF_CURVES))
         return Curve(direct, lambda v: row(v, rough), self.even, self.noise == 0)
 
     def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:

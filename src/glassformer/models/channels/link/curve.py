@@ -18,7 +18,7 @@ _WORTH, _ORDERS = 8, (6, 12, 24)
 # Share of the largest coefficient below which the last ones end the refinement, with noise and without; that up to
 # which the largest order will do; and what they are multiplied by. What the averages themselves leave open need not be
 # resolved, but for a share of it.
-_TARGET, _ENOUGH, _SAFETY = (1e-8, 1e-10), 1e-7, 4.0
+_TARGET, _ENOUGH, _SAFETY = (1e-7, 1e-10), 1e-6, 4.0
 _SHARE = 0.1
 # Log odds at which the second panel begins.
 _START = float(np.log(_FIRST / (1 - _FIRST)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -9,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer.core.numerics.quadrature import gauss_panels
-from glassformer.models.channels.link.field_quadrature import RULES
+from glassformer.models.channels.link.field_quadrature import RULES, Rule
 from glassformer.models.channels.link.noisy_averages import NoisyAverages
+from glassformer.models.channels.link.noisy_steps import NoisySteps
 from glassformer.models.channels.link.posterior import LinkPosterior
 from glassformer.models.channels.scalar import Array
 
@@ -36,7 +38,9 @@ class NoisyLink(LinkPosterior):
         return self._averages(v, RULES[level])
 
     @cached_property
-    def _averages(self) -> NoisyAverages:
+    def _averages(self) -> Callable[[float, Rule], tuple[float, float]]:
+        if not self.shape.branches:
+            return NoisySteps(self.shape, self.noise)
         return NoisyAverages(self.shape, self.noise, self.nodes)
 
     def posterior(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.link.field_quadrature import Rule, lattice, normal_density
 from glassformer.models.channels.link.inverse_branches import preimages
+from glassformer.models.channels.link.normal_intervals import interval_mass
 from glassformer.models.channels.link.piecewise import SAME, Branch, LinkShape, distinct
 from glassformer.models.channels.scalar import Array
 
@@ -112,9 +112,7 @@ class NoisyAverages:
             low, high = _padded(level, counts[1], part)
             likelihood = _bell((y[:, :, None] - self.shape.link(0.5 * (low + high))[:, None]) / self._sigma)
             a, b = ((x[:, None] - omega[:, :, None]) / scale for x in (low, high))
-            flip = a + b > 0
-            mass = np.where(flip, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))
-            z = z + likelihood @ np.swapaxes(mass, 1, 2)
+            z = z + likelihood @ np.swapaxes(interval_mass(a, b), 1, 2)
             slope = slope + likelihood @ np.swapaxes(normal_density(a) - normal_density(b), 1, 2)
         return np.maximum(z, 1e-290), slope
 
@@ -150,7 +148,9 @@ class NoisyAverages:
         h = np.linspace(0.0, _FIELDS, 997)
         there, mirrored = self.shape.link(h), self.shape.link(-h)
         mirror = np.all(np.isin(np.round(-self.shape.breaks, 9) + 0.0, np.round(self.shape.breaks, 9)))
-        return bool(mirror and (np.array_equal(there, mirrored) or np.array_equal(there[1:], -mirrored[1:])))
+        slack = 1e-13 * np.maximum(np.abs(there), np.abs(there).mean())
+        gaps = (np.abs(there - side * mirrored)[1:] <= slack[1:] for side in (1, -1))
+        return bool(mirror and any(np.all(gap) for gap in gaps))
 
     def _crowded(self, places: Array, scale: float) -> NDArray[np.bool_]:
         """Which places lie on flat parts so short that nothing happens but at their ends."""
@@ -174,7 +174,7 @@ class NoisyAverages:
         """Fields that share a label with a break of the link, and the widths over which noise blurs that."""
         branches = self.shape.branches
         ends = [(b.h[k], b.values[k]) for b in branches for k in (0, -1) if abs(b.h[k]) < _ENDED]
-        values = distinct(np.array([*(value for _, value in ends), *(flat.value for flat in self.shape.flats)]), 1e-12)
+        values = distinct(np.array([*(value for _, value in ends), *(flat.value for flat in self.shape.flats)]), SAME)
         if not branches or values.size == 0:
             return []
         found = preimages(self.shape, values)
