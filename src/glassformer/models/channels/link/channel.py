@@ -25,9 +25,8 @@ from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 Averages = Callable[[float, int], tuple[float, float]]
 
 # Relative change between two rules below which refinement stops: of single averages, and of the nodes of curves, whose
-# rules converge by two digits at a time.
-_TARGET, _OF_CURVES = 1e-10, 1e-5
-_SIMPLE = 2  # branches of a link whose single averages are worth all digits
+# rules converge by two digits at a time; with noise for links of few branches and of more, where they cost more.
+_TARGET, _SIMPLE, _SIMPLER, _HARDER = 1e-10, 2, (1e-10, 1e-6), (1e-5, 1e-5)
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 _ROWS = 128  # means of the field for which labels are averaged at once
@@ -218,10 +217,10 @@ class _Known:
         def row(v: float, target: float) -> Row:
             return *self._refined(v, 0, target), *self._refined(v, 1, target)
 
-        rough = _TARGET if self.noise == 0 else _OF_CURVES
-        simple = self.noise == 0 or len(self.shape.branches) <= _SIMPLE
-        direct = lru_cache(maxsize=256)(lambda v: row(v, _TARGET if simple else _OF_CURVES))
-        return Curve(direct, lambda v: row(v, rough), self.even, self.noise == 0)
+        simple = len(self.shape.branches) <= _SIMPLE
+        single, of_curves = (_TARGET, _TARGET) if self.noise == 0 else _SIMPLER if simple else _HARDER
+        direct = lru_cache(maxsize=256)(lambda v: row(v, single))
+        return Curve(direct, lambda v: row(v, of_curves), self.even, self.noise == 0)
 
     def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
         """Double the rule until it stops changing; the last change bounds the error of a converging rule."""

@@ -27,7 +27,7 @@ _PRIOR = 7.8  # and of the prior of a posterior, which must hold all fields
 _SEEN = 10.8  # deviations of the noise between labels of fields that see each other
 _STEEP, _WIDE = 5.0, 3.0  # width of a panel in deviations of the noise, and of the prior
 _IRRATIONAL = (0.7548776662466927, 0.5698402909980532)  # powers of the plastic number
-_ENTRIES = 300_000  # of one array of likelihoods
+_ENTRIES = 100_000  # of one array of likelihoods
 _RATIO, _FINEST = 4.0, 15  # of neighbouring panels next to a break, and how many of them there are at most
 _MOST = 18  # nodes of a panel that no integrand here exceeds
 _SHORT, _FEW = 0.25, 4  # panels on flat parts that are short against the prior, and the nodes that they take
@@ -70,7 +70,7 @@ class NoisyAverages:
                 chance = np.prod(widths) * normal_density(noise)[:, :, None] * normal_density(mean)[:, None]
                 omega, y = (
                     (1 - v) * h[part, None] + np.sqrt((1 - v) * v) * mean,
-                    label[part, None] + self._sigma * noise,
+                    label[part, None] / self._sigma + noise,
                 )
                 z, slope = self._partitions(steep, level, counts, part, omega, y, v, rule)
                 information += float(weight[part] @ np.sum(chance * (slope / z) ** 2, axis=(1, 2))) / v
@@ -96,21 +96,25 @@ class NoisyAverages:
         v: float,
         rule: Rule,
     ) -> tuple[Array, Array]:
-        """Partition and its slope times sqrt(V), shape (fields, noise, means), in units of the largest density."""
+        """Partition and its slope times sqrt(V), shape (fields, noise, means), of labels ``y`` in deviations of the noise.
+
+        In units of the largest density of the noise.
+        """
         z = slope = np.zeros(1)
         scale = np.sqrt(v)
         if np.any(counts[0][part]):
             low, high = _padded(steep, counts[0], part)
             nodes, w = gauss_panels(np.stack([low, high], axis=-1), self._order(rule))
             nodes, w = nodes.reshape(len(part), -1), w.reshape(len(part), -1)
-            likelihood = _bell((y[:, :, None] - self.shape.link(nodes)[:, None]) / self._sigma)
-            u = (nodes[:, None] - omega[:, :, None]) / scale
-            prior = _bell(u) * (w[:, None] / (scale * np.sqrt(2 * np.pi)))
+            likelihood = _bell(y[:, :, None] - (self.shape.link(nodes) / self._sigma)[:, None])
+            likelihood *= w[:, None] / (scale * np.sqrt(2 * np.pi))
+            u = (nodes / scale)[:, None] - (omega / scale)[:, :, None]
+            prior = _bell(u)
             z = z + likelihood @ np.swapaxes(prior, 1, 2)
-            slope = slope + likelihood @ np.swapaxes(prior * u, 1, 2)
+            slope = slope + likelihood @ np.swapaxes(np.multiply(prior, u, out=u), 1, 2)
         if np.any(counts[1][part]):
             low, high = _padded(level, counts[1], part)
-            likelihood = _bell((y[:, :, None] - self.shape.link(0.5 * (low + high))[:, None]) / self._sigma)
+            likelihood = _bell(y[:, :, None] - (self.shape.link(0.5 * (low + high)) / self._sigma)[:, None])
             a, b = ((x[:, None] - omega[:, :, None]) / scale for x in (low, high))
             z = z + likelihood @ np.swapaxes(interval_mass(a, b), 1, 2)
             slope = slope + likelihood @ np.swapaxes(normal_density(a) - normal_density(b), 1, 2)
@@ -276,10 +280,10 @@ def _phases(index: NDArray[np.intp], which: int) -> Array:
 
 
 def _bell(x: Array) -> Array:
-    """exp(-x^2/2), in place."""
-    x = x * x
-    x *= -0.5
-    return np.exp(x, out=x)
+    """exp(-x^2/2)."""
+    bell = x * x
+    bell *= -0.5
+    return np.exp(bell, out=bell)
 
 
 def _offsets(finest: float) -> Array:

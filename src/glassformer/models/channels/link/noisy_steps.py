@@ -54,7 +54,9 @@ class NoisySteps:
         if q == 0:
             yield np.zeros(1)
             return
-        steps, most = self._levels[0][1:, 0], int(TAIL * np.sqrt(q) / spacing)
+        most, farthest = int(TAIL * np.sqrt(q) / spacing), TAIL * np.sqrt(q) + _WINDOW * np.sqrt(v)
+        steps = self._levels[0][1:, 0]
+        steps = steps[np.abs(steps) < farthest]
         first, last = (
             np.clip(np.rint((steps + side * _WINDOW * np.sqrt(v)) / spacing), -most, most).astype(np.int64)
             for side in (-1, 1)
