@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.fingerprint import identified
-from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.exponents import Exponents
+from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.exponents import exponents_of
 from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
 from glassformer.models.channels.link.function import Function, array_link

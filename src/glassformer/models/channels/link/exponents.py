@@ -63,9 +63,9 @@ def _coefficients(shape: LinkShape) -> Iterator[float]:
     weight = weight * normal_density(z)
     label = shape.link(z)
     label = label - weight @ label
-    size = np.sqrt(weight @ label**2)
+    size = max(float(np.sqrt(weight @ label**2)), 1e-300)
     for k in range(1, _LARGEST + 1):
-        yield abs(float(weight @ (label * _hermite(k, z)))) / max(size, 1e-300)
+        yield abs(float(weight @ (label * _hermite(k, z)))) / size
 
 
 def _conditional(shape: LinkShape) -> Iterator[float]:

@@ -81,7 +81,8 @@ def _distance(x: Array, breaks: Array) -> Array:
 def unit_nodes(omega: Array, v: float, breaks: Array, rule: Rule, nodes: int) -> tuple[Array, Array]:
     """Nodes u of h = omega + sqrt(V) u for every omega, shape (n, m), with probability weights; split at the breaks.
 
-    ``omega`` is ascending, and only breaks in reach of some of them count. Panels that touch a break are soft: a square-root singularity there costs no accuracy.
+    ``omega`` is ascending, and only breaks in reach of some of them count. Panels that touch a break are soft: a
+    square-root singularity there costs no accuracy.
     """
     reach = TAIL * np.sqrt(v)
     breaks = breaks[(breaks > omega[0] - reach) & (breaks < omega[-1] + reach)]

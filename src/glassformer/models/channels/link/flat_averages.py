@@ -38,7 +38,7 @@ def flat_averages(flats: tuple[Flat, ...], v: float, step: float) -> Array:
     slope = (normal_density(low) - normal_density(high)) / scale
     if len(edges) > len(flats):
         keys, where = np.unique(owner[interval] * (2 * reach + 1) + place + reach, return_inverse=True)
-        mass, slope = np.bincount(where, mass), np.bincount(where, slope)
+        mass, slope = (np.bincount(where, part).astype(float) for part in (mass, slope))
         omega = spacing * (keys % (2 * reach + 1) - reach)
     weight = normal_density(omega / np.sqrt(q)) * spacing / np.sqrt(q) if q > 0 else np.ones_like(omega)
     seen = mass > 0

@@ -96,9 +96,9 @@ class NoisyAverages:
         v: float,
         rule: Rule,
     ) -> tuple[Array, Array]:
-        """Partition and its slope times sqrt(V), shape (fields, noise, means), of labels ``y`` in deviations of the noise.
+        """Partition and its slope times sqrt(V), shape (fields, noise, means), over the largest density of the noise.
 
-        In units of the largest density of the noise.
+        Labels ``y`` are in deviations of the noise.
         """
         z = slope = np.zeros(1)
         scale = np.sqrt(v)

@@ -45,7 +45,9 @@ class NoisySteps:
     def _levels(self) -> tuple[Array, Array]:
         """Intervals, ascending, shape (levels, 2), and their values."""
         intervals = np.concatenate([flat.intervals for flat in self.shape.flats])
-        values = np.repeat([flat.value for flat in self.shape.flats], [len(flat.intervals) for flat in self.shape.flats])
+        values = np.repeat(
+            [flat.value for flat in self.shape.flats], [len(flat.intervals) for flat in self.shape.flats]
+        )
         order = np.argsort(intervals[:, 0])
         return intervals[order], values[order]
 
@@ -64,7 +66,7 @@ class NoisySteps:
         apart = np.flatnonzero(first[1:] > last[:-1] + _BLOCK)
         for low, high in zip(first[np.append(0, apart + 1)], last[np.append(apart, -1)], strict=True):
             for start in range(int(low), int(high) + 1, _BLOCK):
-                yield spacing * np.arange(start, min(start + _BLOCK, int(high) + 1))
+                yield np.asarray(spacing * np.arange(start, min(start + _BLOCK, int(high) + 1)), dtype=np.float64)
 
     def _given(self, omega: Array, v: float, spacing: float) -> tuple[Array, Array]:
         """Integrals over the label of its information and its log partition, shape (omega,) each."""
@@ -88,4 +90,4 @@ class NoisySteps:
         centres = np.unique(np.rint(values / spacing)).astype(np.int64)
         places: NDArray[np.int64] = np.unique(centres[:, None] + np.arange(-reach, reach + 1))
         for start in range(0, places.size, _COLUMNS):
-            yield spacing * places[start : start + _COLUMNS]
+            yield np.asarray(spacing * places[start : start + _COLUMNS], dtype=np.float64)
