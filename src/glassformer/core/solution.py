@@ -40,7 +40,7 @@ class Status(Enum):
     )
     INTEGRATION_NOT_CONVERGED = (
         "integration_not_converged",
-        "the quadrature error exceeds the tolerance: give the channel more nodes, or add noise",
+        "the quadrature error exceeds the tolerance: add label noise, or more data points where averages are sampled",
     )
     OUTSIDE_CONE = (
         "overlap_outside_cone",

@@ -14,6 +14,7 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.results import plain
 from glassformer.models.base import Model, counting_threshold
+from glassformer.models.channels.exponents import Exponents
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
 from glassformer.theory.weak_recovery import row_named, staircase
 
@@ -51,7 +52,9 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """All thresholds of a model, and whether it has a hard phase (None where that is not known).
+    """All thresholds of a model, whether it has a hard phase, and the exponents of a link of one index.
+
+    What is not known is None; so are infinite numbers in :meth:`to_dict`.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -64,6 +67,7 @@ class Thresholds:
     parameters: dict[str, Any]
     entries: tuple[Threshold, ...]
     hard_phase: bool | None
+    exponents: Exponents | None = None
 
     def __getitem__(self, name: str) -> Threshold:
         for entry in self.entries:
@@ -73,8 +77,14 @@ class Thresholds:
 
     def to_dict(self) -> dict[str, Any]:
         """The thresholds as the command line writes them in JSON; None where there is none."""
-        document = {"model": self.model, "parameters": plain(self.parameters)}
-        return {**document, "thresholds": [entry.to_dict() for entry in self.entries], "hard_phase": self.hard_phase}
+        exponents = {} if self.exponents is None else self.exponents._asdict()
+        return {
+            "model": self.model,
+            "parameters": plain(self.parameters),
+            "thresholds": [entry.to_dict() for entry in self.entries],
+            "hard_phase": self.hard_phase,
+            **plain({f"{name}_exponent": value for name, value in exponents.items()}),
+        }
 
     def to_pandas(self) -> Any:
         """A data frame with one row per threshold."""
@@ -113,7 +123,7 @@ def thresholds(model: Model) -> Thresholds:
     ]
     # Hard phases are not examined where averages are sampled.
     hard_phase = not np.isnan(ends[-1].alpha) if ends else None
-    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase)
+    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase, model.channel.in_rows.exponents)
 
 
 def _baseline(name: str, alpha: float) -> Threshold:
@@ -136,6 +146,9 @@ def _weak_recovery(model: Model) -> list[Threshold]:
 
 def _weak_recovery_of_even(model: Model) -> Threshold:
     """The limit of the equation of state at vanishing overlap, by Richardson's extrapolation: it is analytic there."""
+    if _hidden(model):
+        note = "generative exponent above 2: no finite sample ratio"
+        return Threshold("weak_recovery", np.inf, 0.0, note, **_named(model, 0))
     if model.prior.in_rows.onset > 0:
         note = "even labels carry no information at zero overlap, on this sample scale"
         return Threshold("weak_recovery", np.inf, 0.0, note)
@@ -161,6 +174,12 @@ def _staircase(model: Model) -> list[Threshold]:
     return entries
 
 
+def _hidden(model: Model) -> bool:
+    """Whether the information about an unknown signal vanishes faster than its overlap."""
+    exponents = model.channel.in_rows.exponents
+    return exponents is not None and exponents.generative > 2 and model.prior.in_rows.side == 0
+
+
 def _named(model: Model, row: int) -> dict[str, Any]:
     """The row that a threshold belongs to, for models that tell rows apart, and the subspace that it spans."""
     if not model.overlap_shape:
@@ -170,7 +189,7 @@ def _named(model: Model, row: int) -> dict[str, Any]:
 
 def _recovery_of_all(model: Model) -> Threshold:
     """Perfect recovery of all rows, by counting."""
-    if not model.channel.noiseless:
+    if not model.channel.rank > 0:
         return Threshold("perfect_recovery", np.nan, 0.0, "labels do not fix the fields")
     if not model.prior.in_rows.mmse_dimension > 0:
         return Threshold("perfect_recovery", np.nan, 0.0, _UNCOUNTED)
@@ -182,7 +201,7 @@ def _perfect_recovery(model: Model, hard_end: Threshold) -> list[Threshold]:
     """Perfect recovery of one row, by counting, and by message passing, which has to leave the hard phase first."""
     counted = _recovery_of_all(model)
     by_message_passing = replace(hard_end, name="algorithmic_perfect_recovery", note="reached by message passing")
-    if not model.channel.noiseless:
+    if not model.channel.rank > 0:
         note = "labels do not fix h: the error vanishes at no finite sample ratio"
         return [replace(counted, note=note), Threshold(by_message_passing.name, np.nan, 0.0, note)]
     if np.isnan(counted.alpha):
@@ -207,6 +226,6 @@ def _hard_phase(model: Model, curve: StateCurve) -> tuple[Threshold, Threshold]:
         high = int(np.argmax(np.where(np.append(folded[1:], False) | folded, summit, -np.inf)))
         high = int(np.flatnonzero(alpha == summit[high])[0])
         start = curve.extremum(low) if low < len(curve.alpha) else (counting, 0.0)
-        unreachable = model.channel.even and model.prior.onset > 0
+        unreachable = (model.channel.even and model.prior.onset > 0) or _hidden(model)
         end = (np.inf, 0.0) if unreachable else curve.extremum(high)
     return Threshold("hard_phase_start", *start, notes[0]), Threshold("hard_phase_end", *end, notes[1])

@@ -36,6 +36,12 @@ def tanh_sinh(nodes: int, extent: float = 3.8) -> UnitRule:
     return UnitRule(left, right, step * np.pi * np.cosh(t) * left * right)
 
 
+@lru_cache(maxsize=32)
+def _legendre(nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    s, w = leggauss(nodes)
+    return s, w
+
+
 def gauss_panels(
     edges: NDArray[np.float64], nodes: int, soft: NDArray[np.bool_] | bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -56,7 +62,7 @@ def gauss_panels(
         >>> round(float(weight @ x**2), 12)
         9.0
     """
-    s, w = leggauss(nodes)
+    s, w = _legendre(nodes)
     s, w = 0.5 * (1 + s), 0.5 * w
     bent = np.asarray(soft)[..., None]
     s, w = np.where(bent, s**2 * (3 - 2 * s), s), np.where(bent, w * 6 * s * (1 - s), w)

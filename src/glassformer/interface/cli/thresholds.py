@@ -31,6 +31,8 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     print_rows(rows, ["threshold", "alpha", "+-", "note"])
     if found.hard_phase is not None:
         print(f"hard phase: {'yes' if found.hard_phase else 'no'}")
+    if found.exponents is not None:
+        print(", ".join(f"{name} exponent: {value:g}" for name, value in found.exponents._asdict().items()))
     return 0
 
 

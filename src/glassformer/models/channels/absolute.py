@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erf
 
 from glassformer.core.errors import DataError
+from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 # Only t >= 0 is stored: every integrand here is even.
@@ -45,6 +46,10 @@ class AbsoluteChannel(ScalarChannel):
     @property
     def even(self) -> bool:
         return True
+
+    @property
+    def exponents(self) -> Exponents:
+        return Exponents(2.0, 2.0)
 
     @property
     def noiseless(self) -> bool:

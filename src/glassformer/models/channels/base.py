@@ -22,6 +22,7 @@ from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.core.resources import require_resources
+from glassformer.models.channels.exponents import Exponents
 
 # Data points of the averages: replicas, whose spread tells the error, times points of each.
 _REPLICAS = 8
@@ -144,6 +145,11 @@ class Channel(ABC):
     @abstractmethod
     def rank(self) -> float:
         """Fields of a data point that a noiseless label fixes; zero with noise."""
+
+    @property
+    def exponents(self) -> Exponents | None:
+        """Information and generative exponent of a single index; None where they are not known."""
+        return None
 
     @property
     def field_components(self) -> tuple[int, ...]:

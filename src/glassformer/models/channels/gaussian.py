@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassformer.core.errors import ParameterError
+from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 
@@ -45,6 +46,10 @@ class GaussianChannel(ScalarChannel):
     @property
     def even(self) -> bool:
         return False
+
+    @property
+    def exponents(self) -> Exponents:
+        return Exponents(1.0, 1.0)
 
     @property
     def noiseless(self) -> bool:

@@ -11,6 +11,7 @@ from glassformer.core.declarations import declared
 from glassformer.core.deprecated import renamed
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
+from glassformer.models.channels.exponents import Exponents
 
 if TYPE_CHECKING:
     from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
@@ -88,6 +89,11 @@ class ScalarChannel(ABC):
 
     field_components = declared((), "``(K,)`` for fields of ``K`` components; empty for numbers.")
     label_shape = declared((), "Shape of the label of one sample; empty for numbers.")
+
+    @property
+    def exponents(self) -> Exponents | None:
+        """Information and generative exponent of a field that is a number; None where they are not known."""
+        return None
 
     def at_power(self, power: float) -> ScalarChannel:
         """The same channel for fields of another prior variance; for those that do not depend on it, itself."""

@@ -10,6 +10,7 @@ from scipy.special import log_ndtr
 
 from glassformer.core.errors import DataError
 from glassformer.core.numerics.normal import mills
+from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 _T = np.linspace(-12.0, 12.0, 193)
@@ -38,6 +39,10 @@ class SignChannel(ScalarChannel):
     @property
     def even(self) -> bool:
         return False
+
+    @property
+    def exponents(self) -> Exponents:
+        return Exponents(1.0, 1.0)
 
     @property
     def noiseless(self) -> bool:

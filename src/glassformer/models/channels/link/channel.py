@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.fingerprint import identified
+from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.link.curve import Curve, Row
+from glassformer.models.channels.link.exponents import exponents_of
 from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
 from glassformer.models.channels.link.function import Function, array_link
 from glassformer.models.channels.link.level_set import LevelSet
@@ -22,8 +24,13 @@ from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 Averages = Callable[[float, int], tuple[float, float]]
 
-_TARGET = 1e-10  # relative change between two rules below which refinement stops
+# Relative change between two rules below which refinement stops: of single averages, and of the nodes of curves, whose
+# rules converge by two digits at a time; with noise for links of few branches and of more, where they cost more.
+_TARGET, _SIMPLE, _SIMPLER, _HARDER = 1e-10, 2, (1e-10, 1e-6), (1e-5, 1e-5)
+_FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
+_ROWS = 128  # means of the field for which labels are averaged at once
+_UNSEEN = 1e-8  # probability that is none
 # Less label noise than this takes nodes without end, and is none for all that it does.
 _FAINTEST = 1e-6
 
@@ -92,7 +99,17 @@ class LinkChannel(ScalarChannel):
 
     @property
     def noiseless(self) -> bool:
-        return self.noise == 0.0 and self._known.shape.flat_mass < 1e-8
+        return self.noise == 0.0 and self._known.shape.flat_mass < _UNSEEN
+
+    @property
+    def rank(self) -> float:
+        r"""Probability of the labels that fix the field up to finitely many values, without noise."""
+        share = 1.0 - self._known.shape.flat_mass if self.noise == 0.0 else 0.0
+        return share if share > _UNSEEN else 0.0
+
+    @property
+    def exponents(self) -> Exponents:
+        return self._known.exponents
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         labels = self.clean(h)
@@ -178,13 +195,17 @@ class _Known:
         return link_shape(self.link)
 
     @cached_property
+    def exponents(self) -> Exponents:
+        return exponents_of(self.shape)
+
+    @cached_property
     def law(self) -> LinkPosterior:
         return NoisyLink(self.shape, self.nodes, self.noise) if self.noise > 0 else LevelSet(self.shape, self.nodes)
 
     @cached_property
     def averages(self) -> Averages:
         # Information and free entropy come from one computation and are usually asked for together.
-        return lru_cache(maxsize=16)(self.law.averages)
+        return lru_cache(maxsize=256)(self.law.averages)
 
     @cached_property
     def even(self) -> bool:
@@ -193,30 +214,35 @@ class _Known:
 
     @cached_property
     def curve(self) -> Curve:
-        def direct(v: float) -> Row:
-            return *_refine(self.averages, v, 0), *_refine(self.averages, v, 1)
+        def row(v: float, target: float) -> Row:
+            return *self._refined(v, 0, target), *self._refined(v, 1, target)
 
-        return Curve(lru_cache(maxsize=256)(direct), self.even, self.noise == 0)
+        simple = len(self.shape.branches) <= _SIMPLE
+        single, of_curves = (_TARGET, _TARGET) if self.noise == 0 else _SIMPLER if simple else _HARDER
+        direct = lru_cache(maxsize=256)(lambda v: row(v, single))
+        return Curve(direct, lambda v: row(v, of_curves), self.even, self.noise == 0)
 
-
-def _refine(averages: Averages, v: float, which: int) -> tuple[float, float]:
-    """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
-    value, error = averages(v, 0)[which], np.inf
-    for level in range(1, len(RULES)):
-        finer = averages(v, level)[which]
-        value, error = finer, abs(finer - value) + 1e-13 * abs(finer)
-        if error < _TARGET * max(abs(value), 1e-3):
-            return value, error
-    # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
-    return value, _SLOW * error
+    def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
+        """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
+        value, error = self.averages(v, 0)[which], np.inf
+        for level in range(1, len(RULES)):
+            finer = self.averages(v, level)[which]
+            value, error = finer, abs(finer - value) + self.law.left_out * abs(finer)
+            if error < target * max(abs(value), _FLOOR * (1 - v), 1e-12):
+                return value, error
+        # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
+        return value, _SLOW * error
 
 
 def _label_errors(shape: LinkShape, v: float, nodes: int) -> tuple[float, float]:
     """Noiseless squared errors of the posterior mean of the label, and of the label at omega."""
     omega, weight = omega_nodes(v, shape.breaks, RULES[1], nodes)
-    u, w = unit_nodes(omega, v, shape.breaks, RULES[2], nodes)
-    centre = shape.link(omega)[:, None]
-    offset = shape.link(omega[:, None] + np.sqrt(v) * u) - centre
-    mean = np.sum(w * offset, axis=1, keepdims=True)
-    bayes, plugin = np.sum(w * (offset - mean) ** 2, axis=1), np.sum(w * offset**2, axis=1)
-    return float(weight @ bayes), float(weight @ plugin)
+    errors = np.zeros(2)
+    for start in range(0, omega.size, _ROWS):
+        part = slice(start, start + _ROWS)
+        u, w = unit_nodes(omega[part], v, shape.breaks, RULES[2], nodes)
+        centre = shape.link(omega[part])[:, None]
+        offset = shape.link(omega[part, None] + np.sqrt(v) * u) - centre
+        mean = np.sum(w * offset, axis=1, keepdims=True)
+        errors += [weight[part] @ np.sum(w * x**2, axis=1) for x in (offset - mean, offset)]
+    return float(errors[0]), float(errors[1])

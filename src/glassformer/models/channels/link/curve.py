@@ -1,4 +1,4 @@
-"""Averages of a channel as curves over the variance: Chebyshev polynomials on panels, built where asked for."""
+r"""Averages of a channel as curves over the variance: Chebyshev polynomials on panels, built where asked for."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from numpy.polynomial import chebyshev
 
 from glassformer.models.channels.scalar import Array
 
-# Width of a panel in log V, where V is below one half; above, one panel in q = 1 - V from the smallest of its nodes on.
-_WIDTH, _HALF, _SMALLEST = 2.0, 0.5, 1e-3
+# The first panel is one in q, from the smallest of its nodes on; the others are of one width in log(q/V).
+_SMALLEST, _FIRST, _WIDTH = 1e-4, 0.02, 2.0
 # Different variances in one panel from which on it is built, and the orders tried for it.
-_WORTH, _ORDERS = 12, (8, 16, 32)
-# Share of the largest coefficient below which the last ones end the refinement, and what they are multiplied by.
-_TARGET, _SAFETY = 1e-11, 4.0
+_WORTH, _ORDERS = 8, (6, 12, 24)
+# Share of the largest coefficient below which the last ones end the refinement, with noise and without; that up to
+# which the largest order will do; and what they are multiplied by. What the averages themselves leave open need not be
+# resolved, but for a share of it.
+_TARGET, _ENOUGH, _SAFETY = (1e-7, 1e-10), 1e-6, 4.0
+_SHARE = 0.1
+# Log odds at which the second panel begins.
+_START = float(np.log(_FIRST / (1 - _FIRST)))
 
 Row = tuple[float, float, float, float]
 
@@ -32,37 +37,45 @@ class _Panel(NamedTuple):
 
 @dataclass(eq=False)
 class Curve:
-    """Information and expected log partition at many variances, from few of them.
+    r"""Information and expected log partition at many variances, from few of them.
 
-    In ``q = 1 - V`` the information is a power series, whose first term an even channel lacks; in ``log V`` it is
-    smooth on the scale one. A panel is worth building where many variances are asked for at once; for few, and where
-    a panel does not resolve them to rounding (then it is not used), the averages are computed one by one.
+    Their singularities lie at negative overlaps and variances: near :math:`q = 0` they are power series in ``q``,
+    elsewhere smooth functions of the log odds :math:`\log(q/V)` on the scale :math:`\pi`. A panel is worth building
+    where it has been asked for several variances; before, and where a panel does not resolve them (then it is not
+    used), the averages are computed one by one.
 
     Args:
         direct: information, its error, expected log partition and its error at one variance.
+        node: the same as they are wanted at the nodes of a panel, where many of them are computed.
         even: whether the information vanishes with ``q``.
         noiseless: whether it grows as ``1/V``.
 
     Example:
-        >>> curve = Curve(lambda v: (1 / (v + 0.1), 0.0, -0.5 * np.log(v + 0.1), 0.0), even=False, noiseless=False)
+        >>> exact = lambda v: (1 / (v + 0.1), 0.0, -0.5 * np.log(v + 0.1), 0.0)
+        >>> curve = Curve(exact, exact, even=False, noiseless=False)
         >>> value = curve(np.geomspace(0.01, 1, 50))
-        >>> bool(np.max(np.abs(value[:, 0] * (np.geomspace(0.01, 1, 50) + 0.1) - 1)) < 1e-11)
+        >>> bool(np.max(np.abs(value[:, 0] * (np.geomspace(0.01, 1, 50) + 0.1) - 1)) < 1e-8)
         True
     """
 
     direct: Callable[[float], Row]
+    node: Callable[[float], Row]
     even: bool
     noiseless: bool
     panels: dict[int, _Panel | None] = field(default_factory=dict)
+    asked: dict[int, set[float]] = field(default_factory=dict)
 
     def __call__(self, variance: Array) -> Array:
         """Rows of the four numbers of ``direct``, shape (variances, 4)."""
-        number = np.where(variance > _HALF, 0, 1 + np.floor(np.log(_HALF / variance) / _WIDTH)).astype(int)
+        number = np.where(variance > 1 - _FIRST, 0, 1 + np.floor((_log_odds(variance) - _START) / _WIDTH)).astype(int)
         rows = np.empty((variance.size, 4))
         for k in np.unique(number).tolist():
             at = np.flatnonzero(number == k)
-            if k not in self.panels and np.unique(variance[at]).size >= _WORTH:
-                self.panels[k] = self._built(k)
+            if k not in self.panels:
+                asked = self.asked.setdefault(k, set())
+                asked.update(variance[at].tolist())
+                if len(asked) >= _WORTH:
+                    self.panels[k] = self._built(k)
             panel = self.panels.get(k)
             if panel is None:
                 rows[at] = [self.direct(float(v)) for v in variance[at]]
@@ -70,14 +83,13 @@ class Curve:
                 rows[at] = self._read(panel, k, variance[at])
         return rows
 
-    def _scale(self, v: Array, k: int) -> Array:
+    def _scale(self, v: Array) -> Array:
         """What the information is a smooth multiple of."""
-        if k == 0:
-            return 1.0 - v if self.even else np.ones_like(v)
-        return 1 / v if self.noiseless else np.ones_like(v)
+        vanishing = 1.0 - v if self.even else np.ones_like(v)
+        return vanishing / v if self.noiseless else vanishing
 
     def _read(self, panel: _Panel, k: int, v: Array) -> Array:
-        place, scale = _place(v, k), self._scale(v, k)
+        place, scale = _place(v, k), self._scale(v)
         information, expected = (chebyshev.chebval(place, c) for c in (panel.information, panel.expected))
         errors = panel.information_error * scale, np.full_like(v, panel.expected_error)
         return np.stack([scale * information, errors[0], expected, errors[1]], axis=1)
@@ -89,30 +101,36 @@ class Curve:
             nodes = np.cos(np.pi * np.arange(order + 1) / order)
             v = _variance(nodes, k)
             for x in v.tolist():
-                known[x] = known[x] if x in known else self.direct(x)
+                known[x] = known[x] if x in known else self.node(x)
             rows = np.array([known[x] for x in v.tolist()])
-            scale = self._scale(v, k)
+            scale = self._scale(v)
             curves = (rows[:, 0] / scale, rows[:, 2])
             fitted = [chebyshev.chebfit(nodes, curve, order) for curve in curves]
-            left = [float(np.sum(np.abs(c[-2:]))) for c in fitted]
+            left = [float(np.sum(np.abs(c[-3:]))) for c in fitted]
             sizes = [float(np.max(np.abs(curve))) for curve in curves]
             own = (float(np.max(rows[:, 1] / scale)), float(np.max(rows[:, 3])))
-            # What the averages themselves leave open no order resolves.
-            if all(x <= max(_TARGET * size, e) for x, size, e in zip(left, sizes, own, strict=True)):
+            target = _ENOUGH if order == _ORDERS[-1] else _TARGET[self.noiseless]
+            if all(x <= max(target * size, _SHARE * e) for x, size, e in zip(left, sizes, own, strict=True)):
                 errors = [_SAFETY * x + e for x, e in zip(left, own, strict=True)]
                 return _Panel(fitted[0], errors[0], fitted[1], errors[1])
         return None
 
 
+def _log_odds(v: Array) -> Array:
+    """log(q/V), and 0 where the first panel is in charge."""
+    q = np.where(v > 1 - _FIRST, 0.5, 1 - v)
+    return np.asarray(np.log(q / np.where(v > 1 - _FIRST, 0.5, v)))
+
+
 def _place(v: Array, k: int) -> Array:
     """From variances to [-1, 1]."""
     if k == 0:
-        return np.asarray((1 - v - _SMALLEST) / (_HALF - _SMALLEST) * 2 - 1)
-    return np.asarray(2 * (np.log(_HALF / v) / _WIDTH - (k - 1)) - 1)
+        return np.asarray((1 - v - _SMALLEST) / (_FIRST - _SMALLEST) * 2 - 1)
+    return np.asarray(2 * ((_log_odds(v) - _START) / _WIDTH - (k - 1)) - 1)
 
 
 def _variance(place: Array, k: int) -> Array:
     """From [-1, 1] to variances."""
     if k == 0:
-        return np.asarray(1 - _SMALLEST - 0.5 * (place + 1) * (_HALF - _SMALLEST))
-    return np.asarray(_HALF * np.exp(-_WIDTH * (k - 1 + 0.5 * (place + 1))))
+        return np.asarray(1 - _SMALLEST - 0.5 * (place + 1) * (_FIRST - _SMALLEST))
+    return np.asarray(1 / (1 + np.exp(_START + _WIDTH * (k - 1 + 0.5 * (place + 1)))))

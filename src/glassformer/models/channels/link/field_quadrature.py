@@ -13,6 +13,10 @@ from glassformer.models.channels.scalar import Array
 TAIL = 8.3  # a standard normal has mass below 1e-16 beyond
 
 
+# Panels that are short against sqrt(V), the nodes that they take, and breaks from which on all panels are short.
+_SHORT, _FEW, _CROWD = 0.25, 4, 64
+
+
 class Rule(NamedTuple):
     """A quadrature rule: parts of every panel, share of the Gauss nodes on each, spacing of lattices of deviations."""
 
@@ -48,25 +52,47 @@ def omega_nodes(v: float, breaks: Array, rule: Rule, nodes: int) -> tuple[Array,
     q = 1.0 - v
     if q <= 0:
         return np.zeros(1), np.ones(1)
-    octaves = np.sqrt(v) * 2.0 ** np.arange(0, max(1, int(np.ceil(np.log2(3 / np.sqrt(v))))))
-    offsets = np.concatenate([-octaves[::-1], [0.0], octaves])
-    near = (breaks[:, None] + offsets).ravel() / np.sqrt(q)
-    edges = distinct(np.concatenate([np.linspace(-TAIL, TAIL, 13), near[np.abs(near) < TAIL]]), 1e-13)
-    t, w = gauss_panels(split(edges, rule.parts), rule.of(nodes))
-    return np.sqrt(q) * t, w * normal_density(t)
+    scale = np.sqrt(v)
+    octaves = scale * 2.0 ** np.arange(0, max(1, int(np.ceil(np.log2(3 / scale)))))
+    graded = (breaks[:, None] + np.concatenate([-octaves, octaves])).ravel()
+    # Between breaks that are close to each other nothing happens but at them.
+    smooth = np.concatenate(
+        [np.sqrt(q) * np.linspace(-TAIL, TAIL, 13), graded[_distance(graded, breaks) > 0.4 * scale]]
+    )
+    edges = np.concatenate([smooth, breaks]) / np.sqrt(q)
+    edges = split(distinct(edges[np.abs(edges) <= TAIL * (1 + 1e-12)], 1e-13), rule.parts)
+    short = np.diff(edges) * np.sqrt(q) < _SHORT * scale
+    panels = np.stack([edges[:-1], edges[1:]], axis=-1)
+    rules = (gauss_panels(panels[at], order) for at, order in ((~short, rule.of(nodes)), (short, _FEW)) if at.any())
+    t, w = (np.concatenate([part.ravel() for part in parts]) for parts in zip(*rules, strict=True))
+    order = np.argsort(t)
+    return np.sqrt(q) * t[order], (w * normal_density(t))[order]
+
+
+def _distance(x: Array, breaks: Array) -> Array:
+    """From each place to the next break."""
+    if breaks.size == 0:
+        return np.full(x.shape, np.inf)
+    after = np.searchsorted(breaks, x)
+    sides = (np.abs(x - breaks[(after + k).clip(0, breaks.size - 1)]) for k in (-1, 0))
+    return np.minimum(*sides)
 
 
 def unit_nodes(omega: Array, v: float, breaks: Array, rule: Rule, nodes: int) -> tuple[Array, Array]:
     """Nodes u of h = omega + sqrt(V) u for every omega, shape (n, m), with probability weights; split at the breaks.
 
-    Panels that touch a break are soft: a square-root singularity there costs no accuracy.
+    ``omega`` is ascending, and only breaks in reach of some of them count. Panels that touch a break are soft: a
+    square-root singularity there costs no accuracy.
     """
+    reach = TAIL * np.sqrt(v)
+    breaks = breaks[(breaks > omega[0] - reach) & (breaks < omega[-1] + reach)]
     base = np.broadcast_to(np.linspace(-TAIL, TAIL, 8 * rule.parts + 1), (omega.size, 8 * rule.parts + 1))
     cuts = np.clip((breaks - omega[:, None]) / np.sqrt(v), -TAIL, TAIL)
     edges = np.concatenate([base, cuts], axis=1)
     order = np.argsort(edges, axis=1)
     at_break = order >= base.shape[1]
-    u, w = gauss_panels(np.take_along_axis(edges, order, 1), rule.of(nodes), at_break[:, 1:] | at_break[:, :-1])
+    count = _FEW if breaks.size > _CROWD else rule.of(nodes)
+    u, w = gauss_panels(np.take_along_axis(edges, order, 1), count, at_break[:, 1:] | at_break[:, :-1])
     return u, w * normal_density(u)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtr
 
 from glassformer.models.channels.link.field_quadrature import TAIL, normal_density
+from glassformer.models.channels.link.normal_intervals import interval_mass
 from glassformer.models.channels.link.piecewise import Flat
 from glassformer.models.channels.scalar import Array
 
@@ -34,13 +34,11 @@ def flat_averages(flats: tuple[Flat, ...], v: float, step: float) -> Array:
     place, interval = _near_edges(edges, _WINDOW * scale / spacing, spacing, reach)
     omega = spacing * place
     low, high = ((edges[interval, k] - omega) / scale for k in (0, 1))
-    # Differences of the distribution function keep their digits in its lower tail.
-    flip = low + high > 0
-    mass = np.where(flip, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+    mass = interval_mass(low, high)
     slope = (normal_density(low) - normal_density(high)) / scale
     if len(edges) > len(flats):
         keys, where = np.unique(owner[interval] * (2 * reach + 1) + place + reach, return_inverse=True)
-        mass, slope = np.bincount(where, mass), np.bincount(where, slope)
+        mass, slope = (np.bincount(where, part).astype(float) for part in (mass, slope))
         omega = spacing * (keys % (2 * reach + 1) - reach)
     weight = normal_density(omega / np.sqrt(q)) * spacing / np.sqrt(q) if q > 0 else np.ones_like(omega)
     seen = mass > 0

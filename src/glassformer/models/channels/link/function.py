@@ -12,6 +12,7 @@ from glassformer.models.channels.scalar import Array
 Function = Callable[[Array], Array]
 
 CHECKED = 8.0  # range of fields on which the link must be finite
+_FINE = np.linspace(-CHECKED, CHECKED, 8001)
 OVERFLOW = 1e150  # stands for what is not finite outside of it
 
 
@@ -23,8 +24,8 @@ def array_link(function: Callable[..., object], slot: str = "channel") -> Functi
         slot: the parameter as which the user gave it.
 
     Raises:
-        LinkError: it is not callable, fails, is random, does not return one real number per field, or is not finite
-            for |h| <= 8.
+        LinkError: it is not callable, fails, is random, constant, does not return one real number per field, or is not
+            finite for |h| <= 8.
 
     Example:
         >>> array_link(lambda h: 1 if h > 0 else -1)(np.array([-2.0, 3.0]))
@@ -37,6 +38,8 @@ def array_link(function: Callable[..., object], slot: str = "channel") -> Functi
     bad = ~np.isfinite(safe(probe.reshape(-1, *safe.shape)))
     if np.any(bad):
         raise safe.refused(f"a link function finite for |h| <= {CHECKED:g}", f"it is not at h = {probe[bad][0]:g}")
+    if np.ptp(safe(probe.reshape(-1, *safe.shape))) == 0 and np.ptp(safe(_FINE.reshape(-1, *safe.shape))) == 0:
+        raise safe.refused("a link function that depends on its field", "the labels of a constant one say nothing")
 
     def link(h: Array) -> Array:
         h = np.asarray(h, dtype=float)

@@ -83,6 +83,12 @@ class LevelSet(LinkPosterior):
             log_z[at] += more @ weight
         return float(fields.weight @ square), float(fields.weight @ log_z)
 
+    def solutions(self) -> Fields:
+        """Nodes of a standard normal field, and all the fields that share the label of each."""
+        if not self.shape.branches:
+            return Fields(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)))
+        return self._fields(0, 1)
+
     def _fields(self, octaves: int, level: int) -> Fields:
         """Nodes of a standard normal field outside the flat parts, graded towards the breaks, and their level sets."""
         key = (octaves, level)

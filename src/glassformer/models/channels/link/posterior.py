@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from glassformer.models.channels.link.piecewise import LinkShape
 from glassformer.models.channels.scalar import Array
@@ -15,6 +16,9 @@ class LinkPosterior(ABC):
 
     shape: LinkShape
     nodes: int
+
+    left_out: ClassVar[float] = 1e-13
+    """Share of averages that no rule sees: tails beyond the reach of all of them, and rounding."""
 
     @abstractmethod
     def averages(self, v: float, level: int) -> tuple[float, float]:

@@ -78,7 +78,8 @@ def link_channel(
         return _of_law(link, safe, label_law(noise_law), noise, points)
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
     if discrete and noise > 0:
-        raise IncompatibleError(f"noise = {noise} and discrete labels exclude each other: put the noise into the link")
+        remedy = "leave the noise out" + (", or give label_type = continuous" if scalar else "")
+        raise IncompatibleError(f"noise = {noise} and discrete labels exclude each other: {remedy}")
     if scalar:
         return _scalar(safe, noise)
     flat, shape = _flattened(link), safe.label_shape

@@ -11,6 +11,7 @@ import numpy as np
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Scores
+from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.scalar import ScalarChannel
 
 
@@ -53,6 +54,10 @@ class ScalarRowsChannel(Channel):
     @property
     def rank(self) -> float:
         return self.scalar.rank
+
+    @property
+    def exponents(self) -> Exponents | None:
+        return self.scalar.exponents
 
     @property
     def sampled(self) -> bool:

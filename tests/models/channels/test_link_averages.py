@@ -1,0 +1,186 @@
+"""Links of one index against plain grids: averages, thresholds, exponents, and what they say where there are none."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+from glassformer import BilinearSequenceRegression, SequenceMultiIndex, limits, thresholds
+from glassformer.core.errors import IncompatibleError, LinkError
+from glassformer.interface.cli import main
+from glassformer.models.channels.absolute import AbsoluteChannel
+from glassformer.models.channels.gaussian import GaussianChannel
+from glassformer.models.channels.link.channel import LinkChannel
+from glassformer.models.channels.link.exponents import link_exponents
+from glassformer.theory.equation_of_state import equation_of_state
+
+
+def square(z):
+    return z**2
+
+
+def relu(z):
+    return np.maximum(z, 0.0)
+
+
+def third(z):
+    return (z**3 - 3 * z) / np.sqrt(6)
+
+
+def window(z):
+    return np.where(np.abs(z) < 1, 1.0, 0.0)
+
+
+def doors(function, noise=0.0, label_type="auto"):
+    return (
+        BilinearSequenceRegression(rho=np.inf, link=function, noise=noise),
+        SequenceMultiIndex(lambda z: function(z[0, 0]), noise=noise, label_type=label_type),
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "noise", "breaks"),
+    [
+        (third, 0.1, ()),
+        (square, 0.05, ()),
+        (relu, 0.02, (0.0,)),
+        (window, 0.1, (-1.0, 1.0)),
+        (lambda z: np.cos(3 * z), 0.1, ()),
+        (lambda z: 0.4 * np.round(z / 0.4), 0.02, tuple(0.4 * (np.arange(-20, 20) + 0.5))),
+    ],
+    ids=["He3", "square", "relu", "window", "cos", "steps"],
+)
+@pytest.mark.parametrize("variance", [0.9, 0.1])
+def test_information_against_plain_grids(plain, function, noise, breaks, variance):
+    found = LinkChannel(function, noise).information(np.array([variance]))
+    expected = plain.information(function, noise, variance, breaks)
+    assert found.value[0] == pytest.approx(expected, rel=2e-7)
+    assert found.error[0] < 2e-5 * expected
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-4])
+@pytest.mark.parametrize(
+    ("function", "limit"), [(np.abs, AbsoluteChannel()), (lambda z: z, GaussianChannel())], ids=["absolute", "linear"]
+)
+def test_small_noise_tends_to_none(function, limit, noise):
+    """Where the posterior is wide against the noise the information is that without it, but for a share of it."""
+    v = np.array([0.8, 0.3])
+    found = LinkChannel(function, noise).information(v)
+    np.testing.assert_allclose(found.value, limit.information(v).value, rtol=4 * noise / 0.3 + 1e-9)
+
+
+def test_curves_are_what_single_averages_are():
+    v = np.concatenate([1 - np.geomspace(1e-5, 0.01, 9), np.linspace(0.5, 0.7, 9)])
+    channel, single = (LinkChannel(relu, 0.1) for _ in range(2))
+    for name in ("information", "expected_log_partition"):
+        found = getattr(channel, name)(v)
+        for k in (0, 8, 12):
+            exact = getattr(single, name)(v[k : k + 1])
+            gap = abs(found.value[k] - exact.value[0])
+            assert gap <= found.error[k] + exact.error[0]
+            assert gap <= 1e-7 * max(abs(exact.value[0]), 1e-2)
+
+
+# --- thresholds -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "noise", "expected"),
+    [(square, 0.1, 0.51807), (np.abs, 0.1, 0.60429), (square, 1.0, 0.64659), (np.abs, 1.0, 1.76206)],
+    ids=["square 0.1", "absolute 0.1", "square 1", "absolute 1"],
+)
+def test_weak_recovery_of_noisy_even_links(plain, function, noise, expected):
+    assert plain.weak_recovery(function, noise, (0.0,)) == pytest.approx(expected, abs=6e-6)
+    for model in doors(function, noise):
+        assert equation_of_state(model, np.array([1e-6])).alpha[0] == pytest.approx(expected, abs=2e-5)
+
+
+def test_labels_of_many_levels_are_told_from_continuous_ones():
+    """Quantised labels have probabilities, not densities: more than 32 of them are as discrete as few."""
+
+    def quantised(z):
+        return 0.1 * np.round(10 * z)
+
+    first, second = (limits(model, [0.5, 2.0])["overlap"].ravel() for model in doors(quantised))
+    np.testing.assert_allclose(first, second, rtol=1e-12)
+    # The width of a level acts as noise of its variance.
+    as_noise = limits(BilinearSequenceRegression(rho=np.inf, noise=0.1**2 / 12), [0.5])["overlap"]
+    assert first[0] == pytest.approx(as_noise[0], rel=2e-3)
+    assert first[1] < 1
+    for model in doors(quantised, 0.1, "continuous"):
+        noisy = limits(model, [0.5])["overlap"].item()
+        wider = limits(BilinearSequenceRegression(rho=np.inf, noise=0.1 + 0.1**2 / 12), [0.5])["overlap"].item()
+        assert noisy == pytest.approx(wider, rel=1e-5)
+
+
+def test_labels_that_fix_some_of_the_fields_count_as_that_many():
+    for model in doors(relu):
+        found = thresholds(model)
+        assert found["perfect_recovery"].alpha == found["algorithmic_perfect_recovery"].alpha == pytest.approx(2.0)
+        assert limits(model, [2.01])["error"][0] == pytest.approx(0.0, abs=1e-9)
+        assert limits(model, [1.95])["error"][0] > 1e-4
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_constant_links_are_refused(noise):
+    with pytest.raises(LinkError, match="depends on its field"):
+        BilinearSequenceRegression(rho=1, link=lambda z: 1.0, noise=noise)
+    with pytest.raises(LinkError, match="depends on its field"):
+        SequenceMultiIndex(lambda z: 1.0 + 0 * z[0, 0], noise=noise, label_type="continuous")
+
+
+# --- exponents --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("link", "information", "generative"),
+    [
+        (lambda z: z, 1, 1),
+        (np.sign, 1, 1),
+        (relu, 1, 1),
+        (square, 2, 2),
+        (np.cos, 2, 2),
+        (window, 2, 2),
+        (third, 3, 1),
+        (lambda z: z**4 - 6 * z**2 + 3, 4, 2),
+        (lambda z: z**5 - 10 * z**3 + 15 * z, 5, 1),
+        (lambda z: z**6 - 15 * z**4 + 45 * z**2 - 15, 6, 2),
+        (lambda z: z**2 * np.exp(-(z**2)), 4, 4),
+    ],
+)
+def test_exponents_of_the_literature(link, information, generative):
+    assert link_exponents(link) == (information, generative)
+
+
+def ring():
+    """Label one where a < |z| < b, such that its probability does not change with the variance of the field."""
+    a = 0.5
+    b = brentq(lambda x: x * np.exp(-(x**2) / 2) - a * np.exp(-(a**2) / 2), 1.0, 3.0, xtol=1e-15)
+    return lambda z: np.where((np.abs(z) > a) & (np.abs(z) < b), 1.0, 0.0)
+
+
+def test_nothing_is_found_above_generative_exponent_two():
+    model = BilinearSequenceRegression(rho=np.inf, link=ring())
+    found = thresholds(model)
+    assert found.exponents == (4, 4)
+    assert found["weak_recovery"].alpha == np.inf
+    assert found["hard_phase_end"].alpha == np.inf
+    table = limits(model, [2.0, 50.0])
+    np.testing.assert_allclose(1 - table["algorithmic_error"], 0, atol=1e-5)
+
+
+def test_exponents_are_printed(tmp_path, capsys):
+    (tmp_path / "links.py").write_text("import numpy as np\n\ndef f(h):\n    return h**2\n")
+    words = ["thresholds", "bsr", "--rho", "inf", "--link", f"{tmp_path / 'links.py'}:f"]
+    assert main(words) == 0
+    assert "information exponent: 2, generative exponent: 2" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["information_exponent"], found["generative_exponent"]) == (2, 2)
+
+
+def test_remedies_name_options_that_exist():
+    with pytest.raises(IncompatibleError, match="label_type = continuous"):
+        SequenceMultiIndex(lambda z: np.sign(z[0, 0]), noise=0.1)
+    assert SequenceMultiIndex(lambda z: np.sign(z[0, 0]), noise=0.1, label_type="continuous").channel.rank == 0
