@@ -25,8 +25,9 @@ from glassformer.interface.cli import main
 from glassformer.learners.algorithms.signal_descent import descend
 from glassformer.learners.ridge import ridge
 from glassformer.models.designs.dense import DenseDesign
-from glassformer.models.students.factors import _loss, factor_student
+from glassformer.models.students.factors import _itself, _loss_of, factor_student
 
+_loss = _loss_of(_itself)
 MODEL = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.0)
 
 
@@ -228,6 +229,29 @@ def test_combinations_that_do_not_exist_are_refused():
             GradientDescent(**bad)
     with pytest.raises(ParameterError, match="momentum"):
         GradientDescent(optimizer="adam", momentum=0.5)
+
+
+@pytest.mark.slow
+def test_links_with_slopes_are_fitted():
+    """Enough noisy labels of a bent link: close to the optimum, from one start."""
+    model = BilinearSequenceRegression(beta=1, rho=0.1, channel=jnp.tanh, noise=0.01)
+    settings = GradientDescent(max_steps=1500)
+    found = simulate(model, [1.2], d=20, instances=1, algorithm="gd", settings=settings)
+    assert 0.2 * found["theory_bayes_optimal"][0] < found["error"][0] < 0.03
+
+
+@pytest.mark.parametrize("link", [np.tanh, lambda h: 1.0 if h > 0 else -1.0, jnp.sign])
+def test_links_without_slopes_that_jax_knows_are_refused(link):
+    with pytest.raises(IncompatibleError, match="slopes that JAX can trace"):
+        simulate(BilinearSequenceRegression(beta=1, rho=0.2, channel=link), [0.2], d=20, algorithm="gd")
+
+
+def test_errors_of_even_labels_are_those_of_the_better_sign():
+    model = BilinearSequenceRegression(beta=1, rho=0.2, channel="absolute")
+    design = DenseDesign.sample(5, (4, 4), np.random.default_rng(0))
+    student = model.parametrisation.student(design, np.ones(5), 1)
+    signal = np.arange(16.0).reshape(4, 4)
+    assert student.distance(-signal, signal) == student.distance(signal, signal) == 0
 
 
 @pytest.mark.slow

@@ -171,11 +171,11 @@ class BilinearSequenceRegression(Model):
 
     @property
     def parametrisation(self) -> Parametrisation:
-        if not self.channel.linear:
-            raise IncompatibleError(f"fits linear labels, not those of channel {self.channel.label}")
-        from glassformer.models.students.factors import FACTORS
+        from glassformer.models.students.factors import FACTORS, factor_parametrisation
 
-        return FACTORS
+        if self.channel.linear:
+            return FACTORS
+        return factor_parametrisation(self.channel.trainable_link, self.channel.even, self.channel.label)
 
     def at_size(self, d: int) -> FiniteSize:
         """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""

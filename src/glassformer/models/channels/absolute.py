@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,6 +47,10 @@ class AbsoluteChannel(ScalarChannel):
     @property
     def even(self) -> bool:
         return True
+
+    @property
+    def trainable_link(self) -> Callable[[Any], Any]:
+        return abs
 
     @property
     def exponents(self) -> Exponents:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -89,6 +90,14 @@ class ScalarChannel(ABC):
 
     field_components = declared((), "``(K,)`` for fields of ``K`` components; empty for numbers.")
     label_shape = declared((), "Shape of the label of one sample; empty for numbers.")
+
+    @property
+    def trainable_link(self) -> Callable[[Any], Any] | None:
+        """The label without noise as a function of arrays of fields that JAX can differentiate; None where it is none.
+
+        Its slope must tell something almost everywhere: steps have none.
+        """
+        return None
 
     @property
     def exponents(self) -> Exponents | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +16,7 @@ from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.exponents import exponents_of
 from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
-from glassformer.models.channels.link.function import Function, array_link
+from glassformer.models.channels.link.function import Function, array_link, traced_link
 from glassformer.models.channels.link.level_set import LevelSet
 from glassformer.models.channels.link.noisy import NoisyLink
 from glassformer.models.channels.link.piecewise import LinkShape, link_shape
@@ -96,6 +97,11 @@ class LinkChannel(ScalarChannel):
     @property
     def even(self) -> bool:
         return self._known.even
+
+    @property
+    def trainable_link(self) -> Callable[[Any], Any] | None:
+        """The function itself, where JAX can differentiate it and it has a slope somewhere."""
+        return traced_link(self.function)
 
     @property
     def noiseless(self) -> bool:

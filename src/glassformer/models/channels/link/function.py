@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -48,3 +49,27 @@ def array_link(function: Callable[..., object], slot: str = "channel") -> Functi
         return np.asarray(np.nan_to_num(values, nan=OVERFLOW, posinf=OVERFLOW, neginf=-OVERFLOW))
 
     return link
+
+
+def traced_link(function: Callable[..., object]) -> Callable[[Any], Any] | None:
+    """The function of arrays as JAX differentiates it; None where it cannot, or where the slope vanishes everywhere.
+
+    Example:
+        >>> traced_link(lambda h: h**2) is None, traced_link(lambda h: 1 if h > 0 else -1) is None
+        (False, True)
+    """
+    import jax
+    import jax.numpy as jnp
+
+    plain = function.function if isinstance(function, Link) else function
+
+    def one(h: Any) -> Any:
+        return jnp.asarray(plain(h)).reshape(())
+
+    with jax.enable_x64(True):
+        try:
+            slopes = np.asarray(jax.vmap(jax.grad(one))(jnp.linspace(-2.0, 2.0, 64)))
+        except Exception:
+            # Whatever a user's function raises when JAX traces it, the answer is that it cannot.
+            return None
+    return (lambda h: jnp.vectorize(one)(h)) if np.any(slopes != 0) else None
