@@ -12,13 +12,14 @@ import numpy as np
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import as_text, parameter
-from glassformer.core.ranges import number_from
+from glassformer.core.ranges import number_from, numbers_from
 from glassformer.core.resources import furthest
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.base import Channel, require_sampling
 from glassformer.models.channels.label_laws import NAMES as LABEL_LAWS
 from glassformer.models.channels.label_laws import label_law
 from glassformer.models.designs.projection import projection_design
+from glassformer.models.priors.base import Prior
 from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
 from glassformer.models.token_correlation import OfCorrelatedTokens, correlation_root, told
@@ -48,6 +49,8 @@ class SequenceMultiIndex(Model):
             or a :class:`~glassformer.models.channels.label_laws.LabelLaw` of your own, given by its log-likelihood.
         token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
             Labels are those of correlated tokens; data have independent ones, rotated back by :math:`C^{-1/2}`.
+        feature_spectrum: eigenvalues of the covariance of the features, each of the same multiplicity, of mean one;
+            overlaps and errors are those of :math:`W\Sigma^{1/2}`, which labels see.
         prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
             :class:`~glassformer.models.priors.law.Law` of mean zero and variance one; standard normal by default.
             Once the model is made, it holds the prior of the rows.
@@ -86,6 +89,9 @@ class SequenceMultiIndex(Model):
         f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)}", None, read=as_text
     )
     token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
+    feature_spectrum: Any = parameter(
+        "eigenvalues of the covariance of the features, of mean one, as a comma list", None, read=numbers_from
+    )
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
 
     def __post_init__(self) -> None:
@@ -100,7 +106,10 @@ class SequenceMultiIndex(Model):
         require_sampling(*furthest(self, "indices", "tokens", "points"), self.indices * self.tokens, images, points)
         # A link that cannot be used is refused now, not when the first number is asked for.
         assert self.channel.rows == self.indices
-        object.__setattr__(self, "prior", rows_prior(self.prior, int(self.indices), 1, float(self.side_information)))
+        object.__setattr__(self, "prior", self._prior())
+
+    def _prior(self) -> Prior:
+        return rows_prior(self.prior, int(self.indices), 1, float(self.side_information), self.feature_spectrum)
 
     @property
     def name(self) -> str:
@@ -127,6 +136,7 @@ class SequenceMultiIndex(Model):
             "label_type": self.label_type,
             "side_information": float(self.side_information),
             **told(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
+            **({} if self.feature_spectrum is None else {"feature_spectrum": list(self.prior.spectrum)}),
             **named(self.prior),
             "points": int(self.points),
             "alpha": "n/d",

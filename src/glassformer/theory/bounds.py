@@ -108,7 +108,8 @@ def growth_bound(
     operator = np.array([[_product(chosen, weighted(a, b)).value for b in matrices] for a in matrices])
     weights = np.linalg.eigh(0.5 * (operator + operator.T))[1][:, -1]
     matrix = np.tensordot(weights, matrices, axes=1)
-    return _product(judged, weighted(matrix, matrix))
+    value, error = _product(judged, weighted(matrix, matrix))
+    return Bound(model.prior.in_rows.growth * value, model.prior.in_rows.growth * error)
 
 
 class _Means(NamedTuple):

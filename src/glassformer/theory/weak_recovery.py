@@ -109,6 +109,7 @@ def _instability(model: Model, channel: Channel, variance: Array, unknown: Array
     vectors = np.linalg.eigh(0.5 * (operator + operator.T))[1]
     modes = np.tensordot(vectors.T, basis.matrices, axes=1)
     growth = np.array([_entry(rotated, mode, mode, tokens, replicas) for mode in modes])
+    growth *= model.prior.in_rows.growth
     rate, error = map(float, growth[-1])
     near = rate - growth[:, 0] <= _POLICY.degenerate * rate + _POLICY.errors * (error + growth[:, 1])
     # The identity projected on the eigenspace is what the map's powers tend to: positive semi-definite.

@@ -92,6 +92,7 @@ class Prior(SignalPrior):
         False,
         "True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others.",
     )
+    growth = declared(1.0, r"Overlap of an unknown row per unit of a small :math:`\hat Q`.")
     onset = declared(0.0, r"Largest :math:`\hat Q` of a row at which nothing is known of it.")
 
     @property

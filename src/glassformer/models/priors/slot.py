@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from glassformer.models.priors.law import Law
 from glassformer.models.priors.laws import NAMES, Gaussian, law_of
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.separable import SeparablePrior
+from glassformer.models.priors.spectrum_rows import SpectrumRowsPrior
 
 # A mean that is rounding, and the error before any data that is one.
 _ROUNDING, _START = 1e-9, 1e-6
@@ -48,7 +50,9 @@ def named(prior: ScalarPrior | Prior) -> dict[str, str]:
     return {"prior": repr(given)}
 
 
-def rows_prior(given: object, rows: int, heads: int, side_information: float) -> Prior:
+def rows_prior(
+    given: object, rows: int, heads: int, side_information: float, spectrum: Sequence[float] | None = None
+) -> Prior:
     """The prior of the rows of a multi-index model.
 
     Args:
@@ -57,6 +61,7 @@ def rows_prior(given: object, rows: int, heads: int, side_information: float) ->
         rows: of the model.
         heads: of the model.
         side_information: of the model.
+        spectrum: of the covariance of the features; None for independent ones.
 
     Raises:
         ParameterError: no such law, or not for so many rows.
@@ -76,6 +81,11 @@ def rows_prior(given: object, rows: int, heads: int, side_information: float) ->
             )
         return wanted
     law = Gaussian() if wanted is None else centred(wanted)
+    if spectrum is not None:
+        if not law.rotational or side_information:
+            other = f"prior = {law.label}" if side_information == 0 else f"side_information = {side_information}"
+            raise IncompatibleError(f"{other} and feature_spectrum exclude each other: give one of them")
+        return selected(SpectrumRowsPrior(tuple(spectrum), rows))
     if law.rotational:
         return selected(GaussianRowsPrior(rows, heads, side_information))
     return selected(SeparablePrior(law, rows, heads, side_information), law)
