@@ -25,7 +25,7 @@ def bell(x, variance):
 def information(function, noise, variance, breaks=()):
     """E g^2 as three sums."""
     h, w = grid(breaks)
-    t = np.arange(-7.0, 7.01, 0.25 * min(1.0, np.sqrt(variance / (1 - variance))))
+    t = np.arange(-7.0, 7.01, 0.12 * min(1.0, np.sqrt(variance / (1 - variance))))
     omega = np.sqrt(1 - variance) * t
     values = function(h)
     y, step = label_grid(values[np.abs(h) < 6.5], noise)

@@ -46,7 +46,7 @@ def doors(function, noise=0.0, label_type="auto"):
         (square, 0.05, ()),
         (relu, 0.02, (0.0,)),
         (window, 0.1, (-1.0, 1.0)),
-        (lambda z: np.cos(3 * z), 0.1, ()),
+        (np.cos, 0.1, ()),
         (lambda z: 0.4 * np.round(z / 0.4), 0.02, tuple(0.4 * (np.arange(-20, 20) + 0.5))),
     ],
     ids=["He3", "square", "relu", "window", "cos", "steps"],
