@@ -153,6 +153,13 @@ def test_exponents_of_the_literature(link, information, generative):
     assert link_exponents(link) == (information, generative)
 
 
+def test_even_polynomials_of_high_degree_are_even_without_noise():
+    """Rounding between six solutions of one label must not pass for information at zero overlap."""
+    channel = LinkChannel(lambda z: z**6 - 15 * z**4 + 45 * z**2 - 15)
+    assert channel.even
+    assert channel.exponents.generative == 2
+
+
 def ring():
     """Label one where a < |z| < b, such that its probability does not change with the variance of the field."""
     a = 0.5

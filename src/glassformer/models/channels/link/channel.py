@@ -32,6 +32,7 @@ _EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-10, 1e-7, 1e-8), (1e
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 _ROWS = 128  # means of the field for which labels are averaged at once
+_SEEN = 7.6  # fields whose signs are compared
 _UNSEEN = 1e-8  # probability that is none
 # Less label noise than this takes nodes without end, and is none for all that it does.
 _FAINTEST = 1e-6
@@ -211,7 +212,12 @@ class _Known:
 
     @cached_property
     def even(self) -> bool:
-        # At q = 0 the information is E (E[h | y])^2, zero up to rounding exactly for links blind to the sign of h.
+        h = np.linspace(0.0, _SEEN, 997)
+        there, mirrored = self.link(h), self.link(-h)
+        if np.all(np.abs(there - mirrored) <= 1e-13 * np.maximum(np.abs(there), np.mean(np.abs(there)))):
+            return True
+        # At q = 0 the information is E (E[h | y])^2, zero for labels blind to the sign of h in any other way; between
+        # many solutions of one label rounding leaves more of it.
         return self.averages(1.0, 1)[0] < 1e-16
 
     @cached_property
