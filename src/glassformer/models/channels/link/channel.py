@@ -25,12 +25,15 @@ from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 Averages = Callable[[float, int], tuple[float, float]]
 
-# Relative change between two rules below which refinement stops: of single averages, and of the nodes of curves, whose
-# rules converge by two digits at a time; with noise for links of few branches and of more, where they cost more.
-_TARGET, _SIMPLE, _SIMPLER, _HARDER = 1e-10, 2, (1e-10, 1e-6), (1e-5, 1e-5)
+# Relative changes below which refinement stops: between two rules of single averages, between those of the nodes of
+# curves (they converge by two digits at a time), and of the curve itself. Without noise and with, for links of at most
+# so many branches and of more, where they cost more.
+_BRANCHES = 2
+_EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-10, 1e-7, 1e-8), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 1e-7)
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 _ROWS = 128  # means of the field for which labels are averaged at once
+_SEEN = 7.6  # fields whose signs are compared
 _UNSEEN = 1e-8  # probability that is none
 # Less label noise than this takes nodes without end, and is none for all that it does.
 _FAINTEST = 1e-6
@@ -215,7 +218,12 @@ class _Known:
 
     @cached_property
     def even(self) -> bool:
-        # At q = 0 the information is E (E[h | y])^2, zero up to rounding exactly for links blind to the sign of h.
+        h = np.linspace(0.0, _SEEN, 997)
+        there, mirrored = self.link(h), self.link(-h)
+        if np.all(np.abs(there - mirrored) <= 1e-13 * np.maximum(np.abs(there), np.mean(np.abs(there)))):
+            return True
+        # At q = 0 the information is E (E[h | y])^2, zero for labels blind to the sign of h in any other way; between
+        # many solutions of one label rounding leaves more of it.
         return self.averages(1.0, 1)[0] < 1e-16
 
     @cached_property
@@ -223,10 +231,14 @@ class _Known:
         def row(v: float, target: float) -> Row:
             return *self._refined(v, 0, target), *self._refined(v, 1, target)
 
-        simple = len(self.shape.branches) <= _SIMPLE
-        single, of_curves = (_TARGET, _TARGET) if self.noise == 0 else _SIMPLER if simple else _HARDER
+        simple = len(self.shape.branches) <= _BRANCHES
+        single, node, target = (_EXACT if simple else _SHARP) if self.noise == 0 else _SIMPLE if simple else _HARD
         direct = lru_cache(maxsize=256)(lambda v: row(v, single))
-        return Curve(direct, lambda v: row(v, of_curves), self.even, self.noise == 0)
+        # At generative exponent k the information begins with the overlap to the power k - 1.
+        power = (
+            int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
+        )
+        return Curve(direct, lambda v: row(v, node), power, self.noise == 0, target)
 
     def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
         """Double the rule until it stops changing; the last change bounds the error of a converging rule."""

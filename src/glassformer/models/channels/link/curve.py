@@ -15,11 +15,9 @@ from glassformer.models.channels.scalar import Array
 _SMALLEST, _FIRST, _WIDTH = 1e-4, 0.02, 2.0
 # Different variances in one panel from which on it is built, and the orders tried for it.
 _WORTH, _ORDERS = 8, (6, 12, 24)
-# Share of the largest coefficient below which the last ones end the refinement, with noise and without; that up to
-# which the largest order will do; and what they are multiplied by. What the averages themselves leave open need not be
-# resolved, but for a share of it.
-_TARGET, _ENOUGH, _SAFETY = (1e-7, 1e-10), 1e-6, 4.0
-_SHARE = 0.1
+# Share of the largest coefficient up to which the last ones will do at the largest order, and what they are multiplied
+# by. What the averages themselves leave open need not be resolved, but for a share of it.
+_ENOUGH, _SAFETY, _SHARE = 1e-6, 4.0, 0.1
 # Log odds at which the second panel begins.
 _START = float(np.log(_FIRST / (1 - _FIRST)))
 
@@ -47,12 +45,13 @@ class Curve:
     Args:
         direct: information, its error, expected log partition and its error at one variance.
         node: the same as they are wanted at the nodes of a panel, where many of them are computed.
-        even: whether the information vanishes with ``q``.
+        power: of ``q`` with which the information vanishes.
         noiseless: whether it grows as ``1/V``.
+        target: share of the largest coefficient below which the last ones end the refinement.
 
     Example:
         >>> exact = lambda v: (1 / (v + 0.1), 0.0, -0.5 * np.log(v + 0.1), 0.0)
-        >>> curve = Curve(exact, exact, even=False, noiseless=False)
+        >>> curve = Curve(exact, exact, power=0, noiseless=False)
         >>> value = curve(np.geomspace(0.01, 1, 50))
         >>> bool(np.max(np.abs(value[:, 0] * (np.geomspace(0.01, 1, 50) + 0.1) - 1)) < 1e-8)
         True
@@ -60,8 +59,9 @@ class Curve:
 
     direct: Callable[[float], Row]
     node: Callable[[float], Row]
-    even: bool
+    power: int
     noiseless: bool
+    target: float = 1e-10
     panels: dict[int, _Panel | None] = field(default_factory=dict)
     asked: dict[int, set[float]] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ class Curve:
 
     def _scale(self, v: Array) -> Array:
         """What the information is a smooth multiple of."""
-        vanishing = 1.0 - v if self.even else np.ones_like(v)
+        vanishing = (1.0 - v) ** self.power
         return vanishing / v if self.noiseless else vanishing
 
     def _read(self, panel: _Panel, k: int, v: Array) -> Array:
@@ -109,7 +109,7 @@ class Curve:
             left = [float(np.sum(np.abs(c[-3:]))) for c in fitted]
             sizes = [float(np.max(np.abs(curve))) for curve in curves]
             own = (float(np.max(rows[:, 1] / scale)), float(np.max(rows[:, 3])))
-            target = _ENOUGH if order == _ORDERS[-1] else _TARGET[self.noiseless]
+            target = _ENOUGH if order == _ORDERS[-1] else self.target
             if all(x <= max(target * size, _SHARE * e) for x, size, e in zip(left, sizes, own, strict=True)):
                 errors = [_SAFETY * x + e for x, e in zip(left, own, strict=True)]
                 return _Panel(fitted[0], errors[0], fitted[1], errors[1])

@@ -36,6 +36,7 @@ class NoisySteps:
         certain = expected
         for omega in self._means(v, q, spacing):
             weight = normal_density(omega / np.sqrt(q)) * spacing / np.sqrt(q) if q > 0 else np.ones(1)
+            weight = weight * np.where(omega > 0, 2.0, 1.0) if self._mirrored else weight
             square, log_z = self._given(omega, v, 2.5 * rule.lattice * sigma)
             information += float(weight @ square)
             expected += float(weight @ (log_z - certain))
@@ -51,6 +52,15 @@ class NoisySteps:
         order = np.argsort(intervals[:, 0])
         return intervals[order], values[order]
 
+    @cached_property
+    def _mirrored(self) -> bool:
+        """Whether means of opposite signs see the same: levels are even or odd, up to a constant."""
+        intervals, values = self._levels
+        mirror = np.allclose(intervals, -intervals[::-1, ::-1], rtol=0, atol=1e-9)
+        slack = 1e-12 * np.max(np.abs(values))
+        pairs = (values - side * values[::-1] for side in (1, -1))
+        return mirror and any(np.ptp(pair) <= slack for pair in pairs)
+
     def _means(self, v: float, q: float, spacing: float) -> Iterator[Array]:
         """Runs of neighbouring lattice points near the steps."""
         if q == 0:
@@ -64,8 +74,9 @@ class NoisySteps:
             for side in (-1, 1)
         )
         apart = np.flatnonzero(first[1:] > last[:-1] + _BLOCK)
+        least = 0 if self._mirrored else -most
         for low, high in zip(first[np.append(0, apart + 1)], last[np.append(apart, -1)], strict=True):
-            for start in range(int(low), int(high) + 1, _BLOCK):
+            for start in range(max(int(low), least), int(high) + 1, _BLOCK):
                 yield np.asarray(spacing * np.arange(start, min(start + _BLOCK, int(high) + 1)), dtype=np.float64)
 
     def _given(self, omega: Array, v: float, spacing: float) -> tuple[Array, Array]:
