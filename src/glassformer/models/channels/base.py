@@ -22,6 +22,7 @@ from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.core.resources import require_resources
+from glassformer.models.channels.row_symmetries import RowSymmetries
 
 # Data points of the averages: replicas, whose spread tells the error, times points of each.
 _REPLICAS = 8
@@ -75,10 +76,17 @@ class PredictionErrors(NamedTuple):
 
 
 class Averages(NamedTuple):
-    """Averages over data at posterior covariances of shape (batch, P, P)."""
+    """Averages over data at posterior covariances of shape (batch, P, P).
+
+    Attributes:
+        information: of each entry.
+        log_partition: its expectation.
+        replicas: information of each replica of the data, (batch, replicas, P, P); one where nothing is sampled.
+    """
 
     information: Integral
     log_partition: Integral
+    replicas: Array
 
 
 def require_noise(noise: object) -> None:
@@ -181,6 +189,11 @@ class Channel(ABC):
         return np.ones((1, self.rows))
 
     @property
+    def row_symmetries(self) -> RowSymmetries:
+        """All symmetries of the labels that averages respect."""
+        return RowSymmetries.of_signs(self.symmetries)
+
+    @property
     def even(self) -> bool:
         """True when symmetries move every row: no row is known at zero overlap, which then is a fixed point."""
         return bool(np.all(np.any(self.symmetries < 0, axis=0)))
@@ -244,16 +257,18 @@ class Channel(ABC):
         grid = (batch, _REPLICAS, self.points)
         first, second, slope, log_z = (part.reshape(*grid, *part.shape[1:]) for part in found)
         deviation = deviation.reshape(*grid, *deviation.shape[2:])
-        pairs = [_information(first[k], second[k], slope[k], deviation[k], v) for k, v in enumerate(variance)]
-        value, error = (np.stack(part) for part in zip(*pairs, strict=True))
-        log_z = log_z.mean(axis=2)
-        return Averages(Integral(value, error), Integral(log_z.mean(axis=1), _standard_error(log_z, axis=1)))
+        respected = self.row_symmetries.respected
+        replicas = np.stack(
+            [
+                respected(_information(first[k], second[k], slope[k], deviation[k], v), self.self_overlap - v)
+                for k, v in enumerate(variance)
+            ]
+        )
+        information, log_z = (_mean_and_error(part) for part in (replicas, log_z.mean(axis=2)))
+        return Averages(information, log_z, replicas)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
-        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L).
-
-        For directions in which the posterior is symmetric about ``omega``, where covariances are second moments.
-        """
+        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L)."""
         raise NotImplementedError
 
     def response(self, variance: Array) -> tuple[Array, Array, Array, int]:
@@ -266,6 +281,18 @@ class Channel(ABC):
         for k in range(self.columns):
             truth[:, :, k, :, k] -= inverse
         return first, second, truth, _REPLICAS
+
+    def information_slope(self, variance: Array) -> Array:
+        r""":math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`, shape (P^2, P^2): how information grows with flattened overlaps.
+
+        Source: the second derivative of an entropy along the heat flow of the mean fields,
+        :math:`dE\sum_lg_lg_l^T = \sum_{ll'}E[D_{ll'}\,dQ\,D_{ll'}^T]`, :math:`D_{ll'} = \partial g_l/\partial\omega_{l'}`.
+        """
+        first, second, _, _ = self.response(variance)
+        full = np.einsum("nalcm,nblem->abce", first, second, optimize=True) / len(first)
+        size = self.rows**2
+        slope = full.reshape(size, size)
+        return np.asarray(0.5 * (slope + slope.T))
 
     def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
         """Errors on the labels of new samples, from two copies of the fields with the same mean.
@@ -354,17 +381,17 @@ class Channel(ABC):
         return omega, deviation, np.stack(labels)
 
 
-def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> tuple[Array, Array]:
-    """Mean and standard error of the information, entry by entry, from scores, slopes and true deviations."""
+def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> Array:
+    """Information of each replica, shape (replicas, P, P), from scores, slopes and true deviations."""
     square = _product(g, h)
     known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
     controls = np.stack([square - c, square - _product(0.5 * (g + h), u), known], axis=-1)
     size = len(v)
-    value, error = np.empty((size, size)), np.empty((size, size))
+    found = np.empty((len(g), size, size))
     for a in range(size):
         for b in range(size):
-            value[a, b], error[a, b] = controlled(square[..., a, b], controls[..., a, b, :])
-    return value, error
+            found[:, a, b] = _reduced(square[..., a, b], controls[..., a, b, :])
+    return found
 
 
 def _product(a: Array, b: Array) -> Array:
@@ -375,13 +402,23 @@ def _product(a: Array, b: Array) -> Array:
 
 def controlled(target: Array, controls: Array) -> tuple[float, float]:
     """Mean of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c), and its error."""
+    reduced = _reduced(target, controls)
+    return float(np.mean(reduced)), float(_standard_error(reduced, axis=0))
+
+
+def _reduced(target: Array, controls: Array) -> Array:
+    """Means over points of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c)."""
     flat = controls.reshape(-1, controls.shape[-1])
     scale = np.std(flat, axis=0)
     used = flat[:, scale > 0] / scale[scale > 0]
     centred = target.ravel() - np.mean(target)
     weight, *_ = np.linalg.lstsq(used - np.mean(used, axis=0), centred, rcond=1e-10)
-    reduced = (target.ravel() - used @ weight).reshape(target.shape).mean(axis=1)
-    return float(np.mean(reduced)), float(_standard_error(reduced, axis=0))
+    return np.asarray((target.ravel() - used @ weight).reshape(target.shape).mean(axis=1))
+
+
+def _mean_and_error(replicas: Array) -> Integral:
+    """Means over the second axis, and their standard errors."""
+    return Integral(np.mean(replicas, axis=1), _standard_error(replicas, axis=1))
 
 
 def _standard_error(replicas: Array, axis: int) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,11 +11,10 @@ import numpy as np
 
 from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.integral import Array
-from glassformer.core.numerics.batching import mapped
 from glassformer.models.channels.base import Channel, require_noise
 from glassformer.models.channels.link.contract import Link
 from glassformer.models.channels.multi_index.importance_sampling import Effort
+from glassformer.models.channels.multi_index.link_symmetries import row_symmetries
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
 # Random fields on which a link is tried, and distinct labels among them up to which they are taken for discrete.
@@ -76,19 +74,19 @@ def link_channel(
     if scalar:
         return _scalar(safe, noise)
     flat, shape = _flattened(link), safe.label_shape
-    signs = _symmetries(flat, indices, tokens)
+    symmetric = row_symmetries(flat, indices, tokens, discrete)
     if noise == 0 and (discrete or tried.shape[1] == 1):
         from glassformer.models.channels.multi_index.line_integrals import LineChannel
 
-        return LineChannel(flat, indices, tokens, shape, signs, discrete, points=points)
+        return LineChannel(flat, indices, tokens, shape, symmetric, discrete, points=points)
     from glassformer.models.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel
 
     if noise > 0:
-        return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, noise, points=points)
+        return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, noise, points=points)
     # The posterior is a thin shell around a level set: more starts and points follow it, for fewer data points.
     small = _NEGLIGIBLE * float(np.mean(np.var(tried, axis=0)))
     fewer = max(32, points // _FEWER)
-    return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, small, True, effort=_THIN, points=fewer)
+    return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, True, effort=_THIN, points=fewer)
 
 
 def _scalar(link: Link, noise: float) -> Channel:
@@ -128,17 +126,3 @@ def _require_traceable(link: Link) -> None:
 
 def _flattened(link: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda fields: jnp.ravel(jnp.asarray(link(fields), dtype=jnp.float64))
-
-
-def _symmetries(flat: Callable[[Any], Any], indices: int, tokens: int) -> Array:
-    """Signs of the rows that leave all labels of random fields as they are; the identity first."""
-    fields = np.random.default_rng(1).standard_normal((64, indices, tokens))
-    candidates = list(itertools.product([1.0, -1.0], repeat=min(indices, 10)))
-    plain = mapped(flat, fields)
-    kept = []
-    for signs in candidates:
-        full = np.append(signs, np.ones(indices - len(signs)))
-        flipped = mapped(flat, fields * full[:, None])
-        if np.allclose(flipped, plain, rtol=1e-9, atol=1e-11):
-            kept.append(full)
-    return np.array(kept)

@@ -47,7 +47,7 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
 
     @cached_property
     def functions(self) -> Functions:
-        return _functions(self.link, float(self.noise), self.signs)
+        return _functions(self.link, float(self.noise), self.symmetries)
 
     def label_from(self, fields: Array, source: Array) -> Array:
         clean = super().label_from(fields, source)
