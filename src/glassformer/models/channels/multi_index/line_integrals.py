@@ -2,7 +2,8 @@ r"""Noiseless functions of several projections with one number as label, integra
 
 In whitened coordinates the fields of a data point are standard normal and the label fixes a level set. Lines parallel
 to every axis cross it in points (continuous labels) or intervals (discrete ones) that are found by bisection, so one
-integral is exact and the others are quasi-Monte Carlo. A crossing found along axis ``j`` carries the weight
+integral is exact and the others are quasi-Monte Carlo. A continuous label may have atoms (zero, for sums of rectified
+fields): level sets of positive measure, where lines lie in them for whole intervals. A crossing found along axis ``j`` carries the weight
 :math:`(\partial_jg)^2/|\nabla g|^2`, which adds to one over the axes and removes the singularity of tangent lines.
 """
 
@@ -28,7 +29,12 @@ from glassformer.models.channels.multi_index.latent import Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
 # Half-length of a line, cells on it, crossings kept, and halvings of a cell that holds one.
-_REACH, _CELLS, _CROSSINGS, _HALVINGS = 7.5, 96, 8, 45
+_REACH, _CELLS, _CROSSINGS, _HALVINGS = 7.5, 96, 8, 30
+# Share of a level set in intervals from which on it has positive measure.
+_MASSIVE = 1e-9
+_TINY = 1e-300
+# Step of the differences that make a gradient, in whitened coordinates.
+_STEP = 1e-5
 # Lines per axis and half, and numbers in the pool of random shifts.
 _LINES, _NUMBERS = 16, 400_000
 _BATCH = 16
@@ -39,17 +45,17 @@ class LineChannel(LinkRowsChannel):
     """:math:`y = g(Z)`, one number, or several for discrete labels, without noise.
 
     Args:
-        discrete: whether labels take few values.
+        atoms: probability of labels whose level sets have positive measure: one for labels that take few values.
         points: data points per replica of the averages.
     """
 
-    discrete: bool
+    atoms: float
     effort: Effort = field(default=Effort(points=_LINES, starts=1, steps=1), kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
     @property
     def rank(self) -> float:
-        return 0.0 if self.discrete else 1.0
+        return 1.0 - self.atoms
 
     @property
     def functions(self) -> Functions:
@@ -57,7 +63,7 @@ class LineChannel(LinkRowsChannel):
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
-        if self.discrete:
+        if self.atoms == 1:
             raise IncompatibleError("needs labels that vary smoothly with the weights")
         return super().traceable_label
 
@@ -66,7 +72,7 @@ class LineChannel(LinkRowsChannel):
         with jax.enable_x64(True):
             lines = jnp.asarray(_lines(self.latents, self.effort.points))
 
-        moments = Specialised(_moments, link=self.link, discrete=self.discrete)
+        moments = Specialised(_moments, link=self.link, points=self.atoms < 1, intervals=self.atoms > 0)
 
         def work(index: Any, chunk: Any) -> Any:
             return moments(jnp.asarray(index % len(lines)), chunk, lines)
@@ -89,37 +95,61 @@ def _lines(dimension: int, count: int) -> Array:
     pool = int(np.clip(_NUMBERS // (2 * base.size), 16, 4096))
     shifted = (base + rng.random((pool, 2, 1, dimension - 1))) % 1
     points = ndtri(np.clip(shifted, 1e-12, 1 - 1e-12))
-    return np.concatenate([points, -points], axis=2)
+    # A line and its mirror image follow each other: no part of the sample tells them apart.
+    return np.stack([points, -points], axis=3).reshape(pool, 2, count, dimension - 1)
 
 
-def _moments(turns: Any, data: Any, lines: Any, link: Callable[[Any], Any], discrete: bool) -> Any:
+def _moments(turns: Any, data: Any, lines: Any, link: Callable[[Any], Any], points: bool, intervals: bool) -> Any:
     def one(item: Any) -> Any:
         turn, (label, omega, root) = item
 
         def value(x: Any) -> Any:
             return link(omega + root @ x.reshape(omega.shape)) - label
 
-        halves = [_half(value, discrete, omega.size, lines[turn, k]) for k in range(2)]
-        return _combined(halves)
+        kinds = [_interval_moments] * intervals + [_point_moments] * points
+        sums = [_along_axes(partial(kind, value), omega.size, lines[turn]) for kind in kinds]
+        # A level set of positive measure has no points apart from it that matter.
+        massive = jnp.sum(sums[0][0]) > _MASSIVE
+        chosen = [jnp.where(massive, first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
+        return _combined(*chosen, 1 / omega.size if intervals and not points else 1.0)
 
     return jax.lax.map(one, (turns, data), batch_size=_BATCH)
 
 
-def _combined(halves: list[tuple[Any, Any, Any]]) -> Any:
-    (m0, m1, m2), (n0, n1, n2) = halves
-    tiny = 1e-300
-    first, second = m1 / jnp.maximum(m0, tiny), n1 / jnp.maximum(n0, tiny)
-    one, two = m2 / jnp.maximum(m0, tiny), n2 / jnp.maximum(n0, tiny)
-    total = jnp.maximum(m0 + n0, tiny)
-    mean, square = (m1 + n1) / total, (m2 + n2) / total
-    whole = square - jnp.outer(mean, mean)
-    parts = one - jnp.outer(first, first) + two - jnp.outer(second, second)
-    return jnp.log(0.5 * total), first, second, 2 * whole - 0.5 * parts, one, two, jnp.ones(())
+def _combined(zeroth: Any, first: Any, second: Any, scale: float) -> Any:
+    """Moments from the integrals of 1, ``x`` and ``x x^T`` along the lines, shape (2 halves, 2 parts, ...)."""
+    halves = [part.sum(axis=1) for part in (zeroth, first, second)]
+    whole = [part.sum(axis=0) for part in halves]
+    mean, square = (_ratio(part, whole[0]) for part in whole[1:])
+    # A half that misses the level set is replaced by the other, a part by its half.
+    own = [jnp.where(_found(halves[0], part), part, part[::-1]) for part in halves]
+    parts = [
+        jnp.where(_found(zeroth, part), part, half[:, None])
+        for part, half in zip((zeroth, first, second), own, strict=True)
+    ]
+    # The bias of a ratio falls as one over the sample: twice the whole less the mean of its parts is free of it.
+    means, squares = (
+        2 * _ratio(own[k], own[0]) - jnp.mean(_ratio(parts[k], parts[0]), axis=1) for k in (1, 2)
+    )
+    plain = [_ratio(own[k], own[0]) for k in (1, 2)]
+    within = jnp.mean(plain[1] - jnp.einsum("hi,hj->hij", plain[0], plain[0]), axis=0)
+    covariance = 2 * (square - jnp.outer(mean, mean)) - within
+    return jnp.log(0.5 * scale * jnp.maximum(whole[0], _TINY)), *means, covariance, *squares, jnp.ones(())
 
 
-def _half(value: Callable[[Any], Any], discrete: bool, dimension: int, lines: Any) -> tuple[Any, Any, Any]:
-    """Integrals of one, ``x`` and ``x x^T`` over the level set, from the lines along all axes."""
-    on_axis = partial(_interval_moments if discrete else _point_moments, value)
+def _found(zeroth: Any, like: Any) -> Any:
+    return (zeroth > 0).reshape(zeroth.shape + (1,) * (like.ndim - zeroth.ndim))
+
+
+def _ratio(part: Any, zeroth: Any) -> Any:
+    return part / jnp.maximum(zeroth, _TINY).reshape(zeroth.shape + (1,) * (part.ndim - zeroth.ndim))
+
+
+def _along_axes(on_axis: Callable[..., Any], dimension: int, lines: Any) -> tuple[Any, Any, Any]:
+    """Integrals of one, ``x`` and ``x x^T`` over the level set, by halves of the lines along all axes and their parts.
+
+    Lines have shape (2 halves, count, dimension - 1); a line and its mirror image stay together.
+    """
 
     def along(axis: Any, rest: Any) -> Any:
         # The line's own coordinate goes to place ``axis``, the others keep their order.
@@ -129,11 +159,15 @@ def _half(value: Callable[[Any], Any], discrete: bool, dimension: int, lines: An
         base = jnp.where(place == axis, 0.0, padded[jnp.clip(others, 0, max(dimension - 2, 0))])
         return on_axis(axis, base, jnp.where(place == axis, 1.0, 0.0))
 
-    axes = jnp.arange(dimension)
-    found = jax.vmap(lambda axis: jax.vmap(lambda rest: along(axis, rest))(lines))(axes)
-    # Discrete labels: every axis estimates the whole; continuous ones: the axes share it.
-    scale = (1 / dimension if discrete else 1.0) / len(lines)
-    zeroth, first, second = (scale * jnp.sum(part, axis=(0, 1)) for part in found)
+    count, parts = lines.shape[1], min(2, lines.shape[1])
+    flat = lines.reshape(2 * count, -1)
+    found = jax.vmap(lambda axis: jax.vmap(lambda rest: along(axis, rest))(flat))(jnp.arange(dimension))
+
+    def summed(values: Any) -> Any:
+        own = values.sum(axis=0).reshape(2, parts, count // parts, *values.shape[2:])
+        return own.sum(axis=2) / count
+
+    zeroth, first, second = map(summed, found)
     return zeroth, first, second
 
 
@@ -177,7 +211,11 @@ def _point_moments(value: Callable[[Any], Any], axis: Any, base: Any, unit: Any)
 
     places, _ = _crossings(lambda t: at(base + t * unit) > 0)
     x = base + places[:, None] * unit
-    left, gradient = jax.vmap(jax.value_and_grad(at))(x)
+    left = jax.vmap(at)(x)
+    # By differences: compiled, the derivative of a maximum compares numbers that may have been rounded twice.
+    steps = _STEP * jnp.eye(base.size)
+    ahead, behind = (jax.vmap(jax.vmap(at))(x[:, None] + sign * steps) for sign in (1, -1))
+    gradient = (ahead - behind) / (2 * _STEP)
     size = jnp.sum(gradient**2, axis=1)
     # A jump of the label is no root, and padding no crossing.
     root = (jnp.abs(left) <= 1e-6 * (1 + jnp.sqrt(size))) & (jnp.abs(places) < _REACH) & (size > 0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError
+from glassformer.core.numerics.batching import mapped
 from glassformer.models.channels.base import Channel, require_noise
 from glassformer.models.channels.link.contract import Link
 from glassformer.models.channels.multi_index.importance_sampling import Effort
@@ -19,6 +20,8 @@ from glassformer.models.channels.multi_index.link_symmetries import row_symmetri
 LABEL_TYPES = ("auto", "discrete", "continuous")
 # Random fields on which a link is tried, and distinct labels among them up to which they are taken for discrete.
 _TRIED, _FEW = 512, 32
+# More of them, among which labels that sets of positive measure share show more than once.
+_MANY = 2**14
 # Noise variance, in units of the variance of the label, that stands for none where labels have several entries.
 _NEGLIGIBLE = 3e-4
 # Work per data point of such labels, and the share of data points that it leaves time for.
@@ -78,7 +81,8 @@ def link_channel(
     if noise == 0 and (discrete or tried.shape[1] == 1):
         from glassformer.models.channels.multi_index.line_integrals import LineChannel
 
-        return LineChannel(flat, indices, tokens, shape, symmetric, discrete, points=points)
+        atoms = 1.0 if discrete else _atoms(flat, indices, tokens)
+        return LineChannel(flat, indices, tokens, shape, symmetric, atoms, points=points)
     from glassformer.models.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel
 
     if noise > 0:
@@ -87,6 +91,13 @@ def link_channel(
     small = _NEGLIGIBLE * float(np.mean(np.var(tried, axis=0)))
     fewer = max(32, points // _FEWER)
     return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, True, effort=_THIN, points=fewer)
+
+
+def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
+    """Probability of labels that several of many random fields share to the last digit."""
+    fields = np.random.default_rng(2).standard_normal((_MANY, indices, tokens))
+    counts = np.unique(mapped(flat, fields), axis=0, return_counts=True)[1]
+    return float(counts[counts > 1].sum() / _MANY)
 
 
 def _scalar(link: Link, noise: float) -> Channel:
