@@ -24,19 +24,24 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.models.channels.multi_index.latent import Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
 # Half-length of a line, cells on it, crossings kept, and halvings of a cell that holds one.
-_REACH, _CELLS, _CROSSINGS, _HALVINGS = 7.5, 96, 8, 30
+_REACH, _CELLS, _CROSSINGS, _HALVINGS = 7.5, 96, 8, 20
 # Share of a level set in intervals from which on it has positive measure.
 _MASSIVE = 1e-9
 _TINY = 1e-300
+# Deviation of a label at a crossing that is none of a jump.
+_ROOT = 1e-5
+# Points of a pilot sample, those next to a level set, and the spread of lines around them over theirs, and at least.
+_PILOT, _NEAREST, _WIDER, _NARROWEST = 256, 16, 1.4, 0.2
 # Step of the differences that make a gradient, in whitened coordinates.
 _STEP = 1e-5
 # Lines per axis and half, and numbers in the pool of random shifts.
-_LINES, _NUMBERS = 16, 400_000
+_LINES, _NUMBERS = 32, 800_000
 _BATCH = 16
 
 
@@ -71,11 +76,12 @@ class LineChannel(LinkRowsChannel):
         data = (self.observed(y), np.asarray(omega, dtype=float), root)
         with jax.enable_x64(True):
             lines = jnp.asarray(_lines(self.latents, self.effort.points))
+            pilot = jnp.asarray(normal_points(self.latents, _PILOT, 1)[0])
 
         moments = Specialised(_moments, link=self.link, points=self.atoms < 1, intervals=self.atoms > 0)
 
         def work(index: Any, chunk: Any) -> Any:
-            return moments(jnp.asarray(index % len(lines)), chunk, lines)
+            return moments(jnp.asarray(index % len(lines)), chunk, lines, pilot)
 
         return Moments(*in_chunks(work, data))
 
@@ -88,18 +94,20 @@ def _nothing(x: Any, datum: Any) -> Any:
 
 @lru_cache(maxsize=4)
 def _lines(dimension: int, count: int) -> Array:
-    """Where lines cross the other coordinates, shape (pool, 2 halves, lines, dimension - 1), symmetric about zero."""
+    """Where lines cross the other coordinates, shape (pool, 2 halves, 2 parts, lines, dimension - 1).
+
+    A line is followed by its mirror image. Parts are independent: how far they are apart tells the bias of ratios.
+    """
     if dimension == 1:
-        return np.zeros((1, 2, 1, 0))
-    rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 2)
-    pool = int(np.clip(_NUMBERS // (2 * base.size), 16, 4096))
-    shifted = (base + rng.random((pool, 2, 1, dimension - 1))) % 1
+        return np.zeros((1, 2, 1, 1, 0))
+    rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 4)
+    pool = int(np.clip(_NUMBERS // (4 * base.size), 16, 4096))
+    shifted = (base + rng.random((pool, 2, 2, 1, dimension - 1))) % 1
     points = ndtri(np.clip(shifted, 1e-12, 1 - 1e-12))
-    # A line and its mirror image follow each other: no part of the sample tells them apart.
-    return np.stack([points, -points], axis=3).reshape(pool, 2, count, dimension - 1)
+    return np.stack([points, -points], axis=4).reshape(pool, 2, 2, count // 2, dimension - 1)
 
 
-def _moments(turns: Any, data: Any, lines: Any, link: Callable[[Any], Any], points: bool, intervals: bool) -> Any:
+def _moments(turns: Any, data: Any, lines: Any, pilot: Any, link: Callable[[Any], Any], points: bool, intervals: bool) -> Any:
     def one(item: Any) -> Any:
         turn, (label, omega, root) = item
 
@@ -107,13 +115,27 @@ def _moments(turns: Any, data: Any, lines: Any, link: Callable[[Any], Any], poin
             return link(omega + root @ x.reshape(omega.shape)) - label
 
         kinds = [_interval_moments] * intervals + [_point_moments] * points
-        sums = [_along_axes(partial(kind, value), omega.size, lines[turn]) for kind in kinds]
+        where = _near(value, pilot)
+        sums = [_along_axes(partial(kind, value), lines[turn], *where) for kind in kinds]
         # A level set of positive measure has no points apart from it that matter.
         massive = jnp.sum(sums[0][0]) > _MASSIVE
         chosen = [jnp.where(massive, first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
         return _combined(*chosen, 1 / omega.size if intervals and not points else 1.0)
 
     return jax.lax.map(one, (turns, data), batch_size=_BATCH)
+
+
+def _near(value: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:
+    """Centre and spread of the part of the prior that is next to the level set, from a pilot sample in two rounds."""
+    centre, spread = jnp.zeros(pilot.shape[1]), jnp.ones(pilot.shape[1])
+    for _ in range(2):
+        points = centre + spread * pilot
+        distance = jnp.sum(jnp.abs(jax.vmap(value)(points)), axis=1)
+        index = jax.lax.top_k(-distance, _NEAREST)[1]
+        share = jax.nn.softmax(0.5 * jnp.sum(pilot[index] ** 2 - points[index] ** 2, axis=1))
+        centre = share @ points[index]
+        spread = jnp.maximum(_WIDER * jnp.sqrt(share @ (points[index] - centre) ** 2), _NARROWEST)
+    return centre, spread
 
 
 def _combined(zeroth: Any, first: Any, second: Any, scale: float) -> Any:
@@ -145,34 +167,33 @@ def _ratio(part: Any, zeroth: Any) -> Any:
     return part / jnp.maximum(zeroth, _TINY).reshape(zeroth.shape + (1,) * (part.ndim - zeroth.ndim))
 
 
-def _along_axes(on_axis: Callable[..., Any], dimension: int, lines: Any) -> tuple[Any, Any, Any]:
-    """Integrals of one, ``x`` and ``x x^T`` over the level set, by halves of the lines along all axes and their parts.
+def _along_axes(on_axis: Callable[..., Any], lines: Any, centre: Any, spread: Any) -> tuple[Any, Any, Any]:
+    """Integrals of one, ``x`` and ``x x^T`` over the level set, by halves and parts of the lines along all axes."""
+    dimension, count = len(centre), lines.shape[2]
+    place = jnp.arange(dimension)
+    # Every other pair of lines is drawn around the level set, the others from the prior.
+    near = jnp.arange(count) // 2 % 2 == 1
 
-    Lines have shape (2 halves, count, dimension - 1); a line and its mirror image stay together.
-    """
-
-    def along(axis: Any, rest: Any) -> Any:
+    def along(axis: Any, rest: Any, near: Any) -> Any:
         # The line's own coordinate goes to place ``axis``, the others keep their order.
-        place = jnp.arange(dimension)
         others = jnp.where(place < axis, place, place - 1)
-        padded = jnp.append(rest, 0.0)
-        base = jnp.where(place == axis, 0.0, padded[jnp.clip(others, 0, max(dimension - 2, 0))])
-        return on_axis(axis, base, jnp.where(place == axis, 1.0, 0.0))
+        padded = jnp.append(rest, 0.0)[jnp.clip(others, 0, max(dimension - 2, 0))]
+        across = place != axis
+        base = jnp.where(across, jnp.where(near, centre + spread * padded, padded), 0.0)
+        shape = 0.5 * (base**2 - ((base - centre) / spread) ** 2) - jnp.log(spread)
+        ratio = jnp.exp(jnp.sum(jnp.where(across, shape, 0.0)))
+        weight = 2 / (1 + ratio) if count > 1 else 1.0
+        return [weight * part for part in on_axis(axis, base, jnp.where(across, 0.0, 1.0))]
 
-    count, parts = lines.shape[1], min(2, lines.shape[1])
-    flat = lines.reshape(2 * count, -1)
-    found = jax.vmap(lambda axis: jax.vmap(lambda rest: along(axis, rest))(flat))(jnp.arange(dimension))
-
-    def summed(values: Any) -> Any:
-        own = values.sum(axis=0).reshape(2, parts, count // parts, *values.shape[2:])
-        return own.sum(axis=2) / count
-
-    zeroth, first, second = map(summed, found)
+    flat, kinds = lines.reshape(-1, max(dimension - 1, 0)), jnp.tile(near, lines.shape[0] * lines.shape[1])
+    found = jax.vmap(lambda axis: jax.vmap(partial(along, axis))(flat, kinds))(place)
+    sums = [part.sum(axis=0).reshape(*lines.shape[:3], *part.shape[2:]).sum(axis=2) for part in found]
+    zeroth, first, second = (part / (lines.shape[1] * count) for part in sums)
     return zeroth, first, second
 
 
-def _crossings(test: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """Places where a truth value along the line changes, padded with the far end, and the value at the near end."""
+def _crossings(test: Callable[[Any], Any]) -> tuple[tuple[Any, Any], Any]:
+    """Ends of the cells in which a truth value along the line changes, padded with the far end, and its first value."""
     grid = jnp.linspace(-_REACH, _REACH, _CELLS + 1)
     inside = jax.vmap(test)(grid)
     cell = jnp.nonzero(inside[1:] != inside[:-1], size=_CROSSINGS, fill_value=_CELLS)[0]
@@ -186,13 +207,13 @@ def _crossings(test: Callable[[Any], Any]) -> tuple[Any, Any]:
         return jnp.where(same, middle, a), jnp.where(same, b, middle)
 
     low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))
-    return 0.5 * (low + high), inside[0]
+    return (low, high), inside[0]
 
 
 def _interval_moments(value: Callable[[Any], Any], axis: Any, base: Any, unit: Any) -> tuple[Any, Any, Any]:
     del axis
-    places, inside = _crossings(lambda t: jnp.all(jnp.abs(value(base + t * unit)) < 1e-9))
-    edges = jnp.concatenate([jnp.full(1, -jnp.inf), places, jnp.full(1, jnp.inf)])
+    (low, high), inside = _crossings(lambda t: jnp.all(jnp.abs(value(base + t * unit)) < 1e-9))
+    edges = jnp.concatenate([jnp.full(1, -jnp.inf), 0.5 * (low + high), jnp.full(1, jnp.inf)])
     within = inside ^ (jnp.arange(len(edges) - 1) % 2 == 1)
     # Padding repeats the far end, where intervals are empty.
     used = within & (edges[1:] > edges[:-1])
@@ -209,7 +230,11 @@ def _point_moments(value: Callable[[Any], Any], axis: Any, base: Any, unit: Any)
     def at(x: Any) -> Any:
         return value(x)[0]
 
-    places, _ = _crossings(lambda t: at(base + t * unit) > 0)
+    (low, high), _ = _crossings(lambda t: at(base + t * unit) > 0)
+    below, above = (jax.vmap(lambda t: at(base + t * unit))(end) for end in (low, high))
+    # A secant ends the search.
+    share = jnp.clip(below / jnp.where(below == above, 1.0, below - above), 0.0, 1.0)
+    places = low + share * (high - low)
     x = base + places[:, None] * unit
     left = jax.vmap(at)(x)
     # By differences: compiled, the derivative of a maximum compares numbers that may have been rounded twice.
@@ -218,7 +243,7 @@ def _point_moments(value: Callable[[Any], Any], axis: Any, base: Any, unit: Any)
     gradient = (ahead - behind) / (2 * _STEP)
     size = jnp.sum(gradient**2, axis=1)
     # A jump of the label is no root, and padding no crossing.
-    root = (jnp.abs(left) <= 1e-6 * (1 + jnp.sqrt(size))) & (jnp.abs(places) < _REACH) & (size > 0)
+    root = (jnp.abs(left) <= _ROOT * (1 + jnp.sqrt(size))) & (jnp.abs(places) < _REACH) & (size > 0)
     weight = (
         jnp.exp(-0.5 * places**2) / np.sqrt(2 * np.pi) * jnp.abs(gradient[:, axis]) / jnp.where(size > 0, size, 1.0)
     )
