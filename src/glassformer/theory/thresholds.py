@@ -124,14 +124,16 @@ def _weak_recovery(model: Model) -> list[Threshold]:
     """Where rows are found: for labels that are not even the first one, by its information at zero overlap."""
     prior = model.prior.in_rows
     if model.channel.even and prior.side == 0:
-        return [_weak_recovery_of_even(model)] if model.has_curve else _staircase(model)
+        return [_weak_recovery_of_even(model)] if model.has_curve else _staircase(model, 1)
     information, error = model.channel.in_rows.information(np.eye(prior.rows)[None])
     row = int(np.argmax(np.diag(information[0])))
     slope, blur = float(information[0, row, row]), float(error[0, row, row])
     start = prior.degrees * prior.onset / slope
     found = f"{model.row_names[row]} first" if prior.rows > 1 else _UNSTABLE
     note = found if prior.onset else "any data help: the labels are not even in h"
-    return [Threshold("weak_recovery", start, start * blur / slope, note, **_named(model, row))]
+    first = Threshold("weak_recovery", start, start * blur / slope, note, **_named(model, row))
+    later = prior.rows > 1 and prior.side == 0 and prior.onset == 0 and not model.has_curve
+    return [first, *(_staircase(model, 2) if later else [])]
 
 
 def _weak_recovery_of_even(model: Model) -> Threshold:
@@ -146,11 +148,14 @@ def _weak_recovery_of_even(model: Model) -> Threshold:
     return Threshold("weak_recovery", value, error, _UNSTABLE, **_named(model, 0))
 
 
-def _staircase(model: Model) -> list[Threshold]:
+def _staircase(model: Model, begin: int) -> list[Threshold]:
     entries = []
-    for number, step in enumerate(staircase(model), 1):
+    for number, step in enumerate(staircase(model), begin):
         name = "weak_recovery" if number == 1 else f"weak_recovery_{number}"
         place = (name, step.alpha, step.error_estimate)
+        if not np.isfinite(step.alpha):
+            entries.append(Threshold(*place, "no direction grows, within the error: nothing is found on this scale"))
+            continue
         if step.degenerate:
             note = "several directions are found at once, within the error: none is singled out"
             entries.append(Threshold(*place, note))

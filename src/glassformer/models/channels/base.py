@@ -295,7 +295,10 @@ class Channel(ABC):
         return np.asarray(0.5 * (slope + slope.T))
 
     def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
-        """Errors on the labels of new samples, from two copies of the fields with the same mean.
+        r"""Errors on the labels of new samples, from fields with the same mean, in pairs on either side of it.
+
+        The plug-in predictor's exceeds Bayes' by :math:`E\|E[y|\omega]-g(\omega)\|^2`, which is estimated itself: in the
+        mean of a pair what is odd in the deviation cancels.
 
         Args:
             variance: posterior covariances, shape (batch, P, P).
@@ -309,14 +312,18 @@ class Channel(ABC):
         rows = []
         for v in variance:
             mean, root = square_root(self.self_overlap - v) @ points[:, 0], square_root(v)
-            first, second = (self.label_from(mean + root @ points[:, k], silent) for k in (1, 2))
+            pairs = [
+                [self.label_from(mean + sign * root @ points[:, k], silent) for sign in (1, -1)] for k in (1, 2)
+            ]
             plugin = self.label_from(used[:, None] * mean, silent)
-            squares = (0.5 * (first - second) ** 2, 0.5 * ((first - plugin) ** 2 + (second - plugin) ** 2))
-            rows.append([square.reshape(_REPLICAS, self.points, -1).sum(axis=2).mean(axis=1) for square in squares])
+            bayes = sum(0.125 * (first - second) ** 2 for first in pairs[0] for second in pairs[1])
+            first, second = (0.5 * (above + below) - plugin for above, below in pairs)
+            rows.append([_replica_means(part, self.points) for part in (bayes, first * second)])
         found = np.array(rows)
-        return PredictionErrors(
-            *(Integral(found[:, k].mean(axis=1), _standard_error(found[:, k], axis=1)) for k in (0, 1))
-        )
+        bayes, gap = (_mean_and_error(found[:, k]) for k in (0, 1))
+        plugin, error = _mean_and_error(found.sum(axis=1))
+        # What is known to be positive is, within its error.
+        return PredictionErrors(bayes, Integral(plugin - np.minimum(gap.value, 0.0), error))
 
     def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
         """Errors on new labels at posterior covariances of shape (batch, P, P), by name, with standard errors.
@@ -379,6 +386,11 @@ class Channel(ABC):
             for mean, v in zip(omega, variance, strict=True)
         ]
         return omega, deviation, np.stack(labels)
+
+
+def _replica_means(squares: Array, points: int) -> Array:
+    """Sums over the entries of labels, averaged over the points of each replica."""
+    return np.asarray(squares.reshape(_REPLICAS, points, -1).sum(axis=2).mean(axis=1))
 
 
 def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> Array:

@@ -73,7 +73,10 @@ def link_channel(
         _require_traceable(safe)
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
     if discrete and noise > 0:
-        raise IncompatibleError(f"noise = {noise} and discrete labels exclude each other: put the noise into the link")
+        raise IncompatibleError(
+            f"noise = {noise} and discrete labels exclude each other: use noise = 0, or label_type = 'continuous' for "
+            "normal noise on the values of the labels"
+        )
     if scalar:
         return _scalar(safe, noise)
     flat, shape = _flattened(link), safe.label_shape
