@@ -27,7 +27,7 @@ class Status(Enum):
     ITERATION_LIMIT = (
         "iteration_limit",
         "the residual is still above the tolerance: move alpha away from a threshold, where convergence slows down, "
-        "or raise the points of sampled averages (points, --data-points); max_iterations of settings where they are given",
+        "or raise the points of sampled averages (points, --data-points), or max_iterations where settings have it",
     )
     NON_FINITE = (
         "non_finite",
@@ -40,8 +40,8 @@ class Status(Enum):
     )
     INTEGRATION_NOT_CONVERGED = (
         "integration_not_converged",
-        "the error of the averages exceeds the tolerance: raise the points of sampled averages (points, --data-points), "
-        "or add noise (noise, --noise)",
+        "the error of the averages exceeds the tolerance: raise the points of sampled ones (points, --data-points), or "
+        "add noise (noise, --noise)",
     )
     OUTSIDE_CONE = (
         "overlap_outside_cone",

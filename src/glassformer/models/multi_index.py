@@ -89,6 +89,8 @@ class SequenceMultiIndex(Model):
         assert self.channel.rows == self.indices
         object.__setattr__(self, "prior", rows_prior(self.prior, int(self.indices), 1, float(self.side_information)))
 
+    few_rows = True
+
     @property
     def name(self) -> str:
         return "smi"

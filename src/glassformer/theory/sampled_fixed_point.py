@@ -19,7 +19,7 @@ from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.evolution_map import EvolutionMap
-from glassformer.theory.fixed_point import Flags, fixed_point
+from glassformer.theory.fixed_point import Flags, Index, fixed_point
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ Found = tuple[Solution, Array]
 def located(rough: EvolutionMap, start: Array, settings: Iteration) -> Solution:
     """The first stable fixed points from ``start``, to the accuracy that few points have."""
 
-    def solve(state: Array, index: Array) -> Found:
+    def solve(state: Array, index: Index) -> Found:
         found = _iterated(rough, state, index, settings)
         return found, _slope(rough, found, index)
 
@@ -70,13 +70,13 @@ def refined(rough: EvolutionMap, fine: EvolutionMap, start: Array, settings: Ite
         error estimate is what residual and sampling amount to at the fixed point, with a confidence of 95 %.
     """
 
-    def solve(state: Array, index: Array) -> Found:
+    def solve(state: Array, index: Index) -> Found:
         return _newton(fine, _iterated(rough, state, index, settings), index, settings)
 
     return _stable(solve, start, settings)
 
 
-def _iterated(update: EvolutionMap, start: Array, index: Array, settings: Iteration) -> Solution:
+def _iterated(update: EvolutionMap, start: Array, index: Index, settings: Iteration) -> Solution:
     """The first fixed points, by plain iteration."""
     settings = replace(settings, tolerance=max(settings.tolerance, _POLICY.roughly))
     kept = np.full((2, len(update.alpha), *start.shape[1:]), np.nan)
@@ -86,7 +86,7 @@ def _iterated(update: EvolutionMap, start: Array, index: Array, settings: Iterat
     return replace(found, extra={"q_hat": kept[0, index], "q_hat_error": kept[1, index]})
 
 
-def _slope(update: EvolutionMap, found: Solution, index: Array) -> Array:
+def _slope(update: EvolutionMap, found: Solution, index: Index) -> Array:
     """Slopes of the map, zero where nothing was found."""
     size = found.value.shape[-1] ** 2
     slope = np.zeros((len(index), size, size))
@@ -96,7 +96,7 @@ def _slope(update: EvolutionMap, found: Solution, index: Array) -> Array:
     return np.where(np.isfinite(slope).all(axis=(1, 2), keepdims=True), slope, 0.0)
 
 
-def _stable(solve: Callable[[Array, Array], Found], start: Array, settings: Iteration) -> Solution:
+def _stable(solve: Callable[[Array, Index], Found], start: Array, settings: Iteration) -> Solution:
     """Solutions from ``start``; those at unstable points are pushed off them, towards more knowledge.
 
     A state that moves slowly away from an unstable point looks like a fixed point, and one that keeps a symmetry never
@@ -126,7 +126,7 @@ def _stable(solve: Callable[[Array, Array], Found], start: Array, settings: Iter
     return solution
 
 
-def _newton(fine: EvolutionMap, found: Solution, index: Array, settings: Iteration) -> Found:
+def _newton(fine: EvolutionMap, found: Solution, index: Index, settings: Iteration) -> Found:
     """Fixed points of the map with all points, next to those that few found, and its slope there."""
     start, batch, size = found.value, len(index), found.value.shape[-1]
     slope = _slope(fine, found, index)
@@ -145,7 +145,9 @@ def _newton(fine: EvolutionMap, found: Solution, index: Array, settings: Iterati
         here, own = state[where], index[where]
         mapped, rest = fine.with_replicas(here, own, kept)
         usable = is_covariance(mapped)
-        status[where[~usable]] = np.where(np.isfinite(mapped[~usable]).all(), Status.OUTSIDE_CONE, Status.NON_FINITE)
+        finite = np.isfinite(mapped).all(axis=(1, 2))
+        status[where[~usable & finite]] = Status.OUTSIDE_CONE
+        status[where[~finite]] = Status.NON_FINITE
         flat, gap = here.reshape(len(where), -1), (mapped - here).reshape(len(where), -1)
         gain[where] = _corrected(gain[where], flat - last[0, where], gap - last[1, where])
         last[:, where] = flat, gap

@@ -12,14 +12,21 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array
 from glassformer.core.results import plain
 from glassformer.models.base import Model, counting_threshold
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
+from glassformer.theory.state_evolution import evolved
 from glassformer.theory.weak_recovery import row_named, staircase
 
 # A relative decrease of the curve that is no longer rounding.
 _FLAT = 1e-7
 _UNCOUNTED = "weights without continuous degrees of freedom, or of a law that does not say: nothing to count"
+_READ_OFF = "read off the equation of state"
+_UNEXAMINED = "not read off: several rows have no equation of state; limits tells at any ratio (status bistable)"
+# Sample ratios over the first and the last threshold at which hard phases are looked for, and the distance per row
+# from which on two fixed points, located with few data points, are two.
+_AROUND, _APART = (0.9, 1.1, 1.5, 2.5), 0.1
 _UNSTABLE = "the uninformed state loses stability"
 
 
@@ -51,7 +58,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """All thresholds of a model, and whether it has a hard phase (None where that is not known).
+    """All thresholds of a model, and whether it has a hard phase (None where that is not known), and how that is known.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -64,6 +71,7 @@ class Thresholds:
     parameters: dict[str, Any]
     entries: tuple[Threshold, ...]
     hard_phase: bool | None
+    hard_phase_reason: str = ""
 
     def __getitem__(self, name: str) -> Threshold:
         for entry in self.entries:
@@ -74,7 +82,8 @@ class Thresholds:
     def to_dict(self) -> dict[str, Any]:
         """The thresholds as the command line writes them in JSON; None where there is none."""
         document = {"model": self.model, "parameters": plain(self.parameters)}
-        return {**document, "thresholds": [entry.to_dict() for entry in self.entries], "hard_phase": self.hard_phase}
+        phase = {"hard_phase": self.hard_phase, "hard_phase_reason": self.hard_phase_reason}
+        return {**document, "thresholds": [entry.to_dict() for entry in self.entries], **phase}
 
     def to_pandas(self) -> Any:
         """A data frame with one row per threshold."""
@@ -111,9 +120,30 @@ def thresholds(model: Model) -> Thresholds:
         *ends,
         *(_baseline(name, alpha) for name, alpha in model.baseline_thresholds.items()),
     ]
-    # Hard phases are not examined where averages are sampled.
-    hard_phase = not np.isnan(ends[-1].alpha) if ends else None
-    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase)
+    hard_phase, reason = (not np.isnan(ends[-1].alpha), _READ_OFF) if ends else _examined(model, entries)
+    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase, reason)
+
+
+def _examined(model: Model, entries: list[Threshold]) -> tuple[bool | None, str]:
+    """Whether fixed points from both starts differ at a few sample ratios around the thresholds."""
+    if not model.few_rows:
+        return None, _UNEXAMINED
+    places = [entry.alpha for entry in entries if np.isfinite(entry.alpha) and entry.alpha > 0]
+    if not places:
+        return None, "no finite threshold to look around; limits tells at any ratio (status bistable)"
+    alpha = np.unique(np.outer([min(places), max(places)], _AROUND))
+    low, high = (evolved(model, alpha, start, coarse=True) for start in ("uninformed", "informed"))
+    settled = low.settled & high.settled
+    apart = settled & (np.linalg.norm(low.value - high.value, axis=(1, 2)) > _APART * model.prior.in_rows.rows)
+    if apart.any():
+        return True, f"informed and uninformed fixed points differ at alpha = {_listed(alpha[apart])}"
+    if not settled.all():
+        return None, f"fixed points did not settle at alpha = {_listed(alpha[~settled])}"
+    return False, f"informed and uninformed fixed points agree at alpha = {_listed(alpha)}; no other ratio was tried"
+
+
+def _listed(values: Array) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)
 
 
 def _baseline(name: str, alpha: float) -> Threshold:

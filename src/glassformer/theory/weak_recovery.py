@@ -20,7 +20,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.models.base import Model
-from glassformer.models.channels.base import controlled
+from glassformer.models.channels.base import Channel, controlled
 from glassformer.theory.state_evolution import evolved
 
 
@@ -95,11 +95,16 @@ def instability(model: Model, variance: Array, unknown: Array, accuracy: float =
     while within_reach and found.error > accuracy * found.rate and finer < most:
         finer *= 2
         found = _instability(model, variance, unknown, finer)
-    return found
+    if channel.louder is None:
+        return found
+    moved = abs(_instability(model, variance, unknown, finer, channel.louder).rate - found.rate)
+    return found._replace(error=float(np.hypot(found.error, moved)))
 
 
-def _instability(model: Model, variance: Array, unknown: Array, finer: int) -> Instability:
-    channel = model.channel.in_rows
+def _instability(
+    model: Model, variance: Array, unknown: Array, finer: int, channel: Channel | None = None
+) -> Instability:
+    channel = channel or model.channel.in_rows
     channel = channel.with_points(finer * channel.points)
     basis = symmetric_basis(unknown, model)
     first, second, truth, replicas = channel.response(variance)

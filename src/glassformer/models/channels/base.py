@@ -166,6 +166,8 @@ class Channel(ABC):
     sampled = declared(True, "True when averages are sampled anew at every state, and scores carry a sampling error.")
     smallest = declared(1e-12, "Smallest variance at which averages can be had.")
 
+    louder: Any = declared(None, "Itself with more of the noise that stands for none; None without such noise.")
+
     @property
     def noiseless(self) -> bool:
         """True when labels fix some of the fields."""
@@ -264,8 +266,8 @@ class Channel(ABC):
                 for k, v in enumerate(variance)
             ]
         )
-        information, log_z = (_mean_and_error(part) for part in (replicas, log_z.mean(axis=2)))
-        return Averages(information, log_z, replicas)
+        information, log_partition = (_mean_and_error(part) for part in (replicas, log_z.mean(axis=2)))
+        return Averages(information, log_partition, replicas)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
         r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L)."""
@@ -283,10 +285,11 @@ class Channel(ABC):
         return first, second, truth, _REPLICAS
 
     def information_slope(self, variance: Array) -> Array:
-        r""":math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`, shape (P^2, P^2): how information grows with flattened overlaps.
+        r"""Growth of information with flattened overlaps, :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`, (P^2, P^2).
 
         Source: the second derivative of an entropy along the heat flow of the mean fields,
-        :math:`dE\sum_lg_lg_l^T = \sum_{ll'}E[D_{ll'}\,dQ\,D_{ll'}^T]`, :math:`D_{ll'} = \partial g_l/\partial\omega_{l'}`.
+        :math:`dE\sum_lg_lg_l^T = \sum_{ll'}E[D_{ll'}\,dQ\,D_{ll'}^T]` with
+        :math:`D_{ll'} = \partial g_l/\partial\omega_{l'}`.
         """
         first, second, _, _ = self.response(variance)
         full = np.einsum("nalcm,nblem->abce", first, second, optimize=True) / len(first)
@@ -297,8 +300,8 @@ class Channel(ABC):
     def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
         r"""Errors on the labels of new samples, from fields with the same mean, in pairs on either side of it.
 
-        The plug-in predictor's exceeds Bayes' by :math:`E\|E[y|\omega]-g(\omega)\|^2`, which is estimated itself: in the
-        mean of a pair what is odd in the deviation cancels.
+        The plug-in predictor's exceeds Bayes' by :math:`E\|E[y|\omega]-g(\omega)\|^2`, which is estimated itself: in
+        the mean of a pair what is odd in the deviation cancels.
 
         Args:
             variance: posterior covariances, shape (batch, P, P).
@@ -312,18 +315,15 @@ class Channel(ABC):
         rows = []
         for v in variance:
             mean, root = square_root(self.self_overlap - v) @ points[:, 0], square_root(v)
-            pairs = [
-                [self.label_from(mean + sign * root @ points[:, k], silent) for sign in (1, -1)] for k in (1, 2)
-            ]
+            pairs = [[self.label_from(mean + sign * root @ points[:, k], silent) for sign in (1, -1)] for k in (1, 2)]
             plugin = self.label_from(used[:, None] * mean, silent)
-            bayes = sum(0.125 * (first - second) ** 2 for first in pairs[0] for second in pairs[1])
+            apart = np.mean([(first - second) ** 2 for first in pairs[0] for second in pairs[1]], axis=0)
             first, second = (0.5 * (above + below) - plugin for above, below in pairs)
-            rows.append([_replica_means(part, self.points) for part in (bayes, first * second)])
+            rows.append([_replica_means(part, self.points) for part in (0.5 * apart, first * second)])
         found = np.array(rows)
-        bayes, gap = (_mean_and_error(found[:, k]) for k in (0, 1))
-        plugin, error = _mean_and_error(found.sum(axis=1))
+        bayes, gap, both = (_mean_and_error(part) for part in (found[:, 0], found[:, 1], found.sum(axis=1)))
         # What is known to be positive is, within its error.
-        return PredictionErrors(bayes, Integral(plugin - np.minimum(gap.value, 0.0), error))
+        return PredictionErrors(bayes, Integral(bayes.value + np.maximum(gap.value, 0.0), both.error))
 
     def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
         """Errors on new labels at posterior covariances of shape (batch, P, P), by name, with standard errors.

@@ -3,7 +3,8 @@ r"""Noiseless functions of several projections with one number as label, integra
 In whitened coordinates the fields of a data point are standard normal and the label fixes a level set. Lines parallel
 to every axis cross it in points (continuous labels) or intervals (discrete ones) that are found by bisection, so one
 integral is exact and the others are quasi-Monte Carlo. A continuous label may have atoms (zero, for sums of rectified
-fields): level sets of positive measure, where lines lie in them for whole intervals. A crossing found along axis ``j`` carries the weight
+fields): level sets of positive measure, where lines lie in them for whole intervals. A crossing
+found along axis ``j`` carries the weight
 :math:`(\partial_jg)^2/|\nabla g|^2`, which adds to one over the axes and removes the singularity of tangent lines.
 """
 
@@ -107,7 +108,9 @@ def _lines(dimension: int, count: int) -> Array:
     return np.stack([points, -points], axis=4).reshape(pool, 2, 2, count // 2, dimension - 1)
 
 
-def _moments(turns: Any, data: Any, lines: Any, pilot: Any, link: Callable[[Any], Any], points: bool, intervals: bool) -> Any:
+def _moments(
+    turns: Any, data: Any, lines: Any, pilot: Any, link: Callable[[Any], Any], points: bool, intervals: bool
+) -> Any:
     def one(item: Any) -> Any:
         turn, (label, omega, root) = item
 
@@ -120,7 +123,7 @@ def _moments(turns: Any, data: Any, lines: Any, pilot: Any, link: Callable[[Any]
         # A level set of positive measure has no points apart from it that matter.
         massive = jnp.sum(sums[0][0]) > _MASSIVE
         chosen = [jnp.where(massive, first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
-        return _combined(*chosen, 1 / omega.size if intervals and not points else 1.0)
+        return _combined(chosen, 1 / omega.size if intervals and not points else 1.0)
 
     return jax.lax.map(one, (turns, data), batch_size=_BATCH)
 
@@ -138,8 +141,9 @@ def _near(value: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:
     return centre, spread
 
 
-def _combined(zeroth: Any, first: Any, second: Any, scale: float) -> Any:
+def _combined(integrals: Any, scale: float) -> Any:
     """Moments from the integrals of 1, ``x`` and ``x x^T`` along the lines, shape (2 halves, 2 parts, ...)."""
+    zeroth, first, second = integrals
     halves = [part.sum(axis=1) for part in (zeroth, first, second)]
     whole = [part.sum(axis=0) for part in halves]
     mean, square = (_ratio(part, whole[0]) for part in whole[1:])
@@ -150,9 +154,7 @@ def _combined(zeroth: Any, first: Any, second: Any, scale: float) -> Any:
         for part, half in zip((zeroth, first, second), own, strict=True)
     ]
     # The bias of a ratio falls as one over the sample: twice the whole less the mean of its parts is free of it.
-    means, squares = (
-        2 * _ratio(own[k], own[0]) - jnp.mean(_ratio(parts[k], parts[0]), axis=1) for k in (1, 2)
-    )
+    means, squares = (2 * _ratio(own[k], own[0]) - jnp.mean(_ratio(parts[k], parts[0]), axis=1) for k in (1, 2))
     plain = [_ratio(own[k], own[0]) for k in (1, 2)]
     within = jnp.mean(plain[1] - jnp.einsum("hi,hj->hij", plain[0], plain[0]), axis=0)
     covariance = 2 * (square - jnp.outer(mean, mean)) - within

@@ -40,7 +40,7 @@ def link_channel(
 
     With noise the posterior is importance sampled. Without, a label of one entry, or a discrete one, is integrated
     along lines on which its level sets are found exactly. Continuous labels of several entries without noise are given
-    a noise of variance 3e-4 of theirs, which moves thresholds by about one per cent.
+    a noise of variance 3e-4 of theirs, which moves thresholds by about one per cent; error estimates say how much.
 
     Args:
         link: function from the fields of one sample, shape (P, L), to a number or an array, which JAX can trace; with

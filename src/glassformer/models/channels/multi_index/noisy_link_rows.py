@@ -3,9 +3,9 @@ r"""Any function of several projections with Gaussian label noise, by importance
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +15,9 @@ from glassformer.core.numerics.small_matrices import row_flips
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.latent import Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
+
+# Factor of a noise that stands for none at which its effect is seen.
+_LOUDER = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,10 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
     @property
     def rank(self) -> float:
         return _rank(self.link, self.indices, self.tokens) if self.negligible else 0.0
+
+    @property
+    def louder(self) -> Self | None:
+        return replace(self, noise=_LOUDER * self.noise) if self.negligible else None
 
     @property
     def sources(self) -> int:
