@@ -1,4 +1,4 @@
-"""Models of several indices whose symmetries, null directions and atoms state evolution must respect, at little work."""
+"""Models of several indices whose symmetries, null directions and atoms state evolution must respect."""
 
 from __future__ import annotations
 
