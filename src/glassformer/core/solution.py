@@ -26,8 +26,8 @@ class Status(Enum):
     CONVERGED = ("converged", "nothing to do")
     ITERATION_LIMIT = (
         "iteration_limit",
-        "the residual is still above the tolerance: raise max_iterations, or move alpha away from a threshold, "
-        "where convergence slows down",
+        "the residual is still above the tolerance: move alpha away from a threshold, where convergence slows down, "
+        "or raise the points of sampled averages (points, --data-points), or max_iterations where settings have it",
     )
     NON_FINITE = (
         "non_finite",
@@ -40,7 +40,8 @@ class Status(Enum):
     )
     INTEGRATION_NOT_CONVERGED = (
         "integration_not_converged",
-        "the quadrature error exceeds the tolerance: add label noise, or more data points where averages are sampled",
+        "the error of the averages exceeds the tolerance: raise the points of sampled ones (points, --data-points), or "
+        "add noise (noise, --noise)",
     )
     OUTSIDE_CONE = (
         "overlap_outside_cone",

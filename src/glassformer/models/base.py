@@ -152,6 +152,8 @@ class Model(Trainable, ABC):
             "plugin_error": plugin,
         }
 
+    few_rows = declared(False, "True when fixed points at a few sample ratios cost no more than the thresholds.")
+
     @property
     def has_curve(self) -> bool:
         """True for one row whose averages are not sampled: all its fixed points lie on one curve."""

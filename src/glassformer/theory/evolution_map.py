@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations_with_replacement
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel
 from glassformer.models.priors.base import Prior
 from glassformer.theory.fixed_point import Index
+
+# Relative step of conjugate overlaps for the slope of a prior.
+_STEP = 1e-4
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,56 @@ class EvolutionMap:
         found = self.channel.information(floored(variance, self.channel.smallest))
         rate = self.alpha[index, None, None] / self.prior.degrees
         return Integral(rate * found.value, rate * found.error)
+
+    def with_replicas(self, variance: Array, index: Index, kept: Array) -> tuple[Array, Array]:
+        """The next covariances, and those of the data less one replica after the other, (active, replicas, P, P).
+
+        ``kept`` is filled as above.
+        """
+        found = self.channel.averages(floored(variance, self.channel.smallest))
+        rate = self.alpha[index, None, None] / self.prior.degrees
+        kept[:, index] = rate * np.array(found.information)
+        value = self.covariance(Integral(*kept[:, index]), index).value
+        count = found.replicas.shape[1]
+        rest = (found.replicas.sum(axis=1, keepdims=True) - found.replicas) / max(count - 1, 1)
+        parts = [Integral(rate * own, np.zeros_like(own)) for own in np.moveaxis(rest, 1, 0)]
+        return value, np.stack([self.covariance(part, index).value for part in parts], axis=1)
+
+    def slope(self, variance: Array, index: Index) -> Array:
+        """Slope of the map on flattened covariances, shape (active, P^2, P^2)."""
+        states = floored(variance, self.channel.smallest)
+        rate = self.alpha[index, None, None] / self.prior.degrees
+        growth = rate * np.stack([self.channel.information_slope(state) for state in states])
+        # More overlap is less covariance.
+        return -self._prior_slope(self.conjugate(variance, index).value, index) @ growth
+
+    def _prior_slope(self, q_hat: Array, index: Index) -> Array:
+        """Change of covariances with flattened conjugate overlaps, by differences towards more knowledge.
+
+        Entries off the diagonal are reached by moving two rows together, so that no state leaves the cone.
+        """
+        size = q_hat.shape[-1]
+        pairs = list(combinations_with_replacement(range(size), 2))
+        scale = np.sqrt(1 + np.diagonal(q_hat, axis1=1, axis2=2))
+
+        def moved(direction: Array) -> Array:
+            far = q_hat + _STEP * direction[:, :, None] * direction[:, None, :]
+            return self.covariance(Integral(far, np.zeros_like(far)), index).value
+
+        here = moved(np.zeros_like(scale))
+        unit = scale[:, None, :] * np.eye(size)
+        change = {(a, b): (moved(unit[:, a] + unit[:, b] * (a != b)) - here) / _STEP for a, b in pairs}
+        slope = np.zeros((len(q_hat), size, size, size, size))
+        for a, b in pairs:
+            mixed = change[a, b] if a == b else 0.5 * (change[a, b] - change[a, a] - change[b, b])
+            slope[..., a, b] = slope[..., b, a] = mixed / (scale[:, a] * scale[:, b])[:, None, None]
+        return slope.reshape(len(q_hat), size * size, size * size)
+
+    def respected(self, matrices: Array, variance: Array) -> Array:
+        """The part of matrices, shape (active, P, P), that keeps the symmetries of covariances of that shape."""
+        channel = self.channel
+        pairs = zip(matrices, channel.self_overlap - variance, strict=True)
+        return np.array([channel.row_symmetries.respected(matrix, overlap) for matrix, overlap in pairs])
 
     def covariance(self, q_hat: Integral, index: Index) -> Integral:
         r"""Covariances from :math:`\hat Q`, with what must not be learned left as it is."""

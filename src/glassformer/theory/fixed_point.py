@@ -34,6 +34,7 @@ def fixed_point(
     settings: Iteration | None = None,
     inside: Callable[[Array], Flags] | None = None,
     origin: Array | None = None,
+    noise: float = 0.0,
 ) -> Solution:
     """Iterate ``x -> function(x)`` from ``start`` until it stops moving, each batch element on its own.
 
@@ -49,6 +50,7 @@ def fixed_point(
         inside: tells which states, shape ``(active, ...)``, belong to the domain, shape ``(active,)``; all by default.
         origin: where the way to the fixed point began, if not at ``start``: between the two there is known to be no
             other fixed point, and accelerated steps may be as long as a part of the way from there.
+        noise: share of the integration error below which a residual tells nothing, and the iteration ends.
 
     Returns:
         A :class:`Solution`; never raises for lack of convergence.
@@ -83,7 +85,7 @@ def fixed_point(
         history[-1][active] = size
 
         finite, domain = np.isfinite(value).all(axis=1), inside(value)
-        done = distance <= settings.tolerance * norm + settings.floor
+        done = (distance <= settings.tolerance * norm + settings.floor) | (size < noise * blur)
         rough = blur > _ROUGH * norm + settings.floor
         status[active[done]] = Status.CONVERGED
         status[active[done & rough]] = Status.INTEGRATION_NOT_CONVERGED

@@ -1,20 +1,21 @@
 r"""Fixed points of maps whose averages are sampled.
 
-Averages use the same points at every step, so the map is a function and has fixed points. They are located with few
-points, by an iteration that stops at the first one (:func:`~glassformer.theory.fixed_point.fixed_point`); from there
-Newton steps with the slope of the rough map, corrected by the values of the full one, replace the many steps of an
-iteration with all points.
+Averages use the same points at every step, so the map is a function and has fixed points, though one that is rough on
+the scale of its sampling error. They are located with few points, by an iteration that stops at the first one
+(:func:`~glassformer.theory.fixed_point.fixed_point`); from there Newton steps of the map with all points lead to a
+residual that is a fraction of the sampling error. What the replicas of the data say apart tells that error. A fixed
+point at which a direction of symmetry breaking grows is left along it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
 
 import numpy as np
+from scipy.stats import t as student
 
-from glassformer.core.integral import Array, Integral
+from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.evolution_map import EvolutionMap
@@ -26,31 +27,36 @@ class Search:
     """How fixed points of sampled maps are looked for, and when they are believed."""
 
     roughly: float = 5e-4  # how well fixed points are located with few points
-    rounds: int = 30  # corrections by all points
+    noise: float = 0.1  # share of the sampling error below which a residual tells nothing
+    least: float = 1.0  # share of it with which a search that gets no further ends
+    rounds: int = 24  # corrections by all points
     unstable: float = 1.005  # eigenvalue of the slope above which a point is left
     push: float = 0.03  # length of the push that leaves it
     pushes: int = 6  # how often at most
     back: float = 3.0  # tolerances within which a push has led back to where it began
-    distant: float = 20.0  # distance to the fixed point, in tolerances of the residual, that may be left
-    meaningless: float = 0.2  # error of a covariance, in units of the prior's, from which on it says nothing
+    confidence: float = 0.95  # with which errors stay below their estimate
+    meaningless: float = 0.2  # standard error, in units of the prior's covariance, from which on it says nothing
     longest: float = 0.2  # Newton steps longer than this share of the covariance are not believed
-    step: float = 0.02  # relative steps of the differences that make the slope of the map
-    none: float = 1e-12  # variance of a row that counts as none
     above: float = 0.05  # eigenvalues of covariances may exceed those of the prior by this much
 
 
 _POLICY = Search()
 
+Found = tuple[Solution, Array]
+"""Fixed points and the slope of the map there."""
 
-Map = Callable[[Array, Index], Integral]
 
-
-def located(rough: Map, start: Array, settings: Iteration) -> Solution:
+def located(rough: EvolutionMap, start: Array, settings: Iteration) -> Solution:
     """The first stable fixed points from ``start``, to the accuracy that few points have."""
-    return _located(rough, start, settings)[0]
+
+    def solve(state: Array, index: Index) -> Found:
+        found = _iterated(rough, state, index, settings)
+        return found, _slope(rough, found, index)
+
+    return _stable(solve, start, settings)
 
 
-def refined(rough: Map, fine: EvolutionMap, start: Array, settings: Iteration) -> Solution:
+def refined(rough: EvolutionMap, fine: EvolutionMap, start: Array, settings: Iteration) -> Solution:
     r"""The first stable fixed points of ``fine`` from ``start``, of shape (batch, P, P).
 
     Args:
@@ -61,72 +67,47 @@ def refined(rough: Map, fine: EvolutionMap, start: Array, settings: Iteration) -
 
     Returns:
         :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error. The
-        error estimate is what residual and standard error amount to at the fixed point.
+        error estimate is what residual and sampling amount to at the fixed point, with a confidence of 95 %.
     """
-    found, slope = _located(rough, start, settings)
-    size, batch = start.shape[-1], len(start)
-    value, residual, estimate = found.value.copy(), found.residual.copy(), found.error_estimate.copy()
-    spent, kept = found.iterations.copy(), np.full((2, *start.shape), np.nan)
-    gain = np.asarray(np.linalg.inv(np.eye(size * size) - slope), dtype=float)
-    flat = value.reshape(batch, -1)
-    last = np.full((2, *flat.shape), np.nan)
-    index = np.flatnonzero(found.settled)
-    for _ in range(_POLICY.rounds):
-        if index.size == 0:
-            break
-        mapped = fine(value[index], index, kept)
-        gap = (mapped.value - value[index]).reshape(len(index), -1)
-        gain[index] = _corrected(gain[index], flat[index] - last[0, index], gap - last[1, index])
-        last[:, index] = flat[index], gap
-        step = np.einsum("nij,nj->ni", gain[index], gap)
-        blur = np.einsum("nij,nj->ni", gain[index], mapped.error.reshape(len(index), -1))
-        norm, length = np.linalg.norm(flat[index], axis=1), np.linalg.norm(step, axis=1)
-        residual[index] = np.linalg.norm(gap, axis=1)
-        estimate[index] = length + np.linalg.norm(blur, axis=1)
-        # Where convergence is slow a small residual is no small distance.
-        near = length <= _POLICY.distant * settings.tolerance * norm + settings.floor
-        moving = ~(near & (residual[index] <= settings.tolerance * norm + settings.floor))
-        # A step that leaves the cone, or is very long, is not believed: the map itself leads on.
-        moved = (flat[index] + step).reshape(mapped.value.shape)
-        bad = ~is_covariance(moved) | (length > _POLICY.longest * norm)
-        moved[bad] = mapped.value[bad]
-        spent[index] += 1
-        index = index[moving]
-        value[index] = moved[moving]
-    status = np.array(found.status, dtype=object)
-    status[found.settled & (estimate > _POLICY.meaningless)] = Status.INTEGRATION_NOT_CONVERGED
-    status[index] = Status.ITERATION_LIMIT
-    # Those that were not located have been through no round.
-    lost = np.flatnonzero(~found.settled & is_covariance(value))
-    if lost.size:
-        kept[:, lost] = fine.conjugate(value[lost], lost)
-    return replace(
-        found,
-        value=value,
-        status=status.tolist(),
-        residual=residual,
-        error_estimate=estimate,
-        iterations=spent,
-        extra={"q_hat": kept[0], "q_hat_error": kept[1]},
-    )
+
+    def solve(state: Array, index: Index) -> Found:
+        return _newton(fine, _iterated(rough, state, index, settings), index, settings)
+
+    return _stable(solve, start, settings)
 
 
-def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, Array]:
-    """The first stable fixed points from ``start``, and the slope of the map there.
-
-    A state that moves slowly away from an unstable point looks like a fixed point; its slope, with an eigenvalue above
-    one, gives it away, and it is pushed along that direction.
-    """
+def _iterated(update: EvolutionMap, start: Array, index: Index, settings: Iteration) -> Solution:
+    """The first fixed points, by plain iteration."""
     settings = replace(settings, tolerance=max(settings.tolerance, _POLICY.roughly))
-    solution = fixed_point(update, start, settings, is_covariance)
+    kept = np.full((2, len(update.alpha), *start.shape[1:]), np.nan)
+    found = fixed_point(
+        lambda value, active: update(value, index[active], kept), start, settings, is_covariance, noise=_POLICY.noise
+    )
+    return replace(found, extra={"q_hat": kept[0, index], "q_hat_error": kept[1, index]})
+
+
+def _slope(update: EvolutionMap, found: Solution, index: Index) -> Array:
+    """Slopes of the map, zero where nothing was found."""
+    size = found.value.shape[-1] ** 2
+    slope = np.zeros((len(index), size, size))
+    usable = np.flatnonzero(is_covariance(found.value))
+    if usable.size:
+        slope[usable] = update.slope(found.value[usable], index[usable])
+    return np.where(np.isfinite(slope).all(axis=(1, 2), keepdims=True), slope, 0.0)
+
+
+def _stable(solve: Callable[[Array, Index], Found], start: Array, settings: Iteration) -> Solution:
+    """Solutions from ``start``; those at unstable points are pushed off them, towards more knowledge.
+
+    A state that moves slowly away from an unstable point looks like a fixed point, and one that keeps a symmetry never
+    leaves it: a slope with an eigenvalue above one gives both away.
+    """
+    todo = np.arange(len(start))
+    solution, slope = solve(start, todo)
     size = start.shape[-1]
-    slope = np.zeros((len(start), size * size, size * size))
-    todo = np.flatnonzero(solution.settled)
+    todo, slope = todo[solution.settled], slope[solution.settled]
     for _ in range(_POLICY.pushes):
-        if todo.size == 0:
-            break
-        slope[todo] = _slope(update, solution.value[todo], todo)
-        values, vectors = np.linalg.eig(slope[todo])
+        values, vectors = np.linalg.eig(slope)
         leading = np.argmax(values.real, axis=1)
         unstable = np.take_along_axis(values.real, leading[:, None], axis=1)[:, 0] > _POLICY.unstable
         direction = np.take_along_axis(vectors.real, leading[:, None, None], axis=2)[unstable, :, 0]
@@ -134,20 +115,79 @@ def _located(update: Map, start: Array, settings: Iteration) -> tuple[Solution, 
         if todo.size == 0:
             break
         pushed = _pushed(solution.value[todo], direction.reshape(-1, size, size))
-        again = fixed_point(_restricted(update, todo), pushed, settings, is_covariance)
+        again, slope = solve(pushed, todo)
         again = replace(again, iterations=again.iterations + solution.iterations[todo])
-        # A point that a push leads back to is stable, and its slope, as rough as the map, of no use.
-        near = _POLICY.back * settings.tolerance * np.linalg.norm(pushed, axis=(1, 2))
-        back = np.linalg.norm(again.value - solution.value[todo], axis=(1, 2)) <= near
-        slope[todo[back]] = 0.0
-        solution = solution.overlaid(todo, again)
-        todo = todo[~back & again.settled]
-    return solution, slope
+        # A point that a push leads back to is stable.
+        tolerance = max(settings.tolerance, _POLICY.roughly) * np.linalg.norm(pushed, axis=(1, 2))
+        back = np.linalg.norm(again.value - solution.value[todo], axis=(1, 2)) <= _POLICY.back * tolerance
+        moved = ~back & (again.settled | ~solution.settled[todo])
+        solution = solution.overlaid(todo[moved], again.at(moved))
+        todo, slope = todo[moved & again.settled], slope[moved & again.settled]
+    return solution
 
 
-def _restricted(update: Map, where: Index) -> Map:
-    """The map for the elements ``where`` of its batch."""
-    return lambda value, index: update(value, where[index])
+def _newton(fine: EvolutionMap, found: Solution, index: Index, settings: Iteration) -> Found:
+    """Fixed points of the map with all points, next to those that few found, and its slope there."""
+    start, batch, size = found.value, len(index), found.value.shape[-1]
+    slope = _slope(fine, found, index)
+    gain = np.asarray(np.linalg.inv(np.eye(size * size) - slope), dtype=float)
+    best = replace(found, error_estimate=np.full(batch, np.inf), extra={n: v.copy() for n, v in found.extra.items()})
+    status = np.array(found.status, dtype=object)
+    state, spent = start.copy(), found.iterations.copy()
+    last = np.full((2, batch, size * size), np.nan)
+    merit, least = np.full(batch, np.inf), np.full(batch, np.inf)
+    where = np.flatnonzero(is_covariance(start))
+    status[where] = Status.ITERATION_LIMIT
+    kept = np.full((2, len(fine.alpha), size, size), np.nan)
+    for _ in range(_POLICY.rounds):
+        if where.size == 0:
+            break
+        here, own = state[where], index[where]
+        mapped, rest = fine.with_replicas(here, own, kept)
+        usable = is_covariance(mapped)
+        finite = np.isfinite(mapped).all(axis=(1, 2))
+        status[where[~usable & finite]] = Status.OUTSIDE_CONE
+        status[where[~finite]] = Status.NON_FINITE
+        flat, gap = here.reshape(len(where), -1), (mapped - here).reshape(len(where), -1)
+        gain[where] = _corrected(gain[where], flat - last[0, where], gap - last[1, where])
+        last[:, where] = flat, gap
+        step = fine.respected(np.einsum("nij,nj->ni", gain[where], gap).reshape(here.shape), here)
+        length, blur = np.linalg.norm(step, axis=(1, 2)), _jackknife(gain[where], rest)
+        spent[where] += 1
+        # The best so far is what a search that gets no further ends with.
+        better = usable & (length < least[where])
+        improved = where[better]
+        least[improved], merit[improved] = length[better], blur[better]
+        best.value[improved], best.residual[improved] = here[better], np.linalg.norm(gap[better], axis=1)
+        best.error_estimate[improved] = (length + _confidence(rest.shape[1]) * blur)[better]
+        for name, part in zip(("q_hat", "q_hat_error"), kept, strict=True):
+            best.extra[name][improved] = part[index[improved]]
+        norm = np.linalg.norm(flat, axis=1)
+        enough = np.maximum(settings.tolerance * norm + settings.floor, _POLICY.noise * blur)
+        done = usable & (length <= enough)
+        status[where[done]] = Status.CONVERGED
+        # A step that leaves the cone, or is very long, is not believed: the map itself leads on.
+        moved = here + step
+        bad = ~is_covariance(moved) | (length > _POLICY.longest * norm)
+        moved[bad] = mapped[bad]
+        state[where] = moved
+        where = where[usable & ~done]
+    status[where[least[where] <= _POLICY.least * merit[where]]] = Status.CONVERGED
+    status[(merit > _POLICY.meaningless) & np.isfinite(merit)] = Status.INTEGRATION_NOT_CONVERGED
+    return replace(best, status=status.tolist(), iterations=spent), slope
+
+
+def _jackknife(gain: Array, rest: Array) -> Array:
+    """Standard error of fixed points from maps of all but one replica, shape (n, replicas, P, P)."""
+    flat = rest.reshape(*rest.shape[:2], -1)
+    moved = np.einsum("nij,nrj->nri", gain, flat - flat.mean(axis=1, keepdims=True))
+    count = rest.shape[1]
+    return np.asarray(np.sqrt((count - 1) / count * np.sum(moved**2, axis=(1, 2))))
+
+
+def _confidence(count: int) -> float:
+    """Standard errors, known from so many replicas, that make the error estimate."""
+    return float(student.ppf(0.5 * (1 + _POLICY.confidence), max(count - 1, 1)))
 
 
 def _pushed(value: Array, direction: Array) -> Array:
@@ -158,34 +198,6 @@ def _pushed(value: Array, direction: Array) -> Array:
     bad = ~is_covariance(moved)
     moved[bad] = (1 - _POLICY.push) * value[bad]
     return moved
-
-
-def _slope(update: Map, value: Array, index: Index) -> Array:
-    """Slope of the map on flattened covariances, shape (n, P^2, P^2), by differences towards more knowledge.
-
-    Entries off the diagonal are reached by moving two rows together, so that no state leaves the cone.
-    """
-    batch, size = len(value), value.shape[-1]
-    pairs = list(combinations_with_replacement(range(size), 2))
-    # A row known exactly may be known to less than nothing, by rounding.
-    scale = np.sqrt(np.maximum(np.diagonal(value, axis1=1, axis2=2), _POLICY.none))
-    ends, lengths = [value], []
-    inverse = np.linalg.inv(value + _POLICY.none * np.eye(size))
-    for a, b in pairs:
-        direction = np.zeros((batch, size))
-        direction[:, a], direction[:, b] = scale[:, a], scale[:, b]
-        # At most half of what the covariance has in this direction.
-        share = np.einsum("na,nab,nb->n", direction, inverse, direction)
-        lengths.append(_POLICY.step / np.maximum(1.0, 2 * _POLICY.step * share))
-        ends.append(value - lengths[-1][:, None, None] * direction[:, :, None] * direction[:, None, :])
-    found = update(np.concatenate(ends), np.tile(index, len(ends))).value.reshape(len(ends), batch, size, size)
-    rates = (found[0] - found[1:]) / np.array(lengths)[:, :, None, None]
-    change = dict(zip(pairs, rates, strict=True))
-    slope = np.zeros((batch, size, size, size, size))
-    for a, b in pairs:
-        mixed = change[a, b] if a == b else 0.5 * (change[a, b] - change[a, a] - change[b, b])
-        slope[:, :, :, a, b] = slope[:, :, :, b, a] = mixed / (scale[:, a] * scale[:, b])[:, None, None]
-    return slope.reshape(batch, size * size, size * size)
 
 
 def _corrected(gain: Array, moved: Array, changed: Array) -> Array:

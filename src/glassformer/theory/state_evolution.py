@@ -115,7 +115,16 @@ def evolved(
         return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
     fewer = min(channel.points, max(_FEWEST, channel.points // _COARSE))
     rough = replace(fine, channel=channel.with_points(fewer))
-    return located(rough, first, settings) if coarse else refined(rough, fine, first, settings)
+    if coarse:
+        return located(rough, first, settings)
+    found = refined(rough, fine, first, settings)
+    if channel.louder is None:
+        return found
+    # What a noise that stands for none does to the fixed point shows where there is more of it.
+    less, more = (replace(own, channel=channel.louder.with_points(own.channel.points)) for own in (rough, fine))
+    other = refined(less, more, np.where(is_covariance(found.value)[:, None, None], found.value, first), settings)
+    moved = np.linalg.norm(other.value - found.value, axis=(1, 2))
+    return replace(found, error_estimate=found.error_estimate + np.where(other.settled, moved, np.inf))
 
 
 def _iterated(update: EvolutionMap, start: Array, settings: Iteration, origin: Array | None) -> Solution:

@@ -12,15 +12,22 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array
 from glassformer.core.results import plain
 from glassformer.models.base import Model, counting_threshold
 from glassformer.models.channels.exponents import Exponents
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
+from glassformer.theory.state_evolution import evolved
 from glassformer.theory.weak_recovery import row_named, staircase
 
 # A relative decrease of the curve that is no longer rounding.
 _FLAT = 1e-7
 _UNCOUNTED = "weights without continuous degrees of freedom, or of a law that does not say: nothing to count"
+_READ_OFF = "read off the equation of state"
+_UNEXAMINED = "not read off: several rows have no equation of state; limits tells at any ratio (status bistable)"
+# Sample ratios over the first and the last threshold at which hard phases are looked for, and the distance per row
+# from which on two fixed points, located with few data points, are two.
+_AROUND, _APART = (0.9, 1.1, 1.5, 2.5), 0.1
 _UNSTABLE = "the uninformed state loses stability"
 
 
@@ -52,7 +59,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """All thresholds of a model, whether it has a hard phase, and the exponents of a link of one index.
+    """All thresholds of a model, whether it has a hard phase and how that is known, and the exponents of a link.
 
     What is not known is None; so are infinite numbers in :meth:`to_dict`.
 
@@ -67,6 +74,7 @@ class Thresholds:
     parameters: dict[str, Any]
     entries: tuple[Threshold, ...]
     hard_phase: bool | None
+    hard_phase_reason: str = ""
     exponents: Exponents | None = None
 
     def __getitem__(self, name: str) -> Threshold:
@@ -83,6 +91,7 @@ class Thresholds:
             "parameters": plain(self.parameters),
             "thresholds": [entry.to_dict() for entry in self.entries],
             "hard_phase": self.hard_phase,
+            "hard_phase_reason": self.hard_phase_reason,
             **plain({f"{name}_exponent": value for name, value in exponents.items()}),
         }
 
@@ -121,9 +130,31 @@ def thresholds(model: Model) -> Thresholds:
         *ends,
         *(_baseline(name, alpha) for name, alpha in model.baseline_thresholds.items()),
     ]
-    # Hard phases are not examined where averages are sampled.
-    hard_phase = not np.isnan(ends[-1].alpha) if ends else None
-    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase, model.channel.in_rows.exponents)
+    hard_phase, reason = (not np.isnan(ends[-1].alpha), _READ_OFF) if ends else _examined(model, entries)
+    exponents = model.channel.in_rows.exponents
+    return Thresholds(model.name, model.parameters, tuple(entries), hard_phase, reason, exponents)
+
+
+def _examined(model: Model, entries: list[Threshold]) -> tuple[bool | None, str]:
+    """Whether fixed points from both starts differ at a few sample ratios around the thresholds."""
+    if not model.few_rows:
+        return None, _UNEXAMINED
+    places = [entry.alpha for entry in entries if np.isfinite(entry.alpha) and entry.alpha > 0]
+    if not places:
+        return None, "no finite threshold to look around; limits tells at any ratio (status bistable)"
+    alpha = np.unique(np.outer([min(places), max(places)], _AROUND))
+    low, high = (evolved(model, alpha, start, coarse=True) for start in ("uninformed", "informed"))
+    settled = low.settled & high.settled
+    apart = settled & (np.linalg.norm(low.value - high.value, axis=(1, 2)) > _APART * model.prior.in_rows.rows)
+    if apart.any():
+        return True, f"informed and uninformed fixed points differ at alpha = {_listed(alpha[apart])}"
+    if not settled.all():
+        return None, f"fixed points did not settle at alpha = {_listed(alpha[~settled])}"
+    return False, f"informed and uninformed fixed points agree at alpha = {_listed(alpha)}; no other ratio was tried"
+
+
+def _listed(values: Array) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)
 
 
 def _baseline(name: str, alpha: float) -> Threshold:
@@ -134,14 +165,16 @@ def _weak_recovery(model: Model) -> list[Threshold]:
     """Where rows are found: for labels that are not even the first one, by its information at zero overlap."""
     prior = model.prior.in_rows
     if model.channel.even and prior.side == 0:
-        return [_weak_recovery_of_even(model)] if model.has_curve else _staircase(model)
+        return [_weak_recovery_of_even(model)] if model.has_curve else _staircase(model, 1)
     information, error = model.channel.in_rows.information(np.eye(prior.rows)[None])
     row = int(np.argmax(np.diag(information[0])))
     slope, blur = float(information[0, row, row]), float(error[0, row, row])
     start = prior.degrees * prior.onset / slope
     found = f"{model.row_names[row]} first" if prior.rows > 1 else _UNSTABLE
     note = found if prior.onset else "any data help: the labels are not even in h"
-    return [Threshold("weak_recovery", start, start * blur / slope, note, **_named(model, row))]
+    first = Threshold("weak_recovery", start, start * blur / slope, note, **_named(model, row))
+    later = prior.rows > 1 and prior.side == 0 and prior.onset == 0 and not model.has_curve
+    return [first, *(_staircase(model, 2) if later else [])]
 
 
 def _weak_recovery_of_even(model: Model) -> Threshold:
@@ -159,11 +192,14 @@ def _weak_recovery_of_even(model: Model) -> Threshold:
     return Threshold("weak_recovery", value, error, _UNSTABLE, **_named(model, 0))
 
 
-def _staircase(model: Model) -> list[Threshold]:
+def _staircase(model: Model, begin: int) -> list[Threshold]:
     entries = []
-    for number, step in enumerate(staircase(model), 1):
+    for number, step in enumerate(staircase(model), begin):
         name = "weak_recovery" if number == 1 else f"weak_recovery_{number}"
         place = (name, step.alpha, step.error_estimate)
+        if not np.isfinite(step.alpha):
+            entries.append(Threshold(*place, "no direction grows, within the error: nothing is found on this scale"))
+            continue
         if step.degenerate:
             note = "several directions are found at once, within the error: none is singled out"
             entries.append(Threshold(*place, note))

@@ -41,6 +41,8 @@ class Climb:
     leading: float = 5e-4  # accuracy asked of its eigenvalue at the leading threshold
     later: float = 5e-3  # at later ones
     most: int = 64  # factor of data points that is out of reach
+    nearest: float = 0.05  # sample ratio, over that of the strongest score, at which a search for later ones begins
+    rounding: float = 1e-12  # entry of a projector that is zero
 
 
 _POLICY = Climb()
@@ -88,18 +90,21 @@ def instability(model: Model, variance: Array, unknown: Array, accuracy: float =
     channel = model.channel.in_rows
     size = 8 * channel.points * (channel.rows * channel.columns) ** 2
     finer, most = _POLICY.finer, max(_POLICY.finer, min(_POLICY.finer * _POLICY.most, _POLICY.largest // size))
-    found = _instability(model, channel, variance, unknown, finer)
-    if channel.rougher is not None:
-        change = _instability(model, channel.rougher, variance, unknown, finer).rate - found.rate
-        return found._replace(error=float(np.hypot(found.error, change)))
+    found = _instability(model, variance, unknown, finer)
     within_reach = channel.sampled and found.error <= accuracy * np.sqrt(_POLICY.most) * found.rate
     while within_reach and found.error > accuracy * found.rate and finer < most:
         finer *= 2
-        found = _instability(model, channel, variance, unknown, finer)
-    return found
+        found = _instability(model, variance, unknown, finer)
+    if channel.louder is None:
+        return found
+    moved = abs(_instability(model, variance, unknown, finer, channel.louder).rate - found.rate)
+    return found._replace(error=float(np.hypot(found.error, moved)))
 
 
-def _instability(model: Model, channel: Channel, variance: Array, unknown: Array, finer: int) -> Instability:
+def _instability(
+    model: Model, variance: Array, unknown: Array, finer: int, channel: Channel | None = None
+) -> Instability:
+    channel = channel or model.channel.in_rows
     channel = channel.with_points(finer * channel.points)
     basis = symmetric_basis(unknown, model)
     first, second, truth, replicas = channel.response(variance)
@@ -162,22 +167,66 @@ def _entry(parts: list[Array], left: Array, right: Array, tokens: int, replicas:
 
 
 def staircase(model: Model) -> list[Step]:
-    """Thresholds of weak recovery, one subspace after the other, in the order of their sample ratios."""
-    size = model.prior.in_rows.rows
-    found = instability(model, np.eye(size), np.eye(size))
-    degrees = model.prior.degrees
-    alpha = degrees / found.rate
-    steps = [Step(alpha, alpha * found.error / found.rate, found.matrix, found.degenerate)]
-    known = range_of(found.matrix)
+    """Thresholds of weak recovery beyond what any data tell, one subspace after the other, in order of their ratios.
+
+    An infinite one ends the list where nothing is known and, within the error, nothing grows.
+    """
+    prior, known = model.prior.in_rows, known_at_once(model)
+    if np.trace(known) > 0.5:
+        scale = prior.degrees / float(np.linalg.eigvalsh(_information(model, np.eye(prior.rows))[0])[-1])
+        steps, start, farthest = [], _POLICY.nearest * scale, _POLICY.farthest * scale
+    else:
+        first = _first(model)
+        if not np.isfinite(first.alpha):
+            return [first]
+        steps, start, farthest = [first], first.alpha, _POLICY.farthest * first.alpha
+        known = range_of(first.matrix)
     # Rows of other laws are known together or not at all: what is known of a mixture of them tells of the others, so
-    # that only whole rows, apart from the others, are steps.
-    while round(float(np.trace(known))) < size and (model.prior.in_rows.rotational or _of_whole_rows(known)):
-        following = _next(model, known, steps[-1].alpha, _POLICY.farthest * alpha)
+    # that only whole rows, apart from the others, are steps. What no label shows is never known.
+    shown = float(np.trace(model.channel.in_rows.row_symmetries.shown))
+    while np.trace(known) < shown - 0.5 and (prior.rotational or _of_whole_rows(known)):
+        following = _next(model, known, start, farthest)
         if following is None:
             break
         steps.append(following)
-        known = range_of(known + following.matrix)
+        start, known = following.alpha, range_of(known + following.matrix)
     return steps
+
+
+def _first(model: Model) -> Step:
+    size = model.prior.in_rows.rows
+    found = instability(model, np.eye(size), np.eye(size))
+    if found.rate <= _POLICY.errors * found.error or found.rate <= _POLICY.no_growth:
+        return Step(np.inf, 0.0, found.matrix, found.degenerate)
+    alpha = model.prior.degrees / found.rate
+    return Step(alpha, alpha * found.error / found.rate, found.matrix, found.degenerate)
+
+
+def known_at_once(model: Model) -> Array:
+    """Projector on the directions that any data tell of: scores do not vanish there, given those known before them.
+
+    Example:
+        >>> from glassformer import SequenceMultiIndex
+        >>> known_at_once(SequenceMultiIndex(lambda z: z[:, 0] ** np.array([1, 2]), 2, 1, noise=0.1, points=32))
+        array([[1., 0.],
+               [0., 0.]])
+    """
+    size = model.prior.in_rows.rows
+    known = np.zeros((size, size))
+    for _ in range(size):
+        outside = np.eye(size) - known
+        value, error = _information(model, np.eye(size) - 0.5 * known)
+        values, vectors = np.linalg.eigh(outside @ value @ outside)
+        found = vectors[:, values > _POLICY.errors * np.linalg.norm(error) + _POLICY.no_growth]
+        if found.shape[1] == 0:
+            break
+        known = known + found @ found.T
+    return np.where(np.abs(known) < _POLICY.rounding, 0.0, known)
+
+
+def _information(model: Model, variance: Array) -> tuple[Array, Array]:
+    value, error = model.channel.in_rows.information(variance[None])
+    return value[0], error[0]
 
 
 def _of_whole_rows(projector: Array) -> bool:

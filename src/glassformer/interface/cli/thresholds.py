@@ -29,8 +29,8 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         {"threshold": e.name, "alpha": _text(e.alpha, ".8g"), "+-": _error(e), "note": e.note} for e in found.entries
     ]
     print_rows(rows, ["threshold", "alpha", "+-", "note"])
-    if found.hard_phase is not None:
-        print(f"hard phase: {'yes' if found.hard_phase else 'no'}")
+    said = {True: "yes", False: "no", None: "unknown"}[found.hard_phase]
+    print(f"hard phase: {said} ({found.hard_phase_reason})")
     if found.exponents is not None:
         print(", ".join(f"{name} exponent: {value:g}" for name, value in found.exponents._asdict().items()))
     return 0

@@ -23,6 +23,7 @@ from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.core.resources import require_resources
 from glassformer.models.channels.exponents import Exponents
+from glassformer.models.channels.row_symmetries import RowSymmetries
 
 # Data points of the averages: replicas, whose spread tells the error, times points of each.
 _REPLICAS = 8
@@ -76,10 +77,17 @@ class PredictionErrors(NamedTuple):
 
 
 class Averages(NamedTuple):
-    """Averages over data at posterior covariances of shape (batch, P, P)."""
+    """Averages over data at posterior covariances of shape (batch, P, P).
+
+    Attributes:
+        information: of each entry.
+        log_partition: its expectation.
+        replicas: information of each replica of the data, (batch, replicas, P, P); one where nothing is sampled.
+    """
 
     information: Integral
     log_partition: Integral
+    replicas: Array
 
 
 def require_noise(noise: object) -> None:
@@ -164,6 +172,8 @@ class Channel(ABC):
     sampled = declared(True, "True when averages are sampled anew at every state, and scores carry a sampling error.")
     smallest = declared(1e-12, "Smallest variance at which averages can be had.")
 
+    louder: Any = declared(None, "Itself with more of the noise that stands for none; None without such noise.")
+
     @property
     def noiseless(self) -> bool:
         """True when labels fix some of the fields."""
@@ -187,6 +197,11 @@ class Channel(ABC):
         return np.ones((1, self.rows))
 
     @property
+    def row_symmetries(self) -> RowSymmetries:
+        """All symmetries of the labels that averages respect."""
+        return RowSymmetries.of_signs(self.symmetries)
+
+    @property
     def even(self) -> bool:
         """True when symmetries move every row: no row is known at zero overlap, which then is a fixed point."""
         return bool(np.all(np.any(self.symmetries < 0, axis=0)))
@@ -194,11 +209,6 @@ class Channel(ABC):
     def with_points(self, points: int) -> Self:
         """The same channel with another number of sampled data points per replica, a power of two."""
         return replace(self, points=points)  # type: ignore[type-var]
-
-    @property
-    def rougher(self) -> Self | None:
-        """The same channel with more of the noise that stands for none, where there is such a noise."""
-        return None
 
     def careful(self) -> Self:
         """The same channel with several times the work per data point, where posteriors are sampled."""
@@ -255,16 +265,18 @@ class Channel(ABC):
         grid = (batch, _REPLICAS, self.points)
         first, second, slope, log_z = (part.reshape(*grid, *part.shape[1:]) for part in found)
         deviation = deviation.reshape(*grid, *deviation.shape[2:])
-        pairs = [_information(first[k], second[k], slope[k], deviation[k], v) for k, v in enumerate(variance)]
-        value, error = (np.stack(part) for part in zip(*pairs, strict=True))
-        log_z = log_z.mean(axis=2)
-        return Averages(Integral(value, error), Integral(log_z.mean(axis=1), _standard_error(log_z, axis=1)))
+        respected = self.row_symmetries.respected
+        replicas = np.stack(
+            [
+                respected(_information(first[k], second[k], slope[k], deviation[k], v), self.self_overlap - v)
+                for k, v in enumerate(variance)
+            ]
+        )
+        information, log_partition = (_mean_and_error(part) for part in (replicas, log_z.mean(axis=2)))
+        return Averages(information, log_partition, replicas)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
-        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L).
-
-        For directions in which the posterior is symmetric about ``omega``, where covariances are second moments.
-        """
+        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L)."""
         raise NotImplementedError
 
     def response(self, variance: Array) -> tuple[Array, Array, Array, int]:
@@ -278,8 +290,24 @@ class Channel(ABC):
             truth[:, :, k, :, k] -= inverse
         return first, second, truth, _REPLICAS
 
+    def information_slope(self, variance: Array) -> Array:
+        r"""Growth of information with flattened overlaps, :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`, (P^2, P^2).
+
+        Source: the second derivative of an entropy along the heat flow of the mean fields,
+        :math:`dE\sum_lg_lg_l^T = \sum_{ll'}E[D_{ll'}\,dQ\,D_{ll'}^T]` with
+        :math:`D_{ll'} = \partial g_l/\partial\omega_{l'}`.
+        """
+        first, second, _, _ = self.response(variance)
+        full = np.einsum("nalcm,nblem->abce", first, second, optimize=True) / len(first)
+        size = self.rows**2
+        slope = full.reshape(size, size)
+        return np.asarray(0.5 * (slope + slope.T))
+
     def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
-        """Errors on the labels of new samples, from two copies of the fields with the same mean.
+        r"""Errors on the labels of new samples, from fields with the same mean, in pairs on either side of it.
+
+        The plug-in predictor's exceeds Bayes' by :math:`E\|E[y|\omega]-g(\omega)\|^2`, which is estimated itself: in
+        the mean of a pair what is odd in the deviation cancels.
 
         Args:
             variance: posterior covariances, shape (batch, P, P).
@@ -293,14 +321,15 @@ class Channel(ABC):
         rows = []
         for v in variance:
             mean, root = square_root(self.self_overlap - v) @ points[:, 0], square_root(v)
-            first, second = (self.label_from(mean + root @ points[:, k], silent) for k in (1, 2))
+            pairs = [[self.label_from(mean + sign * root @ points[:, k], silent) for sign in (1, -1)] for k in (1, 2)]
             plugin = self.label_from(used[:, None] * mean, silent)
-            squares = (0.5 * (first - second) ** 2, 0.5 * ((first - plugin) ** 2 + (second - plugin) ** 2))
-            rows.append([square.reshape(_REPLICAS, self.points, -1).sum(axis=2).mean(axis=1) for square in squares])
+            apart = np.mean([(first - second) ** 2 for first in pairs[0] for second in pairs[1]], axis=0)
+            first, second = (0.5 * (above + below) - plugin for above, below in pairs)
+            rows.append([_replica_means(part, self.points) for part in (0.5 * apart, first * second)])
         found = np.array(rows)
-        return PredictionErrors(
-            *(Integral(found[:, k].mean(axis=1), _standard_error(found[:, k], axis=1)) for k in (0, 1))
-        )
+        bayes, gap, both = (_mean_and_error(part) for part in (found[:, 0], found[:, 1], found.sum(axis=1)))
+        # What is known to be positive is, within its error.
+        return PredictionErrors(bayes, Integral(bayes.value + np.maximum(gap.value, 0.0), both.error))
 
     def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
         """Errors on new labels at posterior covariances of shape (batch, P, P), by name, with standard errors.
@@ -365,17 +394,22 @@ class Channel(ABC):
         return omega, deviation, np.stack(labels)
 
 
-def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> tuple[Array, Array]:
-    """Mean and standard error of the information, entry by entry, from scores, slopes and true deviations."""
+def _replica_means(squares: Array, points: int) -> Array:
+    """Sums over the entries of labels, averaged over the points of each replica."""
+    return np.asarray(squares.reshape(_REPLICAS, points, -1).sum(axis=2).mean(axis=1))
+
+
+def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> Array:
+    """Information of each replica, shape (replicas, P, P), from scores, slopes and true deviations."""
     square = _product(g, h)
     known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
     controls = np.stack([square - c, square - _product(0.5 * (g + h), u), known], axis=-1)
     size = len(v)
-    value, error = np.empty((size, size)), np.empty((size, size))
+    found = np.empty((len(g), size, size))
     for a in range(size):
         for b in range(size):
-            value[a, b], error[a, b] = controlled(square[..., a, b], controls[..., a, b, :])
-    return value, error
+            found[:, a, b] = _reduced(square[..., a, b], controls[..., a, b, :])
+    return found
 
 
 def _product(a: Array, b: Array) -> Array:
@@ -386,13 +420,23 @@ def _product(a: Array, b: Array) -> Array:
 
 def controlled(target: Array, controls: Array) -> tuple[float, float]:
     """Mean of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c), and its error."""
+    reduced = _reduced(target, controls)
+    return float(np.mean(reduced)), float(_standard_error(reduced, axis=0))
+
+
+def _reduced(target: Array, controls: Array) -> Array:
+    """Means over points of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c)."""
     flat = controls.reshape(-1, controls.shape[-1])
     scale = np.std(flat, axis=0)
     used = flat[:, scale > 0] / scale[scale > 0]
     centred = target.ravel() - np.mean(target)
     weight, *_ = np.linalg.lstsq(used - np.mean(used, axis=0), centred, rcond=1e-10)
-    reduced = (target.ravel() - used @ weight).reshape(target.shape).mean(axis=1)
-    return float(np.mean(reduced)), float(_standard_error(reduced, axis=0))
+    return np.asarray((target.ravel() - used @ weight).reshape(target.shape).mean(axis=1))
+
+
+def _mean_and_error(replicas: Array) -> Integral:
+    """Means over the second axis, and their standard errors."""
+    return Integral(np.mean(replicas, axis=1), _standard_error(replicas, axis=1))
 
 
 def _standard_error(replicas: Array, axis: int) -> Array:

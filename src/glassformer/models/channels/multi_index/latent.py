@@ -69,9 +69,11 @@ class LatentChannel(Channel):
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
         found, _, inverse = self._whitened(y, omega, variance)
         shape = (len(omega), self.rows, self.columns, self.rows, self.columns)
-        identity = np.eye(self.rows * self.columns).reshape(shape[1:])
+        # The product of independent means has no bias.
+        mean = np.einsum("na,nb->nab", found.first, found.second)
+        known = 0.5 * (mean + np.swapaxes(mean, 1, 2)) + np.eye(mean.shape[1])
         first, second = (
-            np.einsum("nap,nalbm,nbq->nplqm", inverse, square.reshape(shape) - identity, inverse, optimize=True)
+            np.einsum("nap,nalbm,nbq->nplqm", inverse, (square - known).reshape(shape), inverse, optimize=True)
             for square in (found.first_square, found.second_square)
         )
         return first, second

@@ -2,7 +2,9 @@ r"""Noiseless functions of several projections with one number as label, integra
 
 In whitened coordinates the fields of a data point are standard normal and the label fixes a level set. Lines parallel
 to every axis cross it in points (continuous labels) or intervals (discrete ones) that are found by bisection, so one
-integral is exact and the others are quasi-Monte Carlo. A crossing found along axis ``j`` carries the weight
+integral is exact and the others are quasi-Monte Carlo. A continuous label may have atoms (zero, for sums of rectified
+fields): level sets of positive measure, where lines lie in them for whole intervals. A crossing
+found along axis ``j`` carries the weight
 :math:`(\partial_jg)^2/|\nabla g|^2`, which adds to one over the axes and removes the singularity of tangent lines.
 """
 
@@ -23,13 +25,23 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions, Moments
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
 # Half-length of a line, cells on it, crossings kept, and halvings of a cell that holds one.
-_REACH, _CELLS, _CROSSINGS, _HALVINGS = 7.5, 96, 8, 45
+_REACH, _CELLS, _CROSSINGS, _HALVINGS = 7.5, 96, 8, 20
+# Share of a level set in intervals from which on it has positive measure.
+_MASSIVE = 1e-9
+_TINY = 1e-300
+# Deviation of a label at a crossing that is none of a jump.
+_ROOT = 1e-5
+# Points of a pilot sample, those next to a level set, and the spread of lines around them over theirs, and at least.
+_PILOT, _NEAREST, _WIDER, _NARROWEST = 256, 16, 1.4, 0.2
+# Step of the differences that make a gradient, in whitened coordinates.
+_STEP = 1e-5
 # Lines per axis and half, and numbers in the pool of random shifts.
-_LINES, _NUMBERS = 16, 400_000
+_LINES, _NUMBERS = 32, 800_000
 _BATCH = 16
 
 
@@ -38,17 +50,17 @@ class LineChannel(LinkRowsChannel):
     """:math:`y = g(Z)`, one number, or several for discrete labels, without noise.
 
     Args:
-        discrete: whether labels take few values.
+        atoms: probability of labels whose level sets have positive measure: one for labels that take few values.
         points: data points per replica of the averages.
     """
 
-    discrete: bool
+    atoms: float
     effort: Effort = field(default=Effort(points=_LINES, starts=1, steps=1), kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
     @property
     def rank(self) -> float:
-        return 0.0 if self.discrete else 1.0
+        return 1.0 - self.atoms
 
     @property
     def functions(self) -> Functions:
@@ -56,7 +68,7 @@ class LineChannel(LinkRowsChannel):
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
-        if self.discrete:
+        if self.atoms == 1:
             raise IncompatibleError("needs labels that vary smoothly with the weights")
         return super().traceable_label
 
@@ -64,11 +76,12 @@ class LineChannel(LinkRowsChannel):
         data = (self.observed(y), np.asarray(omega, dtype=float), root)
         with jax.enable_x64(True):
             lines = jnp.asarray(_lines(self.latents, self.effort.points))
+            pilot = jnp.asarray(normal_points(self.latents, _PILOT, 1)[0])
 
-        moments = Specialised(_moments, link=self.link, discrete=self.discrete)
+        moments = Specialised(_moments, link=self.link, points=self.atoms < 1, intervals=self.atoms > 0)
 
         def work(index: Any, chunk: Any) -> Any:
-            return moments(jnp.asarray(index % len(lines)), chunk, lines)
+            return moments(jnp.asarray(index % len(lines)), chunk, lines, pilot)
 
         return Moments(*in_chunks(work, data))
 
@@ -81,63 +94,107 @@ def _nothing(x: Any, datum: Any) -> Any:
 
 @lru_cache(maxsize=4)
 def _lines(dimension: int, count: int) -> Array:
-    """Where lines cross the other coordinates, shape (pool, 2 halves, lines, dimension - 1), symmetric about zero."""
+    """Where lines cross the other coordinates, shape (pool, 2 halves, 2 parts, lines, dimension - 1).
+
+    A line is followed by its mirror image. Parts are independent: how far they are apart tells the bias of ratios.
+    """
     if dimension == 1:
-        return np.zeros((1, 2, 1, 0))
-    rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 2)
-    pool = int(np.clip(_NUMBERS // (2 * base.size), 16, 4096))
-    shifted = (base + rng.random((pool, 2, 1, dimension - 1))) % 1
+        return np.zeros((1, 2, 1, 1, 0))
+    rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 4)
+    pool = int(np.clip(_NUMBERS // (4 * base.size), 16, 4096))
+    shifted = (base + rng.random((pool, 2, 2, 1, dimension - 1))) % 1
     points = ndtri(np.clip(shifted, 1e-12, 1 - 1e-12))
-    return np.concatenate([points, -points], axis=2)
+    return np.stack([points, -points], axis=4).reshape(pool, 2, 2, count // 2, dimension - 1)
 
 
-def _moments(turns: Any, data: Any, lines: Any, link: Callable[[Any], Any], discrete: bool) -> Any:
+def _moments(
+    turns: Any, data: Any, lines: Any, pilot: Any, link: Callable[[Any], Any], points: bool, intervals: bool
+) -> Any:
     def one(item: Any) -> Any:
         turn, (label, omega, root) = item
 
         def value(x: Any) -> Any:
             return link(omega + root @ x.reshape(omega.shape)) - label
 
-        halves = [_half(value, discrete, omega.size, lines[turn, k]) for k in range(2)]
-        return _combined(halves)
+        kinds = [_interval_moments] * intervals + [_point_moments] * points
+        where = _near(value, pilot)
+        sums = [_along_axes(partial(kind, value), lines[turn], *where) for kind in kinds]
+        # A level set of positive measure has no points apart from it that matter.
+        massive = jnp.sum(sums[0][0]) > _MASSIVE
+        chosen = [jnp.where(massive, first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
+        return _combined(chosen, 1 / omega.size if intervals and not points else 1.0)
 
     return jax.lax.map(one, (turns, data), batch_size=_BATCH)
 
 
-def _combined(halves: list[tuple[Any, Any, Any]]) -> Any:
-    (m0, m1, m2), (n0, n1, n2) = halves
-    tiny = 1e-300
-    first, second = m1 / jnp.maximum(m0, tiny), n1 / jnp.maximum(n0, tiny)
-    one, two = m2 / jnp.maximum(m0, tiny), n2 / jnp.maximum(n0, tiny)
-    total = jnp.maximum(m0 + n0, tiny)
-    mean, square = (m1 + n1) / total, (m2 + n2) / total
-    whole = square - jnp.outer(mean, mean)
-    parts = one - jnp.outer(first, first) + two - jnp.outer(second, second)
-    return jnp.log(0.5 * total), first, second, 2 * whole - 0.5 * parts, one, two, jnp.ones(())
+def _near(value: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:
+    """Centre and spread of the part of the prior that is next to the level set, from a pilot sample in two rounds."""
+    centre, spread = jnp.zeros(pilot.shape[1]), jnp.ones(pilot.shape[1])
+    for _ in range(2):
+        points = centre + spread * pilot
+        distance = jnp.sum(jnp.abs(jax.vmap(value)(points)), axis=1)
+        index = jax.lax.top_k(-distance, _NEAREST)[1]
+        share = jax.nn.softmax(0.5 * jnp.sum(pilot[index] ** 2 - points[index] ** 2, axis=1))
+        centre = share @ points[index]
+        spread = jnp.maximum(_WIDER * jnp.sqrt(share @ (points[index] - centre) ** 2), _NARROWEST)
+    return centre, spread
 
 
-def _half(value: Callable[[Any], Any], discrete: bool, dimension: int, lines: Any) -> tuple[Any, Any, Any]:
-    """Integrals of one, ``x`` and ``x x^T`` over the level set, from the lines along all axes."""
-    on_axis = partial(_interval_moments if discrete else _point_moments, value)
+def _combined(integrals: Any, scale: float) -> Any:
+    """Moments from the integrals of 1, ``x`` and ``x x^T`` along the lines, shape (2 halves, 2 parts, ...)."""
+    zeroth, first, second = integrals
+    halves = [part.sum(axis=1) for part in (zeroth, first, second)]
+    whole = [part.sum(axis=0) for part in halves]
+    mean, square = (_ratio(part, whole[0]) for part in whole[1:])
+    # A half that misses the level set is replaced by the other, a part by its half.
+    own = [jnp.where(_found(halves[0], part), part, part[::-1]) for part in halves]
+    parts = [
+        jnp.where(_found(zeroth, part), part, half[:, None])
+        for part, half in zip((zeroth, first, second), own, strict=True)
+    ]
+    # The bias of a ratio falls as one over the sample: twice the whole less the mean of its parts is free of it.
+    means, squares = (2 * _ratio(own[k], own[0]) - jnp.mean(_ratio(parts[k], parts[0]), axis=1) for k in (1, 2))
+    plain = [_ratio(own[k], own[0]) for k in (1, 2)]
+    within = jnp.mean(plain[1] - jnp.einsum("hi,hj->hij", plain[0], plain[0]), axis=0)
+    covariance = 2 * (square - jnp.outer(mean, mean)) - within
+    return jnp.log(0.5 * scale * jnp.maximum(whole[0], _TINY)), *means, covariance, *squares, jnp.ones(())
 
-    def along(axis: Any, rest: Any) -> Any:
+
+def _found(zeroth: Any, like: Any) -> Any:
+    return (zeroth > 0).reshape(zeroth.shape + (1,) * (like.ndim - zeroth.ndim))
+
+
+def _ratio(part: Any, zeroth: Any) -> Any:
+    return part / jnp.maximum(zeroth, _TINY).reshape(zeroth.shape + (1,) * (part.ndim - zeroth.ndim))
+
+
+def _along_axes(on_axis: Callable[..., Any], lines: Any, centre: Any, spread: Any) -> tuple[Any, Any, Any]:
+    """Integrals of one, ``x`` and ``x x^T`` over the level set, by halves and parts of the lines along all axes."""
+    dimension, count = len(centre), lines.shape[2]
+    place = jnp.arange(dimension)
+    # Every other pair of lines is drawn around the level set, the others from the prior.
+    near = jnp.arange(count) // 2 % 2 == 1
+
+    def along(axis: Any, rest: Any, near: Any) -> Any:
         # The line's own coordinate goes to place ``axis``, the others keep their order.
-        place = jnp.arange(dimension)
         others = jnp.where(place < axis, place, place - 1)
-        padded = jnp.append(rest, 0.0)
-        base = jnp.where(place == axis, 0.0, padded[jnp.clip(others, 0, max(dimension - 2, 0))])
-        return on_axis(axis, base, jnp.where(place == axis, 1.0, 0.0))
+        padded = jnp.append(rest, 0.0)[jnp.clip(others, 0, max(dimension - 2, 0))]
+        across = place != axis
+        base = jnp.where(across, jnp.where(near, centre + spread * padded, padded), 0.0)
+        shape = 0.5 * (base**2 - ((base - centre) / spread) ** 2) - jnp.log(spread)
+        ratio = jnp.exp(jnp.sum(jnp.where(across, shape, 0.0)))
+        weight = 2 / (1 + ratio) if count > 1 else 1.0
+        return [weight * part for part in on_axis(axis, base, jnp.where(across, 0.0, 1.0))]
 
-    axes = jnp.arange(dimension)
-    found = jax.vmap(lambda axis: jax.vmap(lambda rest: along(axis, rest))(lines))(axes)
-    # Discrete labels: every axis estimates the whole; continuous ones: the axes share it.
-    scale = (1 / dimension if discrete else 1.0) / len(lines)
-    zeroth, first, second = (scale * jnp.sum(part, axis=(0, 1)) for part in found)
+    flat, kinds = lines.reshape(-1, max(dimension - 1, 0)), jnp.tile(near, lines.shape[0] * lines.shape[1])
+    found = jax.vmap(lambda axis: jax.vmap(partial(along, axis))(flat, kinds))(place)
+    sums = [part.sum(axis=0).reshape(*lines.shape[:3], *part.shape[2:]).sum(axis=2) for part in found]
+    zeroth, first, second = (part / (lines.shape[1] * count) for part in sums)
     return zeroth, first, second
 
 
-def _crossings(test: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """Places where a truth value along the line changes, padded with the far end, and the value at the near end."""
+def _crossings(test: Callable[[Any], Any]) -> tuple[tuple[Any, Any], Any]:
+    """Ends of the cells in which a truth value along the line changes, padded with the far end, and its first value."""
     grid = jnp.linspace(-_REACH, _REACH, _CELLS + 1)
     inside = jax.vmap(test)(grid)
     cell = jnp.nonzero(inside[1:] != inside[:-1], size=_CROSSINGS, fill_value=_CELLS)[0]
@@ -151,13 +208,13 @@ def _crossings(test: Callable[[Any], Any]) -> tuple[Any, Any]:
         return jnp.where(same, middle, a), jnp.where(same, b, middle)
 
     low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))
-    return 0.5 * (low + high), inside[0]
+    return (low, high), inside[0]
 
 
 def _interval_moments(value: Callable[[Any], Any], axis: Any, base: Any, unit: Any) -> tuple[Any, Any, Any]:
     del axis
-    places, inside = _crossings(lambda t: jnp.all(jnp.abs(value(base + t * unit)) < 1e-9))
-    edges = jnp.concatenate([jnp.full(1, -jnp.inf), places, jnp.full(1, jnp.inf)])
+    (low, high), inside = _crossings(lambda t: jnp.all(jnp.abs(value(base + t * unit)) < 1e-9))
+    edges = jnp.concatenate([jnp.full(1, -jnp.inf), 0.5 * (low + high), jnp.full(1, jnp.inf)])
     within = inside ^ (jnp.arange(len(edges) - 1) % 2 == 1)
     # Padding repeats the far end, where intervals are empty.
     used = within & (edges[1:] > edges[:-1])
@@ -174,12 +231,20 @@ def _point_moments(value: Callable[[Any], Any], axis: Any, base: Any, unit: Any)
     def at(x: Any) -> Any:
         return value(x)[0]
 
-    places, _ = _crossings(lambda t: at(base + t * unit) > 0)
+    (low, high), _ = _crossings(lambda t: at(base + t * unit) > 0)
+    below, above = (jax.vmap(lambda t: at(base + t * unit))(end) for end in (low, high))
+    # A secant ends the search.
+    share = jnp.clip(below / jnp.where(below == above, 1.0, below - above), 0.0, 1.0)
+    places = low + share * (high - low)
     x = base + places[:, None] * unit
-    left, gradient = jax.vmap(jax.value_and_grad(at))(x)
+    left = jax.vmap(at)(x)
+    # By differences: compiled, the derivative of a maximum compares numbers that may have been rounded twice.
+    steps = _STEP * jnp.eye(base.size)
+    ahead, behind = (jax.vmap(jax.vmap(at))(x[:, None] + sign * steps) for sign in (1, -1))
+    gradient = (ahead - behind) / (2 * _STEP)
     size = jnp.sum(gradient**2, axis=1)
     # A jump of the label is no root, and padding no crossing.
-    root = (jnp.abs(left) <= 1e-6 * (1 + jnp.sqrt(size))) & (jnp.abs(places) < _REACH) & (size > 0)
+    root = (jnp.abs(left) <= _ROOT * (1 + jnp.sqrt(size))) & (jnp.abs(places) < _REACH) & (size > 0)
     weight = (
         jnp.exp(-0.5 * places**2) / np.sqrt(2 * np.pi) * jnp.abs(gradient[:, axis]) / jnp.where(size > 0, size, 1.0)
     )

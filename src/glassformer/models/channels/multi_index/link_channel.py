@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,16 +11,18 @@ import numpy as np
 
 from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
 from glassformer.models.channels.base import Channel, require_noise
 from glassformer.models.channels.label_laws import LabelLaw, label_law
 from glassformer.models.channels.link.contract import Link
 from glassformer.models.channels.multi_index.importance_sampling import Effort
+from glassformer.models.channels.multi_index.link_symmetries import row_symmetries
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
 # Random fields on which a link is tried, and distinct labels among them up to which they are taken for discrete.
 _TRIED, _FEW = 512, 32
+# More of them, among which labels that sets of positive measure share show more than once.
+_MANY = 2**14
 # Noise variance, in units of the variance of the label, that stands for none where labels have several entries.
 _NEGLIGIBLE = 3e-4
 # Work per data point of such labels, and the share of data points that it leaves time for.
@@ -78,24 +79,34 @@ def link_channel(
         return _of_law(link, safe, label_law(noise_law), noise, points)
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
     if discrete and noise > 0:
-        remedy = "leave the noise out" + (", or give label_type = continuous" if scalar else "")
-        raise IncompatibleError(f"noise = {noise} and discrete labels exclude each other: {remedy}")
+        raise IncompatibleError(
+            f"noise = {noise} and discrete labels exclude each other: use noise = 0, or label_type = 'continuous' for "
+            "normal noise on the values of the labels"
+        )
     if scalar:
         return _scalar(safe, noise)
     flat, shape = _flattened(link), safe.label_shape
-    signs = _symmetries(flat, indices, tokens)
+    symmetric = row_symmetries(flat, indices, tokens, discrete)
     if noise == 0 and (discrete or tried.shape[1] == 1):
         from glassformer.models.channels.multi_index.line_integrals import LineChannel
 
-        return LineChannel(flat, indices, tokens, shape, signs, discrete, points=points)
+        atoms = 1.0 if discrete else _atoms(flat, indices, tokens)
+        return LineChannel(flat, indices, tokens, shape, symmetric, atoms, points=points)
     from glassformer.models.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel
 
     if noise > 0:
-        return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, noise, points=points)
+        return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, noise, points=points)
     # The posterior is a thin shell around a level set: more starts and points follow it, for fewer data points.
     small = _NEGLIGIBLE * float(np.mean(np.var(tried, axis=0)))
     fewer = max(32, points // _FEWER)
-    return NoisyLinkRowsChannel(flat, indices, tokens, shape, signs, small, True, effort=_THIN, points=fewer)
+    return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, True, effort=_THIN, points=fewer)
+
+
+def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
+    """Probability of labels that several of many random fields share to the last digit."""
+    fields = np.random.default_rng(2).standard_normal((_MANY, indices, tokens))
+    counts = np.unique(mapped(flat, fields), axis=0, return_counts=True)[1]
+    return float(counts[counts > 1].sum() / _MANY)
 
 
 def _of_law(link: Callable[[Any], Any], safe: Link, law: LabelLaw, noise: float, points: int) -> Channel:
@@ -105,8 +116,8 @@ def _of_law(link: Callable[[Any], Any], safe: Link, law: LabelLaw, noise: float,
         raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
     _require_traceable(safe)
     flat, (indices, tokens) = _flattened(link), safe.shape
-    signs = _symmetries(flat, indices, tokens)
-    return LikelihoodRowsChannel(flat, indices, tokens, safe.label_shape, signs, law, points=points)
+    symmetric = row_symmetries(flat, indices, tokens, False)
+    return LikelihoodRowsChannel(flat, indices, tokens, safe.label_shape, symmetric, law, points=points)
 
 
 def _scalar(link: Link, noise: float) -> Channel:
@@ -146,17 +157,3 @@ def _require_traceable(link: Link) -> None:
 
 def _flattened(link: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda fields: jnp.ravel(jnp.asarray(link(fields), dtype=jnp.float64))
-
-
-def _symmetries(flat: Callable[[Any], Any], indices: int, tokens: int) -> Array:
-    """Signs of the rows that leave all labels of random fields as they are; the identity first."""
-    fields = np.random.default_rng(1).standard_normal((64, indices, tokens))
-    candidates = list(itertools.product([1.0, -1.0], repeat=min(indices, 10)))
-    plain = mapped(flat, fields)
-    kept = []
-    for signs in candidates:
-        full = np.append(signs, np.ones(indices - len(signs)))
-        flipped = mapped(flat, fields * full[:, None])
-        if np.allclose(flipped, plain, rtol=1e-9, atol=1e-11):
-            kept.append(full)
-    return np.array(kept)

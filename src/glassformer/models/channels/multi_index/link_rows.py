@@ -10,6 +10,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.models.channels.multi_index.latent import LatentChannel
+from glassformer.models.channels.row_symmetries import RowSymmetries
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,14 +22,14 @@ class LinkRowsChannel(LatentChannel):
         indices: ``P``.
         tokens: ``L``.
         shape: shape of the label.
-        signs: signs of the rows that leave labels as they are, shape (count, P).
+        symmetric: of the link under signed permutations of the rows.
     """
 
     link: Callable[[Any], Any]
     indices: int
     tokens: int
     shape: tuple[int, ...]
-    signs: Array
+    symmetric: RowSymmetries
 
     @property
     def rows(self) -> int:
@@ -44,7 +45,13 @@ class LinkRowsChannel(LatentChannel):
 
     @property
     def symmetries(self) -> Array:
-        return self.signs
+        """Of those that leave labels as they are, the ones that flip signs alone."""
+        signs = np.diagonal(self.symmetric.same, axis1=1, axis2=2)
+        return np.asarray(signs[np.all(np.abs(signs) == 1, axis=1)])
+
+    @property
+    def row_symmetries(self) -> RowSymmetries:
+        return self.symmetric
 
     @property
     def latents(self) -> int:

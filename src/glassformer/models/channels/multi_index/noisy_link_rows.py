@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.core.integral import Array, Integral
+from glassformer.core.integral import Array
 from glassformer.core.numerics.small_matrices import row_flips
-from glassformer.models.channels.base import Averages
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
-# Factor on a noise that stands for none, to see what it changes: what is left to none is less, be it linear in it.
-_ROUGHER = 4.0
+# Factor of a noise that stands for none at which its effect is seen.
+_LOUDER = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +40,10 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
         return _rank(self.link, self.indices, self.tokens) if self.negligible else 0.0
 
     @property
+    def louder(self) -> Self | None:
+        return replace(self, noise=_LOUDER * self.noise) if self.negligible else None
+
+    @property
     def sources(self) -> int:
         return 0 if self.negligible else int(np.prod(self.shape, dtype=int))
 
@@ -48,29 +51,13 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
     def label_noise(self) -> float:
         return 0.0 if self.negligible else float(self.noise * np.prod(self.shape))
 
-    @property
-    def rougher(self) -> NoisyLinkRowsChannel | None:
-        return replace(self, noise=_ROUGHER * self.noise) if self.negligible else None
-
-    def averages(self, variance: Array) -> Averages:
-        """Averages, their errors with what more of the noise that stands for none changes."""
-        found, other = super().averages(variance), self.rougher
-        if other is None:
-            return found
-        rough = super(NoisyLinkRowsChannel, other).averages(variance)
-        return Averages(*(_with_change(mine, theirs) for mine, theirs in zip(found, rough, strict=True)))
-
     @cached_property
     def functions(self) -> Functions:
-        return _functions(self.link, float(self.noise), self.signs)
+        return _functions(self.link, float(self.noise), self.symmetries)
 
     def label_from(self, fields: Array, source: Array) -> Array:
         clean = super().label_from(fields, source)
         return clean if self.negligible else clean + np.sqrt(self.noise) * source.reshape(clean.shape)
-
-
-def _with_change(mine: Integral, theirs: Integral) -> Integral:
-    return Integral(mine.value, np.hypot(mine.error, mine.value - theirs.value))
 
 
 def _rank(link: Callable[[Any], Any], indices: int, tokens: int) -> float:

@@ -118,7 +118,8 @@ class ScalarRowsChannel(Channel):
         return Integral(*(part.reshape(-1, 1, 1) for part in self.scalar.information(np.ravel(variance))))
 
     def averages(self, variance: Array) -> Averages:
-        return Averages(self.information(variance), self.scalar.expected_log_partition(np.ravel(variance)))
+        found = self.information(variance)
+        return Averages(found, self.scalar.expected_log_partition(np.ravel(variance)), found.value[:, None])
 
     def _fields(self, fields: Array) -> Array:
         return fields.reshape(len(fields), *self.scalar.field_components)

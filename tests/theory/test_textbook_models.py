@@ -1,0 +1,145 @@
+"""Models of several indices whose symmetries, null directions and atoms state evolution must respect."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import SequenceMultiIndex, Status, limits, thresholds
+from glassformer.theory.bounds import information_bound
+from glassformer.theory.weak_recovery import known_at_once
+
+POINTS = 128
+
+
+def argmax(z):
+    return jnp.argmax(z[:, 0])
+
+
+def majority(z):
+    return jnp.sign(jnp.sum(jnp.sign(z[:, 0])))
+
+
+def committee(z):
+    return jnp.sum(jnp.tanh(z[:, 0]))
+
+
+def tanh_of_sum(z):
+    return jnp.tanh(z[0, 0] + z[1, 0])
+
+
+def product(z):
+    return z[0, 0] * jnp.tanh(z[1, 0])
+
+
+def skewed(z):
+    return z[0, 0] * z[1, 0] + z[0, 0]
+
+
+def rectified(z):
+    return jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0)
+
+
+def shifted_softmax(z):
+    return jax.nn.softmax(z[0] + jnp.array([0.5, -0.5]))
+
+
+ALL = [(argmax, 3, 0.0), (committee, 3, 0.1), (tanh_of_sum, 2, 0.1), (product, 2, 0.1), (skewed, 2, 0.2)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("link", "indices", "noise"), [*ALL, (majority, 3, 0.0)])
+def test_state_evolution_ends_and_errors_cover(link, indices, noise):
+    few, more = (
+        limits(SequenceMultiIndex(link, indices, noise=noise, points=points), [0.5, 1.5, 4.0]) for points in (64, 512)
+    )
+    apart = np.abs(few["error"] - more["error"])
+    assert np.all(apart <= few["error_estimate"] + more["error_estimate"])
+
+
+@pytest.mark.parametrize(
+    ("link", "indices", "same", "alike", "shown"),
+    [
+        (argmax, 3, 1, 6, np.eye(3) - 1 / 3),
+        (committee, 3, 6, 12, np.eye(3)),
+        (tanh_of_sum, 2, 2, 4, np.full((2, 2), 0.5)),
+        (product, 2, 2, 4, np.eye(2)),
+        (lambda z: jnp.sign(z[0, 0] + 0.5 * z[1, 0]), 2, 1, 2, np.array([[0.8, 0.4], [0.4, 0.2]])),
+        (lambda z: 0 * z[0, 0] + 1.0, 2, 8, 8, np.zeros((2, 2))),
+    ],
+)
+def test_symmetries_of_links_are_found(link, indices, same, alike, shown):
+    found = SequenceMultiIndex(link, indices).channel.row_symmetries
+    assert (len(found.same), len(found.alike)) == (same, alike)
+    np.testing.assert_allclose(found.shown, shown, atol=1e-6)
+
+
+def test_directions_without_information_stay_unknown_exactly():
+    found = limits(SequenceMultiIndex(tanh_of_sum, 2, noise=0.1, points=64), [4.0])
+    overlap = found["overlap"][0]
+    np.testing.assert_allclose(overlap, np.full((2, 2), overlap[0, 0]), atol=1e-12)
+    assert found["error_estimate"][0] < 0.02
+
+
+def test_rows_that_labels_do_not_tell_apart_stay_together_where_that_is_stable():
+    overlap = limits(SequenceMultiIndex(committee, 3, noise=0.1, points=32), [1.5])["overlap"][0]
+    np.testing.assert_allclose(overlap, np.full((3, 3), overlap[0, 0]), atol=1e-12)
+    assert overlap[0, 0] == pytest.approx(0.270, abs=0.01)
+
+
+def test_labels_with_an_atom_are_integrated_there_too():
+    """Plain quadrature gives 0.3887 in every entry at zero overlap."""
+    channel = SequenceMultiIndex(rectified, 2, points=128).channel
+    assert channel.rank == pytest.approx(0.75, abs=0.01)
+    value, error = channel.information(np.eye(2)[None])
+    assert np.all(error < 4e-3)
+    np.testing.assert_allclose(value[0], 0.3887, atol=3 * float(error.max()) + 1e-4)
+
+
+@pytest.mark.parametrize(("variance", "exact"), [(1.0, 0.60900), (0.5, 1.5638)])
+def test_the_largest_of_three_tokens(variance, exact):
+    """Exact values by quadrature over the label, and a bound that has no posterior."""
+    model = SequenceMultiIndex(lambda z: jnp.max(z[0]), 1, 3, points=128)
+    value, error = model.channel.information(np.array([[[variance]]]))
+    assert abs(value[0, 0, 0] - exact) < 4 * error[0, 0, 0] + 0.004
+    bound = information_bound(model, np.array([[variance]]), np.ones(1), samples=2**18)
+    assert value[0, 0, 0] + 4 * error[0, 0, 0] > bound.value - 4 * bound.error
+
+
+@pytest.mark.slow
+def test_noise_that_stands_for_none_is_in_the_error():
+    found = limits(SequenceMultiIndex(shifted_softmax, 1, 2, points=32), [1.3], throw=False)
+    assert found.status[0] is Status.CONVERGED
+    assert abs(found["error"][0]) < found["error_estimate"][0]
+    assert "3e-4" in found.notes[-1]
+
+
+@pytest.mark.parametrize("link", [product, skewed])
+def test_plugin_errors_are_no_less_than_bayes(link):
+    channel = SequenceMultiIndex(link, 2, noise=0.1, points=64).channel
+    found = channel.prediction_errors(np.array([0.9, 0.3, 0.01, 1e-5])[:, None, None] * np.eye(2))
+    assert np.all(found.plugin.value >= found.bayes.value)
+
+
+@pytest.mark.slow
+def test_later_rows_are_found_after_those_that_any_data_tell():
+    """z^2 with noise 0.1 begins at 0.51807, by plain quadrature."""
+    model = SequenceMultiIndex(lambda z: jnp.array([z[0, 0], z[1, 0] ** 2]), 2, noise=0.1, points=64)
+    np.testing.assert_allclose(known_at_once(model), np.diag([1.0, 0.0]), atol=1e-12)
+    found = thresholds(model)
+    assert found["weak_recovery"].alpha == 0
+    later = found["weak_recovery_2"]
+    assert later.layer == model.row_names[1]
+    assert abs(later.alpha - 0.51807) < 3 * later.error_estimate + 2e-3
+    assert found.hard_phase is False
+    assert "agree at alpha" in found.hard_phase_reason
+
+
+@pytest.mark.slow
+def test_what_never_grows_within_the_error_is_never_found():
+    found = thresholds(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0] * z[2, 0]), 3, points=32))
+    assert found["weak_recovery"].alpha == np.inf
+    assert found.hard_phase is None
+    assert found.hard_phase_reason
