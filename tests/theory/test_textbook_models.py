@@ -143,3 +143,13 @@ def test_what_never_grows_within_the_error_is_never_found():
     assert found["weak_recovery"].alpha == np.inf
     assert found.hard_phase is None
     assert found.hard_phase_reason
+
+
+@pytest.mark.slow
+def test_rows_part_where_that_is_found():
+    """Above its specialisation threshold, 4.64, the committee leaves the fixed point of equal rows."""
+    found = limits(SequenceMultiIndex(committee, 3, noise=0.1, points=64), [3.0, 10.0])
+    together, apart = found["overlap"]
+    np.testing.assert_allclose(together, np.full((3, 3), together[0, 0]), atol=1e-12)
+    assert np.min(np.diag(apart)) > 0.8
+    assert np.max(apart[~np.eye(3, dtype=bool)]) < 0.15

@@ -17,6 +17,8 @@ from glassformer.theory.fixed_point import Index
 
 # Relative step of conjugate overlaps for the slope of a prior.
 _STEP = 1e-4
+# Standard errors within which an eigenvalue that cannot be negative is zero.
+_ERRORS = 4.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class EvolutionMap:
         value = self.covariance(Integral(*kept[:, index]), index).value
         count = found.replicas.shape[1]
         rest = (found.replicas.sum(axis=1, keepdims=True) - found.replicas) / max(count - 1, 1)
-        parts = [Integral(rate * own, np.zeros_like(own)) for own in np.moveaxis(rest, 1, 0)]
+        parts = [Integral(rate * own, kept[1, index]) for own in np.moveaxis(rest, 1, 0)]
         return value, np.stack([self.covariance(part, index).value for part in parts], axis=1)
 
     def slope(self, variance: Array, index: Index) -> Array:
@@ -116,7 +118,7 @@ class EvolutionMap:
 
     def covariance(self, q_hat: Integral, index: Index) -> Integral:
         r"""Covariances from :math:`\hat Q`, with what must not be learned left as it is."""
-        value, error = self.prior.covariance(q_hat)
+        value, error = self.prior.covariance(_positive(q_hat) if self.channel.sampled else q_hat)
         if self.subspace is not None:
             outside = np.eye(len(self.subspace)) - self.subspace
             value = self.subspace @ value @ self.subspace + (1 - side_known(self.model)) * outside
@@ -125,6 +127,17 @@ class EvolutionMap:
             return Integral(value, error)
         row, values = self.clamped
         return Integral(held(value, row, values[index]), held(error, row, np.zeros(len(index))))
+
+
+def _positive(q_hat: Integral) -> Integral:
+    """Conjugate overlaps whose eigenvalues, where they are negative within the sampling error, are zero."""
+    low = np.linalg.eigvalsh(q_hat.value)[:, 0]
+    within = (low < 0) & (low > -_ERRORS * np.linalg.norm(q_hat.error, axis=(1, 2)))
+    if not within.any():
+        return q_hat
+    value = q_hat.value.copy()
+    value[within] = with_eigenvalues(value[within], lambda values: np.maximum(values, 0.0))
+    return Integral(value, q_hat.error)
 
 
 def floored(variance: Array, smallest: float) -> Array:

@@ -50,7 +50,7 @@ def fixed_point(
         inside: tells which states, shape ``(active, ...)``, belong to the domain, shape ``(active,)``; all by default.
         origin: where the way to the fixed point began, if not at ``start``: between the two there is known to be no
             other fixed point, and accelerated steps may be as long as a part of the way from there.
-        noise: share of the integration error below which a residual tells nothing, and the iteration ends.
+        noise: share of the integration error below which a residual that does not grow tells nothing: the end.
 
     Returns:
         A :class:`Solution`; never raises for lack of convergence.
@@ -85,7 +85,9 @@ def fixed_point(
         history[-1][active] = size
 
         finite, domain = np.isfinite(value).all(axis=1), inside(value)
-        done = (distance <= settings.tolerance * norm + settings.floor) | (size < noise * blur)
+        done = (distance <= settings.tolerance * norm + settings.floor) | (
+            np.isfinite(distance) & (size < noise * blur)
+        )
         rough = blur > _ROUGH * norm + settings.floor
         status[active[done]] = Status.CONVERGED
         status[active[done & rough]] = Status.INTEGRATION_NOT_CONVERGED

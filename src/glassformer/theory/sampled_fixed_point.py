@@ -120,7 +120,7 @@ def _stable(solve: Callable[[Array, Index], Found], start: Array, settings: Iter
         # A point that a push leads back to is stable.
         tolerance = max(settings.tolerance, _POLICY.roughly) * np.linalg.norm(pushed, axis=(1, 2))
         back = np.linalg.norm(again.value - solution.value[todo], axis=(1, 2)) <= _POLICY.back * tolerance
-        moved = ~back & (again.settled | ~solution.settled[todo])
+        moved = ~back
         solution = solution.overlaid(todo[moved], again.at(moved))
         todo, slope = todo[moved & again.settled], slope[moved & again.settled]
     return solution
