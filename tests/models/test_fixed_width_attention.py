@@ -26,7 +26,7 @@ def test_what_excludes_a_width(given):
 
 
 def test_some_width_is_needed():
-    with pytest.raises(IncompatibleError, match="rho"):
+    with pytest.raises(ParameterError, match="rho = None"):
         AttentionIndexed()
     with pytest.raises(ParameterError, match="width"):
         AttentionIndexed(width=0)

@@ -102,10 +102,8 @@ class AttentionIndexed(Model):
         if self.width is not None:
             require_integer("width", self.width)
             self._require_alone(given)
-        elif self.rho is None and given is None:
-            raise IncompatibleError("the width is missing: give rho (--rho; 0 and inf included), or a fixed width")
         elif not (isinstance(given, ScalarPrior) or _is_width(self.rho)):
-            raise ParameterError("rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf")
+            raise ParameterError("rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf", "give --rho or --width")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if not (is_number(self.temperature) and 0 < self.temperature < np.inf):

@@ -80,7 +80,7 @@ def link_channel(
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
     if discrete and noise > 0:
         raise IncompatibleError(
-            f"noise = {noise} and discrete labels exclude each other: use noise = 0, or label_type = 'continuous' for "
+            f"noise = {noise} and discrete labels exclude each other: use noise = 0, or label_type = continuous for "
             "normal noise on the values of the labels"
         )
     if scalar:

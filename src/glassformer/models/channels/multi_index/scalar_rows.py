@@ -14,6 +14,9 @@ from glassformer.models.channels.base import Averages, Channel, FieldPosterior, 
 from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.scalar import ScalarChannel
 
+# Relative step of differences of the information.
+_STEP = 1e-4
+
 
 @dataclass(frozen=True, eq=False)
 class ScalarRowsChannel(Channel):
@@ -123,3 +126,10 @@ class ScalarRowsChannel(Channel):
 
     def _fields(self, fields: Array) -> Array:
         return fields.reshape(len(fields), *self.scalar.field_components)
+
+    def information_slope(self, variance: Array) -> Array:
+        """By differences: the information itself is no sampled average."""
+        step = 2 * _STEP * float(variance[0, 0])
+        most = min(float(variance[0, 0]) * (1 + _STEP), float(self.self_overlap[0, 0]))
+        more, less = self.scalar.information(np.array([most - step, most])).value
+        return np.array([[(more - less) / step]])
