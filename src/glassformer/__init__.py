@@ -56,6 +56,7 @@ _HOME = {
     "run_sweep": "experiments.sweeps.run",
     "simulate": "experiments.simulation",
     "follow": "experiments.trajectories",
+    "subspace_threshold": "theory.weak_recovery",
     "thresholds": "theory.thresholds",
     "trajectory": "theory.trajectory",
 }

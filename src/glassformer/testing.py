@@ -19,7 +19,7 @@ from glassformer.theory.equation_of_state import information_at, natural_scale
 from glassformer.theory.free_entropy import free_entropy
 from glassformer.theory.state_evolution import evolved
 from glassformer.theory.thresholds import Threshold, thresholds
-from glassformer.theory.weak_recovery import range_of
+from glassformer.theory.weak_recovery import known_at_once, range_of
 
 # Standard errors that an average may be off by.
 _SIGMAS = 5.0
@@ -253,10 +253,15 @@ def _thresholds(model: Model, seed: int) -> _Worst:
     entries = [entry for entry in thresholds(model).entries if entry.name.startswith("weak_recovery")]
     if prior.side > 0 or (model.channel.even and prior.onset > 0):
         raise IncompatibleError("no threshold of weak recovery follows from the labels alone")
+    worst, known = _Worst(0.0, ""), np.zeros((prior.rows, prior.rows))
     if not model.channel.even:
         top = max(information_bound(model, np.eye(prior.rows), unit, seed=seed) for unit in np.eye(prior.rows))
-        return _above(entries[0], degrees * prior.onset / top.value, degrees * prior.onset * top.error / top.value**2)
-    worst, known = _Worst(0.0, ""), np.zeros((prior.rows, prior.rows))
+        start = degrees * prior.onset / top.value
+        worst, known, entries = (
+            _above(entries[0], start, start * top.error / top.value),
+            known_at_once(model),
+            entries[1:],
+        )
     for entry in entries:
         variance = np.eye(prior.rows)
         if known.any():

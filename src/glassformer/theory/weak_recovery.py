@@ -17,7 +17,9 @@ from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel, controlled
@@ -193,9 +195,9 @@ def staircase(model: Model) -> list[Step]:
     return steps
 
 
-def _first(model: Model) -> Step:
-    size = model.prior.in_rows.rows
-    found = instability(model, np.eye(size), np.eye(size))
+def _first(model: Model, unknown: Array | None = None) -> Step:
+    everything = np.eye(model.prior.in_rows.rows)
+    found = instability(model, everything, everything if unknown is None else unknown)
     if found.rate <= _POLICY.errors * found.error or found.rate <= _POLICY.no_growth:
         return Step(np.inf, 0.0, found.matrix, found.degenerate)
     alpha = model.prior.degrees / found.rate
@@ -233,9 +235,55 @@ def _of_whole_rows(projector: Array) -> bool:
     return bool(np.max(np.abs(projector - np.diag(np.diag(projector)))) < 1 - _POLICY.pure)
 
 
-def _next(model: Model, known: Array, start: float, farthest: float) -> Step | None:
+def subspace_threshold(model: Model, subspace: int | ArrayLike, known: int | ArrayLike | None = None) -> Step:
+    r"""Where a chosen subspace would be found, were nothing but another one known: not in the order of the staircase.
+
+    Args:
+        model: prior and channel, whose labels are even in the subspace.
+        subspace: a row, counted from 0, a direction, shape (P,), or several of them, shape (P, k).
+        known: what is learned already, given likewise; state evolution says how well at every sample ratio. Nothing by
+            default.
+
+    Returns:
+        :class:`Step`; its ``alpha`` is infinite where nothing grows, and NaN where nothing does up to sixty times the
+        ratio at which something would be found first.
+
+    Raises:
+        ParameterError: no such row, or directions of another number of rows.
+
+    Source: arXiv:2502.00901, theorem 2.3, for directions of one's choice.
+
+    Example:
+        >>> from glassformer import SequenceMultiIndex
+        >>> round(subspace_threshold(SequenceMultiIndex(lambda z: abs(z[0, 0]), 1, 1), 0).alpha, 6)
+        0.5
+    """
+    chosen = _projector(model, "subspace", subspace)
+    if known is None:
+        return _first(model, chosen)
+    given = _projector(model, "known", known)
+    scale = _first(model).alpha
+    scale = scale if np.isfinite(scale) else 1.0
+    found = _next(model, given, _POLICY.nearest * scale, _POLICY.farthest * scale, chosen)
+    return Step(np.nan, 0.0, chosen / np.trace(chosen), False) if found is None else found
+
+
+def _projector(model: Model, name: str, given: int | ArrayLike) -> Array:
+    """Projector on a row, a direction or several."""
+    size = model.prior.in_rows.rows
+    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < size:
+        return np.diag(np.eye(size)[given])
+    directions = np.atleast_1d(np.asarray(given, dtype=float) if not isinstance(given, int) else np.empty(0))
+    if len(directions) != size or not np.all(np.isfinite(directions)) or not np.any(directions):
+        allowed = f"a row from 0 to {size - 1}, or directions of shape ({size},) or ({size}, k), not zero"
+        raise ParameterError(name, given, allowed)
+    columns = directions.reshape(size, -1)
+    return range_of(columns @ columns.T)
+
+
+def _next(model: Model, known: Array, start: float, farthest: float, outside: Array | None = None) -> Step | None:
     """Where the directions outside ``known`` become unstable; None if nowhere up to ``farthest``."""
-    outside, degrees = np.eye(len(known)) - known, model.prior.degrees
+    outside, degrees = np.eye(len(known)) - known if outside is None else outside, model.prior.degrees
 
     def at(alpha: float, accuracy: float = np.inf) -> Instability:
         variance = evolved(model, np.array([alpha]), subspace=known).value[0]

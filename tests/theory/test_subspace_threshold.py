@@ -1,0 +1,38 @@
+"""Thresholds of directions of one's choice."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import DeepAttention, ParameterError, SequenceMultiIndex, subspace_threshold, thresholds
+
+SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1, points=64)
+
+
+def test_one_layer():
+    assert subspace_threshold(DeepAttention(depth=1, points=64), 0).alpha == pytest.approx(1 / 6, rel=1e-6)
+
+
+def test_rows_of_their_own():
+    """The stronger of two squares is found first, the other one alone later than the mixture of both."""
+    strong, weak = (subspace_threshold(SQUARES, row) for row in (0, 1))
+    assert strong.alpha < weak.alpha
+    both = subspace_threshold(SQUARES, np.eye(2))
+    assert both.alpha <= strong.alpha + 4 * (both.error_estimate + strong.error_estimate)
+    np.testing.assert_allclose(subspace_threshold(SQUARES, [0.0, 2.0]).alpha, weak.alpha)
+
+
+@pytest.mark.statistics
+def test_what_is_known_brings_the_rest_forward():
+    model = DeepAttention(depth=2, points=256)
+    entries = thresholds(model).entries
+    alone, later = subspace_threshold(model, 0), subspace_threshold(model, 0, known=1)
+    assert later.alpha == pytest.approx(entries[1].alpha, rel=0.02)
+    assert later.alpha < alone.alpha
+
+
+@pytest.mark.parametrize("given", [2, -1, True, [1.0], [0.0, 0.0], [np.nan, 1.0]])
+def test_what_is_no_subspace(given):
+    model = SequenceMultiIndex(lambda z: jnp.abs(z[0, 0] * z[1, 0]), 2, 1, noise=0.1, points=32)
+    with pytest.raises(ParameterError, match="subspace"):
+        subspace_threshold(model, given)
