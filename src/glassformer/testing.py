@@ -257,11 +257,8 @@ def _thresholds(model: Model, seed: int) -> _Worst:
     if not model.channel.even:
         top = max(information_bound(model, np.eye(prior.rows), unit, seed=seed) for unit in np.eye(prior.rows))
         start = degrees * prior.onset / top.value
-        worst, known, entries = (
-            _above(entries[0], start, start * top.error / top.value),
-            known_at_once(model),
-            entries[1:],
-        )
+        worst, known = _above(entries[0], start, start * top.error / top.value), known_at_once(model)
+        entries = entries[1:]
     for entry in entries:
         variance = np.eye(prior.rows)
         if known.any():
