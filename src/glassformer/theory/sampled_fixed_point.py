@@ -171,6 +171,8 @@ def _newton(fine: EvolutionMap, found: Solution, index: Index, settings: Iterati
         bad = ~is_covariance(moved) | (length > _POLICY.longest * norm)
         moved[bad] = mapped[bad]
         state[where] = moved
+        # The last step costs nothing and leaves less than its square.
+        best.value[where[done & ~bad]] = moved[done & ~bad]
         where = where[usable & ~done]
     status[where[least[where] <= _POLICY.least * merit[where]]] = Status.CONVERGED
     status[(merit > _POLICY.meaningless) & np.isfinite(merit)] = Status.INTEGRATION_NOT_CONVERGED
