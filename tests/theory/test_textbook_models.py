@@ -46,11 +46,14 @@ def shifted_softmax(z):
     return jax.nn.softmax(z[0] + jnp.array([0.5, -0.5]))
 
 
-ALL = [(argmax, 3, 0.0), (committee, 3, 0.1), (tanh_of_sum, 2, 0.1), (product, 2, 0.1), (skewed, 2, 0.2)]
+SOME = [(tanh_of_sum, 2, 0.1), (skewed, 2, 0.2)]
+LONG = [(argmax, 3, 0.0), (committee, 3, 0.1), (product, 2, 0.1), (majority, 3, 0.0)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("link", "indices", "noise"), [*ALL, (majority, 3, 0.0)])
+@pytest.mark.parametrize(
+    ("link", "indices", "noise"), [*SOME, *(pytest.param(*case, marks=pytest.mark.statistics) for case in LONG)]
+)
 def test_state_evolution_ends_and_errors_cover(link, indices, noise):
     few, more = (
         limits(SequenceMultiIndex(link, indices, noise=noise, points=points), [0.5, 1.5, 4.0]) for points in (64, 512)
@@ -98,7 +101,9 @@ def test_labels_with_an_atom_are_integrated_there_too():
     np.testing.assert_allclose(value[0], 0.3887, atol=3 * float(error.max()) + 1e-4)
 
 
-@pytest.mark.parametrize(("variance", "exact"), [(1.0, 0.60900), (0.5, 1.5638)])
+@pytest.mark.parametrize(
+    ("variance", "exact"), [(1.0, 0.60900), pytest.param(0.5, 1.5638, marks=pytest.mark.statistics)]
+)
 def test_the_largest_of_three_tokens(variance, exact):
     """Exact values by quadrature over the label, and a bound that has no posterior."""
     model = SequenceMultiIndex(lambda z: jnp.max(z[0]), 1, 3, points=128)
@@ -108,7 +113,7 @@ def test_the_largest_of_three_tokens(variance, exact):
     assert value[0, 0, 0] + 4 * error[0, 0, 0] > bound.value - 4 * bound.error
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_noise_that_stands_for_none_is_in_the_error():
     found = limits(SequenceMultiIndex(shifted_softmax, 1, 2, points=32), [1.3], throw=False)
     assert found.status[0] is Status.CONVERGED
@@ -123,7 +128,7 @@ def test_plugin_errors_are_no_less_than_bayes(link):
     assert np.all(found.plugin.value >= found.bayes.value)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_later_rows_are_found_after_those_that_any_data_tell():
     """z^2 with noise 0.1 begins at 0.51807, by plain quadrature."""
     model = SequenceMultiIndex(lambda z: jnp.array([z[0, 0], z[1, 0] ** 2]), 2, noise=0.1, points=64)
@@ -145,7 +150,7 @@ def test_what_never_grows_within_the_error_is_never_found():
     assert found.hard_phase_reason
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_rows_part_where_that_is_found():
     """Above its specialisation threshold, 4.64, the committee leaves the fixed point of equal rows."""
     found = limits(SequenceMultiIndex(committee, 3, noise=0.1, points=64), [3.0, 10.0])
