@@ -94,7 +94,7 @@ def test_transposed_data_give_the_transposed_estimate(model, draw):
 
 @pytest.mark.parametrize(
     "model",
-    [LINEAR, SIGN, pytest.param(ABSOLUTE, marks=pytest.mark.slow), NARROW],
+    [LINEAR, SIGN, pytest.param(ABSOLUTE, marks=pytest.mark.statistics), NARROW],
     ids=["linear", "sign", "absolute", "narrow"],
 )
 def test_one_seed_gives_identical_bits(model):

@@ -334,8 +334,11 @@ def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"bsr-3.png", "bsr-3.csv", "bsr-3.txt"}
 
 
+LONG_FIGURES = [pytest.param(name, marks=pytest.mark.statistics) for name in ("bsr-5-noisy", "bsr-7")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bsr-1", "bsr-1-noisy", "bsr-2", "bsr-4", "bsr-5", "bsr-5-noisy", "bsr-7", "bsr-8"])
+@pytest.mark.parametrize("name", ["bsr-1", "bsr-1-noisy", "bsr-2", "bsr-4", "bsr-5", "bsr-8", *LONG_FIGURES])
 def test_every_figure_can_be_drawn(run, tmp_path, name):
     code, out, _ = run(f"figure {name} --quick --out {tmp_path}")
     assert code in (0, 3)

@@ -198,7 +198,7 @@ def test_hardmax_information_by_integration_over_the_shared_index(v):
     assert channel.information(np.array([v])).value[0] == pytest.approx(value, rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("v", [0.5])
 def test_hardmax_information_by_brute_force(v):
     """Average of |g|^2 over the plane of row differences, with SciPy's bivariate normal and finite differences."""

@@ -157,7 +157,7 @@ def test_perfect_recovery_is_where_labels_are_as_many_as_unknowns():
     assert found.hard_phase is None
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_state_evolution_recovers_perfectly_above_the_counting_threshold_only():
     table = limits(MODEL, [0.34, 0.41])
     assert np.all(table["row_error"][0] > 1e-3)

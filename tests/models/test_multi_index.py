@@ -285,7 +285,7 @@ def test_two_layers_are_known_perfectly_above_one():
     assert np.all(np.diag(solution.value[0]) < 1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_staircase_of_two_layers():
     found = thresholds_of(DeepAttention(points=512))
     assert [entry.layer for entry in found.entries] == ["layer 2", "layer 1", None]

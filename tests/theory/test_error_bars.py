@@ -22,7 +22,7 @@ MODELS = {
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("a link with noise", marks=pytest.mark.slow),
+        pytest.param("a link with noise", marks=pytest.mark.statistics),
         pytest.param("a link without noise", marks=pytest.mark.statistics),
         "attention",
     ],
