@@ -118,14 +118,24 @@ def _arrival(cosine: Array, time: Array, name: str, unit: str) -> str:
 def three_layers(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``smi-3-left``: overlaps of three layers."""
     del reference
-    model = DeepAttention(depth=3, tokens=2, skip=1.0, points=128 if quick else 512)
-    alpha = np.linspace(0.2, 2.5, 4) if quick else np.linspace(0.1, 2.1, 15)
+    return _deep(path, 3, 128 if quick else 512, np.linspace(0.2, 2.5, 4) if quick else np.linspace(0.1, 2.1, 15))
+
+
+def four_layers(path: Path, quick: bool, reference: Path | None) -> _Result:
+    """Figure ``smi-depth-4``: overlaps of four layers."""
+    del reference
+    return _deep(path, 4, 32 if quick else 256, np.array([0.15, 0.3]) if quick else np.linspace(0.2, 2.4, 12))
+
+
+def _deep(path: Path, depth: int, points: int, alpha: Array) -> _Result:
+    """Overlaps of all layers, and where all are known."""
+    model = DeepAttention(depth=depth, tokens=2, skip=1.0, points=points)
     theory = limits(model, alpha, throw=False)
     with canvas(path) as (axes,):
         _draw_overlaps(axes, theory, model.row_names)
-        axes.axvline(1.5, color="0.5", ls=":", lw=1, label="perfect recovery, $P/L$")
+        axes.axvline(depth / 2, color="0.5", ls=":", lw=1, label="perfect recovery, $P/L$")
         axes.legend(loc="lower right")
-        axes.set_title("depth 3, $L = 2$, $c = 1$")
+        axes.set_title(f"depth {depth}, $L = 2$, $c = 1$")
     return _labelled(theory, "theory"), _status_summary(theory), theory.converged
 
 
@@ -155,20 +165,6 @@ def clamped_layer(path: Path, quick: bool, reference: Path | None) -> _Result:
     late = int((data["status"] != "converged").sum())
     summary = f"largest error estimate {data['error_estimate'].max():.1e}, not converged: {late} of {len(data)}"
     return data, summary, late == 0
-
-
-def four_layers(path: Path, quick: bool, reference: Path | None) -> _Result:
-    """Figure ``smi-depth-4``: overlaps of four layers."""
-    del reference
-    model = DeepAttention(depth=4, tokens=2, skip=1.0, points=32 if quick else 256)
-    alpha = np.array([0.15, 0.3]) if quick else np.linspace(0.2, 2.4, 12)
-    theory = limits(model, alpha, throw=False)
-    with canvas(path) as (axes,):
-        _draw_overlaps(axes, theory, model.row_names)
-        axes.axvline(2.0, color="0.5", ls=":", lw=1, label="perfect recovery, $P/L$")
-        axes.legend(loc="lower right")
-        axes.set_title("depth 4, $L = 2$, $c = 1$")
-    return _labelled(theory, "theory"), _status_summary(theory), theory.converged
 
 
 def _draw_overlaps(axes: Axes, theory: Table, names: tuple[str, ...]) -> None:

@@ -13,7 +13,7 @@ from scipy.stats import poisson
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
-from glassformer.core.tables import at_home
+from glassformer.core.tables import by_name
 
 # Logarithm of the largest rate of counts.
 _BUSIEST = 20.0
@@ -156,11 +156,8 @@ def label_law(given: object) -> LabelLaw:
     """
     if isinstance(given, LabelLaw):
         return given
-    name, separator, number = given.partition(":") if isinstance(given, str) else ("", "", "")
-    homes = {known.partition(":")[:2]: place for known, place in LAWS.items()}
     try:
-        home, numbers = homes[name, separator], [float(number)] if separator else []
-    except (KeyError, ValueError) as error:
+        law: LabelLaw = by_name(given, LAWS, "models.channels")
+    except LookupError as error:
         raise ParameterError("noise_law", given, f"one of {', '.join(NAMES)}, or a LabelLaw") from error
-    law: LabelLaw = at_home("models.channels", home)(*numbers)
     return law

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.tables import at_home
+from glassformer.core.tables import by_name
 from glassformer.models.priors.law import Law
 from glassformer.models.priors.mixture import Components, MixtureLaw
 
@@ -179,12 +179,10 @@ def law_of(prior: object) -> Law:
     """
     if isinstance(prior, Law):
         return prior
-    name, separator, number = prior.partition(":") if isinstance(prior, str) else ("", "", "")
-    homes = {known.partition(":")[:2]: place for known, place in LAWS.items()}
     try:
-        home, numbers = homes[name, separator], [float(number)] if separator else []
-    except (KeyError, ValueError) as error:
-        allowed = f"one of {', '.join(NAMES)}, or a law such as GaussBernoulli(0.1)"
-        raise ParameterError("prior", prior, allowed) from error
-    law: Law = at_home("models.priors", home)(*numbers)
+        law: Law = by_name(prior, LAWS, "models.priors")
+    except LookupError as error:
+        raise ParameterError(
+            "prior", prior, f"one of {', '.join(NAMES)}, or a law such as GaussBernoulli(0.1)"
+        ) from error
     return law

@@ -13,10 +13,9 @@ from scipy.special import ndtr
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quasi_random import normal_points
-from glassformer.core.numerics.small_matrices import row_flips
 from glassformer.models.channels.label_laws import LabelLaw
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
-from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
+from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel, of_whole_fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +63,4 @@ def _functions(link: Callable[[Any], Any], law: LabelLaw, flips: Array) -> Funct
         weight = jnp.sum(law.log_density(label, link(omega + root @ x.reshape(omega.shape))))
         return jnp.zeros((1, 1)), weight[None]
 
-    def features(x: Any, datum: Any) -> Any:
-        del datum
-        return x[None]
-
-    def images(x: Any, datum: Any) -> Any:
-        _, omega, root = datum
-        return row_flips(x, omega, root, flips)
-
-    return Functions(target, features, link, images)
+    return of_whole_fields(target, link, flips)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.integral import Array
+from glassformer.core.numerics.small_matrices import row_flips
+from glassformer.models.channels.multi_index.importance_sampling import Functions, Target
 from glassformer.models.channels.multi_index.latent import LatentChannel
 from glassformer.models.channels.row_symmetries import RowSymmetries
 
@@ -62,3 +64,17 @@ class LinkRowsChannel(LatentChannel):
 
     def observed(self, y: Array) -> Array:
         return np.asarray(y, dtype=float).reshape(len(y), -1)
+
+
+def of_whole_fields(target: Target, link: Callable[[Any], Any], flips: Array) -> Functions:
+    """What is compiled where the latents are the deviations of all fields: they are the features themselves."""
+
+    def features(x: Any, datum: Any) -> Any:
+        del datum
+        return x[None]
+
+    def images(x: Any, datum: Any) -> Any:
+        _, omega, root = datum
+        return row_flips(x, omega, root, flips)
+
+    return Functions(target, features, link, images)

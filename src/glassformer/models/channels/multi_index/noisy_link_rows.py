@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.core.numerics.small_matrices import row_flips
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
-from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
+from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel, of_whole_fields
 
 # Factor of a noise that stands for none at which its effect is seen.
 _LOUDER = 4.0
@@ -77,12 +76,4 @@ def _functions(link: Callable[[Any], Any], noise: float, flips: Array) -> Functi
         residual = (link(omega + root @ x.reshape(omega.shape)) - label) / np.sqrt(noise)
         return residual[None], jnp.full(1, -0.5 * len(residual) * np.log(2 * np.pi * noise))
 
-    def features(x: Any, datum: Any) -> Any:
-        del datum
-        return x[None]
-
-    def images(x: Any, datum: Any) -> Any:
-        _, omega, root = datum
-        return row_flips(x, omega, root, flips)
-
-    return Functions(target, features, link, images)
+    return of_whole_fields(target, link, flips)
