@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
+import numpy as np
+
+from glassformer.core.integral import Array
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.latent import LatentChannel
 
@@ -33,3 +37,20 @@ class AttentionMatrixChannel(LatentChannel):
     @property
     def label_shape(self) -> tuple[int, ...]:
         return self.network.tokens, self.network.tokens
+
+
+class TiedAttentionChannel(AttentionMatrixChannel):
+    """One whose labels fix one row given all others, and are blind to the sign of every row."""
+
+    @property
+    def rank(self) -> float:
+        return float(self.columns)
+
+    @property
+    def symmetries(self) -> Array:
+        """Every row's sign on its own."""
+        return np.array(list(itertools.product([1.0, -1.0], repeat=self.rows)))
+
+    @property
+    def latents(self) -> int:
+        return (self.rows - 1) * self.columns

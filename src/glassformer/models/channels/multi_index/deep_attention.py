@@ -16,13 +16,13 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
 from glassformer.core.numerics.small_matrices import inverse_and_log_det, row_flips
 from glassformer.models.channels.attention_indexed.projected import symmetric_logits
-from glassformer.models.channels.multi_index.attention_matrices import AttentionMatrixChannel
+from glassformer.models.channels.multi_index.attention_matrices import TiedAttentionChannel
 from glassformer.models.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
 
 
 @dataclass(frozen=True, eq=False)
-class DeepAttentionChannel(AttentionMatrixChannel):
+class DeepAttentionChannel(TiedAttentionChannel):
     r"""Noiseless attention matrices of the last layer.
 
     .. math:: y = \sigma(v_P v_P^T), \qquad v_l = B_{l-1}z_l, \qquad B_l = (c_l I + \sigma(v_lv_l^T))B_{l-1}.
@@ -58,21 +58,8 @@ class DeepAttentionChannel(AttentionMatrixChannel):
             raise IncompatibleError("the softmax of a single token is one: give tokens >= 2")
 
     @property
-    def rank(self) -> float:
-        return float(self.network.tokens)
-
-    @property
-    def symmetries(self) -> Array:
-        """Every row's sign on its own."""
-        return np.array(list(itertools.product([1.0, -1.0], repeat=self.rows)))
-
-    @property
     def functions(self) -> Functions:
         return _functions(self.network)
-
-    @property
-    def latents(self) -> int:
-        return (self.rows - 1) * self.columns
 
     def log_constant(self, root: Array) -> Array:
         return np.asarray(-0.5 * self.columns * np.log(2 * np.pi * root[:, -1, -1] ** 2))

@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.small_matrices import cholesky, inverse_and_log_det, row_flips, triangular_inverse
-from glassformer.models.channels.multi_index.attention_matrices import AttentionMatrixChannel
+from glassformer.models.channels.multi_index.attention_matrices import TiedAttentionChannel
 from glassformer.models.channels.multi_index.attention_network import (
     Architecture,
     attention_link,
@@ -33,7 +33,7 @@ _FARTHEST = 60.0
 
 
 @dataclass(frozen=True, eq=False)
-class InvertedAttentionChannel(AttentionMatrixChannel):
+class InvertedAttentionChannel(TiedAttentionChannel):
     r"""Noiseless sums of the heads of the last layer, or mixings of the input tokens, of two tokens.
 
     Given all rows but one, the attention matrix ``A`` of that head is known: of attention outputs, where it is one of
@@ -70,21 +70,8 @@ class InvertedAttentionChannel(AttentionMatrixChannel):
             raise IncompatibleError("only tied softmax networks of two tokens invert head by head: use a link channel")
 
     @property
-    def rank(self) -> float:
-        return float(self.columns)
-
-    @property
-    def symmetries(self) -> Array:
-        """Every row's sign on its own."""
-        return np.array(list(itertools.product([1.0, -1.0], repeat=self.rows)))
-
-    @property
     def functions(self) -> Functions:
         return _functions(self.network)
-
-    @property
-    def latents(self) -> int:
-        return (self.rows - 1) * self.columns
 
     def log_constant(self, root: Array) -> Array:
         return np.full(len(root), -0.5 * self.columns * np.log(2 * np.pi))
