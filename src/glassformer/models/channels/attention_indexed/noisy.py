@@ -112,7 +112,12 @@ class NoisyAttentionChannel(SampledChannel):
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|^2/T` of a new label without its own noise."""
-        return prediction_error(self.function, self.tokens, self.power, variance, self.label_noise)
+        sizes = (self.components, self.tokens)
+
+        def link(field: Array) -> Array:
+            return np.asarray(self.function(to_matrices(field, self.tokens)))
+
+        return prediction_error(link, *sizes, self.power, variance, self.label_noise)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))

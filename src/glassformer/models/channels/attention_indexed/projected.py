@@ -51,6 +51,10 @@ class ProjectedChannel(ScalarChannel):
     def field_components(self) -> tuple[int, ...]:
         return (self.tokens * (self.tokens + 1) // 2,)
 
+    def _matrices(self, components: Array) -> Array:
+        """Indices, shape (..., T, T), from their components."""
+        return to_matrices(components, self.tokens)
+
     @abstractmethod
     def _residual(self, y: Array, omega: Array) -> Array:
         """What the labels show beyond ``omega``, in components."""
@@ -77,8 +81,65 @@ class ProjectedChannel(ScalarChannel):
         return Integral(value, np.zeros_like(value))
 
 
+class LinearProjection(ProjectedChannel):
+    """All components, with noise or none."""
+
+    def __post_init__(self) -> None:
+        checked_tokens(self.tokens)
+        if not (np.isfinite(self.noise) and self.noise >= 0):
+            raise ParameterError("noise", self.noise, "finite and >= 0")
+
+    @property
+    def label(self) -> str:
+        return "linear"
+
+    @property
+    def linear(self) -> bool:
+        return True
+
+    @property
+    def _seen(self) -> int:
+        return self.field_components[0]
+
+    @property
+    def label_noise(self) -> float:
+        return self.noise
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        noise = np.sqrt(self.noise) * rng.standard_normal(h.shape) if self.noise else 0.0
+        return self._matrices(h + noise)
+
+
+class SoftmaxProjection(ProjectedChannel):
+    """What softmax of the rows shows, without noise."""
+
+    temperature: float
+    power: float
+
+    def __post_init__(self) -> None:
+        checked_tokens(self.tokens, 2)
+        if not (np.isfinite(self.temperature) and self.temperature > 0):
+            raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
+
+    @property
+    def label(self) -> str:
+        return "softmax"
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        del rng
+        return self._attention(h)
+
+    def _attention(self, h: Array) -> Array:
+        return np.exp(log_softmax(self.temperature * self._matrices(h), axis=-1))
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, with its standard error."""
+        sizes = (self.field_components[0], self.tokens)
+        return prediction_error(self._attention, *sizes, self.power, variance, self.label_noise)
+
+
 @dataclass(frozen=True)
-class LinearAttentionChannel(ProjectedChannel):
+class LinearAttentionChannel(LinearProjection):
     r"""Linear attention :math:`y = h + \sqrt\Delta\,z` with symmetric noise, :math:`E z_{ab}^2 = 1 + \delta_{ab}`.
 
     Labels are symmetric ``T x T`` matrices; :math:`E|g|^2 = T(T+1)/[2(V+\Delta)]` in components of equal variance
@@ -102,36 +163,11 @@ class LinearAttentionChannel(ProjectedChannel):
     tokens: int
     noise: float = 0.0
 
-    def __post_init__(self) -> None:
-        checked_tokens(self.tokens)
-        if not (np.isfinite(self.noise) and self.noise >= 0):
-            raise ParameterError("noise", self.noise, "finite and >= 0")
-
-    @property
-    def label(self) -> str:
-        return "linear"
-
-    @property
-    def linear(self) -> bool:
-        return True
-
-    @property
-    def _seen(self) -> int:
-        return self.tokens * (self.tokens + 1) // 2
-
-    def sample(self, h: Array, rng: np.random.Generator) -> Array:
-        noise = np.sqrt(self.noise) * rng.standard_normal(h.shape) if self.noise else 0.0
-        return to_matrices(h + noise, self.tokens)
-
     def _residual(self, y: Array, omega: Array) -> Array:
         y = np.asarray(y, dtype=float)
         if not np.allclose(y, np.swapaxes(y, -1, -2), rtol=1e-9, atol=1e-12):
             raise DataError("y", "<labels>", "symmetric matrices", "symmetrise them")
         return np.asarray(to_components(y) - omega)
-
-    @property
-    def label_noise(self) -> float:
-        return self.noise
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``prediction_error``: :math:`V`, per component, beside the ``label_noise`` :math:`\Delta`."""
@@ -141,7 +177,7 @@ class LinearAttentionChannel(ProjectedChannel):
 
 
 @dataclass(frozen=True)
-class SoftmaxAttentionChannel(ProjectedChannel):
+class SoftmaxAttentionChannel(SoftmaxProjection):
     r"""Softmax attention without noise, :math:`y_{ab} = e^{b h_{ab}}/\sum_c e^{b h_{ac}}` at inverse temperature ``b``.
 
     The log-ratios of a row show ``h`` up to a constant per row, and its symmetry ties those constants together: labels
@@ -168,15 +204,6 @@ class SoftmaxAttentionChannel(ProjectedChannel):
     power: float = 1.0
     noise = 0.0
 
-    def __post_init__(self) -> None:
-        checked_tokens(self.tokens, 2)
-        if not (np.isfinite(self.temperature) and self.temperature > 0):
-            raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
-
-    @property
-    def label(self) -> str:
-        return "softmax"
-
     @property
     def _seen(self) -> int:
         return (self.tokens * (self.tokens + 1) - 2) // 2
@@ -184,25 +211,14 @@ class SoftmaxAttentionChannel(ProjectedChannel):
     def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)
 
-    def sample(self, h: Array, rng: np.random.Generator) -> Array:
-        del rng
-        return self._attention(to_matrices(h, self.tokens))
-
     def _residual(self, y: Array, omega: Array) -> Array:
         difference = to_components(symmetric_logits(y, self.temperature)) - omega
         ones = all_ones(self.tokens)
         return np.asarray(difference - (difference @ ones)[..., None] * ones)
 
-    def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, with its standard error."""
-        return prediction_error(self._attention, self.tokens, self.power, variance, self.label_noise)
 
-    def _attention(self, h: Array) -> Array:
-        return np.exp(log_softmax(self.temperature * h, axis=-1))
-
-
-def symmetric_logits(y: Array, temperature: float) -> Array:
-    """Symmetric matrices whose row softmax is ``y``, one of the many that differ along the all-ones matrix.
+def row_logits(y: Array, temperature: float) -> Array:
+    """Matrices whose row softmax is ``y``, one of the many that differ by a constant per row.
 
     Raises:
         DataError: a label is not a matrix of positive rows that sum to one.
@@ -212,7 +228,16 @@ def symmetric_logits(y: Array, temperature: float) -> Array:
         raise DataError(
             "y", "<labels>", "positive rows that sum to one", "where a softmax underflows, lower the temperature"
         )
-    logits = np.log(y) / temperature
+    return np.asarray(np.log(y) / temperature)
+
+
+def symmetric_logits(y: Array, temperature: float) -> Array:
+    """Symmetric matrices whose row softmax is ``y``, one of the many that differ along the all-ones matrix.
+
+    Raises:
+        DataError: a label is not a matrix of positive rows that sum to one.
+    """
+    logits = row_logits(y, temperature)
     # Rows are known up to a constant c_a each; symmetry gives c_a - mean(c).
     shift = np.mean(logits - np.swapaxes(logits, -1, -2), axis=-1, keepdims=True)
     return np.asarray(logits - shift)
