@@ -14,7 +14,7 @@ from glassformer.core.integral import Array, Integral
 from glassformer.experiments.simulation import simulate
 from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel
-from glassformer.theory.bounds import growth_bound, information_bound
+from glassformer.theory.bounds import drawn, growth_bound, information_bound
 from glassformer.theory.equation_of_state import information_at, natural_scale
 from glassformer.theory.free_entropy import free_entropy
 from glassformer.theory.state_evolution import evolved
@@ -167,21 +167,10 @@ def _covariances(model: Model) -> list[Array]:
     return [np.diag(np.linspace(0.6, 0.4, prior.rows) - shared) + shared]
 
 
-class _Drawn(NamedTuple):
+def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array, Array]:
     """The channel at its most careful, labels, what is known of their fields, and the true deviation from that."""
-
-    channel: Channel
-    labels: Array
-    omega: Array
-    deviation: Array
-
-
-def _drawn(model: Model, variance: Array, count: int, seed: int) -> _Drawn:
-    rng, prior, channel = np.random.default_rng(seed), model.prior.in_rows, model.channel.in_rows.careful()
-    shape = (count, *channel.field_components)
-    omega = np.linalg.cholesky(prior.self_overlap - variance) @ rng.standard_normal(shape)
-    root, noise = np.linalg.cholesky(variance), rng.standard_normal(shape)
-    return _Drawn(channel, channel.sample(omega + root @ noise, rng), omega, np.linalg.inv(root).T @ noise)
+    channel = model.channel.in_rows.careful()
+    return channel, *drawn(model, channel, variance, count, np.random.default_rng(seed))
 
 
 def _blur(model: Model) -> float:

@@ -17,6 +17,7 @@ from glassformer.learners.base import Learner
 from glassformer.learners.registry import chosen
 from glassformer.models.base import Model
 from glassformer.theory.state_evolution import validated_alpha
+from glassformer.theory.trajectory import random_overlap
 
 
 def follow(
@@ -66,8 +67,8 @@ def follow(
         return _theory(learner, model, alpha, steps, overlap)
     result = simulate(model, alpha, d, instances, seed, learner.followed(steps))
     size = model.at_size(d).model
-    prior = model.prior.in_rows
-    start = prior.random_start / np.sqrt(d) if overlap is None and model.channel.even and not prior.side else overlap
+    guessed = overlap is None and model.channel.even and not model.prior.in_rows.side
+    start = random_overlap(model, d) if guessed else overlap
     table = _theory(learner, size, result["alpha_realised"], steps, start)
     names = ["error", *(["row_error"] if "row_error" in table.columns else [])]
     columns = {key: column for name in names for key, column in _measured(result, name, steps).items()}

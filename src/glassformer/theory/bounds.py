@@ -21,13 +21,31 @@ from numpy.typing import NDArray
 
 from glassformer.core.checks import require_integer
 from glassformer.core.integral import Array
+from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.models.base import Model
+from glassformer.models.channels.base import Channel
 from glassformer.theory.weak_recovery import symmetric_basis
 
 # Independent groups of samples, and how often what is observed is halved: the cells are 2 to the power of that.
 _GROUPS, _HALVINGS = 32, 11
 # Samples that lay out the cells.
 _LAYOUT = 2**16
+
+
+class DataPoints(NamedTuple):
+    r"""Labels, what is known of their fields, and the true deviations :math:`V^{-1}(z - \omega)`, shapes (n, ...)."""
+
+    labels: Array
+    omega: Array
+    deviation: Array
+
+
+def drawn(model: Model, channel: Channel, variance: Array, count: int, rng: np.random.Generator) -> DataPoints:
+    """Data points of a model at a posterior covariance, shape (P, P), labelled by its channel as it is given."""
+    shape = (count, *channel.field_components)
+    omega = square_root(model.prior.in_rows.self_overlap - variance) @ rng.standard_normal(shape)
+    root, noise = np.linalg.cholesky(variance), rng.standard_normal(shape)
+    return DataPoints(channel.sample(omega + root @ noise, rng), omega, np.linalg.inv(root).T @ noise)
 
 
 class Bound(NamedTuple):
@@ -144,27 +162,22 @@ def _means(model: Model, variance: Array, project: Callable[[Array], Array], sam
     require_integer("samples", samples, 2 * _LAYOUT)
     rng = np.random.default_rng(seed)
     halvings = min(_HALVINGS, int(np.log2(samples / _GROUPS)) - 4)
-    cells, size = _Cells.of(_drawn(model, variance, _LAYOUT, rng)[0], halvings), 2**halvings
+    cells, size = _Cells.of(_observed(model, variance, _LAYOUT, rng)[0], halvings), 2**halvings
     counts, sums = np.zeros((_GROUPS, size)), []
     for group in range(_GROUPS):
-        seen, deviation = _drawn(model, variance, samples // _GROUPS, rng)
+        seen, deviation = _observed(model, variance, samples // _GROUPS, rng)
         place, values = cells.place(seen), project(deviation)
         counts[group] = np.bincount(place, minlength=size)
         sums.append(np.array([np.bincount(place, column, minlength=size) for column in values.T]).T)
     return _Means(counts, np.array(sums) / np.maximum(counts, 1)[:, :, None])
 
 
-def _drawn(model: Model, variance: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _observed(model: Model, variance: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """What is observed of data points, shape (n, features), and their true deviations, shape (n, P, K)."""
-    channel = model.channel.in_rows
-    shape = (count, *channel.field_components)
-    known = channel.self_overlap - variance
-    values, vectors = np.linalg.eigh(known)
-    mean = (vectors * np.sqrt(np.maximum(values, 0.0))) @ rng.standard_normal(shape)
-    root, noise = np.linalg.cholesky(variance), rng.standard_normal(shape)
-    labels = channel.sample(mean + root @ noise, rng)
-    seen = [labels.reshape(count, -1), mean[:, np.diag(known) > 0].reshape(count, -1)]
-    return np.concatenate(seen, axis=1), np.linalg.inv(root).T @ noise
+    data = drawn(model, model.channel.in_rows, variance, count, rng)
+    known = np.diag(model.prior.in_rows.self_overlap - variance) > 0
+    seen = [data.labels.reshape(count, -1), data.omega[:, known].reshape(count, -1)]
+    return np.concatenate(seen, axis=1), data.deviation
 
 
 class _Cells(NamedTuple):

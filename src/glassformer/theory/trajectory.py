@@ -23,7 +23,7 @@ from glassformer.core.results import Table
 from glassformer.core.solution import Status
 from glassformer.models.base import Model
 from glassformer.theory.evolution_map import EvolutionMap, side_known
-from glassformer.theory.limits import mean_error
+from glassformer.theory.limits import mean_error, row_columns
 from glassformer.theory.state_evolution import validated_alpha
 
 # Overlap with which even labels begin by default: that of a random guess in a thousand dimensions.
@@ -83,7 +83,6 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
     # Rows run over the steps of one sample ratio after the other.
     variance, q_hat = (np.swapaxes(part, 0, 1).reshape(size, prior.rows, prior.rows) for part in path[:2])
     shape = (size, *model.overlap_shape)
-    rows = {"row_error": np.diagonal(variance, axis1=1, axis2=2)} if model.overlap_shape else {}
     finite = np.isfinite(mean_error(variance))
     return Table(
         model=model.name,
@@ -93,12 +92,23 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
             "iteration": np.tile(np.arange(steps + 1.0), len(alpha)),
             "error": mean_error(variance),
             "overlap": (prior.self_overlap - variance).reshape(shape),
-            **rows,
+            **row_columns(model, variance),
             "q_hat": q_hat.reshape(shape),
             "error_estimate": path.error.T.reshape(size),
         },
         status=[Status.CONVERGED if ok else Status.NON_FINITE for ok in finite.tolist()],
     )
+
+
+def random_overlap(model: Model, d: int) -> float:
+    """About what the random start of message passing on even labels knows at a size ``d``.
+
+    Example:
+        >>> from glassformer import SequenceMultiIndex
+        >>> random_overlap(SequenceMultiIndex(lambda z: abs(z[0, 0]), 1, 1), 100)
+        0.0001
+    """
+    return float(model.prior.in_rows.random_start / np.sqrt(d))
 
 
 def _begin(model: Model, overlap: float | None) -> float:

@@ -18,7 +18,7 @@ from glassformer.models.deep_attention import DeepAttention
 from glassformer.theory.limits import limits
 from glassformer.theory.phase_diagram import PhaseDiagram, phase_diagram
 from glassformer.theory.state_evolution import state_evolution
-from glassformer.theory.trajectory import trajectory
+from glassformer.theory.trajectory import random_overlap, trajectory
 
 if TYPE_CHECKING:
     import pandas
@@ -55,8 +55,7 @@ def in_time(path: Path, quick: bool, reference: Path | None) -> _Result:
     model = DeepAttention(depth=2, tokens=2, skip=1.0, points=256)
     d, instances, steps = (200, 2, 40) if quick else (1000, 8, 60)
     result = simulate(model, [1.2], d=d, instances=instances)
-    start = model.prior.in_rows.random_start / np.sqrt(d)
-    theory = trajectory(model, result["alpha_realised"], steps, overlap=start)
+    theory = trajectory(model, result["alpha_realised"], steps, overlap=random_overlap(model, d))
     histories = [
         np.array([step["cosine"] for step in run.history] + [run.cosine] * steps)[:steps] for run in result.instances[0]
     ]
