@@ -62,11 +62,11 @@ def test_nodes_of_the_law(beta, rho, noise):
     law, cut = RectangularLaw(beta, rho, noise), 0.9
     mmse = law.mmse().value[0]
     for place in (0.0, cut, 100.0):
-        s, weight, shrunk = law.nodes(place)
+        s, weight, shrunk = (part[0] for part in law.nodes(place))
         weight = weight / np.sqrt(beta)
         assert weight @ s**2 == pytest.approx(1 + noise, rel=1e-12)
         assert 1 - weight @ shrunk**2 == pytest.approx(mmse, abs=1e-12)
-    s, weight, shrunk = law.nodes(cut)
+    s, weight, shrunk = (part[0] for part in law.nodes(cut))
     inside = s[(s > 1e-6) & (weight > 0)][::40]
     np.testing.assert_allclose(law.denoise(inside), shrunk[(s > 1e-6) & (weight > 0)][::40], rtol=1e-8)
     weight, kept = weight / np.sqrt(beta), np.maximum(s - cut, 0)

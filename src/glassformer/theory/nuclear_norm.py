@@ -69,6 +69,36 @@ def nuclear_norm_threshold(beta: float, rho: float) -> float:
     return float(rho * (1 + b * (1 - rho)) + (1 - rho * b) * cost)
 
 
+def trace_dimension(rho: float) -> float:
+    r"""Labels per unknown above which the positive matrix of least trace that fits them is the signal.
+
+    With the semicircle law of ``x`` on [-2, 2],
+
+    .. math:: \min_\eta\,\bigl\{1 - (1-\rho)^2 + \rho\eta^2 + (1-\rho)\,E(\sqrt{1-\rho}\,x - \eta)_+^2\bigr\},
+
+    in units of :math:`d^2/2` linear labels, :math:`\alpha\,T(T+1)` of an attention-indexed model.
+
+    Args:
+        rho: :math:`r/d > 0`; from 1 on the answer is 1.
+
+    Example:
+        >>> [round(trace_dimension(rho) / 2, 6) for rho in (0.1, 0.3, 0.5)]
+        [0.157572, 0.327155, 0.422175]
+    """
+    if rho >= 1:
+        return 1.0
+    rule, root = tanh_sinh(_NODES), np.sqrt(1 - rho)
+
+    def excess(level: float, power: int) -> float:
+        start = min(level / root, 2.0)
+        x, rest = start + (2 - start) * rule.from_left, (2 - start) * rule.from_right
+        density = np.sqrt(rest * (2 + x)) / (2 * np.pi)
+        return float((2 - start) * (rule.weight @ (density * (root * (x - start)) ** power)))
+
+    level = scipy.optimize.brentq(lambda eta: rho * eta - (1 - rho) * excess(eta, 1), 0.0, 2 * root, xtol=1e-15)
+    return float(1 - (1 - rho) ** 2 + rho * level**2 + (1 - rho) * excess(level, 2))
+
+
 def nuclear_norm_threshold_low_width(beta: float) -> float:
     r"""The same threshold for width :math:`\rho\to 0`, per degree of freedom of the factors.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 class UnitRule(NamedTuple):
@@ -69,3 +69,20 @@ def gauss_panels(
     width = np.diff(edges)[..., None]
     flat = (*edges.shape[:-1], -1)
     return (edges[..., :-1, None] + width * s).reshape(flat), (width * w).reshape(flat)
+
+
+def normal_nodes(
+    breaks: ArrayLike = (), panels: int = 12, nodes: int = 12, tail: float = 8.5
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Nodes of a standard normal variable and their probabilities, on panels that end at the breaks as well.
+
+    Example:
+        >>> t, weight = normal_nodes(breaks=[0.3])
+        >>> round(float(weight @ (t > 0.3)), 12)
+        0.382088577811
+    """
+    edges = np.concatenate(
+        [np.linspace(-tail, tail, panels + 1), np.clip(np.asarray(breaks, dtype=float), -tail, tail)]
+    )
+    t, weight = gauss_panels(np.unique(edges), nodes)
+    return t, weight * np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.numerics.quadrature import normal_nodes
 from glassformer.models.channels.exponents import Exponents
-from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
+from glassformer.models.channels.scalar import Array, Integral, LabelNodes, ScalarChannel
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,16 @@ class GaussianChannel(ScalarChannel):
     def expected_log_partition(self, variance: Array) -> Integral:
         value = -0.5 * (np.log(2 * np.pi * (self.noise + np.asarray(variance, dtype=float))) + 1)
         return Integral(value, np.zeros_like(value))
+
+    def label_nodes(self) -> LabelNodes:
+        t, weight = normal_nodes(panels=6, nodes=8)
+        total = 1 + self.noise
+        y = np.sqrt(total) * t
+        return LabelNodes(y, weight, y / total, np.full_like(y, self.noise / total))
+
+    @property
+    def regression(self) -> tuple[float, float]:
+        return 1.0, self.noise
 
     @property
     def label_noise(self) -> float:

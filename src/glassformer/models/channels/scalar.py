@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,23 @@ from glassformer.models.channels.exponents import Exponents
 if TYPE_CHECKING:
     from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
 
-__all__ = ["Array", "Integral", "ScalarChannel"]
+__all__ = ["Array", "Integral", "LabelNodes", "ScalarChannel"]
+
+
+class LabelNodes(NamedTuple):
+    """Quadrature over labels of continuous values, shape (nodes,): at each the field is normal.
+
+    Attributes:
+        y: labels.
+        weight: their probabilities.
+        mean: of the field there.
+        variance: of the field there.
+    """
+
+    y: Array
+    weight: Array
+    mean: Array
+    variance: Array
 
 
 class ScalarChannel(ABC):
@@ -90,6 +106,32 @@ class ScalarChannel(ABC):
 
     field_components = declared((), "``(K,)`` for fields of ``K`` components; empty for numbers.")
     label_shape = declared((), "Shape of the label of one sample; empty for numbers.")
+
+    values = declared((), "Values of the label, where they are finitely many.")
+
+    def label_nodes(self) -> LabelNodes:
+        """Quadrature over labels of continuous values.
+
+        Raises:
+            IncompatibleError: there is none.
+        """
+        raise IncompatibleError(f"channel {self.label} has no quadrature over its labels, which this loss needs")
+
+    @property
+    def regression(self) -> tuple[float, float]:
+        r"""Of each component of the label on its field: the slope :math:`c_1 = E[hy]` and :math:`E[y^2] - c_1^2`.
+
+        Raises:
+            IncompatibleError: they are not known.
+        """
+        if not self.values:
+            nodes = self.label_nodes()
+            slope = float(nodes.weight @ (nodes.y * nodes.mean))
+            return slope, float(nodes.weight @ nodes.y**2) - slope**2
+        y, nothing = np.array(self.values), np.zeros(len(self.values))
+        chance = np.exp(self.log_partition(y, nothing, 1.0))
+        slope = float(np.sum(chance * self.score(y, nothing, 1.0) * y))
+        return slope, float(np.sum(chance * y**2)) - slope**2
 
     @property
     def trainable_link(self) -> Callable[[Any], Any] | None:

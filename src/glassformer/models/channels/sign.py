@@ -35,6 +35,7 @@ class SignChannel(ScalarChannel):
     """
 
     clean_label = np.sign
+    values = (-1.0, 1.0)
 
     @property
     def even(self) -> bool:

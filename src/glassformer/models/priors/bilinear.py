@@ -64,6 +64,15 @@ class BilinearPrior(ScalarPrior):
     def ratios(self) -> tuple[float, float]:
         return self.beta, self.rho
 
+    @property
+    def convex_dimension(self) -> float:
+        from glassformer.theory.nuclear_norm import nuclear_norm_threshold
+
+        return nuclear_norm_threshold(self.beta, self.rho)
+
+    def noisy_law(self, noise: Array) -> RectangularLaw:
+        return RectangularLaw(self.beta, self.rho, noise)
+
     def factor_width(self, columns: int) -> int:
         return max(1, round(self.rho * columns))
 

@@ -15,6 +15,7 @@ from glassformer.models.priors.base import Estimate, SignalPrior
 
 if TYPE_CHECKING:
     from glassformer.models.priors.layered import LayeredPrior
+    from glassformer.models.spectra.nodes import SpectralLaw
 
 # Panels of the mutual information: longest in log(1 + t), halvings of the first towards zero, nodes and check.
 _PANEL, _HALVINGS, _PANEL_NODES = 0.25, 12, (8, 5)
@@ -56,6 +57,22 @@ class ScalarPrior(SignalPrior):
             IncompatibleError: the signal is none.
         """
         raise IncompatibleError(f"{type(self).__name__} is no product of factors of extensive width")
+
+    @property
+    def convex_dimension(self) -> float:
+        """Labels per unknown from which on the interpolator of least norm, or trace, is the signal; NaN if unknown."""
+        return np.nan
+
+    def noisy_law(self, noise: Array) -> SpectralLaw:
+        r"""Law of the singular values, or eigenvalues, of the signal seen through noise of variance 1/q_hat.
+
+        Args:
+            noise: variances, shape (batch,).
+
+        Raises:
+            IncompatibleError: the signal is no matrix of which it is known.
+        """
+        raise IncompatibleError(f"{type(self).__name__} has no known law of singular values: give finite rho > 0")
 
     def factor_width(self, columns: int) -> int:
         """Width of the factors of a signal of so many columns.

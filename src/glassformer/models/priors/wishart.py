@@ -78,6 +78,15 @@ class WishartPrior(SymmetricPrior):
     def second_moment(self) -> float:
         return 1 + self.rho
 
+    @property
+    def convex_dimension(self) -> float:
+        from glassformer.theory.nuclear_norm import trace_dimension
+
+        return trace_dimension(self.rho)
+
+    def noisy_law(self, noise: Array) -> SymmetricLaw:
+        return SymmetricLaw(self.rho, noise)
+
     def factor_width(self, columns: int) -> int:
         return max(1, round(self.rho * columns))
 

@@ -43,11 +43,13 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quadrature import tanh_sinh
 from glassformer.core.numerics.roots import bracketed_root
+from glassformer.models.spectra.nodes import LawNodes
 
 Flags = NDArray[np.bool_]
 
-NODES = 161
-_TABLE = np.linspace(-40.0, 40.0, NODES)
+# Nodes per arc, and on either side of a cut of one.
+NODES, SPLIT_NODES = 161, 101
+_TABLE, _SHORT_TABLE = np.linspace(-40.0, 40.0, NODES), np.linspace(-40.0, 40.0, 41)
 
 
 class _Arc(NamedTuple):
@@ -76,14 +78,6 @@ class _Points(NamedTuple):
     modulus_m: Array
     modulus_p: Array
     slope: Array
-
-
-class LawNodes(NamedTuple):
-    """Nodes on ``s > 0``, weights that sum to 1, and what the optimal denoiser makes of the nodes."""
-
-    s: Array
-    weight: Array
-    shrunk: Array
 
 
 @dataclass(frozen=True)
@@ -322,6 +316,11 @@ class RectangularLaw:
                 total[row + 2, at] += 2 * part[:, ::2].sum(axis=1)
         return total
 
+    @property
+    def unit(self) -> Array:
+        """From means over the values to errors per entry of the signal, shape (batch,)."""
+        return 1 / np.sqrt(self._parameters[0][:, 0])
+
     def mmse(self) -> Integral:
         r"""Minimal mean squared error per entry of ``S`` (prior variance 1) and its estimated error, shape (batch,).
 
@@ -352,46 +351,56 @@ class RectangularLaw:
                 total[at] += _finite(density / np.abs(self._square(m, p, at))).sum(axis=1)
         return total
 
-    def nodes(self, cut: float = 0.0) -> LawNodes:
-        r"""Quadrature over the singular values of a single law, for functions that bend at ``cut``.
+    def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
+        r"""Quadrature over the singular values of each law, for functions that bend at ``cut``, shape (batch,).
 
         Integrands must be smooth on either side of the cut. The arcs of the law end where it comes close to parting in
         two, so that such places are resolved as well.
 
         Example:
             >>> s, weight, shrunk = RectangularLaw(beta=4.0, rho=0.5, noise=0.2).nodes(cut=1.0)
-            >>> (weight @ np.stack([np.ones_like(s), s**2], 1)).round(12)  # the mass, and (1 + R) sqrt(beta)
+            >>> (weight[0] @ np.stack([np.ones_like(s[0]), s[0] ** 2], 1)).round(12)  # the mass, and (1 + R) sqrt(beta)
             array([1. , 2.4])
         """
-        beta, rho, noise = (float(x[0, 0]) for x in self._parameters)
-        self._require_single(np.ones(1))
-        rule, found = tanh_sinh(NODES), []
-        for arc, (below, above) in zip(self._arcs, self._split(cut), strict=True):
-            for left, width in ((0.0, below), (below, above)):
-                if not arc.exists[0, 0] or width <= 0:
-                    continue
-                rest = above if left == 0.0 else 0.0
-                x, y = left + width * rule.from_left, rest + width * rule.from_right
-                points = self._points(arc, x, y)
-                m, p = (re + 1j * points.height for re in (points.re_m, points.re_p))
-                square, modulus = np.abs(self._square(m, p)), points.modulus_p
+        beta, rho, noise = self._parameters
+        place, rule = np.broadcast_to(np.asarray(cut, dtype=float).reshape(-1, 1), rho.shape), tanh_sinh(SPLIT_NODES)
+        found = []
+        for whole in self._arcs:
+            at = np.flatnonzero(whole.exists)
+            if not at.size:
+                continue
+            arc = _Arc(**{name: part[at] for name, part in whole._asdict().items()})
+            below, above = self._shares(arc, place[at], at)
+            for start, width, rest in ((0.0, below, above), (below, above, 0.0)):
+                points = self._points(arc, start + width * rule.from_left, rest + width * rule.from_right, at)
+                square = np.abs(self._square(*_complex(points), at))
+                shade = noise[at] * rho[at] ** 2
                 with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                    mass = points.height * points.slope * (1 + noise * rho**2 / modulus) / square
-                    weight = _finite(width * rule.weight * np.sqrt(beta) / np.pi * mass)
-                found.append((np.sqrt(square), weight, np.sqrt(square) * modulus / (modulus + noise * rho**2)))
-        return LawNodes(*(np.concatenate([part[k][0] for part in found]) for k in range(3)))
+                    mass = points.height * points.slope * (1 + shade / points.modulus_p) / square
+                    weight = _finite(width * rule.weight * np.sqrt(beta[at]) / np.pi * mass)
+                values = np.sqrt(square), weight, np.sqrt(square) * points.modulus_p / (points.modulus_p + shade)
+                # Laws without this arc have nodes of weight zero there.
+                found.append(np.zeros((3, len(rho), rule.weight.size)))
+                found[-1][:, at] = values
+        return LawNodes(*np.concatenate(found, axis=2))
 
-    def _split(self, cut: float) -> list[tuple[float, float]]:
-        """Shares of each arc's interval on either side of the point at which the singular value is ``cut``."""
-        shares = [(1.0, 0.0)] * 3
-        inside = any(low < cut < high for low, high in self.support[0])
-        if inside:
-            member = int(np.searchsorted(self._arc_ends, cut))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                arc, m = self._arcs[member], self._invert_inside(np.array([cut]))[0].real
-            left, right = (max(0.0, float(x[0, 0])) for x in (m - arc.left_m, arc.right_m - m))
-            shares[member] = (left / (left + right), right / (left + right))
-        return shares
+    def _shares(self, arc: _Arc, cut: Array, at: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Shares of an arc's interval on either side of the point at which the singular value is ``cut``."""
+
+        def condition(t: Array) -> tuple[Array, Array]:
+            left, right = 1 / (1 + np.exp(-t)), 1 / (1 + np.exp(t))
+            points = self._points(arc, left, right, at)
+            square = np.abs(self._square(*_complex(points), at))
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                slope = np.sqrt(self._parameters[0][at]) * points.slope * left * right / square
+                return arc.root * (np.log(square) - 2 * np.log(cut)), slope
+
+        # Along an arc of the smaller solution the singular value decreases with Re m, else it increases.
+        table = np.maximum.accumulate(condition(_SHORT_TABLE)[0], axis=1)
+        cell = np.sum(table < 0, axis=1)
+        low, high = (np.concatenate(ends)[cell, None] for ends in (([-80.0], _SHORT_TABLE), (_SHORT_TABLE, [80.0])))
+        t = bracketed_root(condition, low, high)
+        return 1 / (1 + np.exp(-t)), 1 / (1 + np.exp(t))
 
     def moment_function(self, s: ArrayLike) -> NDArray[np.complex128]:
         """``m`` at singular values ``s > 0`` of a single law: ``Im m > 0`` inside the support, real outside."""
@@ -550,6 +559,11 @@ def _quadratic_root(rate: Array, linear: Array, product: Array, discriminant_roo
     plain = linear + root * discriminant_root
     other = linear - root * discriminant_root
     return np.where(root * linear > 0, plain / (2 * rate), 2 * product / other)
+
+
+def _complex(points: _Points) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """``m`` and ``p``."""
+    return points.re_m + 1j * points.height, points.re_p + 1j * points.height
 
 
 def _finite(terms: Array) -> Array:

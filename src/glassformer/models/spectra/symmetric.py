@@ -40,10 +40,12 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quadrature import tanh_sinh
 from glassformer.core.numerics.roots import bracketed_root
+from glassformer.models.spectra.nodes import LawNodes
 
 Flags = NDArray[np.bool_]
 
-NODES = 161
+# Nodes per piece, and on either side of a cut of one.
+NODES, SPLIT_NODES = 161, 101
 # Beyond exp(+-_FAR) of its bracket no parameter of the curve lies.
 _FAR = 80.0
 
@@ -164,6 +166,11 @@ class SymmetricLaw:
                 slope = _z(rho, noise, s)[1]
                 yield exists, s, t, self._height(s, exists) / np.pi * slope * s * ratio * rule.weight
 
+    @property
+    def unit(self) -> Array:
+        """From means over the values to errors per dimension, shape (batch,)."""
+        return np.ones(len(self._parameters[0]))
+
     def mmse(self) -> Integral:
         r"""Minimal mean squared error :math:`E\|S - \hat S\|_F^2/d`, and its estimated error, shape (batch,).
 
@@ -190,6 +197,40 @@ class SymmetricLaw:
         missed = disagreement / np.maximum(noise, 1.0)
         missed = np.where(missed > 1e-11, missed, 0.0)
         return Integral(value, np.abs(value - coarse) + (missed + 4e-16) * np.where(small, noise, 1.0))
+
+    def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
+        r"""Quadrature over the eigenvalues of each law, for functions that bend at ``cut``, shape (batch,).
+
+        Example:
+            >>> z, weight, shrunk = SymmetricLaw(rho=0.5, noise=0.1).nodes(cut=1.0)
+            >>> (weight[0] @ np.stack([np.ones_like(z[0]), z[0], z[0] ** 2], 1)).round(12)  # 1, sqrt(rho), 1 + rho + R
+            array([1.        , 0.70710678, 1.6       ])
+        """
+        place = np.broadcast_to(np.asarray(cut, dtype=float).ravel(), self._parameters[0].shape)
+        rule, found = tanh_sinh(SPLIT_NODES), []
+        for low, high, exists in self._pieces:
+            if not np.any(exists):
+                continue
+            rho, noise = (x[exists, None] for x in self._parameters)
+            ends = np.log(low[exists, None]), np.log(high[exists, None])
+            middle = self._log_s_at(place[exists, None], *ends, rho, noise)
+            for start, end in ((ends[0], middle), (middle, ends[1])):
+                s = np.exp(start + (end - start) * rule.from_left)
+                z, slope = _z(rho, noise, s)
+                weight = self._height(s, exists) / np.pi * slope * s * (end - start) * rule.weight
+                found.append(np.zeros((3, len(place), rule.weight.size)))
+                found[-1][:, exists] = z, weight, np.sqrt(rho) * s
+        return LawNodes(*np.concatenate(found, axis=2))
+
+    @staticmethod
+    def _log_s_at(z: Array, low: Array, high: Array, rho: Array, noise: Array) -> Array:
+        """Where on a piece of the curve the eigenvalue is ``z``; the nearer end where it is nowhere."""
+
+        def condition(t: Array) -> tuple[Array, Array]:
+            value, slope = _z(rho, noise, np.exp(t))
+            return value - z, slope * np.exp(t)
+
+        return bracketed_root(condition, low, high)
 
     def mass(self) -> Array:
         """Total mass of the law, 1 up to integration error, shape (batch,)."""

@@ -102,6 +102,10 @@ class LinearProjection(ProjectedChannel):
         return self.field_components[0]
 
     @property
+    def regression(self) -> tuple[float, float]:
+        return 1.0, self.noise
+
+    @property
     def label_noise(self) -> float:
         return self.noise
 

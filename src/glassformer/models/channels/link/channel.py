@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.fingerprint import identified
+from glassformer.core.numerics.quadrature import normal_nodes
 from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.exponents import exponents_of
@@ -21,7 +22,7 @@ from glassformer.models.channels.link.level_set import LevelSet
 from glassformer.models.channels.link.noisy import NoisyLink
 from glassformer.models.channels.link.piecewise import LinkShape, link_shape
 from glassformer.models.channels.link.posterior import LinkPosterior
-from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
+from glassformer.models.channels.scalar import Array, Integral, LabelNodes, ScalarChannel
 
 Averages = Callable[[float, int], tuple[float, float]]
 
@@ -141,6 +142,21 @@ class LinkChannel(ScalarChannel):
 
     def expected_log_partition(self, variance: Array) -> Integral:
         return self._refined(variance, 1)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Of a step function without noise."""
+        shape = self._known.shape
+        steps = self.noise == 0 and shape.flat_mass > 1 - _UNSEEN
+        return tuple(sorted(flat.value for flat in shape.flats)) if steps else ()
+
+    def label_nodes(self) -> LabelNodes:
+        """At each node of the field, and of the noise, the field is known."""
+        h, weight = normal_nodes(self._known.shape.breaks)
+        x, share = (part if self.noise > 0 else part[:1] * 0 + 1 for part in normal_nodes(panels=4, nodes=6))
+        y = self.clean(h)[:, None] + np.sqrt(self.noise) * x
+        field = np.broadcast_to(h[:, None], y.shape).ravel()
+        return LabelNodes(y.ravel(), np.outer(weight, share).ravel(), field, np.zeros_like(field))
 
     @property
     def label_noise(self) -> float:

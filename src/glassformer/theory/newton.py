@@ -1,0 +1,149 @@
+r"""Fixed points of maps of a few numbers, where iterating the map would swing or crawl.
+
+Newton's method on the residual :math:`F(x) - x` with differences for slopes, updated by secants (Broyden) from step to
+step and taken anew where steps disappoint. A step that does not lessen the residual is shortened, and replaced by a
+damped step of the map where no length helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.integral import Array, Integral
+from glassformer.core.settings import Iteration
+from glassformer.core.solution import Solution, Status
+
+# Step of differences, longest step per coordinate, and shares of a step that are tried.
+_STEP, _LONGEST, _SHARES = 1e-6, 2.0, (1.0, 0.3, 0.1)
+# Share of the residual that a step has to leave behind for its slopes to be kept, and of the map's step otherwise.
+_GAIN, _DAMPED = 0.3, 0.3
+
+
+def newton(
+    function: Callable[[Array, NDArray[np.intp]], Integral], start: Array, settings: Iteration | None = None
+) -> Solution:
+    """Solve ``function(x) = x`` from ``start``, shape (batch, size), each batch element on its own.
+
+    Args:
+        function: called with states of shape (active, size) and their batch indices; returns the map's value and its
+            integration error, of the same shape.
+        start: shape (batch, size).
+        settings: ``floor`` is the accuracy asked of every coordinate, ``tolerance`` the same relative to it;
+            ``max_iterations`` counts evaluations of the map.
+
+    Returns:
+        A :class:`~glassformer.core.solution.Solution`; never raises for lack of convergence. ``error_estimate`` is the
+        largest error of a coordinate: the length of the next step, and what integration errors shift.
+
+    Example:
+        >>> found = newton(lambda x, index: Integral(np.exp(-4 * x) + 0.5, 0 * x), np.array([[1.0]]))
+        >>> print(found.status[0], round(float(found.value[0, 0]), 9))
+        converged 0.589396402
+    """
+    settings = settings or Iteration()
+    x = np.array(start, dtype=float)
+    batch, size = x.shape
+    state = _State.at(function, x)
+    slopes, fresh = np.zeros((batch, size, size)), np.zeros(batch, dtype=bool)
+    status, history = np.full(batch, Status.ITERATION_LIMIT, dtype=object), [np.linalg.norm(state.residual, axis=1)]
+    active = np.flatnonzero(np.isfinite(state.residual).all(axis=1))
+    status[~np.isfinite(state.residual).all(axis=1)] = Status.NON_FINITE
+    while active.size:
+        stale = active[~fresh[active]]
+        slopes[stale] = state.slopes(function, stale)
+        fresh[stale] = True
+        step = _solved(slopes[active], state.residual[active])
+        done = np.all(np.abs(step) <= settings.tolerance * np.abs(state.x[active]) + settings.floor, axis=1)
+        status[active[done]] = Status.CONVERGED
+        active, step = active[~done], step[~done]
+        spent = state.evaluations[active] >= settings.max_iterations
+        active, step = active[~spent], step[~spent]
+        if not active.size:
+            break
+        step *= np.minimum(1.0, _LONGEST / np.abs(step).max(axis=1))[:, None]
+        before, old = state.x[active].copy(), state.residual[active].copy()
+        better = state.advanced(function, active, step)
+        moved, change = state.x[active] - before, state.residual[active] - old
+        length = np.sum(moved**2, axis=1)[:, None, None]
+        # Broyden's update: slopes along the step are those seen.
+        missed = change - np.einsum("nij,nj->ni", slopes[active], moved)
+        slopes[active] += missed[:, :, None] * moved[:, None, :] / np.maximum(length, 1e-300)
+        fresh[active] = better
+        history.append(np.linalg.norm(state.residual, axis=1))
+    shift = np.abs(_solved(slopes, np.abs(state.residual))) + np.abs(_solved(slopes, state.blur))
+    return Solution(
+        value=state.x,
+        status=list(status),
+        residual=np.linalg.norm(state.residual, axis=1),
+        iterations=state.evaluations,
+        error_estimate=shift.max(axis=1),
+        history=np.array(history),
+    )
+
+
+class _State:
+    """Where each batch element is."""
+
+    def __init__(self, x: Array, residual: Array, blur: Array) -> None:
+        self.x, self.residual, self.blur = x, residual, blur
+        self.evaluations, self.reach = np.ones(len(x), dtype=np.int64), np.full(len(x), _DAMPED)
+
+    @classmethod
+    def at(cls, function: Callable[..., Integral], x: Array) -> _State:
+        found = function(x, np.arange(len(x)))
+        return cls(x, np.asarray(found.value) - x, np.array(np.broadcast_to(found.error, x.shape)))
+
+    def slopes(self, function: Callable[..., Integral], at: Any) -> Array:
+        """Derivatives of the residuals of some elements by differences, shape (some, size, size)."""
+        size = self.x.shape[1]
+        if not len(at):
+            return np.zeros((0, size, size))
+        moved = self.x[at][:, None, :] + _STEP * np.eye(size)
+        found = function(moved.reshape(-1, size), np.repeat(at, size))
+        residual = np.asarray(found.value).reshape(moved.shape) - moved
+        self.evaluations[at] += size
+        return np.swapaxes((residual - self.residual[at][:, None, :]) / _STEP, 1, 2)
+
+    def advanced(self, function: Callable[..., Integral], at: Any, step: Array) -> NDArray[np.bool_]:
+        """Take the steps, shortened or replaced where they do not help; whether slopes may be kept."""
+        before = np.linalg.norm(self.residual[at], axis=1)
+        origin, pull, reach = self.x[at].copy(), self.residual[at].copy(), self.reach[at].copy()
+        waiting, kept = np.arange(len(at)), np.zeros(len(at), dtype=bool)
+        # Against the map itself lead the ways to points that repel it, and off to infinity.
+        against = np.sum(step * pull, axis=1) <= 0
+        for share in _SHARES:
+            after = self._moved(function, at[waiting], origin[waiting] + share * step[waiting])
+            kept[waiting] = (share == 1.0) & (after <= _GAIN * before[waiting])
+            waiting = waiting[~(after < before[waiting]) | against[waiting]]
+            if not waiting.size:
+                self.reach[at] = _DAMPED
+                return kept
+        # On plains, where the residual hardly changes, steps of the map grow from one to the next.
+        pull *= np.minimum(self.reach[at], _LONGEST / np.abs(pull).max(axis=1))[:, None]
+        finite = np.isfinite(self._moved(function, at[waiting], origin[waiting] + pull[waiting]))
+        self.reach[at] = _DAMPED
+        self.reach[at[waiting]] = reach[waiting] * np.where(finite, 2.0, 0.1)
+        return kept
+
+    def _moved(self, function: Callable[..., Integral], at: Any, x: Array) -> Array:
+        """Move elements to where the map is finite; the size of their residuals there, infinite for others."""
+        found = function(x, at)
+        residual, blur = np.asarray(found.value) - x, np.broadcast_to(found.error, x.shape)
+        self.evaluations[at] += 1
+        size = np.linalg.norm(residual, axis=1)
+        good = np.isfinite(size)
+        self.x[at[good]], self.residual[at[good]], self.blur[at[good]] = x[good], residual[good], blur[good]
+        return np.where(good, size, np.inf)
+
+
+def _solved(slopes: Array, residual: Array) -> Array:
+    """Newton's steps; those of the map where slopes are singular."""
+    size = residual.shape[1]
+    with np.errstate(all="ignore"):
+        regular = np.isfinite(slopes).all(axis=(1, 2)) & (np.abs(np.linalg.det(slopes)) > 1e-12)
+    safe = np.where(regular[:, None, None], slopes, -np.eye(size))
+    return np.asarray(-np.linalg.solve(safe, residual[:, :, None])[:, :, 0])

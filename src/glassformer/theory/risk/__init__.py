@@ -1,0 +1,1 @@
+"""Regularised risk in the limit of large sizes: losses, penalties, and the fixed points that they make."""

@@ -1,0 +1,133 @@
+r"""What regularised risk reaches over a range of sample ratios."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.integral import Array
+from glassformer.core.results import Table
+from glassformer.models.base import Model
+from glassformer.theory.risk.fixed_points import Point, Problem, largest_strength, solved
+from glassformer.theory.risk.labels import label_error
+from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.penalties import Penalty
+from glassformer.theory.risk.tuning import tuned
+from glassformer.theory.state_evolution import validated_alpha
+
+
+def risk_limits(
+    model: Model, alpha: ArrayLike, loss: Loss, penalty: Penalty, strength: float | None, throw: bool = True
+) -> Table:
+    r"""Error, overlap and spectrum of the minimiser of a regularised risk at each sample ratio.
+
+    Equation :eq:`regularised-risk` of the documentation.
+
+    The estimate minimises :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,[w_1 N\|S\|_* + \frac{w_2}2\|S\|_F^2]`, with
+    :math:`N = (dL)^{1/4}` for bilinear sequence regression. For attention-indexed models it is positive and minimises
+    :math:`\frac14\sum_\mu\|Y_\mu - h_\mu\|_F^2 + \lambda d\,\mathrm{Tr}\,S`, which is what weight decay on factors of
+    full width does.
+
+    Args:
+        model: of the teacher: a prior of extensive width and a channel of which a linear fit learns.
+        alpha: sample ratios, finite and > 0.
+        loss: convex, of :mod:`glassformer.theory.risk.losses`.
+        penalty: weights, of :mod:`glassformer.theory.risk.penalties`.
+        strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the strength of
+            least error, of binary labels that of least label error.
+        throw: raise when a row did not converge.
+
+    Returns:
+        :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error``
+        (:math:`E = Q_0 - 2m + q`), ``overlap`` (``m``), ``power`` (``q``), ``cosine`` (:math:`m/\sqrt{qQ_0}`),
+        ``label_error`` (share of new labels whose sign is missed, for labels +1 and -1), ``training_loss`` and
+        ``test_loss`` (means of the loss over samples), ``rank`` (of the estimate, per dimension of the smaller side),
+        ``degrees`` (of freedom), ``effective_noise`` (:math:`\tau^2`), ``threshold`` (:math:`\theta`, by which
+        singular values are lowered), ``strength``, ``error_estimate`` (absolute, of ``error``), ``residual`` and
+        ``iterations``.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: the model, loss and penalty do not go together.
+        ConvergenceError: with ``throw``, a row did not converge.
+
+    Source: derived here; for positive matrices Erba et al., arXiv:2505.17958.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> from glassformer.theory.risk.losses import Square
+        >>> from glassformer.theory.risk.penalties import penalty_of
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0)
+        >>> risk_limits(model, [0.5], Square(), penalty_of("nuclear"), 0.1)["error"].round(8)
+        array([0.24076464])
+    """
+    alpha = validated_alpha(alpha)
+    if np.any(alpha <= 0):
+        raise ParameterError("alpha", float(alpha.min()), "> 0: regularised risk learns from samples")
+    problem = checked(model, loss, penalty, strength)
+    point = tuned(problem, alpha) if strength is None else solved(problem, alpha, np.full_like(alpha, strength))
+    table = Table(
+        model=model.name,
+        parameters=model.parameters,
+        columns=_columns(problem, alpha, point),
+        status=list(point.status),
+        notes=_notes(problem, alpha, point) if strength is None else [],
+    )
+    if throw:
+        table.raise_unless_converged()
+    return table
+
+
+def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> Problem:
+    """The problem, if model, loss and penalty go together.
+
+    Raises:
+        IncompatibleError: they do not.
+    """
+    prior = model.prior
+    if model.overlap_shape or not getattr(prior, "extensive", False):
+        raise IncompatibleError(f"the theory of risk is for signals of extensive width, not for {model.name} as it is")
+    if prior.symmetric != penalty.positive:
+        fitting = "trace" if prior.symmetric else "nuclear, ridge or elastic"
+        raise IncompatibleError(f"this penalty is not for the matrices of model {model.name}: use {fitting}")
+    if strength == 0 and not loss.quadratic:
+        raise IncompatibleError(f"strength = 0 is a limit of loss square alone, not of {loss.name}: give one > 0")
+    return Problem(model, loss, penalty)
+
+
+def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
+    found, power = point.found, problem.power
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosine = found.overlap / np.sqrt(found.power * power)
+        threshold = problem.threshold(point.strength, point.fields)
+    wrong = {"label_error": label_error(problem.model.channel, power, found)} if problem.binary else {}
+    return {
+        "alpha": alpha,
+        "error": found.error,
+        "overlap": found.overlap,
+        "power": found.power,
+        "cosine": cosine,
+        **wrong,
+        "training_loss": point.answer.training_loss,
+        "test_loss": point.answer.test_loss,
+        "rank": found.rank,
+        "degrees": found.degrees,
+        "effective_noise": point.fields.noise,
+        "threshold": threshold,
+        "strength": point.strength,
+        "error_estimate": point.error_estimate,
+        "residual": point.residual,
+        "iterations": point.iterations.astype(float),
+    }
+
+
+def _notes(problem: Problem, alpha: Array, point: Point) -> list[str]:
+    """Where the best strength is at an end of what was looked at."""
+    if problem.loss.quadratic:
+        least = alpha[point.strength == 0]
+        text = "no penalty at all is best, the limit of small strength"
+    else:
+        least = alpha[point.strength <= 1e-3 * largest_strength(problem, alpha)]
+        text = "the best strength is below a thousandth of the largest useful one, and little depends on it"
+    return [f"alpha = {', '.join(f'{a:g}' for a in least)}: {text}"] if least.size else []

@@ -1,0 +1,204 @@
+"""Regularised risk in the limit of large sizes: known numbers, identities, ends of the range of strengths."""
+
+import numpy as np
+import pytest
+
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    IncompatibleError,
+    ParameterError,
+    limits,
+    nuclear_norm_threshold,
+    ridge_error,
+)
+from glassformer.theory.nuclear_norm import trace_dimension
+from glassformer.theory.risk.fixed_points import Problem, largest_strength
+from glassformer.theory.risk.limits import risk_limits
+from glassformer.theory.risk.losses import Hinge, Huber, Logistic, OwnLoss, Square, loss_of
+from glassformer.theory.risk.penalties import penalty_of
+
+# beta, rho, noise; alpha, strength; error, mean squared training residual, rank, power.
+SQUARE = [
+    ((1, 0.3, 0.0), 0.5, 0.1, 0.24076464, 0.01607258, 0.43453289, 0.54237776),
+    ((1, 0.3, 0.5), 1.5, 1.0, 0.26032458, 0.45888930, 0.39799040, 0.49140355),
+    ((2, 0.5, 0.2), 0.8, 0.3, 0.30321773, 0.10901130, 0.68258193, 0.57584495),
+    ((0.5, 0.25, 0.2), 0.8, 0.3, 0.30321773, 0.10901130, 0.68258193, 0.57584495),
+    ((1, 0.3, 0.1), 0.5, 0.0, 0.44624148, 0.0, 0.58849930, 0.80214960),
+]
+
+
+def risk(model, alpha, loss="square", penalty="nuclear", strength=0.1):
+    return risk_limits(model, alpha, loss_of(loss), penalty_of(penalty), strength)
+
+
+def bsr(beta=1.0, rho=0.3, noise=0.0, **more):
+    return BilinearSequenceRegression(beta=beta, rho=rho, noise=noise, **more)
+
+
+@pytest.mark.parametrize(("ratios", "alpha", "strength", "error", "training", "rank", "power"), SQUARE)
+def test_square_loss_and_nuclear_norm(ratios, alpha, strength, error, training, rank, power):
+    row = risk(bsr(*ratios), [alpha], strength=strength)
+    found = [row["error"][0], 2 * row["training_loss"][0], row["rank"][0], row["power"][0]]
+    np.testing.assert_allclose(found, [error, training, rank, power], atol=1e-8)
+    assert row["effective_noise"][0] == pytest.approx((ratios[2] + error) / alpha, rel=1e-7)
+    assert row["threshold"][0] * (alpha - row["degrees"][0]) == pytest.approx(strength, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("loss", "overlap", "power", "rank", "wrong"),
+    [
+        ("logistic", 2.27065408, 6.04265330, 0.45998527, 0.12513830),
+        ("hinge", 1.80963227, 4.02371458, 0.71351094, 0.14199124),
+    ],
+)
+def test_sign_labels(loss, overlap, power, rank, wrong):
+    row = risk(bsr(channel="sign"), [2.0], loss, strength=0.3)
+    found = [row[name][0] for name in ("overlap", "power", "rank", "label_error")]
+    np.testing.assert_allclose(found, [overlap, power, rank, wrong], atol=1e-8)
+    assert row["label_error"][0] == pytest.approx(np.arccos(row["cosine"][0]) / np.pi, abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("rho", "alpha", "noise", "strength", "tokens", "error", "training", "rank"),
+    [
+        (0.5, 0.3, 0.1, 0.1, 1, 0.43062980, 0.06807931, 0.39091440),
+        (0.5, 0.1, 0.1, 0.1, 2, 0.43062980, 0.06807931, 0.39091440),
+        (0.2, 0.2, 0.05, 0.1, 1, 0.30925508, None, None),
+    ],
+)
+def test_weight_decay_at_full_width(rho, alpha, noise, strength, tokens, error, training, rank):
+    model = AttentionIndexed(rho=rho, tokens=tokens, channel="linear", noise=noise)
+    row = risk(model, [alpha], penalty="trace", strength=strength)
+    assert row["error"][0] == pytest.approx(error, abs=1e-8)
+    if training is not None:
+        components = tokens * (tokens + 1) / 2
+        found = [2 * row["training_loss"][0] / components, row["rank"][0]]
+        np.testing.assert_allclose(found, [training, rank], atol=1e-8)
+
+
+def test_the_best_strength():
+    row = risk(bsr(noise=0.1), [0.5], strength=None)
+    assert row["error"][0] == pytest.approx(0.37289523, abs=1e-8)
+    assert row["strength"][0] == pytest.approx(0.1158, abs=1e-4)
+    for factor in (0.97, 1.03):
+        assert risk(bsr(noise=0.1), [0.5], strength=factor * row["strength"][0])["error"][0] > row["error"][0]
+    ridge = risk(bsr(noise=0.1), [0.3, 1.0, 2.0], penalty="ridge", strength=None)
+    np.testing.assert_allclose(ridge["strength"], 0.1, rtol=1e-3)
+    signs = risk(bsr(channel="sign"), [2.0], "logistic", strength=None)
+    for factor in (0.8, 1.25):
+        other = risk(bsr(channel="sign"), [2.0], "logistic", strength=factor * signs["strength"][0])
+        assert other["label_error"][0] > signs["label_error"][0]
+
+
+def test_never_better_than_bayes():
+    rng = np.random.default_rng(0)
+    for _ in range(6):
+        beta, rho, noise = np.exp(rng.uniform(-1, 1)), rng.uniform(0.1, 1.2), rng.uniform(0, 0.5)
+        model, alpha = bsr(beta, rho, noise), np.sort(rng.uniform(0.1, 2, 3))
+        assert np.all(risk(model, alpha, strength=None)["error"] >= limits(model, alpha)["error"] - 1e-8)
+
+
+def test_ridge_through_the_loop_is_the_closed_form():
+    for noise, strength in ((0.0, 0.3), (0.4, 0.1), (0.4, 0.4)):
+        alpha = np.array([0.2, 0.9, 1.0, 1.7])
+        found = risk(bsr(noise=noise), alpha, penalty="ridge", strength=strength)
+        np.testing.assert_allclose(found["error"], ridge_error(alpha, noise, strength), atol=1e-9)
+    any_width = BilinearSequenceRegression(beta=np.inf, rho=np.inf, noise=0.1)
+    assert risk(any_width, [0.7], penalty="ridge", strength=0.3)["error"][0] == pytest.approx(
+        ridge_error(0.7, 0.1, 0.3), abs=1e-9
+    )
+
+
+def test_transposition_and_wide_knees():
+    one = risk(bsr(2.0, 0.5, 0.1), [0.3, 0.9], "huber", strength=0.2)
+    other = risk(bsr(0.5, 0.25, 0.1), [0.3, 0.9], "huber", strength=0.2)
+    np.testing.assert_allclose(one["error"], other["error"], atol=1e-9)
+    wide = risk(bsr(noise=0.1), [0.3, 0.9], Huber(knee=50.0), strength=0.2)
+    np.testing.assert_allclose(wide["error"], risk(bsr(noise=0.1), [0.3, 0.9], strength=0.2)["error"], atol=1e-8)
+
+
+def test_a_loss_of_ones_own():
+    import jax.numpy as jnp
+
+    def soft(y, h):
+        return jnp.logaddexp(0.0, -y * h)
+
+    alpha, model = [0.5, 2.0], bsr(channel="sign")
+    own = risk(model, alpha, soft, "elastic", 0.4)
+    np.testing.assert_allclose(own["error"], risk(model, alpha, "logistic", "elastic", 0.4)["error"], atol=1e-7)
+    with pytest.raises(ParameterError, match="convex"):
+        OwnLoss(lambda y, h: -((y - h) ** 2))
+
+
+def test_square_loss_on_any_link():
+    """The linear model for the linear part of the link, with the rest of it as noise."""
+    model, alpha = bsr(rho=0.5, link=np.tanh), np.array([0.4, 1.3])
+    slope, rest = model.channel.regression
+    linear = risk(bsr(rho=0.5, noise=rest / slope**2), alpha, strength=0.2 / slope)
+    found = risk(model, alpha, strength=0.2)
+    np.testing.assert_allclose(found["overlap"], slope * linear["overlap"], rtol=1e-8)
+    np.testing.assert_allclose(found["power"], slope**2 * linear["power"], rtol=1e-8)
+
+
+def test_the_end_of_the_interpolator():
+    threshold = nuclear_norm_threshold(1, 0.3)
+    alpha = np.array([threshold - 0.03, threshold - 5e-3, threshold + 1e-6, 1.0, 1.5])
+    found = risk(bsr(), alpha, strength=0.0)
+    assert np.all(found["error"][:2] > 0) and found["error"][1] < 2e-4 and np.all(found["error"][2:] == 0)
+    np.testing.assert_allclose(found["degrees"][:2], alpha[:2], rtol=1e-8)
+    least_squares = risk(bsr(noise=0.1), [1.5, 3.0], strength=0.0)
+    np.testing.assert_allclose(least_squares["error"], [0.2, 0.05], atol=1e-9)
+    assert trace_dimension(0.3) / 2 == pytest.approx(0.327155, abs=1e-6)
+    model = AttentionIndexed(rho=0.3, tokens=1, channel="linear")
+    network = risk(model, [0.32, 0.328], penalty="trace", strength=0.0)
+    assert 0 < network["error"][0] < 1e-3 and network["error"][1] == 0
+
+
+def test_the_largest_useful_strength():
+    model = bsr(noise=0.1)
+    problem = Problem(model, Square(), penalty_of("nuclear"))
+    largest = largest_strength(problem, np.array([0.5]))[0]
+    assert risk(model, [0.5], strength=1.001 * largest)["error"][0] == 1
+    assert 0.99 < risk(model, [0.5], strength=0.999 * largest)["error"][0] < 1
+
+
+def test_many_ratios_at_once_are_each_alone():
+    alpha = np.linspace(0.1, 2.0, 60)
+    for loss, model in (("square", bsr(noise=0.1)), ("logistic", bsr(channel="sign"))):
+        many = risk(model, alpha, loss, strength=0.2)
+        few = risk(model, alpha[::20], loss, strength=0.2)
+        np.testing.assert_allclose(many["error"][::20], few["error"], rtol=1e-7)
+        assert many.converged and np.all(many["error_estimate"] < 1e-6)
+
+
+def test_refusals():
+    for strength, loss, penalty, model, text in (
+        (0.0, "logistic", "nuclear", bsr(channel="sign"), "strength = 0"),
+        (0.1, "logistic", "nuclear", bsr(), "labels"),
+        (0.1, "square", "trace", bsr(), "nuclear"),
+        (0.1, "square", "nuclear", AttentionIndexed(rho=0.3, channel="linear"), "trace"),
+        (0.1, "square", "nuclear", BilinearSequenceRegression(width=2), "extensive"),
+        (0.1, "square", "nuclear", bsr(channel="absolute"), "rise"),
+    ):
+        with pytest.raises(IncompatibleError, match=text):
+            risk(model, [0.5], loss, penalty, strength)
+    for alpha in ([0.0], [-1.0], [np.nan]):
+        with pytest.raises(ParameterError, match="alpha"):
+            risk(bsr(), alpha)
+    with pytest.raises(ParameterError, match="loss"):
+        loss_of("cubic")
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge(), Huber(0.7), Square()])
+def test_losses_and_their_conjugates(loss):
+    """Fenchel's equality at the proximal point, the score as a slope, and its own slope by differences."""
+    rng = np.random.default_rng(1)
+    y, omega, v = rng.choice([-1.0, 1.0], 200), 3 * rng.standard_normal(200), np.exp(rng.standard_normal(200))
+    p, (g, curvature) = loss.proximal(y, omega, v), loss.score(y, omega, v)
+    np.testing.assert_allclose(p, omega + v * g, atol=1e-10)
+    np.testing.assert_allclose(loss.value(y, p) + loss.conjugate(y, -g), -g * p, atol=1e-9)
+    step = 1e-6
+    slope = (loss.score(y, omega - step, v)[0] - loss.score(y, omega + step, v)[0]) / (2 * step)
+    smooth = np.min([np.abs(omega - place) for place in loss.bends(y, v)] or [np.ones(200)], axis=0) > 1e-3
+    np.testing.assert_allclose(curvature[smooth], slope[smooth], atol=1e-6)
