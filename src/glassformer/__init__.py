@@ -31,6 +31,7 @@ _HOME = {
     "GradientDescent": "learners.gradient_descent",
     "MessagePassing": "learners.bayes",
     "NuclearNorm": "learners.convex",
+    "RegularisedRisk": "learners.regularised_risk",
     "Ridge": "learners.convex",
     "SGD": "learners.sgd",
     "best_nuclear_norm": "theory.nuclear_norm_risk",

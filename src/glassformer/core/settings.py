@@ -17,6 +17,24 @@ def setting(default: Any, text: str, option: str = "") -> Any:
     return parameter(text, default, option=option)
 
 
+def strength_from(name: str, text: str) -> float | None:
+    """A strength as it is written, None for the best.
+
+    Raises:
+        ParameterError: it is neither a number nor "best".
+
+    Example:
+        >>> strength_from("strength", "0.1"), strength_from("strength", "best")
+        (0.1, None)
+    """
+    if text == "best":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(name, text, "a number >= 0, or best") from None
+
+
 @dataclass(frozen=True)
 class Iteration:
     """How a fixed point is looked for.

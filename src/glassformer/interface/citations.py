@@ -42,6 +42,12 @@ _PAPERS = {
         "journal": "Proceedings of the National Academy of Sciences",
         "year": "2013",
     },
+    "erba2025nuclear": {
+        "author": "Erba, Vittorio and Troiani, Emanuele and Krzakala, Florent and " + _ZDEBOROVA,
+        "title": "The nuclear route: sharp asymptotics of {ERM} in overparameterized quadratic networks",
+        "year": "2025",
+        "eprint": "2505.17958",
+    },
     "li2002learning": {
         "author": "Li, Xin and Roth, Dan",
         "title": "Learning question classifiers",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import IncompatibleError, ParameterError
 
 if TYPE_CHECKING:
     from glassformer.core.checkpoints import Checkpoint
@@ -32,6 +32,8 @@ class Ending:
         nishimori_ratio: measured over predicted residual variance; 1 for a run that can be trusted.
         damping: damping at the end.
         training_error: mean squared residual on the samples learned from.
+        training_loss: mean of its loss on them.
+        rank: share of the singular values of its estimate that are not zero.
         early_stopped_error: least error along the way, by an oracle that knows the teacher.
         history: snapshots along the way, as dictionaries.
     """
@@ -43,6 +45,8 @@ class Ending:
     nishimori_ratio: float | None = None
     damping: float | None = None
     training_error: float | None = None
+    training_loss: float | None = None
+    rank: float | None = None
     early_stopped_error: float | None = None
     history: Sequence[dict[str, Any]] = field(default_factory=list)
 
@@ -137,6 +141,25 @@ class Learner(ABC):
             alpha: sample ratios, shape (points,).
             optimum: what :func:`~glassformer.theory.limits.limits` says there, if it is known already.
         """
+
+    def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
+        """What it reaches at each sample ratio in the limit of large sizes, with error estimates.
+
+        Args:
+            model: with a learner of which there is a theory.
+            alpha: sample ratios, a number or shape (points,).
+            throw: raise when a row did not converge.
+
+        Raises:
+            IncompatibleError: there is no theory of it.
+            ConvergenceError: with ``throw``, a row did not converge.
+        """
+        del model, alpha, throw
+        raise IncompatibleError(f"no theory is known of what {self.title} reaches: use simulate, or learner risk")
+
+    def told(self, table: Table) -> list[str]:
+        """Columns of its limits that are worth printing beside the error."""
+        return [name for name in ("cosine", "rank", "strength") if name in table.columns]
 
     def trajectory(self, model: Any, alpha: Array, steps: int, overlap: float | None = None) -> Table | str:
         """Its error after every step in the limit of large sizes, or the reason why there is none.

@@ -61,6 +61,14 @@ class MessagePassing(Learner):
         del model
         return None
 
+    def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
+        from glassformer.theory.limits import limits
+
+        return limits(model, alpha, throw=throw)
+
+    def told(self, table: Table) -> list[str]:
+        return ["row_error", "prediction_error"] if "row_error" in table.columns else ["overlap"]
+
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         from glassformer.theory.limits import limits
 

@@ -6,7 +6,15 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from glassformer.core.settings import Iteration, require_not_negative, require_number, require_whole, setting
+from glassformer.core.options import parameter
+from glassformer.core.settings import (
+    Iteration,
+    require_not_negative,
+    require_number,
+    require_whole,
+    setting,
+    strength_from,
+)
 from glassformer.learners.base import Learner, Reached
 
 if TYPE_CHECKING:
@@ -15,7 +23,7 @@ if TYPE_CHECKING:
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
 
-_BY_THE_NOISE = "weight of the regulariser (default the best one for the label noise)"
+_BY_THE_NOISE = "weight of the regulariser, or best (default the best one for the label noise)"
 
 
 class LinearFit(Learner):
@@ -34,6 +42,16 @@ class LinearFit(Learner):
         if not model.channel.linear:
             return f"fits linear labels, not those of channel {model.channel.label}"
         return None
+
+    penalty: ClassVar[str]
+    """That of its theory."""
+
+    def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
+        from glassformer.learners.regularised_risk import RegularisedRisk
+
+        risk = RegularisedRisk("square", self.penalty, self.completed(model).strength)
+        table = risk.limits(model, alpha, throw)
+        return replace(table, parameters={**table.parameters, "learner": self.name})
 
     @abstractmethod
     def fit(self, model: Any, design: Any, labels: Array) -> Solution:
@@ -78,8 +96,9 @@ class Ridge(LinearFit):
     """
 
     title: ClassVar[str] = "ridge regression"
+    penalty: ClassVar[str] = "ridge"
 
-    strength: float | None = setting(None, _BY_THE_NOISE)
+    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from)
 
     def __post_init__(self) -> None:
         require_not_negative(self, "strength", optional=True)
@@ -123,9 +142,10 @@ class NuclearNorm(LinearFit):
     """
 
     title: ClassVar[str] = "least nuclear norm"
+    penalty: ClassVar[str] = "nuclear"
     papers: ClassVar[tuple[str, ...]] = ("donoho2013phase",)
 
-    strength: float | None = setting(None, _BY_THE_NOISE)
+    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from)
     tolerance: float = setting(1e-6, "relative duality gap that is accepted")
     max_iterations: int = setting(5000, "steps allowed per run")
 

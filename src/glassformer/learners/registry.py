@@ -15,6 +15,7 @@ LEARNERS = {
     "gamp": "bayes:MessagePassing",
     "ridge": "convex:Ridge",
     "nuclear-norm": "convex:NuclearNorm",
+    "risk": "regularised_risk:RegularisedRisk",
     "gd": "gradient_descent:GradientDescent",
     "averaged-gd": "gradient_descent:AveragedGradientDescent",
     "sgd": "sgd:SGD",
@@ -121,7 +122,7 @@ def taking(storage: str) -> list[str]:
 
     Example:
         >>> taking("generated")
-        ['gamp']
+        ['gamp', 'risk']
     """
     return [name for name in LEARNERS if storage in learner_type(name).storages]
 
@@ -135,7 +136,7 @@ def options() -> list[Option]:
     """The settings of all learners, as options of the command line.
 
     Example:
-        >>> next(option for option in options() if option.name == "strength").kind
+        >>> next(option for option in options() if option.name == "floor").kind
         <class 'float'>
     """
     found: dict[str, Option] = {}

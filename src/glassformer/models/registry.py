@@ -99,7 +99,7 @@ def parameter_types(name: str) -> dict[str, Any]:
     return {**types, **({"link": types["link"] | str} if "link" in types else {})}
 
 
-def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
+def function_from(text: str, folder: Path | None = None, blamed: str = "link") -> Callable[..., Any]:
     """The function that ``FILE.py:FUNCTION`` names.
 
     A class is taken as what it makes when called without arguments: a callable object.
@@ -112,15 +112,15 @@ def function_from(text: str, folder: Path | None = None) -> Callable[..., Any]:
     place, _, name = text.rpartition(":")
     path = (folder or Path()) / place
     if not place or not path.is_file():
-        raise ParameterError("link", text, "FILE.py:FUNCTION with a file that exists")
+        raise ParameterError(blamed, text, "FILE.py:FUNCTION with a file that exists")
     try:
         found = runpy.run_path(str(path)).get(name)
         found = found() if isinstance(found, type) else found
     except (Exception, SystemExit) as error:
         # Anything may go wrong in a user's file; where it did is what they need to know.
-        raise ParameterError("link", text, f"a file that runs ({type(error).__name__}: {error})") from error
+        raise ParameterError(blamed, text, f"a file that runs ({type(error).__name__}: {error})") from error
     if not callable(found):
-        raise ParameterError("link", text, f"a function {name!r} defined in {path}")
+        raise ParameterError(blamed, text, f"a function {name!r} defined in {path}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Bayes-optimal error and overlap."""
+"""Error and overlap that a learner reaches, the Bayes-optimal one by default."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.ranges import numbers_from
+from glassformer.interface.cli.learners import add_settings, learner_of, titles
 from glassformer.interface.cli.output import plots, report, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """No options of its own."""
-    del parser
+    """Whose limits, and its settings."""
+    from glassformer.learners.registry import names
+
+    parser.add_argument("--learner", default=names()[0], help=f"{titles()}; default {names()[0]}: Bayes-optimal")
+    add_settings(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the limits."""
-    from glassformer.theory.limits import limits
-
-    table = limits(model(), numbers_from("alpha", options.alpha), throw=False)
+    learner = learner_of(options.learner, options)
+    table = learner.limits(model(), numbers_from("alpha", options.alpha), throw=False)
     write(options, table, lambda path: plots().plot_limits(table, path))
     bistable = any(str(status) == "bistable" for status in table.status)
     algorithmic = ["algorithmic_error"] if bistable else []
-    overlaps = ["row_error", "prediction_error"] if "row_error" in table.columns else ["overlap"]
-    return report(options, table, ["alpha", "error", *algorithmic, *overlaps, "status", "error_estimate"])
+    told = learner.told(table)
+    return report(options, table, ["alpha", "error", *algorithmic, *told, "status", "error_estimate"])

@@ -28,10 +28,11 @@ _SYMBOLS = {
 
 
 def plot_limits(table: Table, path: Path) -> None:
-    """Bayes-optimal error against the sample ratio; dashed where message passing stays above it."""
+    """Error against the sample ratio; dashed where message passing stays above the Bayes-optimal one."""
     with canvas(path) as (axes,):
-        axes.plot(table["alpha"], table["error"], color="#2b5c8a", marker="o", ms=3, label="Bayes-optimal")
-        if np.any(table["algorithmic_error"] > table["error"] + 1e-6):
+        who = table.parameters.get("learner", "Bayes-optimal")
+        axes.plot(table["alpha"], table["error"], color="#2b5c8a", marker="o", ms=3, label=who)
+        if "algorithmic_error" in table.columns and np.any(table["algorithmic_error"] > table["error"] + 1e-6):
             axes.plot(table["alpha"], table["algorithmic_error"], "--", color="#b3402a", label="message passing")
         _finish(axes, table.parameters)
 

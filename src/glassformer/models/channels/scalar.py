@@ -133,6 +133,10 @@ class ScalarChannel(ABC):
         slope = float(np.sum(chance * self.score(y, nothing, 1.0) * y))
         return slope, float(np.sum(chance * y**2)) - slope**2
 
+    def components_of(self, labels: Array) -> Array:
+        """Labels as their fields are counted, for channels whose label is their field with noise."""
+        return labels
+
     @property
     def trainable_link(self) -> Callable[[Any], Any] | None:
         """The label without noise as a function of arrays of fields that JAX can differentiate; None where it is none.

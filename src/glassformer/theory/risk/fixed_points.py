@@ -88,6 +88,11 @@ class Problem:
         """From fields."""
         return learned(self.model.prior, self.penalty, strength / self.model.prior.degrees, fields)
 
+    @staticmethod
+    def noise(fields: Fields) -> Array:
+        """Through which the signal is seen, the least that is told from none left out."""
+        return np.where(fields.noise > _NOTHING, fields.noise, 0.0)
+
     def threshold(self, strength: Array, fields: Fields) -> Array:
         """By which singular values are lowered."""
         least = np.where(fields.noise > _NOTHING, np.maximum(strength, _LEAST), strength)
@@ -129,7 +134,7 @@ class Point(NamedTuple):
     answer: Answers
     status: list[Status]
     residual: Array
-    iterations: Array
+    iterations: NDArray[np.int64]
     error_estimate: Array
 
     @classmethod
@@ -155,7 +160,7 @@ class Point(NamedTuple):
     def joined(cls, chosen: Any, first: Point, second: Point) -> Point:
         """The first where chosen, the second elsewhere."""
 
-        def laid(one: Array, other: Array) -> Array:
+        def laid(one: Any, other: Any) -> Any:
             both = np.empty(len(chosen), dtype=one.dtype)
             both[chosen], both[~chosen] = one, other
             return both

@@ -113,7 +113,7 @@ def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
         "test_loss": point.answer.test_loss,
         "rank": found.rank,
         "degrees": found.degrees,
-        "effective_noise": point.fields.noise,
+        "effective_noise": problem.noise(point.fields),
         "threshold": threshold,
         "strength": point.strength,
         "error_estimate": point.error_estimate,

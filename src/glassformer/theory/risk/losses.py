@@ -28,10 +28,16 @@ class Loss(ABC):
     binary = declared(False, "True when labels have to be +1 or -1.")
     quadratic = declared(False, "True for half the square: it has closed forms, and fits labels exactly in a limit.")
 
+    sharpness = declared(np.inf, "Largest curvature in the field; infinite for losses with kinks.")
+
     @property
     def name(self) -> str:
         """Name on the command line."""
         return type(self).__name__.lower()
+
+    def slope(self, y: Array, h: Array) -> Array:
+        """Derivative in the field, of losses that have one everywhere."""
+        raise NotImplementedError
 
     @abstractmethod
     def value(self, y: Array, h: Array) -> Array:
@@ -64,6 +70,10 @@ class Square(Loss):
     """
 
     quadratic = True
+    sharpness = 1.0
+
+    def slope(self, y: Array, h: Array) -> Array:
+        return h - y
 
     def value(self, y: Array, h: Array) -> Array:
         return 0.5 * (y - h) ** 2
@@ -94,6 +104,10 @@ class Logistic(Loss):
     """
 
     binary = True
+    sharpness = 0.25
+
+    def slope(self, y: Array, h: Array) -> Array:
+        return -y * expit(-y * h)
 
     def value(self, y: Array, h: Array) -> Array:
         return np.logaddexp(0.0, -y * h)
@@ -169,6 +183,10 @@ class Huber(Loss):
     """
 
     knee: float = 1.0
+    sharpness = 1.0
+
+    def slope(self, y: Array, h: Array) -> Array:
+        return np.clip(h - y, -self.knee, self.knee)
 
     def __post_init__(self) -> None:
         if not (is_number(self.knee) and 0 < self.knee < np.inf):

@@ -101,6 +101,9 @@ class LinearProjection(ProjectedChannel):
     def _seen(self) -> int:
         return self.field_components[0]
 
+    def components_of(self, labels: Array) -> Array:
+        return self._residual(labels, np.zeros((len(labels), *self.field_components)))
+
     @property
     def regression(self) -> tuple[float, float]:
         return 1.0, self.noise

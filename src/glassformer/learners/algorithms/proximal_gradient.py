@@ -1,0 +1,184 @@
+r"""Accelerated proximal descent on a regularised risk, with a certificate of how close to the minimum one has come.
+
+The risk is :math:`F(S) = \sum_\mu\ell(y_\mu, h_\mu(S)) + p(S)` with a penalty
+:math:`p = w_1\|S\|_* + \frac{w_2}2\|S\|^2`. Steps follow the slope of the loss, or of its envelope
+
+.. math:: \ell_\epsilon(y, h) = \min_p\,\ell(y, p) + \frac{(p-h)^2}{2\epsilon}
+
+where the loss has kinks, then the proximal map of the penalty, with momentum that restarts where it leads uphill. Any
+slopes ``u`` give a point of the dual problem, :math:`-\sum_\mu\ell^*(y_\mu, u_\mu) - p^*(-A^Tu)`, and the gap between
+the two values bounds what is missing. An envelope whose own gap is closed is followed by a narrower one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.core.settings import Iteration
+from glassformer.core.solution import Solution, Status
+from glassformer.theory.risk.losses import Loss
+
+# Steps of the power method, its margin, and steps between looks at the gap.
+_POWER, _MARGIN, _LOOK = 30, 1.05, 10
+# Envelopes: the first, by how much the next is narrower, and the share of the gap at which theirs counts as closed.
+_WIDE, _NARROWER, _SOLVED = 1.0, 0.3, 0.1
+
+
+class Risk(NamedTuple):
+    """What is minimised, over the first instance of a design.
+
+    Attributes:
+        design: inputs.
+        labels: shape of its fields.
+        loss: of labels and fields.
+        spectral: :math:`w_1`, in the metric of the design's signals.
+        square: :math:`w_2`, in that metric.
+        positive: whether estimates are positive symmetric matrices.
+    """
+
+    design: Any
+    labels: Array
+    loss: Loss
+    spectral: float
+    square: float
+    positive: bool = False
+
+    def shrunk(self, matrix: Array, step: float) -> tuple[Array, Array]:
+        """The penalty's proximal map, and the singular values, or eigenvalues, that it leaves."""
+        if self.positive:
+            values, vectors = np.linalg.eigh(matrix)
+            left = np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square)
+            return (vectors * left) @ vectors.T, left
+        if self.spectral == 0:
+            return matrix / (1 + step * self.square), np.zeros(0)
+        left, values, right = np.linalg.svd(matrix, full_matrices=False)
+        kept = np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square)
+        return (left * kept) @ right, kept
+
+    def unit(self, matrix: Array) -> float:
+        """Of the metric: what the design's inner product is of the sum over entries."""
+        fields = self.design.forward(matrix, 0)
+        back = self.design.adjoint(fields, 0)
+        return float(np.sum(fields**2) / np.sum(matrix * back))
+
+    def gaps(self, matrix: Array, kept: Array, slopes: Array, unit: float, width: float) -> tuple[float, float]:
+        """How far at most the risk is from the least, and that of envelopes from theirs, relative to that of zero."""
+        fields = self.design.forward(matrix, 0)
+        penalty = unit * (self.spectral * float(np.sum(kept)) + 0.5 * self.square * float(np.sum(matrix**2)))
+        pull = -self.design.adjoint(slopes, 0)
+        against = 0.0
+        if self.square > 0:
+            against = unit * float(np.sum(np.maximum(self._values(pull) - self.spectral, 0.0) ** 2)) / (2 * self.square)
+        else:
+            slopes = slopes * min(1.0, self.spectral / max(float(np.max(self._values(pull))), 1e-300))
+        dual = -float(np.sum(self.loss.conjugate(self.labels, slopes))) - against
+        rounded = self.loss.proximal(self.labels, fields, width) if width else fields
+        closer = float(np.sum(self.loss.value(self.labels, rounded)))
+        if width:
+            closer += float(np.sum((rounded - fields) ** 2)) / (2 * width)
+        scale = max(float(np.sum(self.loss.value(self.labels, np.zeros_like(fields)))), 1e-300)
+        loss = float(np.sum(self.loss.value(self.labels, fields)))
+        bend = 0.5 * width * float(np.sum(slopes**2))
+        return (loss + penalty - dual) / scale, (closer + penalty - dual + bend) / scale
+
+    def _values(self, pull: Array) -> Array:
+        """What the penalty's conjugate sees of a matrix."""
+        if self.positive:
+            return np.linalg.eigvalsh(pull)
+        if self.spectral > 0:
+            return np.linalg.svd(pull, compute_uv=False)
+        return np.array([np.sqrt(np.sum(pull**2))])
+
+
+@dataclass
+class _Best:
+    matrix: Array
+    gap: float = np.inf
+
+
+def least_risk(risk: Risk, settings: Iteration, start: Array | None = None) -> Solution:
+    r"""The minimiser of a regularised risk.
+
+    Equation :eq:`regularised-risk` of the documentation.
+
+    Args:
+        risk: what is minimised.
+        settings: ``tolerance`` is the duality gap, relative to the risk of an estimate of zero, at which a solution is
+            accepted; iteration limit.
+        start: where to begin, for instance the minimiser at another strength; zero by default.
+
+    Returns:
+        :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); ``residual`` and
+        ``error_estimate`` are the certified relative duality gap.
+
+    Example:
+        >>> from glassformer.models.designs.dense import DenseDesign
+        >>> from glassformer.theory.risk.losses import Logistic
+        >>> rng = np.random.default_rng(0)
+        >>> design = DenseDesign.sample(150, (10, 10), rng)
+        >>> labels = np.sign(design.forward(np.outer(rng.standard_normal(10), rng.standard_normal(10)), 0))
+        >>> found = least_risk(Risk(design, labels, Logistic(), 0.5, 0.0), Iteration(tolerance=1e-6))
+        >>> str(found.status[0]), bool(found.residual[0] <= 1e-6)
+        ('converged', True)
+    """
+    shape = risk.design.signal_shape
+    x = np.zeros(shape) if start is None else np.array(start, dtype=float)
+    size, unit = _largest(risk)
+    width = _WIDE if np.isinf(risk.loss.sharpness) else 0.0
+    best, history = _Best(x), []
+    slope = _slope_of(risk, width)
+    step, y, momentum = 1 / (_bend(risk, width) * size), x, 1.0
+    for count in range(settings.max_iterations):
+        slopes = slope(risk.design.forward(y, 0))
+        new, kept = risk.shrunk(y - step * risk.design.adjoint(slopes, 0), step)
+        if count % _LOOK == 0 or count == settings.max_iterations - 1:
+            at = slope(risk.design.forward(new, 0))
+            gap, closer = risk.gaps(new, kept, at, unit, width)
+            history.append(gap)
+            if gap < best.gap:
+                best = _Best(new, gap)
+            if best.gap <= settings.tolerance:
+                break
+            if width and closer < _SOLVED * gap:
+                width *= _NARROWER
+                slope, step, momentum = _slope_of(risk, width), 1 / (_bend(risk, width) * size), 1.0
+        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        if np.sum((y - new) * (new - x)) > 0:
+            # Momentum leads uphill: it begins anew.
+            following, momentum = 1.0, 1.0
+        y = new + (momentum - 1) / following * (new - x)
+        x, momentum = new, following
+    status = Status.CONVERGED if best.gap <= settings.tolerance else Status.ITERATION_LIMIT
+    left = np.array([best.gap])
+    return Solution(best.matrix[None], [status], left, np.array([count + 1]), left, np.array(history)[:, None])
+
+
+def _slope_of(risk: Risk, width: float) -> Callable[[Array], Array]:
+    """Slopes of the loss, or of its envelope."""
+    if width == 0:
+        return lambda fields: risk.loss.slope(risk.labels, fields)
+    return lambda fields: -risk.loss.score(risk.labels, fields, width)[0]
+
+
+def _bend(risk: Risk, width: float) -> float:
+    """Largest curvature of the loss, or of its envelope."""
+    return 1 / width if width else risk.loss.sharpness
+
+
+def _largest(risk: Risk) -> tuple[float, float]:
+    """Square of the largest singular value of the inputs, by the power method, and the unit of the metric."""
+    rng = np.random.default_rng(0)
+    v = rng.standard_normal(risk.design.signal_shape)
+    v = v + v.T if risk.positive else v
+    unit = risk.unit(v)
+    value = 1.0
+    for _ in range(_POWER):
+        v = risk.design.adjoint(risk.design.forward(v, 0), 0)
+        value = float(np.linalg.norm(v))
+        v /= value
+    return _MARGIN * value, unit

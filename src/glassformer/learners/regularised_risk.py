@@ -1,0 +1,161 @@
+"""Regularised risk: a convex loss and a penalty, with the theory of what their minimiser reaches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from glassformer.core.errors import GlassformerError, IncompatibleError
+from glassformer.core.options import parameter
+from glassformer.core.settings import (
+    Iteration,
+    require_not_negative,
+    require_number,
+    require_whole,
+    setting,
+    strength_from,
+)
+from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
+
+if TYPE_CHECKING:
+    from glassformer.core.checkpoints import Checkpoint
+    from glassformer.core.integral import Array
+    from glassformer.core.results import Table
+
+
+def loss_from(name: str, text: str) -> Any:
+    """A loss as it is written: its name, or the file and the name of a function of one's own."""
+    del name
+    if ":" not in text:
+        return text
+    from glassformer.models.registry import function_from
+
+    return function_from(text, blamed="loss")
+
+
+@dataclass(frozen=True)
+class RegularisedRisk(Learner):
+    r"""The minimiser of :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,p(S)`, with its exact theory.
+
+    Equation :eq:`regularised-risk` of the documentation.
+
+    Args:
+        loss: ``"square"`` (:math:`(y-h)^2/2`), ``"logistic"``, ``"hinge"`` (labels +1 and -1), ``"huber"``, a loss of
+            :mod:`glassformer.theory.risk.losses`, or a function of one label and one field, convex in the latter,
+            that JAX can differentiate.
+        penalty: ``"nuclear"`` (:math:`(dL)^{1/4}\|S\|_*`), ``"ridge"`` (:math:`\|S\|_F^2/2`), ``"elastic"`` (half of
+            each); for attention-indexed models ``"trace"`` (:math:`d\,\mathrm{Tr}\,S` of positive ``S``, with
+            :math:`\frac14\|Y_\mu - h_\mu\|_F^2` for square loss): weight decay on factors of full width.
+        strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the best by
+            theory: least error, of binary labels least label error.
+        tolerance: duality gap at which a solution is accepted, relative to the risk of an estimate of zero.
+        max_iterations: steps allowed.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
+        >>> RegularisedRisk("logistic", strength=0.3).limits(model, [2.0])["label_error"].round(8)
+        array([0.1251383])
+    """
+
+    title: ClassVar[str] = "regularised risk"
+    family: ClassVar[str] = "convex"
+    papers: ClassVar[tuple[str, ...]] = ("erba2025nuclear",)
+    storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
+
+    loss: Any = parameter(
+        "square, logistic, hinge, huber, or FILE.py:FUNCTION, convex in the second argument. Its file is run",
+        "square",
+        read=loss_from,
+    )
+    penalty: str = setting("nuclear", "nuclear, ridge or elastic; trace for positive matrices")
+    strength: float | None = parameter(
+        "weight of the regulariser, or best (default the best one)", None, read=strength_from
+    )
+    tolerance: float = setting(1e-6, "relative duality gap that is accepted")
+    max_iterations: int = setting(5000, "steps allowed per run")
+
+    def __post_init__(self) -> None:
+        from glassformer.theory.risk.losses import loss_of
+        from glassformer.theory.risk.penalties import penalty_of
+
+        loss_of(self.loss)
+        penalty_of(self.penalty)
+        require_not_negative(self, "strength", optional=True)
+        require_number(self, "tolerance", allowed="a number in (0, 1)", within=lambda x: 0 < x < 1)
+        require_whole(self, "max_iterations")
+
+    def obstacle(self, model: Any) -> str | None:
+        try:
+            self._problem(model)
+        except GlassformerError as error:
+            return f"does not go with this model: {error}"
+        return None
+
+    def _problem(self, model: Any) -> Any:
+        from glassformer.theory.risk.limits import checked
+        from glassformer.theory.risk.losses import loss_of
+        from glassformer.theory.risk.penalties import penalty_of
+
+        return checked(model, loss_of(self.loss), penalty_of(self.penalty), self.strength)
+
+    def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
+        from glassformer.theory.risk.limits import risk_limits
+        from glassformer.theory.risk.losses import loss_of
+        from glassformer.theory.risk.penalties import penalty_of
+
+        table = risk_limits(model, alpha, loss_of(self.loss), penalty_of(self.penalty), self.strength, throw)
+        strength = "best" if self.strength is None else self.strength
+        own = {"learner": self.name, "loss": loss_of(self.loss).name, "penalty": self.penalty, "strength": strength}
+        return replace(table, parameters={**table.parameters, **own})
+
+    def told(self, table: Table) -> list[str]:
+        return [name for name in ("label_error", "cosine", "rank", "strength") if name in table.columns]
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        del optimum
+        return self.limits(model, alpha, throw=False)["error"]
+
+    def learn(
+        self,
+        model: Any,
+        design: Any,
+        labels: Array,
+        seed: int = 0,
+        checkpoint: Checkpoint | None = None,
+        side: tuple[float, Array] | None = None,
+        teacher: Array | None = None,
+    ) -> Reached:
+        import numpy as np
+
+        from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
+
+        del seed, checkpoint, side, teacher
+        problem, prior = self._problem(model), model.prior
+        strength = self.strength
+        if strength is None:
+            ratio = design.sample_ratio * prior.degrees
+            strength = float(self.limits(model, [ratio], throw=False)["strength"][0])
+        if strength == 0:
+            raise IncompatibleError("strength = 0 on data is for algorithm nuclear-norm or ridge: give one > 0")
+        rows, columns = design.signal_shape
+        weight, penalty = strength / prior.degrees, problem.penalty
+        spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
+        y = model.channel.components_of(labels)
+        risk = Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive)
+        found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
+        estimate = found.value[0]
+        residual = design.forward(estimate, 0) - y
+        values = np.linalg.svd(estimate, compute_uv=False)
+        return Reached(
+            estimates=found.value[:1],
+            status=found.status[0],
+            iterations=int(found.iterations[0]),
+            residual=float(found.residual[0]),
+            training_error=float(np.mean(residual**2)),
+            training_loss=float(np.sum(problem.loss.value(y, residual + y)) / len(y)),
+            rank=float(np.mean(values > 1e-9 * max(1.0, float(values[0])))),
+        )

@@ -1,0 +1,135 @@
+"""Regularised risk on data: certificates, agreement with other solvers and with theory, options of the command line."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, RegularisedRisk, simulate
+from glassformer.core.settings import Iteration
+from glassformer.interface.cli import main
+from glassformer.learners.algorithms.proximal import least_nuclear_norm
+from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
+from glassformer.learners.ridge import ridge
+from glassformer.models.designs.dense import DenseDesign
+from glassformer.theory.risk.losses import Hinge, Huber, Logistic, Square
+
+SIGNS = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
+
+
+def data(sign=False, d=10, samples=120):
+    rng = np.random.default_rng(3)
+    design = DenseDesign.sample(samples, (d, d), rng)
+    fields = design.forward(np.outer(rng.standard_normal(d), rng.standard_normal(d)), 0)
+    return design, np.sign(fields) if sign else fields + 0.3 * rng.standard_normal(samples)
+
+
+def test_square_loss_agrees_with_the_other_solvers():
+    design, labels = data()
+    accurate = Iteration(tolerance=1e-9, max_iterations=20000)
+    mine = least_risk(Risk(design, labels, Square(), 2.0, 0.0), accurate)
+    other = least_nuclear_norm(design, labels, penalty=2.0, settings=Iteration(tolerance=1e-10))
+    np.testing.assert_allclose(mine.value, other.value, atol=1e-4)
+    flat = least_risk(Risk(design, labels, Square(), 0.0, 0.7), accurate)
+    np.testing.assert_allclose(flat.value, ridge(design, labels, 0.7).value, atol=3e-5)
+    assert mine.converged and flat.converged
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Huber(0.2)])
+@pytest.mark.parametrize(("spectral", "square"), [(0.5, 0.0), (0.0, 0.5), (0.3, 0.3)])
+def test_the_gap_bounds_what_is_missing(loss, spectral, square):
+    """No small change of the estimate lowers the risk by more than the certified gap."""
+    design, labels = data(sign=True)
+    risk = Risk(design, labels, loss, spectral, square)
+    found = least_risk(risk, Iteration(tolerance=1e-7, max_iterations=20000))
+    nothing = np.sum(loss.value(labels, np.zeros(len(labels))))
+
+    def value(matrix):
+        penalty = spectral * np.linalg.svd(matrix, compute_uv=False).sum() + 0.5 * square * np.sum(matrix**2)
+        return np.sum(loss.value(labels, design.forward(matrix, 0))) + penalty
+
+    least, rng = value(found.value[0]), np.random.default_rng(0)
+    assert found.converged
+    for size in (1e-3, 1e-2, 0.1):
+        for _ in range(20):
+            assert value(found.value[0] + size * rng.standard_normal((10, 10))) >= least - 1.1e-7 * nothing
+
+
+def test_logistic_with_ridge_is_that_of_a_general_solver():
+    design, labels = data(sign=True)
+    found = least_risk(Risk(design, labels, Logistic(), 0.0, 0.5), Iteration(tolerance=1e-10, max_iterations=20000))
+    inputs = design.inputs[0].reshape(len(labels), -1) / 10
+
+    def objective(s):
+        margin = labels * (inputs @ s)
+        slope = -(labels / (1 + np.exp(margin))) @ inputs + 0.5 * s
+        return np.sum(np.logaddexp(0, -margin)) + 0.25 * s @ s, slope
+
+    other = scipy.optimize.minimize(objective, np.zeros(100), jac=True, method="L-BFGS-B", options={"ftol": 1e-15})
+    np.testing.assert_allclose(found.value[0].ravel(), other.x, atol=1e-4)
+
+
+def test_hinge_says_how_close_it_came():
+    design, labels = data(sign=True)
+    found = least_risk(Risk(design, labels, Hinge(), 0.5, 0.0), Iteration(tolerance=1e-3, max_iterations=4000))
+    assert found.converged and found.residual[0] <= 1e-3
+    stopped = least_risk(Risk(design, labels, Hinge(), 0.5, 0.0), Iteration(tolerance=1e-9, max_iterations=20))
+    assert not stopped.converged and stopped.residual[0] > 1e-9
+
+
+@pytest.mark.parametrize(
+    ("model", "alpha", "learner"),
+    [
+        (SIGNS, 2.0, RegularisedRisk("logistic", strength=0.3)),
+        (SIGNS, 1.0, RegularisedRisk("logistic", "elastic", strength=0.5)),
+        (BilinearSequenceRegression(beta=1.5, rho=0.4, noise=0.3), 0.8, RegularisedRisk("huber", strength=0.3)),
+        (BilinearSequenceRegression(beta=1, rho=0.3, link=np.tanh), 1.0, RegularisedRisk(strength=0.1)),
+        (
+            AttentionIndexed(rho=0.5, tokens=2, channel="linear", noise=0.1),
+            0.1,
+            RegularisedRisk("square", "trace", 0.1),
+        ),
+    ],
+)
+def test_runs_follow_the_theory(model, alpha, learner):
+    """Within four standard errors and a correction of the order 1/d."""
+    result = simulate(model, [alpha], d=30, instances=6, algorithm=learner)
+    theory = learner.limits(model.at_size(30).model, result["alpha_realised"])
+    for name, slack in (("error", 0.12 * result["theory"][0]), ("training_loss", 0.05), ("rank", 0.06)):
+        spread = np.array([getattr(run, name) for run in result.instances[0]])
+        bar = 4 * spread.std(ddof=1) / np.sqrt(len(spread)) + slack
+        assert abs(spread.mean() - theory[name][0]) < bar, name
+    assert result.converged
+
+
+def test_inputs_that_are_not_kept():
+    learner = RegularisedRisk("logistic", strength=0.3)
+    found = simulate(SIGNS, [1.0], d=12, instances=1, algorithm=learner, storage="generated")
+    assert found.converged
+
+
+def test_on_the_command_line(capsys, tmp_path):
+    words = ["limits", "bsr", "--alpha", "2", "--rho", "0.3", "--channel", "sign", "--learner", "risk"]
+    assert main([*words, "--loss", "logistic", "--strength", "0.3", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["points"][0]
+    assert row["label_error"] == pytest.approx(0.12513830, abs=1e-8)
+    own = tmp_path / "losses.py"
+    own.write_text("import jax.numpy as jnp\n\n\ndef soft(y, h):\n    return jnp.logaddexp(0.0, -y * h)\n")
+    assert main([*words, "--loss", f"{own}:soft", "--strength", "0.3", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)["points"][0]
+    assert again["label_error"] == pytest.approx(row["label_error"], abs=1e-8)
+    for bad in (
+        ["--strength", "x"],
+        ["--strength", "-1"],
+        ["--penalty", "trace"],
+        ["--loss", "hinge", "--strength", "0"],
+    ):
+        assert main([*words, *bad]) == 2
+    assert main(["limits", "bsr", "--alpha", "1", "--rho", "0.3", "--learner", "gd"]) == 2
+    assert "no theory" in capsys.readouterr().err
+
+
+def test_the_interpolator_on_data_is_left_to_others():
+    with pytest.raises(IncompatibleError, match="nuclear-norm"):
+        simulate(BilinearSequenceRegression(rho=0.3), [0.5], d=10, algorithm=RegularisedRisk(strength=0.0))
