@@ -89,9 +89,9 @@ class Risk(NamedTuple):
     def _values(self, pull: Array) -> Array:
         """What the penalty's conjugate sees of a matrix."""
         if self.positive:
-            return np.linalg.eigvalsh(pull)
+            return np.asarray(np.linalg.eigvalsh(pull))
         if self.spectral > 0:
-            return np.linalg.svd(pull, compute_uv=False)
+            return np.asarray(np.linalg.svd(pull, compute_uv=False))
         return np.array([np.sqrt(np.sum(pull**2))])
 
 
