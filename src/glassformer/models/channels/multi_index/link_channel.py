@@ -17,6 +17,7 @@ from glassformer.models.channels.label_laws import LabelLaw, label_law
 from glassformer.models.channels.link.contract import Link
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.link_symmetries import row_symmetries
+from glassformer.models.channels.row_symmetries import RowSymmetries
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
 # Random fields on which a link is tried, and distinct labels among them up to which they are taken for discrete.
@@ -37,6 +38,7 @@ def link_channel(
     label_type: str = "auto",
     points: int = 2048,
     noise_law: object = None,
+    symmetries: RowSymmetries | None = None,
 ) -> Channel:
     r"""The channel of ``y = link(Z)``, with Gaussian noise of variance ``noise`` on every entry of the label.
 
@@ -54,6 +56,7 @@ def link_channel(
         points: data points per replica of sampled averages, a power of two.
         noise_law: of labels around the link, instead of Gaussian noise: a
             :class:`~glassformer.models.channels.label_laws.LabelLaw`, or the name of one.
+        symmetries: of the link, where more of them are known than signed permutations of the rows; None to try those.
 
     Raises:
         LinkError: the link fails, is random, not finite, or not traceable.
@@ -86,7 +89,7 @@ def link_channel(
     if scalar:
         return _scalar(safe, noise)
     flat, shape = _flattened(link), safe.label_shape
-    symmetric = row_symmetries(flat, indices, tokens, discrete)
+    symmetric = symmetries or row_symmetries(flat, indices, tokens, discrete)
     if noise == 0 and (discrete or tried.shape[1] == 1):
         from glassformer.models.channels.multi_index.line_integrals import LineChannel
 
