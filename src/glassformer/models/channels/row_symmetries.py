@@ -66,8 +66,9 @@ class RowSymmetries(NamedTuple):
 
         Example:
             >>> quarter = np.array([[0.0, 1.0], [-1.0, 0.0]])
-            >>> (RowSymmetries.of_rotations((((0, 1),),)).aligning(quarter) @ quarter).round(6).tolist()
-            [[1.0, 0.0], [-0.0, 1.0]]
+            >>> RowSymmetries.of_rotations((((0, 1),),)).aligning(quarter) @ quarter
+            array([[1., 0.],
+                   [0., 1.]])
         """
         if not self.turned:
             return np.diag(max(self.signs, key=lambda signs: float(signs @ np.diag(cross))))
