@@ -131,8 +131,8 @@ class Model(Trainable, ABC):
             variance: posterior covariance that the estimate claims, shape (P, P); none by default.
 
         Returns:
-            ``error`` and ``prior_error``; for several rows also ``row_error``, ``overlap``, ``cosine``,
-            ``prediction_error`` and ``plugin_error``.
+            ``error`` and ``prior_error``; ``label_error`` where labels are discrete; for several rows also
+            ``row_error``, ``overlap``, ``cosine``, ``prediction_error`` and ``plugin_error``.
         """
         prior, channel = self.prior.in_rows, self.channel.in_rows
         shape = (prior.rows, *signal.shape[bool(self.overlap_shape) :])
@@ -142,10 +142,12 @@ class Model(Trainable, ABC):
         gap, known = np.tensordot(turn, found, axes=1) - true, true - prior.mean(shape)
         rows = np.diag(prior.gram(gap, gap))
         errors = {"error": float(np.mean(rows)), "prior_error": float(np.mean(np.diag(prior.gram(known, known))))}
+        own, power = prior.gram(found, found), prior.gram(true, true)
+        claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)
+        if channel.discrete:
+            errors["label_error"] = channel.wrong_of(turn @ own @ turn.T, turn @ cross, power, turn @ claimed @ turn.T)
         if not self.overlap_shape:
             return errors
-        own, power = prior.gram(found, found), prior.gram(true, true)
-        claimed = np.zeros_like(cross) if variance is None else variance
         prediction, plugin = channel.errors_of(own, cross, power, claimed)
         own, cross = turn @ own @ turn.T, turn @ cross
         return {

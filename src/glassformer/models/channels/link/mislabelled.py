@@ -21,6 +21,8 @@ from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 # Relative change between two rules that ends the refinement, probability that is none, information that is none.
 _SETTLED, _UNSEEN, _NOTHING = 1e-10, 1e-8, 1e-16
 _NODES = 12
+# Variance below which the mean alone decides.
+_SMALLEST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,15 @@ class MislabelledChannel(ScalarChannel):
         """Mean labels, without their noise."""
         place = self._alphabet.places(self._truth.clean(h))
         return np.asarray(self._alphabet.means[place].reshape(np.shape(h)))
+
+    discrete = True
+
+    def truth(self, h: Array) -> Array:
+        return self._truth.clean(h)
+
+    def decided(self, omega: Array, variance: float) -> Array:
+        log_z, _ = self._known(np.ravel(omega), np.full(np.size(omega), max(variance, _SMALLEST)))
+        return np.asarray(self._alphabet.values[np.argmax(log_z, axis=0)].reshape(np.shape(omega)))
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._mixture(y, omega, variance)[1]
