@@ -4,9 +4,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import DeepAttention, ParameterError, SequenceMultiIndex, limits, simulate, thresholds
+from glassformer import (
+    AttentionIndexed,
+    DeepAttention,
+    IncompatibleError,
+    ParameterError,
+    SequenceMultiIndex,
+    limits,
+    simulate,
+    thresholds,
+)
 from glassformer.interface.cli import main
+from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.token_correlation import correlation_root
+from glassformer.testing import check_model
 from glassformer.theory.bounds import growth_bound
 
 MATRIX = [[1.0, 0.5], [0.5, 1.0]]
@@ -73,3 +84,54 @@ def test_the_command_line(capsys):
     line = "limits attention --depth 1 --alpha 0.3 --token-correlation 0.5 --data-points 64"
     assert main(line.split(" ")) == 0
     assert "token_correlation = 0.5" in capsys.readouterr().out
+
+
+def test_indices_of_correlated_tokens_are_linear_in_those_of_independent_ones():
+    """Tokens drawn correlated, products and their mean written out."""
+    rng, root = np.random.default_rng(0), np.array(correlation_root(0.6, 3))
+    tokens, weights = rng.standard_normal((5, 3, 20)), rng.standard_normal((20, 8))
+    signal = weights @ weights.T / np.sqrt(160)
+    model = AttentionIndexed(0.4, tokens=3, channel="linear", token_correlation=0.6)
+    found = model.channel.sample(QuadraticDesign(tokens).forward(signal, 0), rng)
+    correlated = root @ tokens
+    products = correlated @ signal @ np.swapaxes(correlated, 1, 2)
+    np.testing.assert_allclose(found, (products - root @ root * np.trace(signal)) / np.sqrt(20), atol=1e-10)
+    soft = AttentionIndexed(0.4, tokens=3, token_correlation=0.6)
+    labels = soft.channel.sample(QuadraticDesign(tokens).forward(signal, 0), rng)
+    np.testing.assert_allclose(labels, np.exp(found) / np.exp(found).sum(axis=2, keepdims=True), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"channel": "linear", "noise": 0.2},
+        {"channel": "softmax"},
+        pytest.param({"channel": "softmax", "noise": 0.05}, marks=pytest.mark.statistics),
+    ],
+)
+def test_parts_of_attention_indices_agree(options):
+    report = check_model(AttentionIndexed(0.5, tokens=3, token_correlation=0.7, **options), d=40)
+    assert report.ok, str(report)
+
+
+def test_noiseless_attention_indices_tell_as_much_of_correlated_tokens():
+    for channel in ("linear", "softmax"):
+        plain, own = (AttentionIndexed(0.5, channel=channel, token_correlation=c) for c in (0.0, 0.6))
+        alpha = [0.05, 0.15]
+        np.testing.assert_allclose(limits(own, alpha)["error"], limits(plain, alpha)["error"], atol=1e-9)
+        assert own.parameters["token_correlation"] == 0.6
+    noisy = [
+        limits(AttentionIndexed(0.5, channel="linear", noise=0.3, token_correlation=c), [0.3])["error"][0]
+        for c in (0, 0.9)
+    ]
+    assert noisy[1] > noisy[0] + 0.02
+
+
+def test_correlated_attention_indices_that_cannot_be():
+    for options in ({"channel": "hardmax"}, {"untied": True}):
+        with pytest.raises(IncompatibleError, match="token_correlation"):
+            AttentionIndexed(0.5, token_correlation=0.5, **options)
+    with pytest.raises(ParameterError, match="token_correlation"):
+        AttentionIndexed(0.5, tokens=1, channel="linear", token_correlation=0.5)
+    with pytest.raises(IncompatibleError, match="independent tokens"):
+        simulate(AttentionIndexed(0.5, token_correlation=0.5), [0.3], d=20, algorithm="gd")

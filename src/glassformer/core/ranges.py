@@ -51,3 +51,19 @@ def numbers_from(name: str, text: str) -> list[float]:
     import numpy as np
 
     return [float(value) for value in np.linspace(start, stop, count)]
+
+
+def whole_from(name: str, text: str) -> list[int]:
+    """The whole numbers in ``"2"`` or ``"1,2"``.
+
+    Raises:
+        ParameterError: the text is none of these.
+
+    Example:
+        >>> whole_from("rank", "2,1")
+        [2, 1]
+    """
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(name, text, "a whole number, or a comma list of them") from None

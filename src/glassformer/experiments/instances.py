@@ -49,6 +49,7 @@ class Run(Ending):
         prediction_error: squared error on new labels of their average over the claimed posterior, the labels' own noise
             left out.
         plugin_error: squared error on new labels of those that the estimated rows would have.
+        label_error: share of new labels, without their own noise, that the most probable ones miss; of discrete labels.
     """
 
     seed: int
@@ -59,6 +60,7 @@ class Run(Ending):
     cosine: Array | None = None
     prediction_error: float | None = None
     plugin_error: float | None = None
+    label_error: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """What there is of it, by name."""

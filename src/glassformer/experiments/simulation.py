@@ -27,7 +27,7 @@ __getattr__ = renamed(
 
 # Fields of a run whose means are columns, and those that have a standard error and a Bayes-optimal counterpart.
 _MEANS = ("overlap", "cosine", "training_error", "training_loss", "rank", "early_stopped_error")
-_COMPARED = ("row", "prediction", "plugin")
+_COMPARED = ("row", "prediction", "plugin", "label")
 
 
 def simulate(
@@ -71,9 +71,10 @@ def simulate(
         latter), ``relative_error`` (summed error over summed power of the teachers, free of the fluctuation of the
         latter) with its standard error, ``alpha_realised``, and what the model and the learner have of
         ``training_error``, ``training_loss``, ``rank``, ``early_stopped_error`` (least error along the way),
-        ``row_error``, ``overlap``, ``cosine``,
-        ``prediction_error`` and ``plugin_error`` (on new labels without their own noise). The latter and the rows come
-        with the Bayes-optimal ones (``row_theory``, ``prediction_theory``, ``plugin_theory``). Every run counts in the
+        ``row_error``, ``overlap``, ``cosine``, ``prediction_error`` and ``plugin_error`` (on new labels without their
+        own noise), and for discrete labels ``label_error`` (the share of wrong ones). These and the rows come with the
+        Bayes-optimal ones (``row_theory``, ``prediction_theory``, ``plugin_theory``, ``label_theory``). Every run
+        counts in the
         means, however it ended; the status of a row is that of its first run that did not converge.
 
     Raises:

@@ -11,6 +11,7 @@ import numpy as np
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data
 from glassformer.core.options import parameter
+from glassformer.core.ranges import number_from
 from glassformer.models.base import FiniteSize, Model, require_teacher
 from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel, untied_channel
 from glassformer.models.designs.pairs import PairDesign
@@ -26,6 +27,7 @@ from glassformer.models.priors.wishart import (
     WishartPrior,
 )
 from glassformer.models.students.base import Parametrisation
+from glassformer.models.token_correlation import correlation_root, told
 
 # Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
 _NARROWEST, _WIDEST = 1e-3, 1e6
@@ -65,6 +67,10 @@ class AttentionIndexed(Model):
             softmax channels: :math:`h_{ab} = x_a^TSz_b/\sqrt d` with ``T`` tokens each of two sequences, ``T x T``
             independent indices of unit variance, errors one before any data. Noise is independent on all indices; at
             ``rho = 0`` the sample ratio is :math:`n/(2rd)`.
+        token_correlation: of the tokens of one sample: a number ``c`` for :math:`C_{ab} = c^{|a-b|}`, or ``C``, for
+            tied linear and softmax channels and links with noise. Indices are centred by their own mean,
+            :math:`h_{ab} = (x_a^TSx_b - C_{ab}\mathrm{Tr}S)/\sqrt d`: they are :math:`C^{1/2}hC^{1/2}` with ``h`` of
+            independent tokens. Data have those, rotated back by :math:`C^{-1/2}`.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -96,9 +102,11 @@ class AttentionIndexed(Model):
     prior: Any = None
     untied: bool = parameter("different matrices of keys and queries", False)
     width: int | None = parameter("fixed width r, instead of --rho", None)
+    token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
         given = asked_for(self.prior)
+        require_integer("tokens", self.tokens)
         if self.width is not None:
             require_integer("width", self.width)
             self._require_alone(given)
@@ -108,12 +116,14 @@ class AttentionIndexed(Model):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
-        prior = self._prior(given)
+        prior, root = self._prior(given), correlation_root(self.token_correlation, int(self.tokens))
+        if self.untied and root:
+            raise IncompatibleError("token_correlation and untied exclude each other: give one of them")
         if self.untied:
             channel = untied_channel(self.channel, self.tokens, self.noise, self.temperature, link)
         else:
             power = prior.second_moment if self.rho is None else 1 + float(self.rho)
-            channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link)
+            channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link, root)
         object.__setattr__(self, "channel", channel)
         # A finished channel brings its noise along: the model has no other.
         object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
@@ -159,6 +169,8 @@ class AttentionIndexed(Model):
             raise IncompatibleError(f"a link and layers = {layers} exclude each other: give one layer")
         if given.pop("noise", 0) != 0:
             raise IncompatibleError(f"noise and layers = {layers} exclude each other")
+        if given.pop("token_correlation", 0) != 0:
+            raise IncompatibleError(f"token_correlation and layers = {layers} exclude each other: give one layer")
         return given
 
     @property
@@ -200,6 +212,7 @@ class AttentionIndexed(Model):
             "channel": label,
             **temperature,
             **({"untied": True} if self.untied else {}),
+            **told(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
             "alpha": ("n/(2rd)" if self.untied else "n/(rd)") if self.counts_low_rank else "n/d^2",
         }
 

@@ -101,6 +101,11 @@ class Model(Trainable, ABC):
         """What the rows are, in messages and plots."""
         return tuple(f"row {k + 1}" for k in range(self.prior.in_rows.rows))
 
+    @property
+    def row_groups(self) -> dict[str, tuple[int, ...]]:
+        """Rows that are told apart from others, not among themselves, by the name of each group: here every row."""
+        return {name: (k,) for k, name in enumerate(self.row_names)}
+
     last_layer = declared(None, "One for rows of the last layer, zero for others, shape (P,); None without layers.")
 
     @property
@@ -118,7 +123,7 @@ class Model(Trainable, ABC):
         return (*self.overlap_shape[:1], *design.row_shape)
 
     def measured(self, estimate: Array, signal: Array, variance: Array | None = None) -> dict[str, Any]:
-        """Errors of an estimate, with the signs of its rows, among those that labels are blind to, that suit it best.
+        """Errors of an estimate, with the signs or rotations of its rows, which labels do not see, that suit it best.
 
         Args:
             estimate: of the signal.
@@ -126,28 +131,30 @@ class Model(Trainable, ABC):
             variance: posterior covariance that the estimate claims, shape (P, P); none by default.
 
         Returns:
-            ``error`` and ``prior_error``; for several rows also ``row_error``, ``overlap``, ``cosine``,
-            ``prediction_error`` and ``plugin_error``.
+            ``error`` and ``prior_error``; ``label_error`` where labels are discrete; for several rows also
+            ``row_error``, ``overlap``, ``cosine``, ``prediction_error`` and ``plugin_error``.
         """
         prior, channel = self.prior.in_rows, self.channel.in_rows
         shape = (prior.rows, *signal.shape[bool(self.overlap_shape) :])
         found, true = estimate.reshape(shape), signal.reshape(shape)
         cross = prior.gram(found, true)
-        signs = max(channel.symmetries, key=lambda s: float(s @ np.diag(cross)))
-        gap, known = np.einsum("k,k...->k...", signs, found) - true, true - prior.mean(shape)
+        turn = channel.row_symmetries.aligning(cross)
+        gap, known = np.tensordot(turn, found, axes=1) - true, true - prior.mean(shape)
         rows = np.diag(prior.gram(gap, gap))
         errors = {"error": float(np.mean(rows)), "prior_error": float(np.mean(np.diag(prior.gram(known, known))))}
+        own, power = prior.gram(found, found), prior.gram(true, true)
+        claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)
+        if channel.discrete:
+            errors["label_error"] = channel.wrong_of(turn @ own @ turn.T, turn @ cross, power, turn @ claimed @ turn.T)
         if not self.overlap_shape:
             return errors
-        own, power = prior.gram(found, found), prior.gram(true, true)
-        claimed = np.zeros_like(cross) if variance is None else variance
         prediction, plugin = channel.errors_of(own, cross, power, claimed)
-        aligned = signs * np.diag(cross)
+        own, cross = turn @ own @ turn.T, turn @ cross
         return {
             **errors,
             "row_error": rows,
-            "overlap": signs[:, None] * cross,
-            "cosine": aligned / np.sqrt(np.maximum(np.diag(own) * np.diag(power), 1e-300)),
+            "overlap": cross,
+            "cosine": np.diag(cross) / np.sqrt(np.maximum(np.diag(own) * np.diag(power), 1e-300)),
             "prediction_error": prediction,
             "plugin_error": plugin,
         }

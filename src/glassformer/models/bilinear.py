@@ -12,6 +12,7 @@ from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data
 from glassformer.core.options import as_text, parameter
 from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_ratio, require_teacher
+from glassformer.models.channels.confusion import CONFUSIONS
 from glassformer.models.channels.named import NAMES, scalar_channel
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.priors.factors import FactorPrior
@@ -44,6 +45,8 @@ class BilinearSequenceRegression(Model):
             :math:`\varphi` acting on arrays, or a :class:`~glassformer.models.channels.scalar.ScalarChannel`.
         link: :math:`\varphi` of one's own, a function from a number to a number, in NumPy, JAX or plain Python (see
             :class:`~glassformer.models.channels.link.contract.Link`); the same as ``channel=link``.
+        noise_law: of discrete labels, instead of ``noise``: ``"flip:PROBABILITY"``, ``"neighbour:PROBABILITY"``, or a
+            :class:`~glassformer.models.channels.confusion.ConfusionLaw`.
         width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, and data can be simulated.
 
         prior: with ``width``, the law of the factors' entries: ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"`` or
@@ -81,13 +84,16 @@ class BilinearSequenceRegression(Model):
         None,
         metavar="FILE.py:FUNCTION",
     )
+    noise_law: InitVar[Any] = parameter(
+        f"of discrete labels, instead of --noise: {', '.join(CONFUSIONS)}", None, read=as_text
+    )
     prior: Any = parameter(
         f"law of the factors' entries, with --width: {', '.join(LAWS)}",
         None,
         read=as_text,
     )
 
-    def __post_init__(self, link: Callable[..., Any] | None) -> None:
+    def __post_init__(self, link: Callable[..., Any] | None, noise_law: Any) -> None:
         if not (is_ratio(self.beta) or (is_number(self.beta) and self.beta == np.inf)):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
@@ -103,7 +109,7 @@ class BilinearSequenceRegression(Model):
             require_integer("width", self.width)
         if self.width is not None and np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
-        object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise), link))
+        object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise), link, noise_law))
         # A finished channel brings its noise along: the model has no other.
         object.__setattr__(self, "noise", float(getattr(self.channel, "noise", 0.0)))
         object.__setattr__(self, "prior", self._prior(given))

@@ -2,7 +2,7 @@ r"""Deep attention networks of narrow layers: sequence multi-index models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,11 +13,12 @@ from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.options import as_text, parameter
-from glassformer.core.ranges import number_from, numbers_from
+from glassformer.core.ranges import number_from, numbers_from, whole_from
 from glassformer.core.resources import furthest, require_resources
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.base import Channel, require_noise, require_sampling
 from glassformer.models.channels.multi_index.attention_network import Architecture
+from glassformer.models.channels.row_symmetries import RowSymmetries
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior
@@ -26,7 +27,7 @@ from glassformer.models.token_correlation import Root, correlation_root, told
 
 @dataclass(frozen=True)
 class DeepAttention(Model):
-    r"""Layers of attention with key and query weights of one direction each, learned from ``n = alpha d`` sequences.
+    r"""Layers of attention with key and query weights of a few directions, learned from ``n = alpha d`` sequences.
 
     Equation :eq:`model-deep-attention` of the documentation.
 
@@ -37,6 +38,11 @@ class DeepAttention(Model):
     Tokens and weights have standard normal entries. Everything is a function of the projections ``Z`` of the tokens on
     the weights; the overlap matrix runs over its rows, ordered by family (keys, queries), layer and head. Heads see
     disjoint coordinates of the tokens.
+
+    Weights of rank ``r`` have ``r`` directions, of which scores are the sum,
+    :math:`\sum_{k\le r}(X_{l-1}k_{lhk})(X_{l-1}q_{lhk})^T/d`, not the mean: they grow like ``r`` for tied weights and
+    like :math:`\sqrt r` for others. Labels are blind to a rotation of the directions of every layer and head (keys and
+    queries together): overlaps are known up to one for each of these blocks, and measured after the best one.
 
     Args:
         depth: layers ``P >= 1``.
@@ -55,6 +61,7 @@ class DeepAttention(Model):
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
         token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
             Labels are those of correlated tokens; data have independent ones, rotated back by :math:`C^{-1/2}`.
+        rank: directions ``r`` of every layer, or a sequence with one number per layer.
         prior: law of the weights, as for :class:`~glassformer.models.multi_index.SequenceMultiIndex`.
 
     Raises:
@@ -89,6 +96,7 @@ class DeepAttention(Model):
     )
     token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
+    rank: int | Sequence[int] = parameter("directions of the weights, or one number per layer", 1, read=whole_from)
 
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):
@@ -114,20 +122,45 @@ class DeepAttention(Model):
         points = self.points
         if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
             raise ParameterError("points", points, "a power of two >= 32")
-        layers = 1 if self.limit == "large-depth" else self.depth
+        ranks = self._ranks()
+        layers = sum(ranks)
         fields = layers * self.heads * self.tokens * (1 if self.tied else 2)
-        largest = furthest(self, "depth", "tokens", "heads", "points")
-        require_sampling(*largest, fields, 2.0 ** min(layers - 1, 500), points)
+        blamed, value = furthest(self, "depth", "tokens", "heads", "points")
+        if max(ranks) > 1:
+            blamed, value = "rank", self.rank
+        require_sampling(blamed, value, fields, 2.0 ** min(layers - 1, 500), points)
         weights = 200.0 * self.depth * self.heads
-        require_resources(*largest, weights, "use fewer layers or heads", what="head weights")
+        require_resources(blamed, value, weights, "use fewer layers or heads", what="head weights")
         object.__setattr__(self, "network", self._architecture())
+        if max(ranks) > 1 and self.noise == 0 and not self._turns_back:
+            raise IncompatibleError(
+                f"noise = 0 and rank = {self.rank} exclude each other unless weights are tied, of one head, and labels "
+                "show the last attention matrix: give noise > 0"
+            )
         if self.head_weights is not None:
             # Numbers that nobody changes afterwards.
             object.__setattr__(self, "head_weights", self.network.head_weights)  # type: ignore[attr-defined]
 
         network: Architecture = self.network  # type: ignore[attr-defined]
         prior = rows_prior(self.prior, network.rows, network.heads, float(self.side_information))
+        if max(ranks) > 1 and not prior.rotational:
+            raise IncompatibleError(
+                f"rank = {self.rank} and prior = {self.prior} exclude each other: directions of one layer are known up "
+                "to a rotation, which only normal weights allow"
+            )
         object.__setattr__(self, "prior", prior)
+
+    def _ranks(self) -> tuple[int, ...]:
+        """Directions of every layer whose rows are learned."""
+        given = self.rank if isinstance(self.rank, Sequence | np.ndarray) else [self.rank]
+        for rank in given:
+            require_integer("rank", rank)
+        if len(given) not in (1, self.depth):
+            raise ParameterError("rank", self.rank, f"a whole number >= 1, or {self.depth} of them")
+        if self.limit and max(given) > 1:
+            raise IncompatibleError(f"limit = {self.limit} and rank = {self.rank} exclude each other: give one of them")
+        layers = 1 if self.limit == "large-depth" else int(self.depth)
+        return tuple(int(rank) for rank in given) if len(given) == layers else (int(given[0]),) * layers
 
     def _architecture(self) -> Architecture:
         skip = real_numbers("skip", self.skip).ravel()
@@ -150,7 +183,14 @@ class DeepAttention(Model):
             head_weights=tuple(tuple(float(r) for r in row) for row in weights),
             limit=self.limit or "",
             root=self._root(),
+            ranks=self._ranks(),
         )
+
+    @property
+    def _turns_back(self) -> bool:
+        """Whether labels without noise show the directions of the last layer up to a rotation."""
+        network: Architecture = self.network  # type: ignore[attr-defined]
+        return network.tied and network.shows_last_matrix and network.head_weights[-1][0] != 0
 
     def _root(self) -> Root:
         root = correlation_root(self.token_correlation, int(self.tokens))
@@ -175,9 +215,12 @@ class DeepAttention(Model):
             if network.shows_last_matrix and network.tied:
                 from glassformer.models.channels.multi_index.deep_attention import DeepAttentionChannel
 
-                latents = (network.rows - 1) * network.tokens
-                return DeepAttentionChannel(network, effort=easy if latents <= 2 else hard, points=self.points)
-            if network.shows_last_matrix:
+                alone = network.directions[-1] == 1 and (network.rows - 1) * network.tokens <= 2
+                middle = network.rows == network.directions[-1]
+                effort = easy if alone else Effort(32, 8, 8) if middle else hard
+                points = self.points if max(network.directions) == 1 else max(32, self.points // 2)
+                return DeepAttentionChannel(network, effort=effort, points=points)
+            if network.shows_last_matrix and max(network.directions) == 1:
                 from glassformer.models.channels.multi_index.untied_attention import UntiedAttentionChannel
 
                 effort = Effort(64, 8, 10) if network.depth == 1 else hard
@@ -190,24 +233,42 @@ class DeepAttention(Model):
         from glassformer.models.channels.multi_index.attention_network import attention_link
         from glassformer.models.channels.multi_index.link_channel import link_channel
 
-        return link_channel(
-            attention_link(network), network.rows, network.tokens, self.noise, "continuous", self.points
-        )
+        rotations = RowSymmetries.of_rotations(network.groups) if max(network.directions) > 1 else None
+        sizes = (network.rows, network.tokens, self.noise, "continuous", self.points)
+        return link_channel(attention_link(network), *sizes, symmetries=rotations)
 
     @property
     def row_names(self) -> tuple[str, ...]:
         if self.limit == "large-depth":
             return ("last layer",)
+        directions = self.network.directions  # type: ignore[attr-defined]
+        return tuple(
+            f"{name}{'' if directions[layer] == 1 else f', direction {k + 1}'}{head}"
+            for name, layer, k, head in self._rows()
+        )
+
+    def _rows(self) -> Iterator[tuple[str, int, int, str]]:
+        """Of every row the layer by name and number, the direction, and the head by name."""
         families = ("",) if self.tied else ("key of ", "query of ")
         heads = [""] if self.heads == 1 else [f", head {h + 1}" for h in range(self.heads)]
-        return tuple(
-            f"{family}layer {layer + 1}{head}" for family in families for layer in range(self.depth) for head in heads
-        )
+        for family in families:
+            for layer, rank in enumerate(self.network.directions):  # type: ignore[attr-defined]
+                for k in range(rank):
+                    for head in heads:
+                        yield f"{family}layer {layer + 1}", layer, k, head
+
+    @property
+    def row_groups(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+        for row, (name, _, _, head) in enumerate(self._rows()):
+            found[f"{name}{head}"] = (*found.get(f"{name}{head}", ()), row)
+        return found if self.limit != "large-depth" else super().row_groups
 
     @property
     def last_layer(self) -> Array | None:
-        layer = np.arange(self.prior.rows) // self.heads % self.depth
-        return None if self.depth == 1 or self.prior.rows == 1 else (layer == self.depth - 1).astype(float)
+        if self.depth == 1 or self.prior.rows == 1:
+            return None
+        return np.array([float(layer == self.depth - 1) for _, layer, _, _ in self._rows()])
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -224,6 +285,7 @@ class DeepAttention(Model):
             "noise": float(self.noise),
             "side_information": float(self.side_information),
             **({"limit": self.limit} if self.limit else {}),
+            **({} if max(network.directions) == 1 else {"rank": list(network.directions)}),
             **told(self.token_correlation, network.root),
             **named(self.prior),
             "points": int(self.points),

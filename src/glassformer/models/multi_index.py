@@ -17,7 +17,7 @@ from glassformer.core.resources import furthest
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.channels.base import Channel, require_sampling
 from glassformer.models.channels.label_laws import NAMES as LABEL_LAWS
-from glassformer.models.channels.label_laws import label_law
+from glassformer.models.channels.label_laws import noise_label
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.laws import NAMES
@@ -46,7 +46,9 @@ class SequenceMultiIndex(Model):
         points: data points per replica of sampled averages, a power of two; errors fall about as its inverse.
         noise_law: of labels around the link, instead of ``noise``: ``"laplace:SCALE"``, ``"logistic"`` (labels
             :math:`\pm1`, the link is their log-odds), ``"poisson"`` (counts, the link is the logarithm of their rate),
-            or a :class:`~glassformer.models.channels.label_laws.LabelLaw` of your own, given by its log-likelihood.
+            or a :class:`~glassformer.models.channels.label_laws.LabelLaw` of your own, given by its log-likelihood. Of
+            discrete labels ``"flip:PROBABILITY"``, ``"neighbour:PROBABILITY"`` (ordinal ones), or a confusion matrix,
+            :class:`~glassformer.models.channels.confusion.Confusion`.
         token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
             Labels are those of correlated tokens; data have independent ones, rotated back by :math:`C^{-1/2}`.
         feature_spectrum: eigenvalues of the covariance of the features, each of the same multiplicity, of mean one;
@@ -134,7 +136,7 @@ class SequenceMultiIndex(Model):
             "indices": int(self.indices),
             "tokens": int(self.tokens),
             "noise": float(self.noise),
-            **({} if self.noise_law is None else {"noise_law": label_law(self.noise_law).label}),
+            **({} if self.noise_law is None else {"noise_law": noise_label(self.noise_law)}),
             "label_type": self.label_type,
             "side_information": float(self.side_information),
             **told(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),

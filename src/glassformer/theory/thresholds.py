@@ -18,7 +18,7 @@ from glassformer.models.base import Model, counting_threshold
 from glassformer.models.channels.exponents import Exponents
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
 from glassformer.theory.state_evolution import evolved
-from glassformer.theory.weak_recovery import row_named, staircase
+from glassformer.theory.weak_recovery import group_named, staircase
 
 # A relative decrease of the curve that is no longer rounding.
 _FLAT = 1e-7
@@ -204,8 +204,7 @@ def _staircase(model: Model, begin: int) -> list[Threshold]:
             note = "several directions are found at once, within the error: none is singled out"
             entries.append(Threshold(*place, note))
             continue
-        row = row_named(step.matrix)
-        layer = None if row is None else model.row_names[row]
+        layer = group_named(step.matrix, model.row_groups)
         entries.append(Threshold(*place, f"{layer or 'a subspace'} is found", layer, step.matrix.tolist()))
     return entries
 

@@ -12,6 +12,7 @@ holds in the directions orthogonal to it, with ``D`` at the fixed point that sta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import NamedTuple
@@ -133,7 +134,10 @@ class Basis(NamedTuple):
 
 
 def symmetric_basis(unknown: Array, model: Model) -> Basis:
-    """Directions of a projector, whole rows where it has some, and the symmetric matrices on them that may overlap."""
+    """Directions of a projector, whole rows where it has some, and the symmetric matrices on them that may overlap.
+
+    Growth that rotations of the rows cannot tell apart is as fast in all of them: that of their mean stands for it.
+    """
     values, vectors = np.linalg.eigh(unknown)
     directions = vectors[:, values > 0.5]
     # Where whole rows are unknown they are the directions.
@@ -146,7 +150,16 @@ def symmetric_basis(unknown: Array, model: Model) -> Basis:
         matrix[a, b] = matrix[b, a] = 1.0 if a == b else np.sqrt(0.5)
     full = directions @ matrices @ directions.T
     allowed = [np.allclose(model.prior.in_rows.allowed(own), own) for own in full]
-    return Basis(directions, matrices[allowed])
+    level = directions.T @ model.channel.in_rows.row_symmetries.unturned(full[allowed]) @ directions
+    return Basis(directions, _independent(matrices[allowed], level))
+
+
+def _independent(matrices: Array, level: Array) -> Array:
+    """An orthonormal basis of what is left of one, shape (n, k, k): the basis itself where all of it is."""
+    if np.allclose(matrices, level):
+        return matrices
+    _, values, vectors = np.linalg.svd(level.reshape(len(level), -1), full_matrices=False)
+    return vectors[values > 0.5].reshape(-1, *level.shape[1:])
 
 
 def _rotated(response: Array, directions: Array) -> Array:
@@ -322,7 +335,8 @@ def range_of(matrix: Array) -> Array:
     return np.asarray(kept @ kept.T)
 
 
-def row_named(matrix: Array) -> int | None:
-    """The row that a positive semi-definite matrix of unit trace singles out; None if it mixes several."""
-    row = int(np.argmax(np.diag(matrix)))
-    return row if matrix[row, row] >= _POLICY.pure else None
+def group_named(matrix: Array, groups: Mapping[str, tuple[int, ...]]) -> str | None:
+    """The group of rows that a positive semi-definite matrix of unit trace singles out; None if it mixes several."""
+    weight = {name: float(np.sum(np.diag(matrix)[list(rows)])) for name, rows in groups.items()}
+    name = max(weight, key=lambda name: weight[name])
+    return name if weight[name] >= _POLICY.pure else None

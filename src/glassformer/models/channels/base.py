@@ -33,6 +33,8 @@ _FAINTEST, _LOUDEST = 1e-8, 1e9
 _EVALUATIONS, _DRAWN, _AT_ONCE = 50, 512, 64 * 512
 # New samples that tell the errors of one estimate, and posterior copies of each in either half.
 _NEW_SAMPLES, _COPIES = 512, 2
+# And per replica, of which decisions on discrete labels are counted.
+_DECIDED = 512
 
 
 class FieldPosterior(NamedTuple):
@@ -180,6 +182,24 @@ class Channel(ABC):
         return self.rank > 0
 
     linear = declared(False, "True when the label is one field itself, with Gaussian noise or none.")
+    discrete = declared(False, "True when labels without their own noise take few values, or are positions of maxima.")
+
+    def truth(self, fields: Array) -> Array:
+        """Discrete labels of fields, without their own noise, shape (n, ...).
+
+        Raises:
+            IncompatibleError: labels are not discrete.
+        """
+        raise IncompatibleError(f"labels of channel {self.label} are not discrete: no label is right or wrong")
+
+    def decided(self, mean: Array, variance: Array) -> Array:
+        """The most probable one of them, of fields with these means and one covariance, shape (P, P).
+
+        Raises:
+            IncompatibleError: labels are not discrete.
+        """
+        return self.truth(mean)
+
     label_noise = declared(0.0, "Mean square of the label's own noise, counted as prediction errors are.")
 
     @property
@@ -347,8 +367,30 @@ class Channel(ABC):
             "plugin_error": found.plugin.value,
             "plugin_standard_error": found.plugin.error,
             "label_noise": np.full(len(variance), self.label_noise),
+            **(self._wrong(variance) if self.discrete else {}),
             **{name: self.prediction_errors(variance, rows).plugin.value for name, rows in alone.items()},
         }
+
+    def _wrong(self, variance: Array) -> dict[str, Array]:
+        found = self.wrong_labels(variance)
+        return {"label_error": found.value, "label_standard_error": found.error}
+
+    def wrong_labels(self, variance: Array) -> Integral:
+        """Share of new labels that the most probable one misses, of labels of several entries the share of entries."""
+        points = normal_points(2 * self.rows * self.columns, _DECIDED, _REPLICAS).reshape(-1, 2, *self.field_components)
+        rows = []
+        for v in variance:
+            mean = square_root(self.self_overlap - v) @ points[:, 0]
+            wrong = self.decided(mean, v) != self.truth(mean + square_root(v) @ points[:, 1])
+            rows.append(wrong.reshape(_REPLICAS, -1).mean(axis=1))
+        return _mean_and_error(np.array(rows))
+
+    def wrong_of(self, own: Array, cross: Array, true: Array, variance: Array) -> float:
+        """That share for one estimate that was measured; arguments as of :meth:`errors_of`."""
+        joint = square_root(np.block([[own, cross], [cross.T, true]]))
+        points = normal_points(2 * self.rows * self.columns, _DECIDED, _REPLICAS).reshape(-1, len(joint), self.columns)
+        estimated, fields = np.split(joint @ points, 2, axis=1)
+        return float(np.mean(self.decided(estimated, variance) != self.truth(fields)))
 
     def errors_of(self, own: Array, cross: Array, true: Array, variance: Array) -> tuple[float, float]:
         """Squared errors on labels of new samples, as :meth:`prediction_errors`, of one estimate that was measured.

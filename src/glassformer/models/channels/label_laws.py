@@ -14,6 +14,7 @@ from scipy.stats import poisson
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.tables import by_name
+from glassformer.models.channels.confusion import CONFUSIONS, confusion_law
 
 # Logarithm of the largest rate of counts.
 _BUSIEST = 20.0
@@ -141,7 +142,7 @@ class Poisson(LabelLaw):
 
 # Name on the command line, with the number that follows it if one does, and the class.
 LAWS = {"laplace:SCALE": "label_laws:Laplace", "logistic": "label_laws:Logistic", "poisson": "label_laws:Poisson"}
-NAMES = tuple(LAWS)
+NAMES = (*LAWS, *CONFUSIONS)
 
 
 def label_law(given: object) -> LabelLaw:
@@ -161,3 +162,14 @@ def label_law(given: object) -> LabelLaw:
     except LookupError as error:
         raise ParameterError("noise_law", given, f"one of {', '.join(NAMES)}, or a LabelLaw") from error
     return law
+
+
+def noise_label(given: object) -> str:
+    """What the law, or the confusion of discrete labels, that ``noise_law=`` is or names is called in tables.
+
+    Example:
+        >>> noise_label("flip:0.1"), noise_label(Logistic())
+        ('flip:0.1', 'logistic')
+    """
+    confusion = confusion_law(given)
+    return label_law(given).label if confusion is None else confusion.label

@@ -7,6 +7,7 @@ from typing import Any
 
 from glassformer.core.errors import IncompatibleError, LinkError, ParameterError
 from glassformer.core.tables import at_home
+from glassformer.models.channels.confusion import CONFUSIONS, confusion_law
 from glassformer.models.channels.scalar import ScalarChannel
 
 # Name on the command line, and the class, whose ``with_noise`` is asked.
@@ -22,6 +23,7 @@ def scalar_channel(
     channel: str | ScalarChannel | Callable[..., Any] = "gaussian",
     noise: float = 0.0,
     link: Callable[..., Any] | None = None,
+    noise_law: object = None,
 ) -> ScalarChannel:
     """The channel named or defined by ``channel``, with Gaussian label noise of variance ``noise``.
 
@@ -29,6 +31,7 @@ def scalar_channel(
         channel: a name, a function from fields to labels, or a finished channel.
         noise: label noise; a finished channel carries its own.
         link: a function of one field, instead of ``channel``.
+        noise_law: of discrete labels, instead of Gaussian noise: a confusion, or its name.
 
     Raises:
         ParameterError: an unknown name.
@@ -45,6 +48,8 @@ def scalar_channel(
         glassformer.core.errors.ParameterError: channel = 'relu' is not allowed: expected one of gaussian, sign, \
 absolute, or a callable
     """
+    if noise_law is not None:
+        return _confused(channel, noise, link, noise_law)
     if link is not None:
         require_alone(channel, "gaussian")
         return _link(link, noise, "link")
@@ -75,3 +80,26 @@ def _link(function: Callable[..., Any], noise: float, slot: str) -> ScalarChanne
         return LinkChannel(function, noise, name=function_name(function))
     except LinkError as error:
         raise error.named(slot) from error.__cause__
+
+
+def _confused(channel: Any, noise: float, link: Callable[..., Any] | None, noise_law: object) -> ScalarChannel:
+    """Discrete labels that are exchanged for one another."""
+    from glassformer.models.channels.link.contract import function_name
+    from glassformer.models.channels.link.mislabelled import MislabelledChannel
+
+    law = confusion_law(noise_law)
+    if law is None:
+        raise ParameterError("noise_law", noise_law, f"one of {', '.join(CONFUSIONS)}, or a ConfusionLaw")
+    if noise != 0:
+        raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
+    if link is not None:
+        require_alone(channel, "gaussian")
+    elif isinstance(channel, str) and channel in CHANNELS:
+        link = at_home("models.channels", CHANNELS[channel]).clean_label
+    function = channel if link is None else link
+    if not callable(function):
+        raise IncompatibleError(f"noise_law = {law.label} is for discrete labels, not for channel = {channel}")
+    try:
+        return MislabelledChannel(function, law, name=channel if isinstance(channel, str) else function_name(function))
+    except LinkError as error:
+        raise error.named("channel" if link is None else "link") from error.__cause__

@@ -7,6 +7,7 @@ one to one) carries the information at ``Q`` to that at :math:`OQO^T`. A directi
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -25,11 +26,72 @@ class RowSymmetries(NamedTuple):
         same: leave every label as it is, shape (count, P, P).
         alike: map labels one to one, shape (count, P, P); those of ``same`` are among them.
         shown: projector on the directions that change labels, shape (P, P).
+        turned: groups of rows, each of families of equally many: labels are blind to every rotation, or reflection, of
+            the rows of all families of a group together. Some of these are among ``same``, and leave the same
+            covariances alone as all of them.
     """
 
     same: Array
     alike: Array
     shown: Array
+    turned: tuple[tuple[tuple[int, ...], ...], ...] = ()
+
+    @classmethod
+    def of_rotations(cls, groups: tuple[tuple[tuple[int, ...], ...], ...]) -> Self:
+        """Those that turn the rows of each of several groups among themselves; a row alone changes its sign.
+
+        Example:
+            >>> found = RowSymmetries.of_rotations((((0, 1),),))
+            >>> found.respected(np.array([[1.0, 0.5], [0.5, 3.0]]), np.eye(2)).tolist()
+            [[2.0, 0.0], [0.0, 2.0]]
+        """
+        size = sum(len(family) for group in groups for family in group)
+        found = np.zeros((1, size, size))
+        for group in groups:
+            own = np.array([_placed(turn, group, size) for turn in _turns(len(group[0]))])
+            found = (found[:, None] + own).reshape(-1, size, size)
+        return cls(found, found, np.eye(size), groups)
+
+    @property
+    def signs(self) -> Array:
+        """Of those that leave labels as they are, the ones that flip signs alone, shape (count, P)."""
+        diagonals = np.diagonal(self.same, axis1=1, axis2=2)
+        return np.asarray(diagonals[np.all(np.abs(diagonals) == 1, axis=1)])
+
+    def aligning(self, cross: Array) -> Array:
+        """Of the orthogonal matrices ``O`` that labels are blind to, the one of the largest trace of ``O cross``.
+
+        Args:
+            cross: inner products of estimated with true rows, shape (P, P).
+
+        Example:
+            >>> quarter = np.array([[0.0, 1.0], [-1.0, 0.0]])
+            >>> RowSymmetries.of_rotations((((0, 1),),)).aligning(quarter) @ quarter
+            array([[1., 0.],
+                   [0., 1.]])
+        """
+        if not self.turned:
+            return np.diag(max(self.signs, key=lambda signs: float(signs @ np.diag(cross))))
+        found = np.zeros_like(cross)
+        for group in self.turned:
+            blocks = [cross[np.ix_(family, family)] for family in group]
+            left, _, right = np.linalg.svd(sum(blocks[1:], blocks[0]))
+            found += _placed((left @ right).T, group, len(cross))
+        return found
+
+    def unturned(self, matrices: Array) -> Array:
+        """The part of matrices, shape (n, P, P), that no rotation changes: multiples of the identity on every group."""
+        if not self.turned:
+            return matrices
+        found = np.zeros_like(matrices)
+        singles = [np.array([family[0] for family in group]) for group in self.turned if len(group[0]) == 1]
+        alone = np.concatenate(singles) if singles else np.empty(0, dtype=int)
+        found[:, alone[:, None], alone] = matrices[:, alone[:, None], alone]
+        for group in self.turned:
+            for first, second in itertools.product(group, repeat=2):
+                mean = np.mean(matrices[:, first, second], axis=1)
+                found[:, first, second] = mean[:, None]
+        return found
 
     @classmethod
     def of_signs(cls, signs: ArrayLike) -> Self:
@@ -54,6 +116,21 @@ class RowSymmetries(NamedTuple):
         own = self.alike[_unmoved(turned, overlap)]
         part = loud @ matrices @ loud
         return np.asarray(np.mean([o @ part @ o.T for o in own], axis=0))
+
+
+def _placed(turn: Array, group: tuple[tuple[int, ...], ...], size: int) -> Array:
+    """A rotation of the rows of every family of a group as a matrix over all rows, zero for others, shape (P, P)."""
+    found = np.zeros((size, size))
+    for family in group:
+        found[np.ix_(family, family)] = turn
+    return found
+
+
+def _turns(rank: int) -> Array:
+    """Signs and cyclic permutations: no other symmetric matrices than multiples of the identity commute with them."""
+    signs = [np.diag(flips) for flips in itertools.product([1.0, -1.0], repeat=rank)]
+    cycles = [np.roll(np.eye(rank), k, axis=0) for k in range(rank)]
+    return np.array([cycle @ sign for cycle in cycles for sign in signs])
 
 
 def _unmoved(turned: Array, overlap: Array) -> Array:

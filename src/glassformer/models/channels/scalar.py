@@ -184,6 +184,24 @@ class ScalarChannel(ABC):
     def expected_log_partition(self, variance: Array) -> Integral:
         r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
 
+    discrete = declared(False, "True when labels without their own noise take few values, or are positions of maxima.")
+
+    def truth(self, h: Array) -> Array:
+        """Discrete labels of fields, without their own noise, shape (n, ...).
+
+        Raises:
+            IncompatibleError: labels are not discrete.
+        """
+        raise IncompatibleError(f"labels of channel {self.label} are not discrete: no label is right or wrong")
+
+    def decided(self, omega: Array, variance: float) -> Array:
+        """The most probable one of them, of fields with this mean and variance; entry by entry where there are several.
+
+        Raises:
+            IncompatibleError: labels are not discrete.
+        """
+        return self.truth(omega)
+
     label_noise = declared(0.0, "Mean square of the label's own noise, counted as ``prediction_error`` is.")
 
     def label_error(self, variance: Array) -> dict[str, Array]:

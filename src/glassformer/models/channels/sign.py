@@ -49,9 +49,14 @@ class SignChannel(ScalarChannel):
     def noiseless(self) -> bool:
         return False
 
+    discrete = True
+
+    def truth(self, h: Array) -> Array:
+        return np.where(np.asarray(h) >= 0, 1.0, -1.0)
+
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
-        return np.where(np.asarray(h) >= 0, 1.0, -1.0)
+        return self.truth(h)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         y, scale = _checked(y), np.sqrt(np.asarray(variance, dtype=float))

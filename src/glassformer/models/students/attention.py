@@ -85,6 +85,8 @@ def attention_parametrisation(channel: Any, inverse_temperature: float = 1.0) ->
 
 
 def _loss_of(channel: Any) -> Loss:
+    if getattr(channel, "root", ()):
+        raise IncompatibleError("is for independent tokens, not for correlated ones")
     if channel.label not in _LOSSES:
         raise IncompatibleError(f"is for linear, softmax and hardmax, not for channel {channel.label}")
     return _LOSSES[channel.label]

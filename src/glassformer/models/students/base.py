@@ -64,7 +64,7 @@ class Parametrisation:
     Attributes:
         rates: learning rates of the optimizers, the default one first.
         student: ``student(design, labels, width)``, what is trained on the first instance of a design.
-        exploring: optimizer, learning rate and steps of exploration that make means over starts nearly optimal; None
+        exploring: optimizer, learning rate and steps of exploration that bring means over starts near the optimum; None
             where that gains nothing.
     """
 

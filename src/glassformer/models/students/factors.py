@@ -25,8 +25,8 @@ Link = Callable[[Any], Any]
 RATES = {"sgd": 0.7, "adam": 0.05}
 # Slopes of other links than the linear one vary: a rate that suits all of them adapts.
 BENT = {"adam": 0.05, "sgd": 0.2}
-# Optimizer, rate and steps of exploration that make means over starts nearly optimal: Adam wanders among the weights
-# that fit. Starts of plain descent stay close to what they began with, and their mean above the optimum.
+# Optimizer, rate and steps of exploration that bring means over starts near message passing: Adam wanders among the
+# weights that fit. Starts of plain descent stay close to what they began with, and their mean above the optimum.
 EXPLORING = ("adam", 0.5, 8000)
 
 

@@ -11,6 +11,7 @@ from scipy.special import log_ndtr, ndtr, owens_t, xlogy
 from glassformer.core.errors import DataError
 from glassformer.core.numerics.normal import mills
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
+from glassformer.models.channels.attention_indexed.prediction import largest_entries
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 # Standardised row differences have correlation 1/3.
@@ -77,9 +78,17 @@ class HardmaxPairChannel(ScalarChannel):
     def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)
 
+    discrete = True
+
+    def truth(self, h: Array) -> Array:
+        return np.argmax(to_matrices(h, self.label_shape[0]), axis=-1).astype(float)
+
+    def decided(self, omega: Array, variance: float) -> Array:
+        return largest_entries(to_matrices(omega, self.label_shape[0]), variance)
+
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
-        return np.argmax(to_matrices(h, 2), axis=-1).astype(float)
+        return self.truth(h)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return _posterior(y, omega, variance)[0]

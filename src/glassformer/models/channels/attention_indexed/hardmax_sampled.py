@@ -12,7 +12,7 @@ from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.numerics.normal import mills
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_matrices
-from glassformer.models.channels.attention_indexed.prediction import row_errors
+from glassformer.models.channels.attention_indexed.prediction import largest_entries, row_errors
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
 from glassformer.models.channels.sampled import Posterior, SampledChannel, require_data
 from glassformer.models.channels.scalar import Array
@@ -77,9 +77,17 @@ class HardmaxChannel(SampledChannel):
     def source_dimensions(self) -> int:
         return 0
 
+    discrete = True
+
+    def truth(self, h: Array) -> Array:
+        return np.argmax(to_matrices(h, self.tokens), axis=-1).astype(float)
+
+    def decided(self, omega: Array, variance: float) -> Array:
+        return largest_entries(to_matrices(omega, self.tokens), variance)
+
     def label_from(self, field: Array, source: Array) -> Array:
         del source
-        return np.argmax(to_matrices(field, self.tokens), axis=-1).astype(float)
+        return self.truth(field)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
         labels = self._checked(y)

@@ -9,6 +9,12 @@ import numpy as np
 from scipy.special import log_softmax
 
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.models.channels.attention_indexed.correlated import (
+    CorrelatedLinearChannel,
+    CorrelatedSoftmaxChannel,
+    OfCorrelatedIndices,
+    Root,
+)
 from glassformer.models.channels.attention_indexed.hardmax import HardmaxPairChannel
 from glassformer.models.channels.attention_indexed.projected import (
     LinearAttentionChannel,
@@ -32,8 +38,18 @@ def attention_channel(
     temperature: float,
     power: float,
     link: Callable[..., Any] | None = None,
+    root: Root = (),
 ) -> ScalarChannel:
     """The channel named or defined by ``channel`` for indices of variance ``power``, or the one of ``link``.
+
+    Args:
+        channel: a name, a function of matrices of indices, or a finished channel.
+        tokens: ``T``.
+        noise: variance of the label noise.
+        temperature: inverse, of softmax.
+        power: :math:`Q_0`.
+        link: a function of one matrix of indices.
+        root: of the correlation of the tokens; empty where they are independent.
 
     Raises:
         ParameterError: an unknown name, or an argument that the channel does not allow.
@@ -48,25 +64,34 @@ def attention_channel(
         channel = _of_one_sample(link, tokens)
     if isinstance(channel, ScalarChannel):
         _require_match(channel, tokens, noise, temperature, power)
+        if getattr(channel, "root", ()) != root:
+            raise IncompatibleError(f"token_correlation and channel = {channel!r} exclude each other: give one of them")
         return channel
     if not isinstance(channel, str) and not callable(channel):
         raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
     if temperature != 1 and channel != "softmax":
         raise IncompatibleError(f"temperature = {temperature} belongs to channel softmax: leave it out")
     if channel == "linear":
-        return LinearAttentionChannel(tokens, noise)
+        return CorrelatedLinearChannel(tokens, noise, root) if root else LinearAttentionChannel(tokens, noise)
+    if channel == "softmax" and noise == 0:
+        shape = (tokens, temperature, power)
+        return CorrelatedSoftmaxChannel(*shape, root) if root else SoftmaxAttentionChannel(*shape)
     if channel == "softmax":
-        exact = SoftmaxAttentionChannel(tokens, temperature, power)
-        return exact if noise == 0 else _sampled(_softmax(temperature), tokens, noise, power, "softmax")
+        return _sampled(_softmax(temperature), tokens, noise, power, "softmax", root)
     if channel == "hardmax":
         checked_tokens(tokens, 2)
         if noise != 0:
             raise IncompatibleError(f"noise = {noise} and channel = hardmax exclude each other: labels are discrete")
+        if root:
+            raise IncompatibleError(
+                "token_correlation and channel = hardmax exclude each other: posteriors are integrated index by index "
+                "for independent tokens; choose linear, softmax, or a link with noise"
+            )
         return _hardmax(tokens, power)
     if callable(channel):
         if noise == 0:
             raise IncompatibleError("a function of the indices needs label noise: give noise > 0")
-        return _sampled(channel, tokens, noise, power, function_name(channel))
+        return _sampled(channel, tokens, noise, power, function_name(channel), root)
     raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
 
 
@@ -144,9 +169,12 @@ def _hardmax(tokens: int, power: float) -> ScalarChannel:
     return HardmaxChannel(tokens, power)
 
 
-def _sampled(function: Callable[..., Any], tokens: int, noise: float, power: float, name: str) -> ScalarChannel:
+def _sampled(
+    function: Callable[..., Any], tokens: int, noise: float, power: float, name: str, root: Root
+) -> ScalarChannel:
     if not np.isfinite(power):
         raise IncompatibleError("rho = inf and a sampled channel exclude each other: give a finite rho")
     from glassformer.models.channels.attention_indexed.noisy import NoisyAttentionChannel
 
+    function = OfCorrelatedIndices(function, root) if root else function
     return NoisyAttentionChannel(function, tokens, noise, power, name)

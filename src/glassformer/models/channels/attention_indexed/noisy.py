@@ -11,6 +11,7 @@ from scipy.special import ndtri
 
 from glassformer.core.errors import LinkError, ParameterError
 from glassformer.core.numerics.quasi_random import normal_points
+from glassformer.models.channels.attention_indexed.correlated import Root
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
 from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
@@ -89,6 +90,11 @@ class NoisyAttentionChannel(SampledChannel):
     @property
     def label(self) -> str:
         return self.name
+
+    @property
+    def root(self) -> Root:
+        """Of the correlation of the tokens; empty where they are independent."""
+        return getattr(self.function, "root", ())
 
     @cached_property
     def label_shape(self) -> tuple[int, ...]:

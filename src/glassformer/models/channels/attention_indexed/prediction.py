@@ -13,6 +13,8 @@ from glassformer.core.numerics.quasi_random import mean_and_error, normal_points
 _MOST_TOKENS = 12
 # Where the largest entry of a row may be, in standard deviations about the largest means, and points in between.
 _REACH, _GRID = 8.0, 161
+# Numbers that are treated at once, over the points of that grid.
+_BLOCK = 200_000
 
 
 def prediction_error(
@@ -67,14 +69,28 @@ def row_errors(tokens: int, power: float, variance: Array) -> dict[str, Array]:
     return dict(zip(names, columns, strict=True))
 
 
+def largest_entries(mean: Array, variance: float) -> Array:
+    """Of every row of indices with these means, shape (n, T, T), the entry that is the most probably the largest.
+
+    Example:
+        >>> largest_entries(np.array([[[0.0, 1.0], [1.0, 2.0]]]), 0.5)
+        array([[1., 1.]])
+    """
+    spread = np.sqrt(np.maximum(variance, 1e-12) * (1 + np.eye(mean.shape[-1])))
+    size = max(1, _BLOCK // mean[0].size ** 2)
+    parts = [mean[start : start + size] for start in range(0, len(mean), size)]
+    chances = [_argmax_probabilities(part, spread) for part in parts]
+    return np.argmax(np.concatenate(chances), axis=-1).astype(float)
+
+
 def _argmax_probabilities(mean: Array, deviation: Array) -> Array:
     """Probabilities that each of independent normal numbers, along the last axis, is the largest."""
     # The largest is hardly below the largest of the means, less what is left of any of them to go by.
     low = np.max(mean - _REACH * deviation, axis=-1, keepdims=True)
     high = np.max(mean + _REACH * deviation, axis=-1, keepdims=True)
     grid = low + (high - low) * np.linspace(0, 1, _GRID)
-    t = (grid[..., None, :] - mean[..., None]) / deviation[:, None]
+    t = (grid[..., None, :] - mean[..., None]) / deviation[..., None]
     below = log_ndtr(t)
-    chance = np.exp(below.sum(axis=-2, keepdims=True) - below - 0.5 * t**2) / deviation[:, None]
+    chance = np.exp(below.sum(axis=-2, keepdims=True) - below - 0.5 * t**2) / deviation[..., None]
     mass = chance.sum(axis=-1)
     return np.asarray(mass / mass.sum(axis=-1, keepdims=True))

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.fingerprint import identified
 from glassformer.core.numerics.quadrature import normal_nodes
+from glassformer.models.channels.confusion import Flip
 from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.exponents import exponents_of
@@ -131,6 +132,23 @@ class LinkChannel(ScalarChannel):
         """Labels without noise."""
         return self._link(np.asarray(h, dtype=float))
 
+    @property
+    def discrete(self) -> bool:
+        return self.noise == 0.0 and abs(self._known.shape.flat_mass - 1) < _UNSEEN
+
+    def truth(self, h: Array) -> Array:
+        return self.clean(h) if self.discrete else super().truth(h)
+
+    def decided(self, omega: Array, variance: float) -> Array:
+        return self._exchanged.decided(omega, variance)
+
+    @property
+    def _exchanged(self) -> ScalarChannel:
+        """The channel whose labels are exchanged for one another with the probability zero: it counts wrong ones."""
+        from glassformer.models.channels.link.mislabelled import MislabelledChannel
+
+        return MislabelledChannel(self.function, Flip(0.0))
+
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]
 
@@ -166,13 +184,14 @@ class LinkChannel(ScalarChannel):
         r"""Squared errors on a new label without its own noise.
 
         ``prediction_error``: of the posterior mean :math:`E_u \varphi(\omega + \sqrt V u)`; ``plugin_error``: of
-        :math:`\varphi(\omega)`.
+        :math:`\varphi(\omega)`; ``label_error``, where labels take few values: the most probable one is wrong.
         """
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
         both = np.array([_label_errors(self._known.shape, x, self.nodes) for x in v.ravel()]).reshape(-1, 2)
         bayes, plugin = both.T.reshape(2, *v.shape)
         named = {"prediction_error": bayes, "plugin_error": plugin, "label_noise": np.full(v.shape, self.label_noise)}
-        return {**named, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
+        wrong = {"label_error": self._exchanged.label_error(v)["label_error"]} if self.discrete else {}
+        return {**named, **wrong, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
     @cached_property
     def _link(self) -> Function:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
-
-import numpy as np
+from functools import cached_property
 
 from glassformer.core.integral import Array
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.latent import LatentChannel
+from glassformer.models.channels.row_symmetries import RowSymmetries
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +37,15 @@ class AttentionMatrixChannel(LatentChannel):
     def label_shape(self) -> tuple[int, ...]:
         return self.network.tokens, self.network.tokens
 
+    @property
+    def symmetries(self) -> Array:
+        return self.row_symmetries.signs
+
+    @cached_property
+    def row_symmetries(self) -> RowSymmetries:
+        """Rotations of the directions of every layer and head, of its keys and queries together."""
+        return RowSymmetries.of_rotations(self.network.groups)
+
 
 class TiedAttentionChannel(AttentionMatrixChannel):
     """One whose labels fix one row given all others, and are blind to the sign of every row."""
@@ -45,11 +53,6 @@ class TiedAttentionChannel(AttentionMatrixChannel):
     @property
     def rank(self) -> float:
         return float(self.columns)
-
-    @property
-    def symmetries(self) -> Array:
-        """Every row's sign on its own."""
-        return np.array(list(itertools.product([1.0, -1.0], repeat=self.rows)))
 
     @property
     def latents(self) -> int:

@@ -38,6 +38,7 @@ class Architecture:
         limit: ``""``; ``"large-skip"``, where the earlier layers act as a committee; or ``"large-depth"``, where they
             mix the tokens by the constant matrix of the flow at the time ``P/c``.
         root: of the correlation of the tokens, shape (L, L) as nested tuples; empty where they are independent.
+        ranks: directions of the key and of the query weights of every layer; empty where all have one.
     """
 
     depth: int
@@ -50,6 +51,13 @@ class Architecture:
     head_weights: tuple[tuple[float, ...], ...]
     limit: str = ""
     root: tuple[tuple[float, ...], ...] = ()
+    ranks: tuple[int, ...] = ()
+
+    @property
+    def directions(self) -> tuple[int, ...]:
+        """Directions of every layer whose rows are learned."""
+        layers = 1 if self.limit == "large-depth" else self.depth
+        return self.ranks or (1,) * layers
 
     @property
     def start(self) -> np.ndarray[Any, Any]:
@@ -58,10 +66,31 @@ class Architecture:
 
     @property
     def rows(self) -> int:
-        """Projections per token: layers times heads, twice that if keys and queries differ."""
-        if self.limit == "large-depth":
-            return 1
-        return self.depth * self.heads * (1 if self.tied else 2)
+        """Projections per token: directions of all layers times heads, twice that if keys and queries differ."""
+        return sum(self.directions) * self.heads * (1 if self.tied else 2)
+
+    @property
+    def groups(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """Of every layer and head, its rows of each family: labels are blind to one rotation of all its families."""
+        families = range(0, self.rows, sum(self.directions) * self.heads)
+        first = np.cumsum((0, *self.directions))[:-1] * self.heads
+        return tuple(
+            tuple(tuple(int(family + begin + head + k * self.heads) for k in range(rank)) for family in families)
+            for begin, rank in zip(first, self.directions, strict=True)
+            for head in range(self.heads)
+        )
+
+    def by_layer(self, rows: Any) -> list[Any]:
+        """Rows of one family, shape (rows, L), of the first layers: of each those of shape (directions, H, L)."""
+        ends = np.cumsum(self.directions) * self.heads
+        count = int(np.searchsorted(ends, len(rows), side="right"))
+        parts = zip((0, *ends), ends[:count], strict=False)
+        return [rows[begin:end].reshape(-1, self.heads, self.tokens) for begin, end in parts]
+
+    @property
+    def typical_length(self) -> float:
+        """How long the earlier layers make a vector of unit entries, roughly."""
+        return float(np.prod(np.abs(self.skip[:-1]) + 1.0))
 
     @property
     def shows_last_matrix(self) -> bool:
@@ -81,20 +110,24 @@ def activation(scores: Any, name: str) -> Any:
 
 
 def layer(mixing: Any, keys: Any, queries: Any, weights: tuple[float, ...], name: str) -> Any:
-    """Weighted sum over heads of the attention of one layer; keys and queries of shape (H, L)."""
-    heads = [
-        weight * activation(jnp.outer(mixing @ keys[h], mixing @ queries[h]), name) for h, weight in enumerate(weights)
-    ]
+    """Weighted sum over heads of the attention of one layer; keys and queries of shape (directions, H, L)."""
+    heads = [weight * activation(_scores(mixing, keys[:, h], queries[:, h]), name) for h, weight in enumerate(weights)]
     return sum(heads[1:], heads[0])
+
+
+def _scores(mixing: Any, keys: Any, queries: Any) -> Any:
+    """Sum of the products of mixed keys and queries, direction by direction."""
+    products = [jnp.outer(mixing @ key, mixing @ query) for key, query in zip(keys, queries, strict=True)]
+    return sum(products[1:], products[0])
 
 
 @lru_cache(maxsize=64)
 def attention_link(network: Architecture) -> Callable[[Any], Any]:
     r"""The output of the network as a function of ``Z``, shape (rows, L).
 
-    Rows are ordered by family (keys, then queries), layer and head; :math:`B_l = (c_l I + \sum_h r_{lh}
-    \sigma(a_{lh}b_{lh}^T))B_{l-1}` with :math:`a = B_{l-1}k`, :math:`b = B_{l-1}q` and :math:`B_0 = I`, or the root of
-    the correlation of the tokens.
+    Rows are ordered by family (keys, then queries), layer, direction and head; :math:`B_l = (c_l I + \sum_h r_{lh}
+    \sigma(\sum_k a_{lkh}b_{lkh}^T))B_{l-1}` with :math:`a = B_{l-1}k`, :math:`b = B_{l-1}q` and :math:`B_0 = I`, or the
+    root of the correlation of the tokens.
 
     Example:
         >>> network = Architecture(1, 2, (1.0,), "linear", True, 1, "attention", ((1.0,),))
@@ -105,9 +138,8 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
         return lambda fields: _of_vector(earlier_mixing(network)(fields[:-1]) @ fields[-1], network.activation)
 
     def link(fields: Any) -> Any:
-        shape = (network.depth, network.heads, network.tokens)
-        keys, queries = (fields, fields) if network.tied else (fields[: network.rows // 2], fields[network.rows // 2 :])
-        keys, queries = keys.reshape(shape), queries.reshape(shape)
+        half = network.rows if network.tied else network.rows // 2
+        keys, queries = network.by_layer(fields[:half]), network.by_layer(fields[-half:])
         mixing = mixed(network, keys[:-1], queries[:-1])
         attention = layer(mixing, keys[-1], queries[-1], network.head_weights[-1], network.activation)
         return network.skip[-1] * mixing + attention @ mixing if network.output == "sequence" else attention
@@ -116,7 +148,7 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
 
 
 def mixed(network: Architecture, keys: Any, queries: Any) -> Any:
-    """Mixing of the tokens by the first layers, from their keys and queries of shape (layers, H, L)."""
+    """Mixing of the tokens by the first layers, from the keys and queries of each, of shape (directions, H, L)."""
     mixing = jnp.asarray(network.start)
     for k in range(len(keys)):
         attention = layer(mixing, keys[k], queries[k], network.head_weights[k], network.activation)
@@ -132,7 +164,7 @@ def _of_vector(vector: Any, name: str) -> Any:
 def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
     r"""Mixing of the tokens by all layers but the last, from their rows of fields.
 
-    :math:`B_l = (c_l I + \sum_h r_{lh}\sigma(a_{lh}b_{lh}^T))B_{l-1}` with :math:`a = B_{l-1}k` and
+    :math:`B_l = (c_l I + \sum_h r_{lh}\sigma(\sum_k a_{lkh}b_{lkh}^T))B_{l-1}` with :math:`a = B_{l-1}k` and
     :math:`b = B_{l-1}q`; rows are keys, and queries after them if they differ. In the limit of large skip, with layers
     normalised by it, :math:`I + \sum_l \sigma(z_lz_l^T)/c_l`; at depth and skip large together, a constant.
     """
@@ -148,8 +180,8 @@ def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
                 for k in range(before)
             ]
             return sum(committee, jnp.eye(network.tokens))
-        families = rows.reshape(-1, before, network.heads, network.tokens) if before else jnp.zeros((1, 0))
-        return mixed(network, families[0], families[-1])
+        half = len(rows) if network.tied else len(rows) // 2
+        return mixed(network, network.by_layer(rows[:half]), network.by_layer(rows[len(rows) - half :]))
 
     return mixing
 

@@ -14,22 +14,35 @@ import numpy as np
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
-from glassformer.core.numerics.small_matrices import inverse_and_log_det, row_flips
+from glassformer.core.numerics.small_matrices import inverse_and_log_det, row_flips, triangular_inverse
 from glassformer.models.channels.attention_indexed.projected import symmetric_logits
 from glassformer.models.channels.multi_index.attention_matrices import TiedAttentionChannel
 from glassformer.models.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
+from glassformer.models.channels.multi_index.orthogonal_fibre import (
+    angles,
+    fixed,
+    from_scores,
+    rotations,
+    shown,
+    standing_for,
+)
+
+# Eigenvalues beside those of so many directions, relative to the largest, that are rounding.
+_NOT_SHOWN = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class DeepAttentionChannel(TiedAttentionChannel):
     r"""Noiseless attention matrices of the last layer.
 
-    .. math:: y = \sigma(v_P v_P^T), \qquad v_l = B_{l-1}z_l, \qquad B_l = (c_l I + \sigma(v_lv_l^T))B_{l-1}.
+    .. math:: y = \sigma(v_P^Tv_P), \qquad v_l = z_lB_{l-1}^T, \qquad B_l = (c_l I + \sigma(v_l^Tv_l))B_{l-1}
 
-    The label shows :math:`v_P` up to its sign, so given the earlier rows :math:`z_P = \pm B_{P-1}^{-1}v_P` with weight
-    :math:`1/|\det B_{P-1}|`, and the posterior is that of the earlier rows alone: exact sums for one layer, importance
-    sampling for more.
+    with one row of :math:`v_l` for each of the ``r`` directions of a layer. The label shows :math:`v_P` up to its sign,
+    or up to a rotation and what softmax hides (:mod:`~glassformer.models.channels.multi_index.orthogonal_fibre`), so
+    given the earlier rows :math:`z_P = Ov_PB_{P-1}^{-T}` with weight :math:`|\det B_{P-1}|^{-r}`, and the posterior is
+    that of the earlier rows and of the rotation alone: exact sums for one layer of one direction, importance sampling
+    for more.
 
     Args:
         network: tied, one head, attention output.
@@ -61,70 +74,104 @@ class DeepAttentionChannel(TiedAttentionChannel):
     def functions(self) -> Functions:
         return _functions(self.network)
 
+    @property
+    def rank(self) -> float:
+        return float(fixed(_rank(self.network), self.columns, _hidden(self.network)))
+
+    @property
+    def latents(self) -> int:
+        rank = _rank(self.network)
+        return (self.rows - rank) * self.columns + angles(rank) + _unseen(self.network)
+
     def log_constant(self, root: Array) -> Array:
-        return np.asarray(-0.5 * self.columns * np.log(2 * np.pi * root[:, -1, -1] ** 2))
+        rank = _rank(self.network)
+        spread = np.sum(np.log(np.diagonal(root, axis1=1, axis2=2)[:, -rank:]), axis=1)
+        # The latents of the fibre have a flat measure in place of a normal one.
+        flat = rank * self.columns - angles(rank) - _unseen(self.network)
+        return np.asarray(-self.columns * spread - 0.5 * flat * np.log(2 * np.pi))
 
     def observation_from(self, fields: Array, source: Array) -> Array:
-        """The vectors :math:`v_P` themselves: softmax underflows where they are long."""
+        """The vectors :math:`v_P` themselves, or others of the same label: softmax underflows where they are long."""
         del source
-        return np.asarray(mapped(_vector(self.network), np.asarray(fields, dtype=float)))
+        vectors = np.asarray(mapped(_vectors(self.network), np.asarray(fields, dtype=float)))
+        if _rank(self.network) > 1:
+            vectors = standing_for(vectors, _hidden(self.network))
+        return np.asarray(vectors.reshape(len(vectors), -1))
 
     def observed(self, y: Array) -> Array:
-        """The vector :math:`v_P` of each label, up to its sign; vectors are taken as they are.
+        """Vectors of each label, flattened: one choice of all that have it; vectors are taken as they are.
 
         Raises:
-            DataError: a label is not the attention of one vector with itself.
+            DataError: a label is not the attention of so many directions.
         """
         y = np.asarray(y, dtype=float)
         if y.ndim == 2:
             return y
-        y = self.network.last_matrix(y)
-        if self.network.activation == "linear":
-            return _rank_one_root(y)
-        scores = symmetric_logits(y, 1.0)
-        # Softmax hides t 1 1^T: centred, the scores are w w^T with w = v - mean(v), and v.1 is their product with 1.
-        centred = scores - scores.mean(axis=1, keepdims=True)
-        sides = centred.mean(axis=2)
-        deviation = _rank_one_root(centred - centred.mean(axis=2, keepdims=True))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            mean = np.sum(deviation * sides, axis=1) / np.sum(deviation**2, axis=1)
-        return np.asarray(deviation + np.where(np.isfinite(mean), mean, 0.0)[:, None])
+        rank, scores = _rank(self.network), self.network.last_matrix(y)
+        if self.network.activation == "softmax":
+            scores = symmetric_logits(scores, 1.0)
+        vectors, beside = from_scores(scores, rank, _hidden(self.network))
+        if np.any(beside > _NOT_SHOWN):
+            raise DataError("y", "<labels>", f"the attention of rank {rank}", "use a channel with label noise")
+        return np.asarray(vectors.reshape(len(y), -1))
 
 
-def _rank_one_root(matrices: Array) -> Array:
-    """``v`` of symmetric matrices ``v v^T``, shape (n, L, L)."""
-    values, vectors = np.linalg.eigh(matrices)
-    if np.any(np.abs(values[:, :-1]) > 1e-6 * (1 + np.abs(values[:, -1:]))):
-        raise DataError("y", "<labels>", "the attention of one vector with itself", "use a channel with label noise")
-    return np.asarray(np.sqrt(np.maximum(values[:, -1:], 0.0)) * vectors[:, :, -1])
+def _rank(network: Architecture) -> int:
+    """Directions of the last layer."""
+    return network.directions[-1]
+
+
+def _hidden(network: Architecture) -> int:
+    """Whether labels hide the mean over tokens."""
+    return int(network.activation == "softmax")
+
+
+def _unseen(network: Architecture) -> int:
+    """Components of the mean over tokens that labels do not show."""
+    rank = _rank(network)
+    return _hidden(network) * (rank - shown(rank, network.tokens, 1))
 
 
 @lru_cache(maxsize=32)
 def _functions(network: Architecture) -> Functions:
-    signs = np.array([1.0, -1.0])
+    rank, tokens, unseen = _rank(network), network.tokens, _unseen(network)
+    before, turning, scale = network.rows - rank, angles(rank), network.typical_length
+    mixing = earlier_mixing(network)
 
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
-        """Whitened deviations of the last row for both signs of its vector, and the log-weight."""
-        vector, omega, root = datum
-        x = x.reshape(omega[:-1].shape)
-        inverse, log_det = inverse_and_log_det(earlier_mixing(network)(omega[:-1] + root[:-1, :-1] @ x))
-        last = signs[:, None] * (inverse @ vector) - omega[-1] - root[-1, :-1] @ x
-        return last / root[-1, -1], jnp.broadcast_to(-log_det, (2,))
+        """Whitened deviations of the last rows for all signs of their vectors, and the log-weight."""
+        vectors, omega, root = datum
+        earlier, skew, hidden = jnp.split(x, [before * tokens, before * tokens + turning])
+        earlier = earlier.reshape(before, tokens)
+        inverse, log_det = inverse_and_log_det(mixing(omega[:before] + root[:before, :before] @ earlier))
+        turns, log_weight = rotations(skew, rank)
+        means = jnp.concatenate([jnp.zeros(rank - unseen), scale * hidden])
+        last = turns @ ((vectors.reshape(rank, tokens) + means[:, None]) @ inverse.T)
+        beyond = last - omega[before:] - root[before:, :before] @ earlier
+        residual = triangular_inverse(root[before:, before:]) @ beyond
+        # The prior of the latents is normal, the measure of the fibre flat.
+        log_weight = log_weight - rank * log_det + 0.5 * (jnp.sum(skew**2) + jnp.sum(hidden**2))
+        return residual.reshape(len(turns), -1), jnp.broadcast_to(log_weight, len(turns))
 
     def features(x: Any, datum: Any) -> Any:
         last = target(x, datum)[0]
-        return jnp.concatenate([jnp.broadcast_to(x, (2, len(x))), last], axis=1)
+        return jnp.concatenate([jnp.broadcast_to(x[: before * tokens], (len(last), before * tokens)), last], axis=1)
 
-    flips = np.array(list(itertools.product([1.0, -1.0], repeat=network.rows - 1)))
+    flips = np.array(list(itertools.product([1.0, -1.0], repeat=before)))
 
     def images(x: Any, datum: Any) -> Any:
         """The latents of the earlier rows with their signs flipped."""
+        if before == 0:
+            return x[None]
         _, omega, root = datum
-        return row_flips(x, omega[:-1], root[:-1, :-1], flips)
+        rows = row_flips(x[: before * tokens], omega[:before], root[:before, :before], flips)
+        rest = jnp.broadcast_to(x[before * tokens :], (len(rows), turning + unseen))
+        return jnp.concatenate([rows, rest], axis=1)
 
     return Functions(target, features, attention_link(network), images)
 
 
 @lru_cache(maxsize=32)
-def _vector(network: Architecture) -> Callable[[Any], Any]:
-    return lambda fields: earlier_mixing(network)(fields[:-1]) @ fields[-1]
+def _vectors(network: Architecture) -> Callable[[Any], Any]:
+    before = network.rows - _rank(network)
+    return lambda fields: fields[before:] @ earlier_mixing(network)(fields[:before]).T

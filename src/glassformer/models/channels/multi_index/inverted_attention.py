@@ -88,6 +88,7 @@ def inverts(network: Architecture) -> bool:
         False
     """
     alike = network.tied and network.tokens == 2 and network.activation == "softmax" and not network.limit
+    alike = alike and max(network.directions) == 1
     return alike and bool(np.all(np.array(network.head_weights) != 0))
 
 
@@ -227,7 +228,7 @@ def _solved(
     heads, identity = network.heads, jnp.eye(2)
     before, plain = index * heads, (index + 1) * heads - 1
     own = latent[before:plain]
-    families = latent[:before].reshape(index, heads, 2)
+    families = latent[:before].reshape(index, 1, heads, 2)
     mixing = mixed(network, families, families)
     inverse, log_det = inverse_and_log_det(mixing)
     remaining, log_weight, factors = label, -log_det, []
@@ -235,7 +236,7 @@ def _solved(
         later = latent[plain:].reshape(network.depth - 1 - index, heads, 2)
         scales = weights[plain:-1].reshape(network.depth - 1 - index, heads)
         for k, (vectors, scale) in enumerate(zip(later, scales, strict=True), start=index + 1):
-            attention = layer(typical[k - 1], vectors, vectors, scale, network.activation)
+            attention = layer(typical[k - 1], vectors[None], vectors[None], scale, network.activation)
             factors.append(network.skip[k] * identity + attention)
         for factor in reversed(factors):
             solver, size = inverse_and_log_det(factor)
@@ -259,11 +260,11 @@ def _solved(
 
 def _taken_back(network: Architecture, fields: Any, typical: list[Any]) -> Any:
     """Vectors of all rows, from their fields, taken back through the typical mixing before their layer."""
-    families = fields.reshape(network.depth, network.heads, 2)
-    found = [families[0]]
+    families = fields.reshape(network.depth, 1, network.heads, 2)
+    found = [families[0, 0]]
     for k in range(1, network.depth):
         factor = inverse_and_log_det(typical[k - 1])[0] @ mixed(network, families[:k], families[:k])
-        found.append(families[k] @ factor.T)
+        found.append(families[k, 0] @ factor.T)
     return jnp.concatenate(found)
 
 
@@ -271,7 +272,7 @@ def _typical_mixings(network: Architecture, omega: Any, root: Any) -> list[Any]:
     """Mixings after every layer, about the mean over what is not known of the fields."""
     spread = jnp.sqrt(jnp.sum(root**2, axis=1))
     corners = np.sqrt(2.0) * np.concatenate([np.eye(2), -np.eye(2)])
-    fields = (omega + spread[:, None] * corners[:, None]).reshape(4, network.depth, network.heads, 2)
+    fields = (omega + spread[:, None] * corners[:, None]).reshape(4, network.depth, 1, network.heads, 2)
     mixing, mixings = jnp.asarray(network.start), []
     for k in range(network.depth):
         attentions = [layer(mixing, rows, rows, network.head_weights[k], network.activation) for rows in fields[:, k]]
@@ -294,11 +295,11 @@ def _last_head(total: Any, others: Any, weights: Any) -> tuple[Any, Any]:
 
 def _log_sensitivity(network: Architecture, fields: Any, layers: list[int]) -> Any:
     r"""Logarithm of :math:`\sum r^2|\det dA/dv|` over the heads of some layers, up to a factor."""
-    families = fields.reshape(network.depth, network.heads, 2)
+    families = fields.reshape(network.depth, 1, network.heads, 2)
     weights = np.array(network.head_weights)
     found = []
     for k in layers:
-        vectors = families[k] @ mixed(network, families[:k], families[:k]).T
+        vectors = families[k, 0] @ mixed(network, families[:k], families[:k]).T
         logs = jax.nn.log_softmax(vectors[:, :, None] * vectors[:, None, :], axis=-1)
         slopes = 2 * jnp.log(jnp.abs(vectors[:, 0] - vectors[:, 1])) + jnp.sum(logs, axis=(1, 2))
         found.append(slopes + 2 * np.log(np.abs(weights[k])))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import jax
@@ -25,6 +25,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions, Moments
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
@@ -43,6 +44,8 @@ _STEP = 1e-5
 # Lines per axis and half, and numbers in the pool of random shifts.
 _LINES, _NUMBERS = 32, 800_000
 _BATCH = 16
+# Random fields that show the labels there are, and variance below which the mean alone decides between them.
+_MANY, _DECISIVE = 2**14, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,28 @@ class LineChannel(LinkRowsChannel):
     @property
     def rank(self) -> float:
         return 1.0 - self.atoms
+
+    @property
+    def discrete(self) -> bool:
+        return self.atoms == 1
+
+    def truth(self, fields: Array) -> Array:
+        return LinkRowsChannel.label_from(self, fields, fields) if self.discrete else super().truth(fields)
+
+    def decided(self, mean: Array, variance: Array) -> Array:
+        root = np.linalg.cholesky(with_eigenvalues(variance, lambda values: np.maximum(values, _DECISIVE)))
+        roots = np.broadcast_to(root, (len(mean), *root.shape))
+        log_z = [
+            LineChannel.moments(self, np.broadcast_to(value, (len(mean), *self.shape)), mean, roots).log_partition
+            for value in self.known_labels
+        ]
+        return np.asarray(self.known_labels[np.argmax(log_z, axis=0)])
+
+    @cached_property
+    def known_labels(self) -> Array:
+        """Labels that many random fields have, without noise, in ascending order."""
+        fields = np.random.default_rng(2).standard_normal((_MANY, *self.field_components))
+        return np.unique(self.truth(fields), axis=0)
 
     @property
     def functions(self) -> Functions:

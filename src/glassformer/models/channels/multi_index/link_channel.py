@@ -13,10 +13,12 @@ from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.numerics.batching import mapped
 from glassformer.models.channels.base import Channel, require_noise
+from glassformer.models.channels.confusion import Alphabet, ConfusionLaw, confusion_law
 from glassformer.models.channels.label_laws import LabelLaw, label_law
 from glassformer.models.channels.link.contract import Link
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.link_symmetries import row_symmetries
+from glassformer.models.channels.row_symmetries import RowSymmetries
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
 # Random fields on which a link is tried, and distinct labels among them up to which they are taken for discrete.
@@ -37,6 +39,7 @@ def link_channel(
     label_type: str = "auto",
     points: int = 2048,
     noise_law: object = None,
+    symmetries: RowSymmetries | None = None,
 ) -> Channel:
     r"""The channel of ``y = link(Z)``, with Gaussian noise of variance ``noise`` on every entry of the label.
 
@@ -53,7 +56,9 @@ def link_channel(
         label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
         points: data points per replica of sampled averages, a power of two.
         noise_law: of labels around the link, instead of Gaussian noise: a
-            :class:`~glassformer.models.channels.label_laws.LabelLaw`, or the name of one.
+            :class:`~glassformer.models.channels.label_laws.LabelLaw` or, of discrete labels, a
+            :class:`~glassformer.models.channels.confusion.ConfusionLaw`, or the name of one.
+        symmetries: of the link, where more of them are known than signed permutations of the rows; None to try those.
 
     Raises:
         LinkError: the link fails, is random, not finite, or not traceable.
@@ -75,6 +80,9 @@ def link_channel(
     scalar = indices * tokens == 1 and safe.label_shape == ()
     if not scalar or not _calls_numpy(safe):
         _require_traceable(safe)
+    confusion = confusion_law(noise_law)
+    if confusion is not None:
+        return _confused(link, safe, confusion, noise, points)
     if noise_law is not None:
         return _of_law(link, safe, label_law(noise_law), noise, points)
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
@@ -86,7 +94,7 @@ def link_channel(
     if scalar:
         return _scalar(safe, noise)
     flat, shape = _flattened(link), safe.label_shape
-    symmetric = row_symmetries(flat, indices, tokens, discrete)
+    symmetric = symmetries or row_symmetries(flat, indices, tokens, discrete)
     if noise == 0 and (discrete or tried.shape[1] == 1):
         from glassformer.models.channels.multi_index.line_integrals import LineChannel
 
@@ -118,6 +126,34 @@ def _of_law(link: Callable[[Any], Any], safe: Link, law: LabelLaw, noise: float,
     flat, (indices, tokens) = _flattened(link), safe.shape
     symmetric = row_symmetries(flat, indices, tokens, False)
     return LikelihoodRowsChannel(flat, indices, tokens, safe.label_shape, symmetric, law, points=points)
+
+
+def _confused(link: Callable[[Any], Any], safe: Link, law: ConfusionLaw, noise: float, points: int) -> Channel:
+    """Few values, exchanged for one another."""
+    if noise != 0:
+        raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
+    indices, tokens = safe.shape
+    if indices * tokens == 1 and safe.label_shape == ():
+        from glassformer.models.channels.link.mislabelled import MislabelledChannel
+        from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
+
+        channel = MislabelledChannel(safe, law)
+        return ScalarRowsChannel(channel, channel.clean)
+    from glassformer.models.channels.multi_index.mislabelled_rows import MislabelledRowsChannel
+
+    _require_traceable(safe)
+    flat = _flattened(link)
+    values = np.unique(safe(np.random.default_rng(2).standard_normal((_MANY, indices, tokens))), axis=0)
+    if len(values) > _FEW:
+        raise IncompatibleError(
+            f"noise_law = {law.label} is for labels of at most {_FEW} values, not {len(values)}: give noise instead"
+        )
+    symmetric = row_symmetries(flat, indices, tokens, True)
+    # What relabels without noise need not do so with it.
+    symmetric = symmetric._replace(alike=symmetric.same)
+    alphabet = Alphabet(values, law.matrix(len(values)))
+    shape = (indices, tokens, safe.label_shape)
+    return MislabelledRowsChannel(flat, *shape, symmetric, 1.0, points=points, alphabet=alphabet)
 
 
 def _scalar(link: Link, noise: float) -> Channel:

@@ -48,8 +48,7 @@ class LinkRowsChannel(LatentChannel):
     @property
     def symmetries(self) -> Array:
         """Of those that leave labels as they are, the ones that flip signs alone."""
-        signs = np.diagonal(self.symmetric.same, axis1=1, axis2=2)
-        return np.asarray(signs[np.all(np.abs(signs) == 1, axis=1)])
+        return self.symmetric.signs
 
     @property
     def row_symmetries(self) -> RowSymmetries:

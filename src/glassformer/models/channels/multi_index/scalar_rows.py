@@ -98,6 +98,21 @@ class ScalarRowsChannel(Channel):
             return super().label_errors(variance, last_layer)
         return {name: np.asarray(value) for name, value in self.scalar.label_error(variance[:, 0, 0]).items()}
 
+    @property
+    def discrete(self) -> bool:
+        return self.scalar.discrete
+
+    def truth(self, fields: Array) -> Array:
+        return self.scalar.truth(self._fields(fields))
+
+    def decided(self, mean: Array, variance: Array) -> Array:
+        return self.scalar.decided(self._fields(mean), float(variance[0, 0]))
+
+    def wrong_labels(self, variance: Array) -> Integral:
+        """By quadrature."""
+        wrong = self.scalar.label_error(variance[:, 0, 0])["label_error"]
+        return Integral(wrong, np.zeros_like(wrong))
+
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
         slope = -self.scalar.curvature(y, omega[:, 0, 0], variance[:, 0, 0])
         both = slope.reshape(-1, 1, 1, 1, 1)

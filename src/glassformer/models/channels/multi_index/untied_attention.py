@@ -55,19 +55,14 @@ class UntiedAttentionChannel(AttentionMatrixChannel):
 
     def __post_init__(self) -> None:
         network = self.network
-        if network.tied or not network.shows_last_matrix or network.limit:
-            raise IncompatibleError("only untied networks of one head with attention output: use a link channel")
+        if network.tied or not network.shows_last_matrix or network.limit or max(network.directions) > 1:
+            raise IncompatibleError("only untied networks of one head and direction, with attention output")
         if network.activation == "softmax" and network.tokens < 2:
             raise IncompatibleError("the softmax of a single token is one: give tokens >= 2")
 
     @property
     def rank(self) -> float:
         return float(2 * self.columns - _free(self.network))
-
-    @property
-    def symmetries(self) -> Array:
-        """The sign of keys and queries of every layer together."""
-        return np.array([2 * signs for signs in itertools.product([1.0, -1.0], repeat=self.network.depth)])
 
     @property
     def functions(self) -> Functions:
@@ -116,14 +111,9 @@ def _free(network: Architecture) -> int:
     return 2 if network.activation == "softmax" else 1
 
 
-def _scale(network: Architecture) -> float:
-    """How long the last layer makes a vector of unit entries, roughly: latents of the fibre are then of order one."""
-    return float(np.prod(np.abs(network.skip[:-1]) + 1.0))
-
-
 def _normalised(network: Architecture, vectors: Array) -> Array:
     """Pairs of shape (n, 2, L) with the first of a typical length, shape (n, 2 L)."""
-    length = np.linalg.norm(vectors[:, 0], axis=1) / (_scale(network) * np.sqrt(network.tokens))
+    length = np.linalg.norm(vectors[:, 0], axis=1) / (network.typical_length * np.sqrt(network.tokens))
     share = np.where(length > 0, length, 1.0)[:, None]
     return np.asarray(np.concatenate([vectors[:, 0] / share, vectors[:, 1] * share], axis=1))
 
@@ -146,7 +136,7 @@ class _Fibre(NamedTuple):
 @lru_cache(maxsize=32)
 def _functions(network: Architecture) -> Functions:
     order, before, tokens = _order(network.depth), 2 * (network.depth - 1), network.tokens
-    softmax, scale, back = network.activation == "softmax", _scale(network), np.argsort(order)
+    softmax, scale, back = network.activation == "softmax", network.typical_length, np.argsort(order)
     signs = np.array([1.0, -1.0])
     flips = np.array([2 * flip for flip in itertools.product([1.0, -1.0], repeat=network.depth - 1)])
     mixing = earlier_mixing(network)

@@ -1,0 +1,180 @@
+r"""Discrete labels of one field that are exchanged for one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.models.channels.confusion import Alphabet, ConfusionLaw
+from glassformer.models.channels.link.channel import LinkChannel
+from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes
+from glassformer.models.channels.link.function import array_link
+from glassformer.models.channels.link.piecewise import LinkShape, link_shape
+from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
+
+# Relative change between two rules that ends the refinement, probability that is none, information that is none.
+_SETTLED, _UNSEEN, _NOTHING = 1e-10, 1e-8, 1e-16
+_NODES = 12
+# Variance below which the mean alone decides.
+_SMALLEST = 1e-12
+
+
+@dataclass(frozen=True)
+class MislabelledChannel(ScalarChannel):
+    r"""Labels :math:`\varphi(h)` of few values, exchanged for one another with the probabilities of a confusion matrix.
+
+    :math:`Z_{out}(y) = \sum_k C_{ky}Z_k` with the probabilities :math:`Z_k` of the labels without noise: averages are
+    sums over labels and one quadrature over the mean of the field, whose last change is the error.
+
+    Args:
+        function: link of one field, as of :class:`~glassformer.models.channels.link.channel.LinkChannel`.
+        law: what is observed instead of each label.
+        name: for printing.
+
+    Raises:
+        IncompatibleError: labels do not take a few values alone.
+        ParameterError: a confusion matrix of another number of labels.
+
+    Example:
+        >>> from glassformer.models.channels.confusion import Flip
+        >>> channel = MislabelledChannel(np.sign, Flip(0.1))
+        >>> bool(np.isclose(channel.information(np.ones(1)).value[0], 0.8**2 * 2 / np.pi))
+        True
+    """
+
+    function: Callable[..., object]
+    law: ConfusionLaw
+    name: str = "link"
+
+    def __post_init__(self) -> None:
+        if abs(self._shape.flat_mass - 1) > _UNSEEN:
+            raise IncompatibleError(
+                f"noise_law = {self.law.label} is for labels that take a few values: quantise the link, or give noise"
+            )
+        _ = self._alphabet
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, {self.law.label}"
+
+    @cached_property
+    def even(self) -> bool:
+        return self._averages(1.0)[0] < _NOTHING
+
+    @property
+    def noiseless(self) -> bool:
+        return False
+
+    @cached_property
+    def label_noise(self) -> float:
+        return float(self._probabilities @ self._alphabet.spreads)
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        place = self._alphabet.places(self._truth.clean(h))
+        return self._alphabet.observed(place, rng.random(place.size)).reshape(np.shape(h))
+
+    def clean(self, h: Array) -> Array:
+        """Mean labels, without their noise."""
+        place = self._alphabet.places(self._truth.clean(h))
+        return np.asarray(self._alphabet.means[place].reshape(np.shape(h)))
+
+    discrete = True
+
+    def truth(self, h: Array) -> Array:
+        return self._truth.clean(h)
+
+    def decided(self, omega: Array, variance: float) -> Array:
+        log_z, _ = self._known(np.ravel(omega), np.full(np.size(omega), max(variance, _SMALLEST)))
+        return np.asarray(self._alphabet.values[np.argmax(log_z, axis=0)].reshape(np.shape(omega)))
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return self._mixture(y, omega, variance)[1]
+
+    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return self._mixture(y, omega, variance)[0]
+
+    def information(self, variance: Array) -> Integral:
+        return self._refined(variance, 0)
+
+    def expected_log_partition(self, variance: Array) -> Integral:
+        return self._refined(variance, 1)
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        """``label_error``: the most probable label is not the one without noise; ``prediction_error``: of the mean."""
+        wrong, square = (self._refined(variance, which).value for which in (2, 3))
+        named = {"label_error": wrong, "prediction_error": square}
+        return {**named, "label_noise": np.full(np.shape(variance), self.label_noise)}
+
+    @cached_property
+    def _truth(self) -> LinkChannel:
+        return LinkChannel(self.function, name=self.name)
+
+    @cached_property
+    def _shape(self) -> LinkShape:
+        return link_shape(array_link(self.function))
+
+    @cached_property
+    def _alphabet(self) -> Alphabet:
+        values = np.sort([flat.value for flat in self._shape.flats])
+        return Alphabet(values, self.law.matrix(len(values)))
+
+    @property
+    def _probabilities(self) -> Array:
+        """Of each label without noise."""
+        flats = sorted(self._shape.flats, key=lambda flat: flat.value)
+        return np.array([np.sum(ndtr(flat.intervals[:, 1]) - ndtr(flat.intervals[:, 0])) for flat in flats])
+
+    def _known(self, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        """Log-probabilities and scores of each label without noise, shapes (K, n)."""
+        values = self._alphabet.values
+        both = [getattr(self._truth, name) for name in ("log_partition", "score")]
+        log_z, score = (
+            np.array([one(np.full(omega.shape, value), omega, variance) for value in values]) for one in both
+        )
+        return log_z, score
+
+    def _mixture(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        y, omega, v = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (y, omega, variance)))
+        log_z, score = self._known(omega.ravel(), v.ravel())
+        joint = self._alphabet.log_likelihood(y) + log_z
+        top = joint.max(axis=0)
+        weight = np.exp(joint - top)
+        total = weight.sum(axis=0)
+        found = np.log(total) + top, np.sum(weight * score, axis=0) / total
+        return found[0].reshape(omega.shape), found[1].reshape(omega.shape)
+
+    def _refined(self, variance: Array, which: int) -> Integral:
+        v = np.asarray(variance, dtype=float)
+        rows = np.array([self._averages(float(one)) for one in v.ravel()]).reshape(-1, 8)
+        return Integral(rows[:, which].reshape(v.shape), rows[:, 4 + which].reshape(v.shape))
+
+    @cached_property
+    def _averages(self) -> Callable[[float], Any]:
+        """Information, E log Z, wrong labels, squared error of the mean label, and the last change of each."""
+        return lru_cache(maxsize=4096)(self._averaged)
+
+    def _averaged(self, v: float) -> tuple[float, ...]:
+        value, change = self._sums(v, 0), np.full(4, np.inf)
+        for level in range(1, len(RULES)):
+            finer = self._sums(v, level)
+            value, change = finer, np.abs(finer - value)
+            if np.all(change <= _SETTLED * np.maximum(np.abs(value), _NOTHING / _SETTLED)):
+                break
+        return *value.tolist(), *change.tolist()
+
+    def _sums(self, v: float, level: int) -> Array:
+        omega, weight = omega_nodes(v, self._shape.breaks, RULES[level], _NODES)
+        log_z, score = self._known(omega, v)
+        z, seen = np.exp(log_z), self._alphabet.confusion.T
+        chance, slope = seen @ z, seen @ (z * score)
+        square = np.sum(slope**2 / np.where(chance > 0, chance, 1.0), axis=0)
+        log_chance = np.sum(chance * np.log(np.where(chance > 0, chance, 1.0)), axis=0)
+        means = self._alphabet.means
+        spread = np.sum(z * (means[:, None] - means @ z) ** 2, axis=0)
+        return np.array([weight @ part for part in (square, log_chance, 1 - z.max(axis=0), spread)])

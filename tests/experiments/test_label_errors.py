@@ -1,0 +1,68 @@
+"""Wrong labels, as simulations count them, beside the theory: all families with discrete labels."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import AttentionIndexed, BilinearSequenceRegression, SequenceMultiIndex, limits, simulate
+
+
+def steps(h):
+    """Three grades."""
+    return np.where(h < -0.5, 0.0, np.where(h < 0.7, 1.0, 2.0))
+
+
+MODELS = {
+    "sign": BilinearSequenceRegression(rho=0.5, channel="sign"),
+    "flipped": BilinearSequenceRegression(rho=0.5, channel="sign", noise_law="flip:0.1"),
+    "grades": BilinearSequenceRegression(rho=0.5, channel=steps),
+    "hardmax of two": AttentionIndexed(0.5, tokens=2, channel="hardmax"),
+    "hardmax of three": AttentionIndexed(0.5, tokens=3, channel="hardmax"),
+    "one index": SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_an_estimate_as_good_as_the_posterior_mean_errs_as_often_as_theory_says(name, share):
+    """Gram matrices of the limit of large sizes: what is counted is what the channel promises at that overlap."""
+    channel = MODELS[name].channel.in_rows
+    power = MODELS[name].prior.in_rows.self_overlap
+    found = channel.wrong_of((1 - share) * power, (1 - share) * power, power, share * power)
+    expected = channel.wrong_labels(share * power[None])
+    assert found == pytest.approx(expected.value[0], abs=0.012)
+
+
+@pytest.mark.statistics
+def test_several_indices():
+    """The sign of a product of two: wrong where an odd number of the two signs is."""
+    channel = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2, 1, points=64).channel
+    once = np.arccos(np.sqrt(0.7)) / np.pi
+    found = channel.wrong_labels(0.3 * np.eye(2)[None])
+    assert found.value[0] == pytest.approx(2 * once * (1 - once), abs=4 * found.error[0] + 0.01)
+    assert channel.wrong_of(*3 * [np.eye(2)], 1e-9 * np.eye(2)) < 0.002
+    table = channel.label_errors(0.3 * np.eye(2)[None])
+    assert table["label_error"][0] == found.value[0]
+
+
+def test_rows_of_scalar_channels_tell_them_too():
+    found = limits(MODELS["one index"], [0.5, 2.0])
+    np.testing.assert_allclose(found["label_error"], np.arccos(np.sqrt(found["overlap"].ravel())) / np.pi, atol=1e-6)
+
+
+def test_simulations_count_them():
+    found = simulate(MODELS["sign"], [3.0], d=40, instances=3)
+    run = found.instances[0][0]
+    assert 0 < run.label_error < 0.5
+    assert found["label_theory"] == pytest.approx(limits(MODELS["sign"], [3.0])["label_error"], rel=1e-6)
+    assert abs(found["label_error"] - found["label_theory"])[0] < 5 * found["label_standard_error"][0] + 0.03
+    continuous = simulate(BilinearSequenceRegression(rho=0.5, noise=0.1), [1.0], d=20, instances=1)
+    assert continuous.instances[0][0].label_error is None
+    assert "label_error" not in continuous.columns
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["flipped", "one index", pytest.param("hardmax of two", marks=pytest.mark.statistics)])
+def test_message_passing_errs_as_often_as_theory_says(name):
+    found = simulate(MODELS[name], [3.0], d=60, instances=3)
+    assert abs(found["label_error"] - found["label_theory"])[0] < 5 * found["label_standard_error"][0] + 0.03
