@@ -29,7 +29,7 @@ Averages = Callable[[float, int], tuple[float, float]]
 # curves (they converge by two digits at a time), and of the curve itself. Without noise and with, for links of at most
 # so many branches and of more, where they cost more.
 _BRANCHES = 2
-_EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-10, 1e-7, 1e-8), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 1e-7)
+_EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-10, 1e-7, 1e-8), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 2e-6)
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 _ROWS = 128  # means of the field for which labels are averaged at once
@@ -228,17 +228,18 @@ class _Known:
 
     @cached_property
     def curve(self) -> Curve:
-        def row(v: float, target: float) -> Row:
-            return *self._refined(v, 0, target), *self._refined(v, 1, target)
-
         simple = len(self.shape.branches) <= _BRANCHES
         single, node, target = (_EXACT if simple else _SHARP) if self.noise == 0 else _SIMPLE if simple else _HARD
-        direct = lru_cache(maxsize=256)(lambda v: row(v, single))
+
+        def row(v: float) -> Row:
+            return *self._refined(v, 0, single), *self._refined(v, 1, single)
+
         # At generative exponent k the information begins with the overlap to the power k - 1.
         power = (
             int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
         )
-        return Curve(direct, lambda v: row(v, node), power, self.noise == 0, target)
+        rules = [lambda v, level=level: self.averages(v, level) for level in range(len(RULES))]
+        return Curve(lru_cache(maxsize=256)(row), rules, node, power, self.noise == 0, target)
 
     def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
         """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
