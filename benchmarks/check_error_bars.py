@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from scipy import integrate
-from scipy.stats import t as student
 
 from glassformer import (
     AttentionIndexed,
@@ -35,12 +34,11 @@ from glassformer import (
     DeepAttentionIndexed,
     SequenceMultiIndex,
 )
+from glassformer.core.numerics.quasi_random import confident
 from glassformer.core.progress import track
 
 # Data points per replica, and how many times more of them, and of work on each, the comparison takes.
-POINTS, MORE = 32, 8
-# Standard errors that make the error estimate of limits, from eight replicas.
-CONFIDENT = student.ppf(0.975, 7)
+POINTS, MORE = 16, 8
 
 
 class Pair(NamedTuple):
@@ -73,11 +71,11 @@ def product(z: Any) -> Any:
 
 
 def link(function: Callable[[Any], Any], indices: int = 2, tokens: int = 1, **options: Any) -> Callable[[], Any]:
-    return lambda: SequenceMultiIndex(function, indices, tokens, points=POINTS, **options)
+    return lambda: SequenceMultiIndex(function, indices, tokens, **options)
 
 
 def attention(**options: Any) -> Callable[[], Any]:
-    return lambda: DeepAttention(points=POINTS, **options)
+    return lambda: DeepAttention(**options)
 
 
 # Families of sampled averages over rows, and how their models are made.
@@ -136,9 +134,11 @@ def sampled(make: Callable[[], Any], rng: np.random.Generator) -> Pair:
     variance = covariance(rng, channel.rows, not (channel.even or prior.diagonal))
     if prior.diagonal:
         variance = np.diag(rng.uniform(0.02, 1.0, channel.rows) * np.minimum(power, 1.0))
-    small = channel.information(variance[None])
+    small = channel.averages(variance[None])
     large = channel.careful().with_points(MORE * POINTS).information(variance[None])
-    return Pair(small.value[0], large.value[0], CONFIDENT * small.error[0])
+    return Pair(
+        small.information.value[0], large.value[0], confident(small.replicas.shape[1]) * small.information.error[0]
+    )
 
 
 def tabulated(make: Callable[[], Any], rng: np.random.Generator) -> Pair:
@@ -147,7 +147,7 @@ def tabulated(make: Callable[[], Any], rng: np.random.Generator) -> Pair:
     variance = float(rng.uniform(0.02, 1.0) * channel.power)
     small, error, _, _ = channel.averages_at(variance, POINTS)
     large = channel.averages_at(variance, MORE**2 * POINTS)[0]
-    return Pair(np.array([small]), np.array([large]), CONFIDENT * np.array([error]))
+    return Pair(np.array([small]), np.array([large]), np.array([error]))
 
 
 SCALAR: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -1,4 +1,4 @@
-"""Channels whose averages are sampled: tabulated once, with their standard errors, and interpolated."""
+"""Channels whose averages are sampled: tabulated once, with their error estimates, and interpolated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from glassformer.core.numerics.quasi_random import mean_and_error, normal_points
+from glassformer.core.numerics.quasi_random import confident, mean_and_error, normal_points
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
@@ -150,9 +150,9 @@ class SampledChannel(ScalarChannel):
         return _Curves(first, second, third, last, slope)
 
     def averages_at(self, v: float, data: int = _POINTS) -> tuple[float, float, float, float]:
-        """Information, its standard error, expected log partition, its standard error; the same points for every V.
+        """Information and expected log partition, each with its error estimate; the same points for every V.
 
-        ``data`` is the number of sampled data points per replica, a power of two.
+        ``data`` is the number of sampled data points per replica, a power of two; errors have a confidence of 95 %.
         """
         size = self.components
         points = normal_points(2 * size + self.source_dimensions, data, _REPLICAS)
@@ -162,4 +162,5 @@ class SampledChannel(ScalarChannel):
         square = found.square.reshape(_REPLICAS, data).mean(axis=1)
         log_z = found.log_partition.reshape(_REPLICAS, data).mean(axis=1)
         (value, error), (expected, expected_error) = mean_and_error(square), mean_and_error(log_z)
-        return float(value), float(error), float(expected), float(expected_error)
+        standard = confident(_REPLICAS)
+        return float(value), standard * float(error), float(expected), standard * float(expected_error)

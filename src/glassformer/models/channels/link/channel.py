@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.fingerprint import identified
 from glassformer.models.channels.exponents import Exponents
+from glassformer.models.channels.link.affine import AffineLink
 from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.exponents import exponents_of
 from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
@@ -29,7 +30,7 @@ Averages = Callable[[float, int], tuple[float, float]]
 # curves (they converge by two digits at a time), and of the curve itself. Without noise and with, for links of at most
 # so many branches and of more, where they cost more.
 _BRANCHES = 2
-_EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-10, 1e-7, 1e-8), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 2e-6)
+_EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-8, 1e-6, 1e-6), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 5e-6)
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 _ROWS = 128  # means of the field for which labels are averaged at once
@@ -209,6 +210,9 @@ class _Known:
 
     @cached_property
     def law(self) -> LinkPosterior:
+        affine = AffineLink.recognised(self.shape, self.nodes, self.noise)
+        if affine is not None:
+            return affine
         return NoisyLink(self.shape, self.nodes, self.noise) if self.noise > 0 else LevelSet(self.shape, self.nodes)
 
     @cached_property
@@ -239,7 +243,8 @@ class _Known:
             int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
         )
         rules = [lambda v, level=level: self.averages(v, level) for level in range(len(RULES))]
-        return Curve(lru_cache(maxsize=256)(row), rules, node, power, self.noise == 0, target)
+        given = {"worth": np.inf} if self.law.closed else {}
+        return Curve(lru_cache(maxsize=256)(row), rules, node, power, self.noise == 0, target, **given)
 
     def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
         """Double the rule until it stops changing; the last change bounds the error of a converging rule."""

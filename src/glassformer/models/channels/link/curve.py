@@ -13,8 +13,8 @@ from numpy.polynomial import chebyshev
 from glassformer.models.channels.scalar import Array
 
 # The first panel is one in q, from the smallest of its nodes on; the others are of one width in log(q/V).
-_SMALLEST, _FIRST, _WIDTH = 1e-4, 0.02, 2.0
-# Different variances in one panel from which on it is built, and the orders tried for it.
+_SMALLEST, _FIRST, _WIDTH = 1e-4, 0.02, 4.0
+# Different variances in one panel from which on it is built by default, and the orders tried for it.
 _WORTH, _ORDERS = 8, (6, 12, 24)
 # Nodes at which the error of the rule for all of them is seen, and how many times the largest of these it is taken for.
 _CHECKED, _WORSE = (-1.0, 0.0, 1.0), 2.0
@@ -53,6 +53,7 @@ class Curve:
         power: of ``q`` with which the information vanishes.
         noiseless: whether it grows as ``1/V``.
         target: share of the largest coefficient below which the last ones end the refinement.
+        worth: different variances in one panel from which on it is built.
 
     Example:
         >>> exact = lambda v: (1 / (v + 0.1), 0.0, -0.5 * np.log(v + 0.1), 0.0)
@@ -68,6 +69,7 @@ class Curve:
     power: int
     noiseless: bool
     target: float = 1e-10
+    worth: float = _WORTH
     panels: dict[int, _Panel | None] = field(default_factory=dict)
     asked: dict[int, set[float]] = field(default_factory=dict)
 
@@ -80,7 +82,7 @@ class Curve:
             if k not in self.panels:
                 asked = self.asked.setdefault(k, set())
                 asked.update(variance[at].tolist())
-                if len(asked) >= _WORTH:
+                if len(asked) >= self.worth:
                     self.panels[k] = self._built(k)
             panel = self.panels.get(k)
             if panel is None:
