@@ -26,7 +26,7 @@ from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 Averages = Callable[[float, int], tuple[float, float]]
 
-# Relative changes below which refinement stops: between two rules of single averages, between those of the nodes of
+# Relative changes below which refinement stops: between two rules of single averages, between those at the nodes of
 # curves (they converge by two digits at a time), and of the curve itself. Without noise and with, for links of at most
 # so many branches and of more, where they cost more.
 _BRANCHES = 2
@@ -51,8 +51,9 @@ class LinkChannel(ScalarChannel):
     probability of that value (counting measure).
 
     ``information`` and ``expected_log_partition`` take ``V`` of shape (batch,); their ``error`` is the change between
-    the last two quadrature rules, refined until that change is 1e-10 of the result or, at the largest rule, ten times
-    that change.
+    the last two quadrature rules, refined until that change is small (1e-10 of the result for links of one or two
+    monotone pieces) or, at the largest rule, ten times that change. Asked for many ``V``, they are read off curves:
+    the error is then twice the difference of two rules at some of the nodes, and what the curve leaves open.
     Kinks, jumps, extrema and flat parts of :math:`\varphi` are located on a grid of spacing 0.002 over [-12, 12];
     finer structure is not seen. Noise far below :math:`V\varphi'^2` for an unbounded link at large ``V`` exceeds the
     largest rule: the error then says so. In double precision a saturating function is flat where its values coincide.
@@ -243,8 +244,8 @@ class _Known:
             int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
         )
         rules = [lambda v, level=level: self.averages(v, level) for level in range(len(RULES))]
-        given = {"worth": np.inf} if self.law.closed else {}
-        return Curve(lru_cache(maxsize=256)(row), rules, node, power, self.noise == 0, target, **given)
+        direct, law = lru_cache(maxsize=256)(row), self.law
+        return Curve(direct, rules, node, power, self.noise == 0, target, law.left_out, law.closed)
 
     def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
         """Double the rule until it stops changing; the last change bounds the error of a converging rule."""

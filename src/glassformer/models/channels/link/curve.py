@@ -14,10 +14,12 @@ from glassformer.models.channels.scalar import Array
 
 # The first panel is one in q, from the smallest of its nodes on; the others are of one width in log(q/V).
 _SMALLEST, _FIRST, _WIDTH = 1e-4, 0.02, 4.0
-# Different variances in one panel from which on it is built by default, and the orders tried for it.
+# Different variances in one panel from which on it is built, and the orders tried for it.
 _WORTH, _ORDERS = 8, (6, 12, 24)
 # Nodes at which the error of the rule for all of them is seen, and how many times the largest of these it is taken for.
 _CHECKED, _WORSE = (-1.0, 0.0, 1.0), 2.0
+# The same where even the largest rules differ.
+_SLOW = 5.0
 # Share of the largest coefficient up to which the last ones will do at the largest order, and what they are multiplied
 # by. What the averages themselves leave open need not be resolved, but for a share of it.
 _ENOUGH, _SAFETY, _SHARE = 1e-6, 4.0, 0.1
@@ -53,7 +55,8 @@ class Curve:
         power: of ``q`` with which the information vanishes.
         noiseless: whether it grows as ``1/V``.
         target: share of the largest coefficient below which the last ones end the refinement.
-        worth: different variances in one panel from which on it is built.
+        left_out: share of the averages that no rule sees.
+        closed: whether ``direct`` costs so little that no panel is worth building.
 
     Example:
         >>> exact = lambda v: (1 / (v + 0.1), 0.0, -0.5 * np.log(v + 0.1), 0.0)
@@ -69,7 +72,8 @@ class Curve:
     power: int
     noiseless: bool
     target: float = 1e-10
-    worth: float = _WORTH
+    left_out: float = 1e-13
+    closed: bool = False
     panels: dict[int, _Panel | None] = field(default_factory=dict)
     asked: dict[int, set[float]] = field(default_factory=dict)
 
@@ -82,7 +86,7 @@ class Curve:
             if k not in self.panels:
                 asked = self.asked.setdefault(k, set())
                 asked.update(variance[at].tolist())
-                if len(asked) >= self.worth:
+                if not self.closed and len(asked) >= _WORTH:
                     self.panels[k] = self._built(k)
             panel = self.panels.get(k)
             if panel is None:
@@ -127,9 +131,13 @@ class Curve:
         for rule, finer in pairwise(self.rules):
             both = np.array([[part(x) for x in v.tolist()] for part in (rule, finer)]) / self._scales(v).T
             errors = _WORSE * np.max(np.abs(both[0] - both[1]), axis=0)
-            if np.all(errors <= self.enough * np.max(np.abs(both[1]), axis=0)):
+            sizes = np.max(np.abs(both[1]), axis=0)
+            if np.all(errors <= self.enough * sizes):
                 break
-        return rule, errors.tolist()
+        else:
+            # A rule that is still changing converges slowly.
+            errors = _SLOW * errors
+        return rule, (errors + self.left_out * sizes).tolist()
 
     def _scales(self, v: Array) -> Array:
         """What both curves are smooth multiples of, shape (2, variances)."""
