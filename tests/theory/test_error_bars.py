@@ -6,12 +6,10 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import t as student
 
 from glassformer import DeepAttention, SequenceMultiIndex
+from glassformer.core.numerics.quasi_random import confident
 
-# Eight replicas: so many standard errors hold in 95 of 100 cases.
-CONFIDENT = student.ppf(0.975, 7)
 MODELS = {
     "a link with noise": SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.3, points=256),
     "a link without noise": SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 3, 2, 1, points=256),
@@ -31,7 +29,9 @@ def test_at_random_overlaps(name):
     channel, rng = MODELS[name].channel.in_rows, np.random.default_rng(1)
     variance = np.array([np.diag(np.maximum(rng.beta(0.8, 0.8, channel.rows), 0.02)) for _ in range(12)])
     small, large = (channel.with_points(count).information(variance) for count in (256, 2048))
-    gap, claimed = (np.linalg.norm(part, axis=(1, 2)) for part in (small.value - large.value, CONFIDENT * small.error))
+    gap, claimed = (
+        np.linalg.norm(part, axis=(1, 2)) for part in (small.value - large.value, confident(8) * small.error)
+    )
     assert np.sum(gap > claimed) <= 2
     assert np.all(gap < 3 * claimed)
     # An error bar that is never nearly reached says as little as one that lies.

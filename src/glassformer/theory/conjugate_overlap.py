@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.quasi_random import confident
 from glassformer.models.base import Model
 
 # Most sampled data points per replica; each doubling also changes the data, so errors are those of that many alone.
@@ -23,9 +24,9 @@ class ConjugateOverlap:
 
     Attributes:
         value: :math:`\hat Q`, shape (P, P).
-        error_estimate: standard errors, shape (P, P).
+        error_estimate: shape (P, P); with a confidence of 95 %, as everywhere, where averages are sampled.
         points: sampled data points per replica, of eight.
-        accuracy: largest error on the diagonal, relative to its entry.
+        accuracy: largest error estimate on the diagonal, relative to its entry.
         reached: whether that is what was asked for.
     """
 
@@ -50,7 +51,7 @@ def conjugate_overlap(
         overlap: ``Q``, shape (P, P), or its diagonal, shape (P,), or for one row a number; positive
             semi-definite, below the power of the rows.
         alpha: sample ratio, finite and > 0.
-        accuracy: standard error of every diagonal entry, relative to it.
+        accuracy: wanted error estimate of every diagonal entry, relative to it.
         most: data points per replica at which the search for it ends, whatever it reached.
 
     Raises:
@@ -73,8 +74,9 @@ def conjugate_overlap(
     channel = model.channel.in_rows.careful()
     points = channel.points
     while True:
-        found = channel.with_points(points).information(variance[None])
-        value, error = rate * found.value[0], rate * found.error[0]
+        found = channel.with_points(points).averages(variance[None])
+        standard = confident(found.replicas.shape[1]) if channel.sampled else 1.0
+        value, error = rate * found.information.value[0], standard * rate * found.information.error[0]
         floor = _SMALLEST * rate * channel.columns
         worst = float(np.max(np.diag(error) / np.maximum(np.diag(value), floor)))
         if worst <= accuracy or 2 * points > most or not channel.sampled:

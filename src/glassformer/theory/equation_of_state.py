@@ -22,7 +22,7 @@ from glassformer.models import Model
 # Points of the curve per decade of q_hat, points around every extremum, and the relative change that makes one.
 _DENSITY, _POINTS, _TURN = 11, 200, 1e-7
 # Share of the information about a known signal from which on the curve has no room left to fold.
-_SATURATED = 0.99
+_SATURATED = 0.9
 # Steps into which a cell of the curve is divided to invert it.
 _STEPS = 32
 
@@ -105,9 +105,14 @@ def information_at(model: Model, variance: Array) -> Integral:
     return Integral(*map(np.ravel, model.channel.in_rows.information(variance[:, None, None])))
 
 
-def resolved_curve(model: Model) -> StateCurve:
-    """The equation of state on a grid that is dense around its extrema, where a hard phase begins or ends."""
-    decades = _decades(model)
+def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
+    """The equation of state on a grid that is dense around its extrema, where a hard phase begins or ends.
+
+    Args:
+        model: of one row.
+        most: largest sample ratio of interest.
+    """
+    decades = _decades(model, most)
     grid = overlap_grid(model, _DENSITY * (6 + decades), largest=10.0**decades)
     curve = equation_of_state(model, grid)
     rises = np.diff(curve.alpha) > 0
@@ -119,10 +124,16 @@ def resolved_curve(model: Model) -> StateCurve:
     return _merged(curve, equation_of_state(model, extra))
 
 
-def _decades(model: Model) -> int:
-    """Decades of q_hat worth looking at beyond one per degree of freedom: fewer where noise limits the information."""
+def _decades(model: Model, ratio: float) -> int:
+    """Decades of q_hat worth looking at beyond one per degree of freedom.
+
+    Where noise limits the information, its value at the known signal bounds what a sample ratio makes of it.
+    """
     most = information_at(model, np.array([1e-12])).value[0]
+    needed = ratio * most / (model.prior.in_rows.degrees * natural_scale(model))
     for decades in range(2, 12):
+        if needed < 10.0**decades:
+            return decades
         if information_at(model, np.array([10.0**-decades])).value[0] > _SATURATED * most:
             return decades + 1
     return 12

@@ -145,7 +145,7 @@ def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tupl
     """
     if len(alpha) < _MANY and not model.channel.even:
         return evolved(model, alpha, "uninformed", settings), evolved(model, alpha, "informed", settings)
-    curve = resolved_curve(model)
+    curve = resolved_curve(model, float(np.max(alpha)))
     unknown = unknown_at_start(model)
     variance = np.concatenate([[unknown], curve.variance])
     first = np.searchsorted(np.maximum.accumulate(curve.alpha), alpha)

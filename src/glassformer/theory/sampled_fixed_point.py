@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t as student
 
 from glassformer.core.integral import Array
+from glassformer.core.numerics.quasi_random import confident
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.evolution_map import EvolutionMap
@@ -159,7 +159,7 @@ def _newton(fine: EvolutionMap, found: Solution, index: Index, settings: Iterati
         improved = where[better]
         least[improved], merit[improved] = length[better], blur[better]
         best.value[improved], best.residual[improved] = here[better], np.linalg.norm(gap[better], axis=1)
-        best.error_estimate[improved] = (length + _confidence(rest.shape[1]) * blur)[better]
+        best.error_estimate[improved] = (length + confident(rest.shape[1], _POLICY.confidence) * blur)[better]
         for name, part in zip(("q_hat", "q_hat_error"), kept, strict=True):
             best.extra[name][improved] = part[index[improved]]
         norm = np.linalg.norm(flat, axis=1)
@@ -185,11 +185,6 @@ def _jackknife(gain: Array, rest: Array) -> Array:
     moved = np.einsum("nij,nrj->nri", gain, flat - flat.mean(axis=1, keepdims=True))
     count = rest.shape[1]
     return np.asarray(np.sqrt((count - 1) / count * np.sum(moved**2, axis=(1, 2))))
-
-
-def _confidence(count: int) -> float:
-    """Standard errors, known from so many replicas, that make the error estimate."""
-    return float(student.ppf(0.5 * (1 + _POLICY.confidence), max(count - 1, 1)))
 
 
 def _pushed(value: Array, direction: Array) -> Array:

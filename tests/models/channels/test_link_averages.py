@@ -191,3 +191,45 @@ def test_remedies_name_options_that_exist():
     with pytest.raises(IncompatibleError, match="label_type = continuous"):
         SequenceMultiIndex(lambda z: np.sign(z[0, 0]), noise=0.1)
     assert SequenceMultiIndex(lambda z: np.sign(z[0, 0]), noise=0.1, label_type="continuous").channel.rank == 0
+
+
+@pytest.mark.parametrize("variance", [0.9, 0.5, 0.05])
+def test_labels_that_vanish_far_out(variance):
+    """z exp(-z^2): every label has a solution next to zero and one in the tail, where the slope vanishes."""
+
+    def link(h):
+        return h * np.exp(-(h**2))
+
+    # Over the solutions beyond the maximum; those before it by bisection, in logarithms.
+    edges = np.sqrt(0.5) + np.concatenate([[0.0], np.geomspace(1e-4, 7.5, 60)])
+    x, w = np.polynomial.legendre.leggauss(16)
+    half = 0.5 * np.diff(edges)[:, None]
+    far, weight = (edges[:-1, None] + half * (1 + x)).ravel(), (half * w).ravel()
+    low, high = np.full_like(far, -80.0), np.full_like(far, np.log(np.sqrt(0.5)))
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        above = middle - np.exp(2 * middle) > np.log(far) - far**2
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    near = np.exp(0.5 * (low + high))
+    steep = [np.abs((1 - 2 * h**2) * np.exp(-(h**2))) for h in (near, far)]
+    t = np.arange(-7.5, 7.51, 0.1 * min(1.0, np.sqrt(variance / (1 - variance))))
+    omega = np.sqrt(1 - variance) * t[:, None]
+    bells = [np.exp(-((h - omega) ** 2) / (2 * variance)) / s for h, s in zip((near, far), steep, strict=True)]
+    z = np.maximum(bells[0] + bells[1], 1e-290)
+    moment = (bells[0] * (near - omega) + bells[1] * (far - omega)) / variance
+    mass = np.exp(-(t**2) / 2) * (t[1] - t[0]) / np.sqrt(2 * np.pi)
+    density = steep[1] * weight / np.sqrt(2 * np.pi * variance)
+    # Labels of either sign contribute the same.
+    expected = 2 * float(mass @ (moment**2 / z) @ density)
+    found = LinkChannel(link).information(np.array([variance]))
+    assert found.error[0] < 1e-5 * expected
+    assert found.value[0] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_affine_links_are_the_gaussian_channel(noise):
+    channel, variance = LinkChannel(lambda h: 1 - 2 * h, noise), np.array([1e-6, 0.3, 1.0])
+    closed = GaussianChannel(noise / 4)
+    np.testing.assert_allclose(channel.information(variance).value, closed.information(variance).value, rtol=1e-14)
+    y, omega = np.array([0.4, -2.0]), np.array([0.1, 0.7])
+    np.testing.assert_allclose(channel.score(y, omega, 0.5), closed.score((1 - y) / 2, omega, 0.5), rtol=1e-12)

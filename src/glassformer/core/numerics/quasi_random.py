@@ -43,6 +43,22 @@ def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLI
     return np.asarray(scipy.special.ndtri(np.clip(np.stack(sets), 1e-16, 1 - 1e-16)))
 
 
+@lru_cache(maxsize=8)
+def confident(replicas: int, confidence: float = 0.95) -> float:
+    """Standard errors, known from so many replicas, that make an error estimate: 95 of 100 errors stay below it.
+
+    Source: quantiles of Student's distribution.
+
+    Example:
+        >>> round(confident(8), 4)
+        2.3646
+    """
+    # Slow to import, and of no use where nothing is sampled.
+    from scipy.stats import t as student
+
+    return float(student.ppf(0.5 * (1 + confidence), max(replicas - 1, 1)))
+
+
 def mean_and_error(replicas: Array) -> tuple[Array, Array]:
     """Mean over the first axis and its standard error."""
     return np.mean(replicas, axis=0), np.std(replicas, axis=0, ddof=1) / np.sqrt(len(replicas))

@@ -1,4 +1,4 @@
-"""Channels whose averages are sampled: tabulated once, with their standard errors, and interpolated."""
+"""Channels whose averages are sampled: tabulated once, with their error estimates, and interpolated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from glassformer.core.numerics.quasi_random import mean_and_error, normal_points
+from glassformer.core.numerics.quasi_random import confident, mean_and_error, normal_points
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
@@ -141,7 +141,7 @@ class SampledChannel(ScalarChannel):
     @cached_property
     def _curves(self) -> _Curves:
         grid = np.geomspace(_SMALLEST, 1.0, _NODES)
-        rows = np.array([self._averages(float(v)) for v in track(grid, f"averages of the {self.label} channel")])
+        rows = np.array([self.averages_at(float(v)) for v in track(grid, f"averages of the {self.label} channel")])
         # A value lost in its error is as good as none, but its logarithm and relative error stay finite.
         known = np.maximum(rows[:, 0], np.maximum(1e-9 * rows[:, 1], 1e-300))
         x, information, relative = np.log(grid), np.log(known), rows[:, 1] / known
@@ -149,14 +149,18 @@ class SampledChannel(ScalarChannel):
         first, second, third, last = (PchipInterpolator(x, c) for c in (information, relative, *rows[:, 2:].T))
         return _Curves(first, second, third, last, slope)
 
-    def _averages(self, v: float) -> tuple[float, float, float, float]:
-        """Information, its standard error, expected log partition, its standard error; the same points for every V."""
+    def averages_at(self, v: float, data: int = _POINTS) -> tuple[float, float, float, float]:
+        """Information and expected log partition, each with its error estimate; the same points for every V.
+
+        ``data`` is the number of sampled data points per replica, a power of two; errors have a confidence of 95 %.
+        """
         size = self.components
-        points = normal_points(2 * size + self.source_dimensions, _POINTS, _REPLICAS)
+        points = normal_points(2 * size + self.source_dimensions, data, _REPLICAS)
         t, u, source = np.split(points.reshape(-1, points.shape[-1]), [size, 2 * size], axis=1)
         omega = np.sqrt(max(self.power - v, 0.0)) * t
         found = self.posterior(self.label_from(omega + np.sqrt(v) * u, source), omega, v)
-        square = found.square.reshape(_REPLICAS, _POINTS).mean(axis=1)
-        log_z = found.log_partition.reshape(_REPLICAS, _POINTS).mean(axis=1)
+        square = found.square.reshape(_REPLICAS, data).mean(axis=1)
+        log_z = found.log_partition.reshape(_REPLICAS, data).mean(axis=1)
         (value, error), (expected, expected_error) = mean_and_error(square), mean_and_error(log_z)
-        return float(value), float(error), float(expected), float(expected_error)
+        standard = confident(_REPLICAS)
+        return float(value), standard * float(error), float(expected), standard * float(expected_error)

@@ -15,6 +15,7 @@ from glassformer.core.fingerprint import identified
 from glassformer.core.numerics.quadrature import normal_nodes
 from glassformer.models.channels.confusion import Flip
 from glassformer.models.channels.exponents import Exponents
+from glassformer.models.channels.link.affine import AffineLink
 from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.exponents import exponents_of
 from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
@@ -27,11 +28,11 @@ from glassformer.models.channels.scalar import Array, Integral, LabelNodes, Scal
 
 Averages = Callable[[float, int], tuple[float, float]]
 
-# Relative changes below which refinement stops: between two rules of single averages, between those of the nodes of
+# Relative changes below which refinement stops: between two rules of single averages, between those at the nodes of
 # curves (they converge by two digits at a time), and of the curve itself. Without noise and with, for links of at most
 # so many branches and of more, where they cost more.
 _BRANCHES = 2
-_EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-10, 1e-7, 1e-8), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 1e-7)
+_EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-8, 1e-6, 1e-6), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 5e-6)
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 _ROWS = 128  # means of the field for which labels are averaged at once
@@ -52,8 +53,9 @@ class LinkChannel(ScalarChannel):
     probability of that value (counting measure).
 
     ``information`` and ``expected_log_partition`` take ``V`` of shape (batch,); their ``error`` is the change between
-    the last two quadrature rules, refined until that change is 1e-10 of the result or, at the largest rule, ten times
-    that change.
+    the last two quadrature rules, refined until that change is small (1e-10 of the result for links of one or two
+    monotone pieces) or, at the largest rule, ten times that change. Asked for many ``V``, they are read off curves:
+    the error is then twice the difference of two rules at some of the nodes, and what the curve leaves open.
     Kinks, jumps, extrema and flat parts of :math:`\varphi` are located on a grid of spacing 0.002 over [-12, 12];
     finer structure is not seen. Noise far below :math:`V\varphi'^2` for an unbounded link at large ``V`` exceeds the
     largest rule: the error then says so. In double precision a saturating function is flat where its values coincide.
@@ -244,6 +246,9 @@ class _Known:
 
     @cached_property
     def law(self) -> LinkPosterior:
+        affine = AffineLink.recognised(self.shape, self.nodes, self.noise)
+        if affine is not None:
+            return affine
         return NoisyLink(self.shape, self.nodes, self.noise) if self.noise > 0 else LevelSet(self.shape, self.nodes)
 
     @cached_property
@@ -263,17 +268,19 @@ class _Known:
 
     @cached_property
     def curve(self) -> Curve:
-        def row(v: float, target: float) -> Row:
-            return *self._refined(v, 0, target), *self._refined(v, 1, target)
-
         simple = len(self.shape.branches) <= _BRANCHES
         single, node, target = (_EXACT if simple else _SHARP) if self.noise == 0 else _SIMPLE if simple else _HARD
-        direct = lru_cache(maxsize=256)(lambda v: row(v, single))
+
+        def row(v: float) -> Row:
+            return *self._refined(v, 0, single), *self._refined(v, 1, single)
+
         # At generative exponent k the information begins with the overlap to the power k - 1.
         power = (
             int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
         )
-        return Curve(direct, lambda v: row(v, node), power, self.noise == 0, target)
+        rules = [lambda v, level=level: self.averages(v, level) for level in range(len(RULES))]
+        direct, law = lru_cache(maxsize=256)(row), self.law
+        return Curve(direct, rules, node, power, self.noise == 0, target, law.left_out, law.closed)
 
     def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
         """Double the rule until it stops changing; the last change bounds the error of a converging rule."""

@@ -2,8 +2,9 @@ r"""Averages of a channel as curves over the variance: Chebyshev polynomials on 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +13,13 @@ from numpy.polynomial import chebyshev
 from glassformer.models.channels.scalar import Array
 
 # The first panel is one in q, from the smallest of its nodes on; the others are of one width in log(q/V).
-_SMALLEST, _FIRST, _WIDTH = 1e-4, 0.02, 2.0
+_SMALLEST, _FIRST, _WIDTH = 1e-4, 0.02, 4.0
 # Different variances in one panel from which on it is built, and the orders tried for it.
 _WORTH, _ORDERS = 8, (6, 12, 24)
+# Nodes at which the error of the rule for all of them is seen, and how many times the largest of these it is taken for.
+_CHECKED, _WORSE = (-1.0, 0.0, 1.0), 2.0
+# The same where even the largest rules differ.
+_SLOW = 5.0
 # Share of the largest coefficient up to which the last ones will do at the largest order, and what they are multiplied
 # by. What the averages themselves leave open need not be resolved, but for a share of it.
 _ENOUGH, _SAFETY, _SHARE = 1e-6, 4.0, 0.1
@@ -22,6 +27,7 @@ _ENOUGH, _SAFETY, _SHARE = 1e-6, 4.0, 0.1
 _START = float(np.log(_FIRST / (1 - _FIRST)))
 
 Row = tuple[float, float, float, float]
+Rule = Callable[[float], tuple[float, float]]
 
 
 class _Panel(NamedTuple):
@@ -44,24 +50,30 @@ class Curve:
 
     Args:
         direct: information, its error, expected log partition and its error at one variance.
-        node: the same as they are wanted at the nodes of a panel, where many of them are computed.
+        rules: information and expected log partition at one variance by each of several rules, coarse ones first.
+        enough: relative error of the nodes of a panel at which no finer rule is tried.
         power: of ``q`` with which the information vanishes.
         noiseless: whether it grows as ``1/V``.
         target: share of the largest coefficient below which the last ones end the refinement.
+        left_out: share of the averages that no rule sees.
+        closed: whether ``direct`` costs so little that no panel is worth building.
 
     Example:
         >>> exact = lambda v: (1 / (v + 0.1), 0.0, -0.5 * np.log(v + 0.1), 0.0)
-        >>> curve = Curve(exact, exact, power=0, noiseless=False)
+        >>> curve = Curve(exact, [lambda v: exact(v)[::2]] * 2, 1e-10, power=0, noiseless=False)
         >>> value = curve(np.geomspace(0.01, 1, 50))
         >>> bool(np.max(np.abs(value[:, 0] * (np.geomspace(0.01, 1, 50) + 0.1) - 1)) < 1e-8)
         True
     """
 
     direct: Callable[[float], Row]
-    node: Callable[[float], Row]
+    rules: Sequence[Rule]
+    enough: float
     power: int
     noiseless: bool
     target: float = 1e-10
+    left_out: float = 1e-13
+    closed: bool = False
     panels: dict[int, _Panel | None] = field(default_factory=dict)
     asked: dict[int, set[float]] = field(default_factory=dict)
 
@@ -74,7 +86,7 @@ class Curve:
             if k not in self.panels:
                 asked = self.asked.setdefault(k, set())
                 asked.update(variance[at].tolist())
-                if len(asked) >= _WORTH:
+                if not self.closed and len(asked) >= _WORTH:
                     self.panels[k] = self._built(k)
             panel = self.panels.get(k)
             if panel is None:
@@ -96,24 +108,40 @@ class Curve:
 
     def _built(self, k: int) -> _Panel | None:
         """The panel of the lowest order that resolves both curves; none if no order does."""
-        known: dict[float, Row] = {}
+        rule, own = self._rule(k)
+        known: dict[float, tuple[float, float]] = {}
         for order in _ORDERS:
             nodes = np.cos(np.pi * np.arange(order + 1) / order)
             v = _variance(nodes, k)
             for x in v.tolist():
-                known[x] = known[x] if x in known else self.node(x)
-            rows = np.array([known[x] for x in v.tolist()])
-            scale = self._scale(v)
-            curves = (rows[:, 0] / scale, rows[:, 2])
+                known[x] = known[x] if x in known else rule(x)
+            curves = np.array([known[x] for x in v.tolist()]).T / self._scales(v)
             fitted = [chebyshev.chebfit(nodes, curve, order) for curve in curves]
             left = [float(np.sum(np.abs(c[-3:]))) for c in fitted]
-            sizes = [float(np.max(np.abs(curve))) for curve in curves]
-            own = (float(np.max(rows[:, 1] / scale)), float(np.max(rows[:, 3])))
+            sizes = np.max(np.abs(curves), axis=1).tolist()
             target = _ENOUGH if order == _ORDERS[-1] else self.target
             if all(x <= max(target * size, _SHARE * e) for x, size, e in zip(left, sizes, own, strict=True)):
                 errors = [_SAFETY * x + e for x, e in zip(left, own, strict=True)]
                 return _Panel(fitted[0], errors[0], fitted[1], errors[1])
         return None
+
+    def _rule(self, k: int) -> tuple[Rule, list[float]]:
+        """The coarsest rule whose difference from the next one, at some nodes of a panel, is small; and its errors."""
+        v = _variance(np.array(_CHECKED), k)
+        for rule, finer in pairwise(self.rules):
+            both = np.array([[part(x) for x in v.tolist()] for part in (rule, finer)]) / self._scales(v).T
+            errors = _WORSE * np.max(np.abs(both[0] - both[1]), axis=0)
+            sizes = np.max(np.abs(both[1]), axis=0)
+            if np.all(errors <= self.enough * sizes):
+                break
+        else:
+            # A rule that is still changing converges slowly.
+            errors = _SLOW * errors
+        return rule, (errors + self.left_out * sizes).tolist()
+
+    def _scales(self, v: Array) -> Array:
+        """What both curves are smooth multiples of, shape (2, variances)."""
+        return np.stack([self._scale(v), np.ones_like(v)])
 
 
 def _log_odds(v: Array) -> Array:

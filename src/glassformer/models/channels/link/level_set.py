@@ -18,6 +18,7 @@ from glassformer.models.channels.link.piecewise import SAME, Flat, distinct
 from glassformer.models.channels.link.posterior import LinkPosterior
 from glassformer.models.channels.scalar import Array
 
+_KEPT = 8  # level sets kept, which many branches make large
 _CHUNK = 2_000_000  # largest number of doubles in one temporary array
 _NEGLIGIBLE = 1e-25  # probability below which a node is left out
 _RIVALS = 45.0  # minus the logarithm of the weight below which another solution of a label plays no part
@@ -94,6 +95,9 @@ class LevelSet(LinkPosterior):
         key = (octaves, level)
         if key not in self._known:
             self._known[key] = self._solved(octaves, level)
+            # Variances are asked for in their order, more or less: those of before are not needed any more.
+            while len(self._known) > _KEPT:
+                del self._known[next(iter(self._known))]
         return self._known[key]
 
     @cached_property
@@ -105,9 +109,10 @@ class LevelSet(LinkPosterior):
         return {}
 
     def _solved(self, octaves: int, level: int) -> Fields:
-        rule, breaks = RULES[level], np.concatenate([self.shape.breaks, self._shared])
+        elsewhere = np.concatenate([self._shared, self._asymptotic])
+        rule, breaks = RULES[level], np.concatenate([self.shape.breaks, elsewhere])
         # Where another solution turns its weight diverges: that takes panels down to rounding while it is in sight.
-        scales = [(self.shape.breaks, octaves + 3), (self._shared, octaves + 3 if octaves > _FAR else _DEEPEST)]
+        scales = [(self.shape.breaks, octaves + 3), (elsewhere, octaves + 3 if octaves > _FAR else _DEEPEST)]
         near = [(x[:, None] + _offsets(depth)).ravel() for x, depth in scales]
         edges = np.concatenate([np.linspace(-TAIL, TAIL, 25), *near, breaks])
         edges = distinct(edges[np.abs(edges) <= TAIL], 1e-13)
@@ -129,18 +134,33 @@ class LevelSet(LinkPosterior):
     @cached_property
     def _shared(self) -> Array:
         """Fields that share a label with a break of the link without being one."""
-        ends = [
-            value
-            for branch in self.shape.branches
-            for h, value in ((branch.h[0], branch.values[0]), (branch.h[-1], branch.values[-1]))
-            if abs(h) < _REACHED
-        ]
-        values = distinct(np.array([*ends, *(flat.value for flat in self.shape.flats)]), 1e-14)
-        shared = preimages(self.shape, values).h.ravel()
-        shared = distinct(shared[np.abs(shared) < TAIL], SAME)
+        values = [value for h, value in self._ends if abs(h) < _REACHED]
+        shared = self._labelled([*values, *(flat.value for flat in self.shape.flats)])
         # Solutions next to an extremum are known to the root of rounding.
-        apart = np.min(np.abs(shared[:, None] - self.shape.breaks), axis=1, initial=np.inf) > _BLURRED
-        return np.asarray(shared[apart])
+        return np.asarray(shared[self._distances(shared).min(axis=1, initial=np.inf) > _BLURRED])
+
+    @cached_property
+    def _asymptotic(self) -> Array:
+        """Fields, breaks or not, with a label that the link approaches far out."""
+        found = self._labelled([value for h, value in self._ends if abs(h) >= _REACHED])
+        gaps = self._distances(found)
+        blurred = np.flatnonzero(gaps.min(axis=1, initial=np.inf) <= _BLURRED)
+        found[blurred] = self.shape.breaks[gaps[blurred].argmin(axis=1)] if blurred.size else 0.0
+        return distinct(found, SAME)
+
+    @property
+    def _ends(self) -> list[tuple[float, float]]:
+        """Fields at which branches end, and the values there."""
+        return [(branch.h[k], branch.values[k]) for branch in self.shape.branches for k in (0, -1)]
+
+    def _labelled(self, values: list[float]) -> Array:
+        """Fields with one of these labels."""
+        found = preimages(self.shape, distinct(np.array(values), 1e-14)).h.ravel()
+        return distinct(found[np.abs(found) < TAIL], SAME)
+
+    def _distances(self, h: Array) -> Array:
+        """From fields to breaks, shape (fields, breaks)."""
+        return np.asarray(np.abs(h[:, None] - self.shape.breaks))
 
     @cached_property
     def _mean_log_slope(self) -> float:

@@ -20,6 +20,9 @@ class LinkPosterior(ABC):
     left_out: ClassVar[float] = 1e-13
     """Share of averages that no rule sees: tails beyond the reach of all of them, and rounding."""
 
+    closed: ClassVar[bool] = False
+    """Whether averages are closed forms, which no curve has to stand for."""
+
     @abstractmethod
     def averages(self, v: float, level: int) -> tuple[float, float]:
         """(information, expected log partition) at posterior variance ``v`` by the rule of this level."""

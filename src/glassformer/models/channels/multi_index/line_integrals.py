@@ -1,7 +1,7 @@
 r"""Noiseless functions of several projections with one number as label, integrated along lines.
 
 In whitened coordinates the fields of a data point are standard normal and the label fixes a level set. Lines parallel
-to every axis cross it in points (continuous labels) or intervals (discrete ones) that are found by bisection, so one
+to every axis cross it in points (continuous labels) or intervals (discrete ones) that are bracketed on a grid, so one
 integral is exact and the others are quasi-Monte Carlo. A continuous label may have atoms (zero, for sums of rectified
 fields): level sets of positive measure, where lines lie in them for whole intervals. A crossing
 found along axis ``j`` carries the weight
@@ -10,40 +10,37 @@ found along axis ``j`` carries the weight
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri, softmax
 from scipy.stats import qmc
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
-from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions, Moments
+from glassformer.models.channels.multi_index.line_crossings import Bundle, Crossings
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
-# Half-length of a line, cells on it, crossings kept, and halvings of a cell that holds one.
-_REACH, _CELLS, _CROSSINGS, _HALVINGS = 7.5, 96, 8, 20
 # Share of a level set in intervals from which on it has positive measure.
 _MASSIVE = 1e-9
 _TINY = 1e-300
 # Deviation of a label at a crossing that is none of a jump.
 _ROOT = 1e-5
 # Points of a pilot sample, those next to a level set, and the spread of lines around them over theirs, and at least.
-_PILOT, _NEAREST, _WIDER, _NARROWEST = 256, 16, 1.4, 0.2
-# Step of the differences that make a gradient, in whitened coordinates.
-_STEP = 1e-5
+_PILOT, _NEAREST, _WIDER, _NARROWEST = 64, 8, 1.4, 0.2
 # Lines per axis and half, and numbers in the pool of random shifts.
-_LINES, _NUMBERS = 32, 800_000
-_BATCH = 16
+_LINES, _NUMBERS = 64, 800_000
+# Data points whose lines are followed at once, so that temporaries stay in the cache.
+_BATCH = 64
 # Random fields that show the labels there are, and variance below which the mean alone decides between them.
 _MANY, _DECISIVE = 2**14, 1e-9
 
@@ -98,17 +95,20 @@ class LineChannel(LinkRowsChannel):
         return super().traceable_label
 
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:
-        data = (self.observed(y), np.asarray(omega, dtype=float), root)
-        with jax.enable_x64(True):
-            lines = jnp.asarray(_lines(self.latents, self.effort.points))
-            pilot = jnp.asarray(normal_points(self.latents, _PILOT, 1)[0])
-
-        moments = Specialised(_moments, link=self.link, points=self.atoms < 1, intervals=self.atoms > 0)
+        lines, pilot = _lines(self.latents, self.effort.points), normal_points(self.latents, _PILOT, 1)[0]
+        crossings = Crossings(self.link)
+        kinds: list[_Kind] = [_Intervals(crossings)] * (self.atoms > 0) + [_Points(crossings)] * (self.atoms < 1)
 
         def work(index: Any, chunk: Any) -> Any:
-            return moments(jnp.asarray(index % len(lines)), chunk, lines, pilot)
+            label, mean, factor = (np.asarray(part) for part in chunk)
+            parts = [slice(start, start + _BATCH) for start in range(0, len(label), _BATCH)]
+            found = [
+                _moments(_Data(label[part], mean[part], factor[part]), kinds, lines[index[part] % len(lines)], pilot)
+                for part in parts
+            ]
+            return [np.concatenate(columns) for columns in zip(*found, strict=True)]
 
-        return Moments(*in_chunks(work, data))
+        return Moments(*in_chunks(work, (self.observed(y), np.asarray(omega, dtype=float), root)))
 
 
 def _nothing(x: Any, datum: Any) -> Any:
@@ -117,161 +117,216 @@ def _nothing(x: Any, datum: Any) -> Any:
     return x
 
 
+class _Data(NamedTuple):
+    """Labels (n, k), mean fields (n, P, L) and roots of their covariances (n, P, P)."""
+
+    label: Array
+    omega: Array
+    root: Array
+
+    def fields(self, x: Array) -> Array:
+        """Fields, shape (n, m, P, L), of whitened coordinates of shape (n, m, P L)."""
+        shaped = x.reshape(*x.shape[:2], *self.omega.shape[1:])
+        # Term by term: products of many small matrices take several times as long.
+        terms = (self.root[:, None, :, q, None] * shaped[:, :, q, None] for q in range(self.omega.shape[1]))
+        return np.asarray(sum(terms, self.omega[:, None]))
+
+    @property
+    def turned(self) -> Array:
+        """What each whitened coordinate changes the fields by, shape (n, P L, P, L)."""
+        rows, columns = self.omega.shape[1:]
+        unit = np.eye(rows * columns).reshape(-1, rows, columns)
+        return np.asarray(self.root[:, None] @ unit)
+
+
+class _Lines(NamedTuple):
+    """Lines along one axis: whitened coordinates at their middle, shape (n, m, D), and importance weights (n, m)."""
+
+    axis: int
+    base: Array
+    weight: Array
+
+    def of(self, data: _Data) -> Bundle:
+        """Themselves in the space of the fields."""
+        return Bundle(self.axis, data.fields(self.base), data.turned, data.label)
+
+
+class _Sums(NamedTuple):
+    """Integrals of one, ``x`` and ``x x^T`` over the level set, by line, shape (n, m, ...)."""
+
+    zeroth: Array
+    first: Array
+    second: Array
+
+
 @lru_cache(maxsize=4)
 def _lines(dimension: int, count: int) -> Array:
     """Where lines cross the other coordinates, shape (pool, 2 halves, 2 parts, lines, dimension - 1).
 
-    A line is followed by its mirror image. Parts are independent: how far they are apart tells the bias of ratios.
+    Parts are independent: how far they are apart tells the bias of ratios.
     """
     if dimension == 1:
         return np.zeros((1, 2, 1, 1, 0))
-    rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 4)
+    rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 2)
     pool = int(np.clip(_NUMBERS // (4 * base.size), 16, 4096))
     shifted = (base + rng.random((pool, 2, 2, 1, dimension - 1))) % 1
     points = ndtri(np.clip(shifted, 1e-12, 1 - 1e-12))
-    return np.stack([points, -points], axis=4).reshape(pool, 2, 2, count // 2, dimension - 1)
+    return points
 
 
-def _moments(
-    turns: Any, data: Any, lines: Any, pilot: Any, link: Callable[[Any], Any], points: bool, intervals: bool
-) -> Any:
-    def one(item: Any) -> Any:
-        turn, (label, omega, root) = item
-
-        def value(x: Any) -> Any:
-            return link(omega + root @ x.reshape(omega.shape)) - label
-
-        kinds = [_interval_moments] * intervals + [_point_moments] * points
-        where = _near(value, pilot)
-        sums = [_along_axes(partial(kind, value), lines[turn], *where) for kind in kinds]
-        # A level set of positive measure has no points apart from it that matter.
-        massive = jnp.sum(sums[0][0]) > _MASSIVE
-        chosen = [jnp.where(massive, first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
-        return _combined(chosen, 1 / omega.size if intervals and not points else 1.0)
-
-    return jax.lax.map(one, (turns, data), batch_size=_BATCH)
+def _moments(data: _Data, kinds: list[_Kind], lines: Array, pilot: Array) -> tuple[Array, ...]:
+    """Moments of some data points; ``lines`` of each as in :func:`_lines`."""
+    where = _near(data, kinds[0].crossings, pilot)
+    sums = [_over_lines(kind, data, lines, *where) for kind in kinds]
+    # A level set of positive measure has no points apart from it that matter.
+    massive = sums[0][0].sum(axis=(1, 2)) > _MASSIVE
+    chosen = [np.where(_like(massive, first), first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
+    return _combined(chosen, kinds[-1].scale(pilot.shape[1]))
 
 
-def _near(value: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:
-    """Centre and spread of the part of the prior that is next to the level set, from a pilot sample in two rounds."""
-    centre, spread = jnp.zeros(pilot.shape[1]), jnp.ones(pilot.shape[1])
+def _near(data: _Data, crossings: Crossings, pilot: Array) -> tuple[Array, Array]:
+    """Centre and spread, shape (n, D), of the part of the prior next to the level sets, from two rounds of a pilot."""
+    centre, spread = np.zeros((len(data.label), pilot.shape[1])), np.ones((len(data.label), pilot.shape[1]))
     for _ in range(2):
-        points = centre + spread * pilot
-        distance = jnp.sum(jnp.abs(jax.vmap(value)(points)), axis=1)
-        index = jax.lax.top_k(-distance, _NEAREST)[1]
-        share = jax.nn.softmax(0.5 * jnp.sum(pilot[index] ** 2 - points[index] ** 2, axis=1))
-        centre = share @ points[index]
-        spread = jnp.maximum(_WIDER * jnp.sqrt(share @ (points[index] - centre) ** 2), _NARROWEST)
+        points = centre[:, None] + spread[:, None] * pilot
+        distance = np.nan_to_num(crossings.distances(data.fields(points), data.label), nan=np.inf)
+        index = np.argpartition(distance, _NEAREST, axis=1)[:, :_NEAREST]
+        close = np.take_along_axis(points, index[:, :, None], axis=1)
+        share = softmax(0.5 * np.sum(pilot[index] ** 2 - close**2, axis=2), axis=1)
+        centre = np.einsum("nk,nkd->nd", share, close)
+        deviation = np.sqrt(np.einsum("nk,nkd->nd", share, (close - centre[:, None]) ** 2))
+        spread = np.maximum(_WIDER * deviation, _NARROWEST)
     return centre, spread
 
 
-def _combined(integrals: Any, scale: float) -> Any:
-    """Moments from the integrals of 1, ``x`` and ``x x^T`` along the lines, shape (2 halves, 2 parts, ...)."""
-    zeroth, first, second = integrals
-    halves = [part.sum(axis=1) for part in (zeroth, first, second)]
-    whole = [part.sum(axis=0) for part in halves]
+def _combined(integrals: list[Array], scale: float) -> tuple[Array, ...]:
+    """Moments from the integrals of 1, ``x`` and ``x x^T`` along the lines, shape (n, 2 halves, 2 parts, ...)."""
+    halves = [part.sum(axis=2) for part in integrals]
+    whole = [part.sum(axis=1) for part in halves]
     mean, square = (_ratio(part, whole[0]) for part in whole[1:])
     # A half that misses the level set is replaced by the other, a part by its half.
-    own = [jnp.where(_found(halves[0], part), part, part[::-1]) for part in halves]
+    own = [np.where(_like(halves[0] > 0, part), part, part[:, ::-1]) for part in halves]
     parts = [
-        jnp.where(_found(zeroth, part), part, half[:, None])
-        for part, half in zip((zeroth, first, second), own, strict=True)
+        np.where(_like(integrals[0] > 0, part), part, half[:, :, None])
+        for part, half in zip(integrals, own, strict=True)
     ]
     # The bias of a ratio falls as one over the sample: twice the whole less the mean of its parts is free of it.
-    means, squares = (2 * _ratio(own[k], own[0]) - jnp.mean(_ratio(parts[k], parts[0]), axis=1) for k in (1, 2))
     plain = [_ratio(own[k], own[0]) for k in (1, 2)]
-    within = jnp.mean(plain[1] - jnp.einsum("hi,hj->hij", plain[0], plain[0]), axis=0)
-    covariance = 2 * (square - jnp.outer(mean, mean)) - within
-    return jnp.log(0.5 * scale * jnp.maximum(whole[0], _TINY)), *means, covariance, *squares, jnp.ones(())
+    means, squares = (2 * plain[k - 1] - np.mean(_ratio(parts[k], parts[0]), axis=2) for k in (1, 2))
+    within = np.mean(plain[1] - _outer(plain[0], plain[0]), axis=1)
+    covariance = 2 * (square - _outer(mean, mean)) - within
+    log_partition = np.log(0.5 * scale * np.maximum(whole[0], _TINY))
+    pairs = [part[:, half] for part in (means, squares) for half in (0, 1)]
+    return log_partition, *pairs[:2], covariance, *pairs[2:], np.ones_like(log_partition)
 
 
-def _found(zeroth: Any, like: Any) -> Any:
-    return (zeroth > 0).reshape(zeroth.shape + (1,) * (like.ndim - zeroth.ndim))
+def _outer(a: Array, b: Array) -> Array:
+    return np.asarray(a[..., :, None] * b[..., None, :])
 
 
-def _ratio(part: Any, zeroth: Any) -> Any:
-    return part / jnp.maximum(zeroth, _TINY).reshape(zeroth.shape + (1,) * (part.ndim - zeroth.ndim))
+def _like(few: Any, many: Array) -> Any:
+    """With further axes of length one, as many as ``many`` has."""
+    return few.reshape(few.shape + (1,) * (many.ndim - few.ndim))
 
 
-def _along_axes(on_axis: Callable[..., Any], lines: Any, centre: Any, spread: Any) -> tuple[Any, Any, Any]:
+def _ratio(part: Array, zeroth: Array) -> Array:
+    return np.asarray(part / _like(np.maximum(zeroth, _TINY), part))
+
+
+def _over_lines(kind: _Kind, data: _Data, lines: Array, centre: Array, spread: Array) -> list[Array]:
     """Integrals of one, ``x`` and ``x x^T`` over the level set, by halves and parts of the lines along all axes."""
-    dimension, count = len(centre), lines.shape[2]
-    place = jnp.arange(dimension)
-    # Every other pair of lines is drawn around the level set, the others from the prior.
-    near = jnp.arange(count) // 2 % 2 == 1
-
-    def along(axis: Any, rest: Any, near: Any) -> Any:
-        # The line's own coordinate goes to place ``axis``, the others keep their order.
-        others = jnp.where(place < axis, place, place - 1)
-        padded = jnp.append(rest, 0.0)[jnp.clip(others, 0, max(dimension - 2, 0))]
-        across = place != axis
-        base = jnp.where(across, jnp.where(near, centre + spread * padded, padded), 0.0)
-        shape = 0.5 * (base**2 - ((base - centre) / spread) ** 2) - jnp.log(spread)
-        ratio = jnp.exp(jnp.sum(jnp.where(across, shape, 0.0)))
-        weight = 2 / (1 + ratio) if count > 1 else 1.0
-        return [weight * part for part in on_axis(axis, base, jnp.where(across, 0.0, 1.0))]
-
-    flat, kinds = lines.reshape(-1, max(dimension - 1, 0)), jnp.tile(near, lines.shape[0] * lines.shape[1])
-    found = jax.vmap(lambda axis: jax.vmap(partial(along, axis))(flat, kinds))(place)
-    sums = [part.sum(axis=0).reshape(*lines.shape[:3], *part.shape[2:]).sum(axis=2) for part in found]
-    zeroth, first, second = (part / (lines.shape[1] * count) for part in sums)
-    return zeroth, first, second
+    count, halves, parts, each, _ = lines.shape
+    found = [kind.along(data, _placed(lines, axis, centre, spread)) for axis in range(centre.shape[1])]
+    totals = [sum(columns) for columns in zip(*found, strict=True)]
+    grouped = [np.asarray(part).reshape(count, halves, parts, each, *np.shape(part)[2:]) for part in totals]
+    return [part.sum(axis=3) / (parts * each) for part in grouped]
 
 
-def _crossings(test: Callable[[Any], Any]) -> tuple[tuple[Any, Any], Any]:
-    """Ends of the cells in which a truth value along the line changes, padded with the far end, and its first value."""
-    grid = jnp.linspace(-_REACH, _REACH, _CELLS + 1)
-    inside = jax.vmap(test)(grid)
-    cell = jnp.nonzero(inside[1:] != inside[:-1], size=_CROSSINGS, fill_value=_CELLS)[0]
-    low, high = grid[jnp.minimum(cell, _CELLS)], grid[jnp.minimum(cell + 1, _CELLS)]
-    before = inside[jnp.minimum(cell, _CELLS)]
+def _placed(lines: Array, axis: int, centre: Array, spread: Array) -> _Lines:
+    """Lines along an axis: the second half of each part drawn around the level set, the first from the prior.
 
-    def halve(_: int, ends: Any) -> Any:
-        a, b = ends
-        middle = 0.5 * (a + b)
-        same = jax.vmap(test)(middle) == before
-        return jnp.where(same, middle, a), jnp.where(same, b, middle)
-
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))
-    return (low, high), inside[0]
-
-
-def _interval_moments(value: Callable[[Any], Any], axis: Any, base: Any, unit: Any) -> tuple[Any, Any, Any]:
-    del axis
-    (low, high), inside = _crossings(lambda t: jnp.all(jnp.abs(value(base + t * unit)) < 1e-9))
-    edges = jnp.concatenate([jnp.full(1, -jnp.inf), 0.5 * (low + high), jnp.full(1, jnp.inf)])
-    within = inside ^ (jnp.arange(len(edges) - 1) % 2 == 1)
-    # Padding repeats the far end, where intervals are empty.
-    used = within & (edges[1:] > edges[:-1])
-    cdf, pdf = jax.scipy.stats.norm.cdf(edges), jax.scipy.stats.norm.pdf(edges)
-    moment = jnp.where(jnp.isfinite(edges), edges, 0.0) * pdf
-    m0 = jnp.sum(jnp.where(used, jnp.diff(cdf), 0.0))
-    m1 = jnp.sum(jnp.where(used, -jnp.diff(pdf), 0.0))
-    m2 = m0 - jnp.sum(jnp.where(used, jnp.diff(moment), 0.0))
-    square = m0 * jnp.outer(base, base) + m1 * (jnp.outer(base, unit) + jnp.outer(unit, base))
-    return m0, m0 * base + m1 * unit, square + m2 * jnp.outer(unit, unit)
+    Either half of a quasi-random sample is one itself.
+    """
+    count, _, parts, each, _ = lines.shape
+    # The line's own coordinate goes to place ``axis``, the others keep their order.
+    base = np.insert(lines.reshape(count, -1, lines.shape[-1]), axis, 0.0, axis=2)
+    near = np.tile(np.arange(each) >= each // 2, 2 * parts)
+    across = np.arange(base.shape[2]) != axis
+    base = np.where(near[:, None] & across, centre[:, None] + spread[:, None] * base, base)
+    shape = 0.5 * (base**2 - ((base - centre[:, None]) / spread[:, None]) ** 2) - np.log(spread[:, None])
+    with np.errstate(over="ignore"):
+        ratio = np.exp(np.sum(np.where(across, shape, 0.0), axis=2))
+    return _Lines(axis, base, 2 / (1 + ratio) if each > 1 else np.ones_like(ratio))
 
 
-def _point_moments(value: Callable[[Any], Any], axis: Any, base: Any, unit: Any) -> tuple[Any, Any, Any]:
-    def at(x: Any) -> Any:
-        return value(x)[0]
+@dataclass(frozen=True)
+class _Kind(ABC):
+    """What lines have in common with level sets."""
 
-    (low, high), _ = _crossings(lambda t: at(base + t * unit) > 0)
-    below, above = (jax.vmap(lambda t: at(base + t * unit))(end) for end in (low, high))
-    # A secant ends the search.
-    share = jnp.clip(below / jnp.where(below == above, 1.0, below - above), 0.0, 1.0)
-    places = low + share * (high - low)
-    x = base + places[:, None] * unit
-    left = jax.vmap(at)(x)
-    # By differences: compiled, the derivative of a maximum compares numbers that may have been rounded twice.
-    steps = _STEP * jnp.eye(base.size)
-    ahead, behind = (jax.vmap(jax.vmap(at))(x[:, None] + sign * steps) for sign in (1, -1))
-    gradient = (ahead - behind) / (2 * _STEP)
-    size = jnp.sum(gradient**2, axis=1)
-    # A jump of the label is no root, and padding no crossing.
-    root = (jnp.abs(left) <= _ROOT * (1 + jnp.sqrt(size))) & (jnp.abs(places) < _REACH) & (size > 0)
-    weight = (
-        jnp.exp(-0.5 * places**2) / np.sqrt(2 * np.pi) * jnp.abs(gradient[:, axis]) / jnp.where(size > 0, size, 1.0)
-    )
-    weight = jnp.where(root, weight, 0.0)
-    return jnp.sum(weight), weight @ x, (weight * x.T) @ x
+    crossings: Crossings
+
+    @abstractmethod
+    def scale(self, axes: int) -> float:
+        """Share of the integrals along all axes that the level set counts for."""
+
+    @abstractmethod
+    def along(self, data: _Data, lines: _Lines) -> _Sums:
+        """Integrals over the part of each line in the level set."""
+
+
+class _Intervals(_Kind):
+    """Intervals on which the label is the one observed."""
+
+    def scale(self, axes: int) -> float:
+        # Every axis alone integrates over the whole of it.
+        return 1 / axes
+
+    def along(self, data: _Data, lines: _Lines) -> _Sums:
+        shape, base = lines.weight.shape, lines.base
+        line, place, leaves, open_end = self.crossings.edges(lines.of(data))
+        height = np.exp(-0.5 * place**2) / np.sqrt(2 * np.pi)
+        parts = (ndtr(place), -height, ndtr(place) - place * height)
+        m0, m1, m2 = (_by_line(line, leaves * part, shape) for part in parts)
+        # Of a difference of two probabilities rounding is all that may be left.
+        m0, m1, m2 = (lines.weight * part for part in (np.maximum(m0 + open_end, 0.0), m1, m2 + open_end))
+        first = m0[..., None] * base
+        second = _outer(first, base)
+        mixed = m1[..., None] * base
+        axis = lines.axis
+        second[..., axis, :] += mixed
+        second[..., :, axis] += mixed
+        second[..., axis, axis] += m2
+        first[..., axis] += m1
+        return _Sums(m0, first, second)
+
+
+class _Points(_Kind):
+    """Points at which the label passes through the one observed."""
+
+    def scale(self, axes: int) -> float:
+        # The weights of a point add to one over the axes.
+        return 1.0
+
+    def along(self, data: _Data, lines: _Lines) -> _Sums:
+        shape, axis = lines.weight.shape, lines.axis
+        line, place, left, gradient = self.crossings.roots(lines.of(data))
+        size = np.sum(gradient**2, axis=1)
+        # A jump of the label is no root.
+        root = (np.abs(left) <= _ROOT * (1 + np.sqrt(size))) & (size > 0)
+        line, place, gradient, size = line[root], place[root], gradient[root], size[root]
+        weight = np.exp(-0.5 * place**2) / np.sqrt(2 * np.pi) * np.abs(gradient[:, axis]) / size
+        weight *= lines.weight.ravel()[line]
+        x = lines.base.reshape(-1, gradient.shape[1])[line]
+        x[:, axis] = place
+        first = weight[:, None] * x
+        every = range(x.shape[1])
+        sums = [_by_line(line, first[:, a], shape) for a in every]
+        squares = [[_by_line(line, first[:, a] * x[:, b], shape) for b in every] for a in every]
+        return _Sums(
+            _by_line(line, weight, shape), np.stack(sums, axis=-1), np.moveaxis(np.array(squares), (0, 1), (-2, -1))
+        )
+
+
+def _by_line(line: NDArray[np.intp], part: Array, shape: tuple[int, ...]) -> Array:
+    """Sums of what belongs to each of the lines, in their shape."""
+    return np.asarray(np.bincount(line, part, minlength=int(np.prod(shape))).reshape(shape))

@@ -1,0 +1,85 @@
+"""Level sets integrated along lines, against integrals that are one-dimensional."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from glassformer import SequenceMultiIndex
+from glassformer.core.numerics.written_out import written_out
+
+DATA = 256
+VARIANCE = np.diag([0.3, 0.7])
+
+
+def data(seed=0):
+    """Mean fields and fields of some data points, shape (n, 2)."""
+    rng = np.random.default_rng(seed)
+    omega = rng.standard_normal((DATA, 2)) * np.sqrt(1 - np.diag(VARIANCE))
+    return omega, omega + rng.standard_normal((DATA, 2)) * np.sqrt(np.diag(VARIANCE))
+
+
+def posterior(link, omega, labels):
+    channel = SequenceMultiIndex(link, 2).channel
+    return channel.posterior(labels, omega[:, :, None], np.broadcast_to(VARIANCE, (DATA, 2, 2)))
+
+
+def of_a_curve(height, y, omega):
+    """Scores where the label is ``z1 + height(z2)``: the level set is a graph over ``z2``."""
+    z2 = np.linspace(-8, 8, 40001)
+    v = np.diag(VARIANCE)
+    z1 = y[:, None] - height(z2)
+    log_weight = -((z1 - omega[:, :1]) ** 2) / (2 * v[0]) - (z2 - omega[:, 1:]) ** 2 / (2 * v[1])
+    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+    weight /= weight.sum(axis=1, keepdims=True)
+    mean = np.stack([np.sum(weight * z1, axis=1), np.sum(weight * z2, axis=1)], axis=1)
+    return (mean - omega) / v
+
+
+HEIGHTS = {
+    "a cube": (lambda z: z**3, lambda z: z**3, 0.04),
+    # Lines along the second axis cross this level set up to twenty times.
+    "waves": (lambda z: jnp.sin(6 * z) + 0.2 * z, lambda z: np.sin(6 * z) + 0.2 * z, 0.35),
+}
+
+
+@pytest.mark.parametrize("name", HEIGHTS)
+def test_scores_on_curves(name):
+    traced, plain, noise = HEIGHTS[name]
+    omega, z = data()
+    y = z[:, 0] + plain(z[:, 1])
+    found = posterior(lambda x: x[0, 0] + traced(x[1, 0]), omega, y)
+    exact = of_a_curve(plain, y, omega)
+    scale = np.sqrt(np.mean(exact**2, axis=0))
+    for estimate in (found.first[:, :, 0], found.second[:, :, 0]):
+        gap = estimate - exact
+        assert np.all(np.sqrt(np.mean(gap**2, axis=0)) < noise * scale)
+        # What is left averages away.
+        assert np.all(np.abs(gap.mean(axis=0)) < 4 * gap.std(axis=0) / np.sqrt(DATA) + 1e-9)
+
+
+def test_scores_in_quadrants():
+    omega, z = data()
+    y = np.sign(z[:, 0] * z[:, 1])
+    found = posterior(lambda x: jnp.sign(x[0, 0] * x[1, 0]), omega, y)
+    a = omega / np.sqrt(np.diag(VARIANCE))
+    up, slope = norm.cdf(a), norm.pdf(a) / np.sqrt(np.diag(VARIANCE))
+    z_out = 0.5 + 0.5 * y * (2 * up[:, 0] - 1) * (2 * up[:, 1] - 1)
+    exact = y[:, None] * slope * (2 * up[:, ::-1] - 1) / z_out[:, None]
+    gap = found.score[:, :, 0] - exact
+    assert np.all(np.sqrt(np.mean(gap**2, axis=0)) < 0.1 * np.sqrt(np.mean(exact**2, axis=0)))
+    assert np.all(np.abs(gap.mean(axis=0)) < 4 * gap.std(axis=0) / np.sqrt(DATA))
+
+
+def test_functions_written_out_are_the_same():
+    x = np.random.default_rng(0).standard_normal((3, 2))
+
+    def link(z):
+        inner = jax.jit(lambda w: jnp.max(jnp.maximum(w, 0.1), axis=1))(z)
+        return jnp.stack([jnp.sum(inner), jnp.min(z), jnp.linalg.norm(z), jnp.argmax(z[:, 0]), jnp.prod(z)])
+
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(written_out(link)(x), link(x), rtol=1e-13)
+        long = np.ones(100)
+        assert written_out(jnp.sum)(long) == 100
