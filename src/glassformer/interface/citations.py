@@ -42,6 +42,12 @@ _PAPERS = {
         "journal": "Proceedings of the National Academy of Sciences",
         "year": "2013",
     },
+    "saad1995on": {
+        "author": "Saad, David and Solla, Sara A.",
+        "title": "On-line learning in soft committee machines",
+        "journal": "Physical Review E",
+        "year": "1995",
+    },
     "li2002learning": {
         "author": "Li, Xin and Roth, Dan",
         "title": "Learning question classifiers",

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.ranges import numbers_from
+from glassformer.interface.cli.learners import add_settings, learner_of
 from glassformer.interface.cli.output import plots, report, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Sizes, and the settings of all learners."""
-    from glassformer.learners.registry import learner_type, names, options
+    from glassformer.learners.registry import learner_type, names
 
     text = ", ".join(f"{name} ({learner_type(name).title})" for name in names())
     parser.add_argument("--algorithm", default=names()[0], help=f"{text}; default {names()[0]}")
@@ -23,13 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--storage", default="float64", help="float64 (default), float32, sharded, generated")
     text = "folder that keeps finished runs and the state of unfinished ones; the same command continues from it"
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help=text)
-    groups: dict[str, Any] = {}
-    for option in options():
-        title = ", ".join(option.texts)
-        group = groups.setdefault(title, parser.add_argument_group(title))
-        # Learners that share an option may mean something of their own by it.
-        text = "; ".join(dict.fromkeys(option.texts.values()))
-        group.add_argument(f"--{option.name.replace('_', '-')}", type=option.kind, help=text)
+    add_settings(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
@@ -42,7 +37,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         d=options.d,
         instances=options.instances,
         seed=options.seed,
-        algorithm=_learner(options),
+        algorithm=learner_of(options),
         storage=options.storage,
         checkpoint=options.checkpoint,
     )
@@ -51,17 +46,3 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     theories = result.columns["theory"], result.columns["theory_bayes_optimal"]
     bayes = [] if (theories[0] == theories[1]).all() else ["theory_bayes_optimal"]
     return report(options, result, ["alpha", "error", "standard_error", "theory", *bayes, *rows, "status"])
-
-
-def _learner(options: argparse.Namespace) -> Any:
-    """The learner with the settings that its options give; options of others are refused."""
-    from glassformer.core.errors import IncompatibleError
-    from glassformer.learners.registry import learner, settings_of
-    from glassformer.learners.registry import options as every
-
-    own = settings_of(options.algorithm)
-    given = {one.name: getattr(options, one.name) for one in every() if getattr(options, one.name) is not None}
-    for name in given:
-        if name not in own:
-            raise IncompatibleError(f"--{name.replace('_', '-')} is no option of algorithm {options.algorithm}")
-    return learner(options.algorithm, **{own[name]: value for name, value in given.items()})
