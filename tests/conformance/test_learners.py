@@ -27,6 +27,7 @@ FOR = {
     "gd": (LINEAR, NETWORK, {"max_steps": 200}),
     "averaged-gd": (LINEAR, NETWORK, {"max_steps": 200, "starts": 2}),
     "sgd": (NETWORK, LINEAR, {"passes": 2, "batch": 10}),
+    "online-sgd": (NETWORK, LINEAR, {"batch": 2, "looks": 3}),
 }
 BAD = {bool: "yes", int: 2.5, float: float("nan"), str: "nonsense"}
 

@@ -334,7 +334,7 @@ def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"bsr-3.png", "bsr-3.csv", "bsr-3.txt"}
 
 
-LONG_FIGURES = [pytest.param(name, marks=pytest.mark.statistics) for name in ("bsr-5-noisy", "bsr-7")]
+LONG_FIGURES = [pytest.param(name, marks=pytest.mark.statistics) for name in ("bsr-5-noisy", "bsr-7", "sgd-1", "smi-4")]
 
 
 @pytest.mark.slow

@@ -376,7 +376,7 @@ def test_stochastic_gradients_find_the_last_layer_first():
     with pytest.raises(IncompatibleError, match="smoothly"):
         simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2), [2.0], d=20, algorithm="sgd")
     with pytest.raises(IncompatibleError, match="single"):
-        simulate(SequenceMultiIndex(lambda z: jnp.abs(z[0, 0])), [2.0], d=20, algorithm="sgd")
+        simulate(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])), [2.0], d=20, algorithm="sgd")
     with pytest.raises(ParameterError, match="settings"):
         simulate(DeepAttention(), [2.0], d=20, algorithm="gamp", settings=SGD())
     for bad in ({"batch": 0}, {"init": "large"}, {"learning_rate": -1.0}, {"weight_decay": np.nan}):

@@ -56,10 +56,12 @@ def simulate(
         algorithm: a learner, for instance :class:`~glassformer.Ridge`, or the name of one: ``"gamp"``; for bilinear
             sequence regression with linear labels also ``"ridge"`` and ``"nuclear-norm"``; for that and
             attention-indexed models of one layer ``"gd"`` (gradient descent on the factors) and ``"averaged-gd"`` (the
-            mean of its outcomes from several starts); for deep attention and multi-index models ``"sgd"``.
+            mean of its outcomes from several starts); for deep attention and multi-index models ``"sgd"``,
+            and ``"online-sgd"``, which sees every sample once.
         storage: ``"float64"``; ``"float32"`` for half the memory and time; for message passing also ``"sharded"``,
-            single precision shared out over all of JAX's devices, and ``"generated"`` for inputs that are drawn from
-            their seed whenever they are needed, and never stored (other ones than the stored ones).
+            single precision shared out over all of JAX's devices; for that and ``"online-sgd"`` ``"generated"`` for
+            inputs that are drawn from their seed whenever they are needed, and never stored (other ones than the stored
+            ones).
         settings: of an algorithm given by name: the learner itself.
         checkpoint: a folder that keeps finished runs and, every 20 seconds, the state of training in progress. The
             same call continues from it, with the outcome of an uninterrupted one.
@@ -89,6 +91,27 @@ def simulate(
         >>> bool(abs(result["error"][0] - result["theory"][0]) < 0.1)
         True
     """
+    experiment = experiment_of(model, alpha, d, instances, seed, chosen(algorithm, settings), storage, checkpoint)
+    size, learner, ratios = experiment.size.model, experiment.settings, experiment.realised
+    runs = experiment.runs()
+    optimum = limits(size, ratios, throw=False)
+    own = learner.theory(size, ratios, optimum)
+    notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []
+    theory = np.full(len(ratios), np.nan) if isinstance(own, str) else own
+    return experiment.table(_columns(runs, theory, optimum), runs, [*notes, *_hard(optimum)])
+
+
+def experiment_of(
+    model: Model,
+    alpha: ArrayLike,
+    d: int,
+    instances: int,
+    seed: int,
+    learner: Learner,
+    storage: str = "float64",
+    checkpoint: str | Path | None = None,
+) -> Experiment:
+    """What :func:`simulate` draws and learns from, its arguments checked; nothing is drawn yet."""
     alpha = validated_alpha(alpha)
     require_integer("d", d, 2)
     require_integer("instances", instances)
@@ -97,19 +120,11 @@ def simulate(
         raise ParameterError("seed", seed, "an integer >= 0")
     if not isinstance(storage, str) or storage not in IN_ANY_FORM:
         raise ParameterError("storage", storage, "float64 or float32, for message passing also sharded or generated")
-    learner = chosen(algorithm, settings)
     refusal = learner.refusal(model)
     if refusal is not None:
         raise IncompatibleError(refusal)
     keeper = Keeper(None if checkpoint is None else Path(checkpoint))
-    size, learner = model.at_size(d), learner.completed(model)
-    experiment = Experiment(model, size, alpha, d, instances, seed, learner, storage, keeper)
-    runs = experiment.runs()
-    optimum = limits(size.model, experiment.realised, throw=False)
-    own = learner.theory(size.model, experiment.realised, optimum)
-    notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []
-    theory = np.full(len(alpha), np.nan) if isinstance(own, str) else own
-    return experiment.table(_columns(runs, theory, optimum), runs, [*notes, *_hard(optimum)])
+    return Experiment(model, model.at_size(d), alpha, d, instances, seed, learner.completed(model), storage, keeper)
 
 
 def _columns(runs: list[list[Run]], theory: Array, optimum: Table) -> dict[str, Array]:

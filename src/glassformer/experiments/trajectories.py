@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,13 +12,15 @@ from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
-from glassformer.experiments.instances import Run, Simulation, standard_error
-from glassformer.experiments.simulation import simulate
+from glassformer.experiments.instances import Run, standard_error
+from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import chosen
 from glassformer.models.base import Model
 from glassformer.theory.state_evolution import validated_alpha
-from glassformer.theory.trajectory import random_overlap
+
+# What runs remember of their way, where theory has it.
+_FOLLOWED = ("error", "row_error", "cosine", "plugin_error")
 
 
 def follow(
@@ -39,17 +42,21 @@ def follow(
         model: the teacher, known to the student.
         alpha: sample ratios, shape (points,), in the model's unit.
         steps: how many, at least 1.
-        overlap: with the truth before the first step, in theory; by default what side information tells and, for even
-            labels, the overlap of the random start with the truth at a size ``d``, 0.001 without one.
+        overlap: with the truth before the first step, of message passing in theory alone; by default what side
+            information tells and, for even labels, the overlap of the random start with the truth at a size ``d``,
+            0.001 without one. Online gradient descent begins there on data as well, and its equations where its runs
+            began.
         d: token dimension of runs; None for theory alone.
         instances: independent runs per sample ratio.
         seed: a non-negative integer.
         algorithm: a learner whose steps have a theory, or the name of one.
 
     Returns:
-        The table of :func:`~glassformer.theory.trajectory.trajectory`; with ``d`` also ``measured_error``, the mean
-        over runs, with ``measured_standard_error``, and for several rows ``measured_row_error``; both are NaN before
-        the first step, and theory is that of the ratios that whole numbers allow.
+        The table of :func:`~glassformer.theory.trajectory.trajectory`, or of
+        :func:`~glassformer.theory.online_sgd.online_trajectory`; with ``d`` also ``measured_error``, the mean over
+        runs, with ``measured_standard_error``, and likewise of ``row_error``, ``cosine`` and ``plugin_error`` where
+        theory has them; theory is that of the ratios that whole numbers allow. Message passing measures nothing (NaN)
+        before its first step.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -65,34 +72,34 @@ def follow(
     require_integer("steps", steps)
     if d is None:
         return _theory(learner, model, alpha, steps, overlap)
-    result = simulate(model, alpha, d, instances, seed, learner.followed(steps))
-    size = model.at_size(d).model
-    guessed = overlap is None and model.channel.even and not model.prior.in_rows.side
-    start = random_overlap(model, d) if guessed else overlap
-    table = _theory(learner, size, result["alpha_realised"], steps, start)
-    names = ["error", *(["row_error"] if "row_error" in table.columns else [])]
-    columns = {key: column for name in names for key, column in _measured(result, name, steps).items()}
+    asked = learner.followed(steps, overlap)
+    experiment = experiment_of(model, alpha, d, instances, seed, asked, asked.storages[0])
+    runs, size = experiment.runs(), experiment.size.model
+    start = asked.beginning(size, d, overlap, [run.history for run in runs[0]])
+    table = _theory(asked, size, experiment.realised, steps, start)
+    names = [name for name in _FOLLOWED if name in table.columns]
+    columns = {key: column for name in names for key, column in _measured(runs, asked, name, steps).items()}
     parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
     return replace(table, columns={**table.columns, **columns}, parameters=parameters)
 
 
-def _theory(learner: Learner, model: Model, alpha: Array, steps: int, overlap: float | None) -> Table:
-    found = learner.trajectory(model, alpha, steps, overlap)
+def _theory(learner: Learner, model: Model, alpha: Array, steps: int, start: Any) -> Table:
+    found = learner.trajectory(model, alpha, steps, start)
     if isinstance(found, str):
         raise IncompatibleError(f"algorithm {learner.name}: {found}")
     return found
 
 
-def _measured(result: Simulation, name: str, steps: int) -> dict[str, Array]:
+def _measured(points: list[list[Run]], learner: Learner, name: str, steps: int) -> dict[str, Array]:
     """Means over the runs of one quantity and their standard errors, the steps of one ratio after those of another."""
-    runs = np.array([[_padded(run, name, steps) for run in point] for point in result.instances])
+    runs = np.array([[_padded(run, learner, name, steps) for run in point] for point in points])
     flat = np.swapaxes(runs, 1, 2).reshape(-1, runs.shape[1], *runs.shape[3:])
-    blur = f"measured_{name.replace('error', 'standard_error')}"
+    blur = f"measured_{name.removesuffix('error').rstrip('_')}_standard_error".replace("__", "_")
     return {f"measured_{name}": flat.mean(axis=1), blur: standard_error(flat)}
 
 
-def _padded(run: Run, name: str, steps: int) -> Array:
+def _padded(run: Run, learner: Learner, name: str, steps: int) -> Array:
     """What a run measured after every step, shape (steps + 1, ...); nothing before the first, the end ever after."""
     values = [step[name] if name in step else np.mean(step["row_error"]) for step in run.history]
-    nothing = np.full_like(values[0], np.nan)
-    return np.array(([nothing, *values] + [values[-1]] * steps)[: steps + 1])
+    before = [] if learner.follows_start else [np.full_like(values[0], np.nan)]
+    return np.array(([*before, *values] + [values[-1]] * steps)[: steps + 1])

@@ -48,6 +48,12 @@ _PAPERS = {
         "year": "2025",
         "eprint": "2505.17958",
     },
+    "saad1995on": {
+        "author": "Saad, David and Solla, Sara A.",
+        "title": "On-line learning in soft committee machines",
+        "journal": "Physical Review E",
+        "year": "1995",
+    },
     "li2002learning": {
         "author": "Li, Xin and Roth, Dan",
         "title": "Learning question classifiers",

@@ -81,6 +81,8 @@ class Learner(ABC):
     """Ways of keeping the inputs that it can learn from."""
     continues: ClassVar[bool] = False
     """Whether it leaves a state that an interrupted run continues from."""
+    follows_start: ClassVar[bool] = False
+    """Whether the first entry of its history is the start, before the first step."""
 
     @property
     def name(self) -> str:
@@ -161,22 +163,36 @@ class Learner(ABC):
         """Columns of its limits that are worth printing beside the error."""
         return [name for name in ("cosine", "rank", "strength") if name in table.columns]
 
-    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: float | None = None) -> Table | str:
+    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         """Its error after every step in the limit of large sizes, or the reason why there is none.
 
         Args:
             model: at the ratios of the data.
             alpha: sample ratios, shape (points,).
             steps: how many.
-            overlap: with the truth before the first step; its own start by default.
+            overlap: with the truth before the first step, or what :meth:`beginning` returns; its own start by default.
         """
         del model, alpha, steps, overlap
         return f"no equations are known for the steps of {self.title}"
 
-    def followed(self, steps: int) -> Self:
-        """Itself as its trajectory describes it, for so many steps."""
-        del steps
+    def followed(self, steps: int, overlap: float | None = None) -> Self:
+        """Itself as its trajectory describes it, for so many steps from such a start."""
+        del steps, overlap
         return self
+
+    def beginning(
+        self, model: Any, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]
+    ) -> Any:
+        """What its trajectory begins with, to be compared with runs.
+
+        Args:
+            model: at the ratios of the data.
+            d: token dimension of the runs.
+            overlap: that was asked for, if any.
+            histories: of the runs.
+        """
+        del model, d, histories
+        return overlap
 
     @abstractmethod
     def learn(

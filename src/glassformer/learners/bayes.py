@@ -9,7 +9,7 @@ from glassformer.core.settings import require_number, require_share, require_who
 from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
@@ -80,8 +80,19 @@ class MessagePassing(Learner):
 
         return trajectory(model, alpha, steps, overlap)
 
-    def followed(self, steps: int) -> MessagePassing:
+    def followed(self, steps: int, overlap: float | None = None) -> MessagePassing:
+        del overlap
         return replace(self, damping=0.0, max_iterations=steps)
+
+    def beginning(
+        self, model: Any, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]
+    ) -> float | None:
+        """For even labels, unless one is asked for, the overlap of a random start at that size."""
+        from glassformer.theory.trajectory import random_overlap
+
+        del histories
+        guessed = overlap is None and model.channel.even and not model.prior.in_rows.side
+        return random_overlap(model, d) if guessed else overlap
 
     def learn(
         self,

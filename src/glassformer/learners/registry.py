@@ -19,6 +19,7 @@ LEARNERS = {
     "gd": "gradient_descent:GradientDescent",
     "averaged-gd": "gradient_descent:AveragedGradientDescent",
     "sgd": "sgd:SGD",
+    "online-sgd": "online_sgd:OnlineSGD",
 }
 
 
@@ -122,7 +123,7 @@ def taking(storage: str) -> list[str]:
 
     Example:
         >>> taking("generated")
-        ['gamp', 'risk']
+        ['gamp', 'risk', 'online-sgd']
     """
     return [name for name in LEARNERS if storage in learner_type(name).storages]
 

@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.online_sgd import OnlineSGD
+
+
+def no_rows_to_train(model: Any) -> str | None:
+    """Why the rows of a model's weights are not trained through its label; None where they are."""
+    try:
+        _ = model.traceable_label
+    except IncompatibleError as error:
+        return str(error)
+    return None
 
 
 @dataclass(frozen=True)
@@ -62,14 +72,31 @@ class SGD(Learner):
         require_whole(self, "batch", "repeats", "passes", "looks")
 
     def obstacle(self, model: Any) -> str | None:
-        try:
-            _ = model.traceable_label
-        except IncompatibleError as error:
-            return str(error)
-        return None
+        return no_rows_to_train(model)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return "several passes over the same samples have no closed equations"
+
+    def fresh(self, d: int) -> OnlineSGD:
+        """Online descent by steps of the same length and decay: the equations of this one, were no sample seen twice.
+
+        Example:
+            >>> found = SGD(learning_rate=15.0, batch=200, weight_decay=0.07).fresh(500)
+            >>> found.learning_rate, found.batch, round(found.weight_decay, 4)
+            (12.0, 200, 0.0875)
+        """
+        from glassformer.learners.algorithms.row_descent import DECAY, LEARNING_RATE
+        from glassformer.learners.online_sgd import OnlineSGD
+
+        rate = LEARNING_RATE if self.learning_rate is None else self.learning_rate
+        decay = DECAY if self.weight_decay is None else self.weight_decay
+        return OnlineSGD(
+            learning_rate=2 * self.batch * rate / d,
+            batch=self.batch,
+            weight_decay=decay * d / (2 * self.batch),
+            init=self.init,
+            small=self.small,
+        )
 
     def learn(
         self,

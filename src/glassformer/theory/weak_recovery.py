@@ -208,9 +208,9 @@ def staircase(model: Model) -> list[Step]:
     return steps
 
 
-def _first(model: Model, unknown: Array | None = None) -> Step:
+def _first(model: Model, unknown: Array | None = None, accuracy: float = _POLICY.leading) -> Step:
     everything = np.eye(model.prior.in_rows.rows)
-    found = instability(model, everything, everything if unknown is None else unknown)
+    found = instability(model, everything, everything if unknown is None else unknown, accuracy)
     if found.rate <= _POLICY.errors * found.error or found.rate <= _POLICY.no_growth:
         return Step(np.inf, 0.0, found.matrix, found.degenerate)
     alpha = model.prior.degrees / found.rate
@@ -248,7 +248,9 @@ def _of_whole_rows(projector: Array) -> bool:
     return bool(np.max(np.abs(projector - np.diag(np.diag(projector)))) < 1 - _POLICY.pure)
 
 
-def subspace_threshold(model: Model, subspace: int | ArrayLike, known: int | ArrayLike | None = None) -> Step:
+def subspace_threshold(
+    model: Model, subspace: int | ArrayLike, known: int | ArrayLike | None = None, accuracy: float = _POLICY.leading
+) -> Step:
     r"""Where a chosen subspace would be found, were nothing but another one known: not in the order of the staircase.
 
     Args:
@@ -256,6 +258,8 @@ def subspace_threshold(model: Model, subspace: int | ArrayLike, known: int | Arr
         subspace: a row, counted from 0, a direction, shape (P,), or several of them, shape (P, k).
         known: what is learned already, given likewise; state evolution says how well at every sample ratio. Nothing by
             default.
+        accuracy: relative, of averages that are sampled, up to which data points are added while that is within reach;
+            later thresholds, which ask for a fixed point as well, are never asked for more than half a per cent.
 
     Returns:
         :class:`Step`; its ``alpha`` is infinite where nothing grows, and NaN where nothing does up to sixty times the
@@ -273,11 +277,12 @@ def subspace_threshold(model: Model, subspace: int | ArrayLike, known: int | Arr
     """
     chosen = _projector(model, "subspace", subspace)
     if known is None:
-        return _first(model, chosen)
+        return _first(model, chosen, accuracy)
     given = _projector(model, "known", known)
-    scale = _first(model).alpha
+    scale = _first(model, None, accuracy).alpha
     scale = scale if np.isfinite(scale) else 1.0
-    found = _next(model, given, _POLICY.nearest * scale, _POLICY.farthest * scale, chosen)
+    later = max(accuracy, _POLICY.later)
+    found = _next(model, given, _POLICY.nearest * scale, _POLICY.farthest * scale, chosen, later)
     return Step(np.nan, 0.0, chosen / np.trace(chosen), False) if found is None else found
 
 
@@ -294,7 +299,14 @@ def _projector(model: Model, name: str, given: int | ArrayLike) -> Array:
     return range_of(columns @ columns.T)
 
 
-def _next(model: Model, known: Array, start: float, farthest: float, outside: Array | None = None) -> Step | None:
+def _next(
+    model: Model,
+    known: Array,
+    start: float,
+    farthest: float,
+    outside: Array | None = None,
+    accuracy: float = _POLICY.later,
+) -> Step | None:
     """Where the directions outside ``known`` become unstable; None if nowhere up to ``farthest``."""
     outside, degrees = np.eye(len(known)) - known if outside is None else outside, model.prior.degrees
 
@@ -319,7 +331,7 @@ def _next(model: Model, known: Array, start: float, farthest: float, outside: Ar
         (width, rise), (_, below) = np.log(np.divide(high, low)), np.log(low)
         slope = max(rise / width, 1e-3)
         middle = float(low[0] * np.exp(width * np.clip(-below / rise, 0.05, 0.95)))
-        found = at(middle, _POLICY.later)
+        found = at(middle, accuracy)
         missed = np.log(growth(found, middle))
         if abs(missed) <= _POLICY.accuracy * slope:
             break

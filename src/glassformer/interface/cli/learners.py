@@ -37,5 +37,5 @@ def learner_of(name: str, options: argparse.Namespace) -> Any:
     given = {one.name: getattr(options, one.name) for one in every() if getattr(options, one.name) is not None}
     for option in given:
         if option not in own:
-            raise IncompatibleError(f"--{option.replace('_', '-')} is no option of learner {name}")
+            raise IncompatibleError(f"--{option.replace('_', '-')} is no option of algorithm {name}")
     return learner(name, **{own[option].field: own[option].value(value) for option, value in given.items()})

@@ -7,18 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.ranges import numbers_from
+from glassformer.interface.cli.learners import add_settings, learner_of
 from glassformer.interface.cli.output import plots, report, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """How many steps, from where, and the runs beside theory."""
-    parser.add_argument("--steps", type=int, default=50, help="steps of the algorithm (default 50)")
+    parser.add_argument(
+        "--steps", type=int, default=50, help="steps of the algorithm, or equal parts of its way (default 50)"
+    )
     text = "with the truth before the first step; default: side information, for even labels that of a random start"
     parser.add_argument("--overlap", type=float, help=text)
     parser.add_argument("--algorithm", default="gamp", help="whose steps are followed; default gamp")
     parser.add_argument("--d", type=int, help="token dimension of runs beside theory; without it theory alone")
     parser.add_argument("--instances", type=int, default=4, help="independent runs (default 4)")
     parser.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
+    add_settings(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
@@ -33,9 +37,9 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         d=options.d,
         instances=options.instances,
         seed=options.seed,
-        algorithm=options.algorithm,
+        algorithm=learner_of(options.algorithm, options),
     )
     write(options, table, lambda path: plots().plot_trajectory(table, path))
-    rows = ["row_error"] if "row_error" in table.columns else []
-    measured = [f"measured_{name}" for name in ("error", "standard_error") if "measured_error" in table.columns]
-    return report(options, table, ["alpha", "iteration", "error", *rows, *measured, "status", "error_estimate"])
+    names = ("row_error", "cosine", "measured_error", "measured_standard_error", "measured_cosine")
+    there = [name for name in names if name in table.columns]
+    return report(options, table, ["alpha", "iteration", "error", *there, "status", "error_estimate"])

@@ -23,13 +23,15 @@ class Figure:
     """A figure: its title, and where the function that produces it is, as ``"module.function"`` of this package.
 
     The folder that the function takes is that of published numbers to compare with or, for a figure ``of_data``, of
-    the data. One that is ``own`` is not in the papers, it follows from them.
+    the data. One that is ``own`` is not in the papers, it follows from them; where its name does not begin with that of
+    their ``family``, that is given.
     """
 
     title: str
     home: str
     of_data: bool = False
     own: bool = False
+    family: str = ""
 
     @property
     def produce(self) -> Produce:
@@ -69,6 +71,13 @@ FIGURES = {
     "smi-3-left": Figure("Deep attention: overlaps of three layers", "smi_panels.three_layers"),
     "smi-clamped": Figure("Deep attention: one layer held, where the other goes", "smi_panels.clamped_layer", own=True),
     "smi-depth-4": Figure("Deep attention: overlaps of four layers", "smi_panels.four_layers", own=True),
+    "smi-4": Figure("Deep attention: what sets the order of layers", "layer_order.produce", own=True),
+    "sgd-1": Figure(
+        "Deep attention: online gradient descent, equations and runs, both outputs",
+        "online.produce",
+        own=True,
+        family="smi",
+    ),
     "smi-3-right": Figure("Attention layers trained on questions (needs --data)", "text_layers.produce", of_data=True),
 }
 
@@ -82,7 +91,7 @@ def source(name: str) -> str:
     """
     family, number, *panel = name.split("-")
     if FIGURES[name].own:
-        return f"after arXiv:{arxiv(family)}"
+        return f"after arXiv:{arxiv(FIGURES[name].family or family)}"
     return f"arXiv:{arxiv(family)}, figure {number}" + "".join(f" ({part})" for part in panel)
 
 

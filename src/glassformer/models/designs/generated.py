@@ -57,6 +57,16 @@ class GeneratedDesign(WrappedDesign):
         """The same inputs in memory."""
         return self.kind(np.concatenate([part.inputs[0] for _, part in self._blocks(range(self._count))]))
 
+    def parts(self) -> Iterator[Array]:
+        """Inputs in order, block by block."""
+        for _, part in self._blocks(range(self._count)):
+            yield part.inputs[0]
+
+    @property
+    def inputs_per_sample(self) -> int:
+        """Numbers of one sample's input."""
+        return self.shape[0] * self.shape[1]
+
     @property
     def samples(self) -> int:
         return self.number

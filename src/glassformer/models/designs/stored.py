@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.integral import Array
 from glassformer.models.designs.base import Design
 
 _STORAGE: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
@@ -60,3 +62,12 @@ class StoredDesign(Design):
     @property
     def samples(self) -> int:
         return int(self.inputs.shape[1])
+
+    def parts(self) -> Iterator[Array]:
+        """Inputs of the first instance, in order."""
+        yield self.inputs[0]
+
+    @property
+    def inputs_per_sample(self) -> int:
+        """Numbers of one sample's input."""
+        return int(np.prod(self.inputs.shape[2:]))

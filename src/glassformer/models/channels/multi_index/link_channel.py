@@ -162,7 +162,17 @@ def _scalar(link: Link, noise: float) -> Channel:
     from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
 
     channel = LinkChannel(link, noise)
-    return ScalarRowsChannel(channel, channel.clean)
+    return ScalarRowsChannel(channel, channel.clean, smooth=link.function if _has_slope(link) else None)
+
+
+def _has_slope(link: Link) -> bool:
+    """Whether JAX traces the link of one field, and finds a slope somewhere."""
+    if _traced(link) is not None:
+        return False
+    with jax.enable_x64(True):
+        fields = jnp.asarray(np.random.default_rng(3).standard_normal((_TRIED, *link.shape)))
+        slopes = jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link.function(z), dtype=float))))(fields)
+        return bool(jnp.any(slopes != 0))
 
 
 def _traced(link: Link) -> Exception | None:

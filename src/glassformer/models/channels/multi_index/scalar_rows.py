@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class ScalarRowsChannel(Channel):
         scalar: the channel; its averages are quadratures or tables.
         clean: labels without noise from an array of fields, for errors on labels; None where the scalar channel knows
             those errors itself.
+        smooth: the same of the fields of one sample, shape (1, 1), as JAX differentiates it; None where it does not.
         points: data points per replica of errors on labels, a power of two.
 
     Example:
@@ -36,6 +37,7 @@ class ScalarRowsChannel(Channel):
 
     scalar: ScalarChannel
     clean: Callable[[Array], Array] | None = None
+    smooth: Callable[[Any], Any] | None = field(default=None, kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
     @property
@@ -73,6 +75,12 @@ class ScalarRowsChannel(Channel):
     @property
     def label_noise(self) -> float:
         return self.scalar.label_noise
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        if self.smooth is None:
+            raise IncompatibleError("needs a label of single projections that JAX can differentiate")
+        return self.smooth
 
     @property
     def symmetries(self) -> Array:

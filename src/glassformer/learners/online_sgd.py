@@ -1,0 +1,182 @@
+"""Stochastic gradient descent on the weights of a network, every sample seen once: equations, and runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from glassformer.core.checks import is_number
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.settings import (
+    require_init,
+    require_not_negative,
+    require_positive,
+    require_share,
+    require_whole,
+    setting,
+)
+from glassformer.learners.base import Learner, Reached
+from glassformer.learners.sgd import no_rows_to_train
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from glassformer.core.checkpoints import Checkpoint
+    from glassformer.core.integral import Array
+    from glassformer.core.results import Table
+    from glassformer.theory.online_sgd import Pace, Start
+
+# Cosine with which even labels begin where neither it nor a dimension is given: that of a guess in 10^6 dimensions.
+_GUESS = 1e-3
+
+
+@dataclass(frozen=True)
+class OnlineSGD(Learner):
+    r"""Gradient descent on batches of fresh samples: one pass, each sample seen once.
+
+    Equation :eq:`online-sgd` of the documentation.
+
+    Every step descends :math:`\frac1{2b}\sum_{\mu\in B}\|\hat y_\mu - y_\mu\|^2` by :math:`\eta` and shrinks the
+    weights by :math:`\eta w/d`. After ``n`` samples the time is :math:`t = n/(bd) = \alpha/b`. The one pass ends with
+    the samples: a run that did not diverge counts as converged, whatever it has learned.
+
+    Args:
+        learning_rate: :math:`\eta`.
+        batch: ``b``, samples per step.
+        weight_decay: ``w``.
+        init: ``"prior"``, standard normal weights, or ``"small"``, ``small`` times as large.
+        small: size of a small initialisation.
+        overlap: cosine similarity of the start with the truth, by an oracle; None for a random start.
+        looks: entries of the history.
+        points: sampled fields of each of eight sets in its equations, a power of two.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> from glassformer import SequenceMultiIndex
+        >>> model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, points=32)  # error 2 exp(-(2 eta - eta^2/b) t)
+        >>> OnlineSGD(learning_rate=0.5, batch=1, points=64).theory(model, np.array([0.0, 2.0])).round(3).tolist()
+        [2.0, 0.446]
+    """
+
+    title: ClassVar[str] = "online stochastic gradient descent"
+    family: ClassVar[str] = "descent"
+    papers: ClassVar[tuple[str, ...]] = ("saad1995on",)
+    storages: ClassVar[tuple[str, ...]] = ("generated", "float64", "float32")
+    follows_start: ClassVar[bool] = True
+
+    learning_rate: float = setting(1.0, "length of a step on the mean of a batch (default 1)")
+    batch: int = setting(4, "samples per step (default 4)")
+    weight_decay: float = setting(0.0, "weight decay: steps shrink the weights by rate * decay / d (default 0)")
+    init: str = setting("prior", "prior, as large as the teacher, or small")
+    small: float = setting(1e-3, "size of a small initialisation")
+    overlap: float | None = setting(None, "cosine of the start with the truth, by an oracle", option="start_overlap")
+    looks: int = setting(50, "entries of the history")
+    points: int = setting(2048, "sampled fields of each set in the equations, a power of two", option="field_points")
+
+    def __post_init__(self) -> None:
+        require_init(self.init)
+        require_positive(self, "learning_rate", "small")
+        require_not_negative(self, "weight_decay")
+        require_share(self, "overlap", optional=True)
+        require_whole(self, "batch", "looks", "points")
+
+    def obstacle(self, model: Any) -> str | None:
+        return no_rows_to_train(model)
+
+    @property
+    def pace(self) -> Pace:
+        """One step of it."""
+        from glassformer.theory.online_sgd import Pace
+
+        return Pace(self.learning_rate, self.batch, self.weight_decay)
+
+    @property
+    def size(self) -> float:
+        """Standard deviation of the initial weights."""
+        return 1.0 if self.init == "prior" else self.small
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        import numpy as np
+
+        from glassformer.theory.online_sgd import online_sgd
+
+        if self.overlap is None and model.channel.in_rows.even:
+            return "a random start of even labels is left in a time that grows with d: trajectory --d follows it"
+        order = np.argsort(alpha)
+        times = np.asarray(alpha, dtype=float)[order] / self.batch
+        error = np.empty(len(times))
+        error[order] = online_sgd(model, times, self.pace, self._start(model, None), self.points).error.value
+        return error
+
+    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+        from glassformer.theory.online_sgd import online_trajectory
+
+        start = self._start(model, overlap) if overlap is None or is_number(overlap) else overlap
+        return online_trajectory(model, alpha, steps, self.pace, start, self.points)
+
+    def _start(self, model: Any, cosine: float | None) -> Start:
+        """The start of a cosine, or of the learner's own; even labels never leave zero, and begin with a guess."""
+        from glassformer.theory.online_sgd import cosine_start
+
+        channel = model.channel.in_rows
+        asked = self.overlap if cosine is None else cosine
+        return cosine_start(channel.rows, _GUESS * channel.even if asked is None else asked, self.size)
+
+    def followed(self, steps: int, overlap: float | None = None) -> OnlineSGD:
+        return replace(self, looks=steps, overlap=self.overlap if overlap is None else overlap)
+
+    def beginning(
+        self, model: Any, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]
+    ) -> Start:
+        """Where the runs began."""
+        import numpy as np
+
+        from glassformer.theory.online_sgd import Start
+
+        first = [history[0] for history in histories]
+        return Start(*(np.array([one[name] for one in first]) for name in ("overlap", "power")))
+
+    def learn(
+        self,
+        model: Any,
+        design: Any,
+        labels: Array,
+        seed: int = 0,
+        checkpoint: Checkpoint | None = None,
+        side: tuple[float, Array] | None = None,
+        teacher: Array | None = None,
+    ) -> Reached:
+        import numpy as np
+
+        from glassformer.learners.algorithms.fresh_batches import fresh_batches
+
+        random = np.random.default_rng([seed, 3]).standard_normal(model.signal_shape(design))
+        start = self.size * self._mixed(random, teacher)
+
+        def watch(weights: Array) -> dict[str, Any]:
+            if teacher is None:
+                return {}
+            measured, prior = model.measured(weights, teacher), model.prior.in_rows
+            followed = {name: value for name, value in measured.items() if name in model.followed}
+            return {**followed, "overlap": prior.gram(weights, teacher), "power": prior.gram(weights, weights)}
+
+        found = fresh_batches(design, labels, model.traceable_label, start, self, watch)
+        return Reached(
+            estimates=found.weights[None],
+            status=found.status,
+            iterations=found.steps,
+            residual=found.residual,
+            history=found.records,
+        )
+
+    def _mixed(self, random: Array, teacher: Array | None) -> Array:
+        """Weights of power one, of the overlap with the teacher that was asked for."""
+        if self.overlap is None:
+            return random
+        if teacher is None:
+            raise IncompatibleError("overlap = the start's with the truth needs the true signal: use overlap = None")
+        rest: float = (1 - self.overlap**2) ** 0.5
+        return self.overlap * teacher + rest * random

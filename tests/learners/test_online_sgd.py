@@ -1,0 +1,135 @@
+"""Online gradient descent on data: the steps it claims to take, every sample once, and its equations beside it."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import (
+    DeepAttention,
+    IncompatibleError,
+    OnlineSGD,
+    ParameterError,
+    SequenceMultiIndex,
+    Status,
+    follow,
+    simulate,
+)
+from glassformer.interface.cli import main
+from glassformer.learners.algorithms.fresh_batches import fresh_batches
+from glassformer.models.designs.generated import GeneratedDesign
+from glassformer.models.designs.projection import ProjectionDesign
+
+TANH = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.3, points=32)
+GATED = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1, points=32)
+
+
+def square(z):
+    return z[0, 0] ** 2
+
+
+def drawn(samples=9, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((samples, 1, d)), rng.standard_normal(samples), rng.standard_normal((1, d))
+
+
+def test_steps_are_those_of_the_formula_and_a_rest_is_left_out():
+    inputs, labels, weights = drawn()
+    settings = OnlineSGD(learning_rate=0.3, batch=2, weight_decay=0.5, looks=3)
+    found = fresh_batches(ProjectionDesign(inputs), labels, square, weights, settings)
+    d, by_hand = 5, weights.copy()
+    for begin in range(0, 8, 2):
+        x, y = inputs[begin : begin + 2, 0], labels[begin : begin + 2]
+        z = x @ by_hand[0] / np.sqrt(d)
+        delta = 2 * z * (z**2 - y)
+        by_hand = by_hand - 0.3 / (2 * np.sqrt(d)) * delta @ x - 0.3 * 0.5 / d * by_hand
+    np.testing.assert_allclose(found.weights, by_hand, rtol=1e-12)
+    assert found.steps == 4
+    assert [entry["samples"] for entry in found.records] == [0, 2, 6, 8]
+    assert found.records[-1]["time"] == 4 / 5
+
+
+@pytest.mark.parametrize("block", [1, 4, 7])
+def test_inputs_that_are_drawn_on_the_way_are_the_same_samples(block):
+    design = GeneratedDesign(ProjectionDesign, (3,), number=23, shape=(1, 5), block=block)
+    labels, weights = drawn(23)[1:]
+    settings = OnlineSGD(learning_rate=0.1, batch=3, looks=4)
+    generated = fresh_batches(design, labels, square, weights, settings)
+    stored = fresh_batches(design.stored(), labels, square, weights, settings)
+    np.testing.assert_array_equal(generated.weights, stored.weights)
+
+
+def test_what_diverges_says_so():
+    inputs, labels, weights = drawn(400)
+    found = fresh_batches(ProjectionDesign(inputs), labels, square, weights, OnlineSGD(learning_rate=50.0, batch=1))
+    assert found.status is Status.NON_FINITE
+    assert np.all(np.isfinite(found.weights))
+
+
+@pytest.mark.parametrize("model", [TANH, GATED])
+def test_runs_follow_the_equations_from_where_they_began(model):
+    learner = OnlineSGD(learning_rate=0.3, batch=1, points=256)
+    table = follow(model, [3.0], steps=3, overlap=0.3, d=300, instances=6, algorithm=learner)
+    for name in ("error", "plugin_error"):
+        gap = np.abs(table[f"measured_{name}"] - table[name])
+        blur = table[f"measured_{name.replace('error', 'standard_error')}"]
+        assert np.all(gap <= 4 * blur + 2 / np.sqrt(300 * 6) * table[name])
+    gap = np.abs(table["measured_cosine"] - table["cosine"])
+    assert np.all(gap <= 4 * table["measured_cosine_standard_error"] + 0.01)
+    assert np.all(table["cosine"][-1] > table["cosine"][0] + 0.03)
+
+
+def test_theory_beside_simulations():
+    model, learner = SequenceMultiIndex(lambda z: z[0, 0]), OnlineSGD(learning_rate=0.3, batch=1, points=128)
+    result = simulate(model, [1.0, 4.0], d=200, instances=4, algorithm=learner)
+    assert np.all(np.abs(result["error"] - result["theory"]) < 4 * result["standard_error"] + 0.1)
+    np.testing.assert_allclose(result["theory"], 2 * np.exp(-(0.6 - 0.09) * np.array([1.0, 4.0])), rtol=1e-3)
+    np.testing.assert_allclose(learner.theory(model, np.array([4.0, 1.0])), result["theory"][::-1], rtol=1e-6)
+
+
+def test_even_labels_have_no_theory_without_a_dimension_or_a_start():
+    even = SequenceMultiIndex(square)
+    assert "grows with d" in OnlineSGD().theory(even, np.array([1.0]))
+    assert np.isfinite(OnlineSGD(overlap=0.2, learning_rate=0.05, points=64).theory(even, np.array([1.0]))).all()
+    table = OnlineSGD(learning_rate=0.05, points=64).trajectory(even, np.array([1.0]), 1)
+    assert table["cosine"][0, 0] == pytest.approx(1e-3)
+
+
+def test_a_start_with_an_overlap_has_it():
+    table = follow(GATED, [0.02], steps=1, overlap=0.8, d=200, instances=2, algorithm=OnlineSGD(batch=1, points=32))
+    np.testing.assert_allclose(table["measured_cosine"][0], 0.8, atol=0.1)
+    np.testing.assert_allclose(table["measured_cosine"][0], table["cosine"][0], rtol=0.1)
+
+
+def test_refusals_name_the_remedy():
+    with pytest.raises(ParameterError, match=r"batch = 64 is not allowed: expected at most the number of samples, 20"):
+        simulate(GATED, [1.0], d=20, instances=1, algorithm=OnlineSGD(batch=64))
+    with pytest.raises(IncompatibleError, match="one head"):
+        simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, algorithm="online-sgd")
+    with pytest.raises(IncompatibleError, match="true signal"):
+        OnlineSGD(overlap=0.5).learn(TANH, ProjectionDesign(drawn()[0]), drawn()[1])
+
+
+def test_on_the_command_line(capsys, tmp_path):
+    plot = tmp_path / "way.png"
+    asked = [
+        "trajectory",
+        "attention",
+        "--depth",
+        "1",
+        "--alpha",
+        "2",
+        "--steps",
+        "2",
+        "--algorithm",
+        "online-sgd",
+        "--overlap",
+        "0.3",
+    ]
+    settings = ["--learning-rate", "0.5", "--batch", "2", "--field-points", "32", "--d", "30", "--instances", "2"]
+    assert main([*asked, *settings, "--plot", str(plot)]) == 0
+    printed = capsys.readouterr().out
+    assert "learning_rate = 0.5" in printed
+    assert "measured_cosine" in printed
+    assert plot.stat().st_size > 1000
+    assert main([*asked, "--passes", "3"]) == 2
+    assert "--passes is no option of algorithm online-sgd" in capsys.readouterr().err
