@@ -99,14 +99,14 @@ def bibtex(used: Iterable[str] = ()) -> str:
     return "\n\n".join(_entry(key.replace(":", ""), _fields(key)) for key in keys)
 
 
-def arxiv(model: str) -> str:
-    """The number of a model's first paper.
+def arxiv(name: str) -> str:
+    """The number of the first paper behind a model or a learner.
 
     Example:
         >>> arxiv("bsr")
         '2410.18858'
     """
-    return _fields(MODELS[model].papers[0])["eprint"]
+    return _fields(_behind()[name][0])["eprint"]
 
 
 def _fields(key: str) -> dict[str, str]:
