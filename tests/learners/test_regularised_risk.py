@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, RegularisedRisk, simulate
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    GradientDescent,
+    IncompatibleError,
+    RegularisedRisk,
+    simulate,
+)
 from glassformer.core.settings import Iteration
 from glassformer.interface.cli import main
 from glassformer.learners.algorithms.proximal import least_nuclear_norm
@@ -101,6 +108,16 @@ def test_runs_follow_the_theory(model, alpha, learner):
         bar = 4 * spread.std(ddof=1) / np.sqrt(len(spread)) + slack
         assert abs(spread.mean() - theory[name][0]) < bar, name
     assert result.converged
+
+
+def test_descent_with_decay_ends_at_the_convex_optimum():
+    model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+    convex = simulate(model, [0.8], d=14, instances=2, algorithm=RegularisedRisk(strength=0.15))
+    learner = GradientDescent(weight_decay=0.075, student_width=14, momentum=0.9, max_steps=20_000)
+    descent = simulate(model, [0.8], d=14, instances=2, algorithm=learner)
+    for one, other in zip(convex.instances[0], descent.instances[0], strict=True):
+        assert one.error == pytest.approx(other.error, rel=1e-3)
+        assert one.training_error == pytest.approx(other.training_error, rel=1e-3)
 
 
 def test_inputs_that_are_not_kept():

@@ -119,9 +119,9 @@ def _drawn(
 
 
 def _measured(runs: Table, name: str) -> tuple[Any, Any]:
-    """Means of runs and their standard errors; of labels, from the measured cosine."""
+    """Means of runs and their standard errors; errors are those of a teacher of power one."""
     if name == "error":
-        return runs["error"], runs["standard_error"]
+        return runs["relative_error"], runs["relative_standard_error"]
     return runs["label_error"], runs["label_standard_error"]
 
 
@@ -133,9 +133,9 @@ def _descent(
     for alpha in marks:
         # Full width of a square matrix: the strength is twice the decay.
         decay = float(RegularisedRisk().limits(model, [alpha])["strength"][0]) / 2
-        learner = GradientDescent(weight_decay=decay, student_width=d, momentum=0.9, max_steps=3000)
+        learner = GradientDescent(weight_decay=decay, student_width=d, momentum=0.9, max_steps=20_000)
         tables.append(simulate(model, [alpha], d=d, instances=instances, algorithm=learner))
-    errors, bars = ([table[name][0] for table in tables] for name in ("error", "standard_error"))
+    errors, bars = ([table[name][0] for table in tables] for name in ("relative_error", "relative_standard_error"))
     axes.errorbar(marks, errors, bars, fmt="x", ms=7, color=_SHADES[3], label=f"descent with decay, $d = {d}$")
     return [("descent on factors with decay", table) for table in tables]
 

@@ -1,29 +1,23 @@
 r"""The strength of a penalty at which what is learned is best.
 
-With fixed points :math:`x = F(x, \lambda)`, an objective ``f`` of them changes with the strength by
-
-.. math:: \partial_\lambda f + \nabla f\cdot(1 - \partial_xF)^{-1}\,\partial_\lambda F ,
-
-whose zero is found together with the fixed point.
+The objective is looked at on a coarse grid of strengths, then followed down parabolas through three of them, which close in
+on the optimum. Many sample ratios begin between the optima of a few.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from glassformer.core.integral import Array, Integral
-from glassformer.core.settings import Iteration
-from glassformer.theory.newton import newton
-from glassformer.theory.risk.fixed_points import Point, Problem, few_of, largest_strength, point_at, solved
-from glassformer.theory.risk.penalties import Fields, Learned
+from glassformer.core.integral import Array
+from glassformer.theory.risk.fixed_points import Flags, Point, Problem, few_of, largest_strength, point_at, solved
+from glassformer.theory.risk.penalties import Learned
 
 # Logarithms of strengths, from the largest useful one, at which the best is looked for; beyond, the least is best.
 _LOOKS = np.array([-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0])
-# Step of differences, and accuracy of the logarithm of the strength: the objective is flat there.
-_STEP, _ENOUGH = 1e-6, Iteration(tolerance=1e-13, floor=1e-6, max_iterations=100)
+# Half-widths of parabolas: the first from looks, the first between known optima, how much narrower the next one is,
+# and the last; how many there may be.
+_WIDE, _NEAR, _NARROWER, _LAST, _MOST = 0.5, 0.1, 0.2, 0.01, 12
 
 
 def tuned(problem: Problem, alpha: Array) -> Point:
@@ -32,72 +26,73 @@ def tuned(problem: Problem, alpha: Array) -> Point:
     Best is the least error; of binary labels the least label error, that is the largest cosine.
     """
     few = few_of(alpha)
-    start = _looked(problem, few)
-    start, inside = _optimum(problem, few, start)
+    place, fields = _looked(problem, few)
+    inside = np.isfinite(place)
+    place[inside], fields[inside] = _followed(problem, few[inside], place[inside], fields[inside], _WIDE)
     if len(few) < len(alpha):
-        guess = np.full((len(alpha), start.shape[1]), np.nan)
-        if np.sum(inside) > 1:
-            known = PchipInterpolator(np.log(few[inside]), start[inside], extrapolate=False)
-            guess = known(np.log(alpha))
-        start, inside = _optimum(problem, alpha, guess)
+        place, fields = _between(few, inside, place, fields, alpha)
+        inside = np.isfinite(place)
+        place[inside], fields[inside] = _followed(problem, alpha[inside], place[inside], fields[inside], _NEAR)
     # A loss that only labels fitted exactly bring to zero has no optimum without a penalty, but estimates that grow.
     least = np.zeros_like(alpha) if problem.loss.quadratic else largest_strength(problem, alpha) * np.exp(_LOOKS[-1])
     if not inside.any():
         return solved(problem, alpha, least)
-    found = point_at(problem, alpha[inside], np.exp(start[inside, -1]), start[inside, :-1])
+    found = point_at(problem, alpha[inside], np.exp(place[inside]), fields[inside])
     if inside.all():
         return found
     return Point.joined(inside, found, solved(problem, alpha[~inside], least[~inside]))
 
 
-def _looked(problem: Problem, alpha: Array) -> Array:
-    """Logarithms of fields and strength near the optimum; NaN where the least strength looked at is best."""
+def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
+    """Logarithms of the best strength looked at, NaN where it is the least one, and of fields there."""
     size = len(_LOOKS)
     strength = largest_strength(problem, alpha)[:, None] * np.exp(_LOOKS)
     points = solved(problem, np.repeat(alpha, size), strength.ravel())
-    objective = _objective(problem, points.found).reshape(strength.shape)
-    objective[~np.array([status.ok for status in points.status]).reshape(strength.shape)] = np.inf
+    objective = _objective(problem, points).reshape(strength.shape)
     best, rows = np.argmin(objective, axis=1), np.arange(len(alpha))
-    found = np.column_stack([points.logarithms, np.log(strength).ravel()]).reshape(len(alpha), size, -1)
-    near = found[rows, best]
-    near[best == size - 1] = np.nan
-    return near
+    place = np.where(best == size - 1, np.nan, np.log(strength[rows, best]))
+    return place, points.logarithms.reshape(len(alpha), size, -1)[rows, best]
 
 
-def _optimum(problem: Problem, alpha: Array, start: Array) -> tuple[Array, Any]:
-    """Logarithms of fields and of the strength at the optimum, and where there is one."""
-    inside = np.array(np.isfinite(start).all(axis=1))
-    found = start.copy()
-    if inside.any():
-        at = np.flatnonzero(inside)
-
-        def step(state: Array, index: Any) -> Integral:
-            images, slope = _response(problem, alpha[at[index]], state)
-            # Away from the optimum the objective is far from a parabola: no step is longer than one.
-            return Integral(np.column_stack([images, state[:, -1] - np.tanh(slope)]), np.zeros_like(state))
-
-        solution = newton(step, start[at], _ENOUGH)
-        found[at] = solution.value
-        inside[at] = [status.ok for status in solution.status]
-    return found, inside
+def _between(few: Array, inside: Flags, place: Array, fields: Array, alpha: Array) -> tuple[Array, Array]:
+    """Logarithms of strengths and fields near the optima of other sample ratios; NaN beyond those that are known."""
+    if np.sum(inside) < 2:
+        return np.full(len(alpha), np.nan), np.full((len(alpha), fields.shape[1]), np.nan)
+    known = PchipInterpolator(np.log(few[inside]), np.column_stack([place, fields])[inside], extrapolate=False)
+    guess = known(np.log(alpha))
+    # Between a few of which one has no optimum, who can tell.
+    gaps = np.searchsorted(few, alpha).clip(1, len(few) - 1)
+    guess[~(inside[gaps] & inside[gaps - 1])] = np.nan
+    return guess[:, 0], guess[:, 1:]
 
 
-def _objective(problem: Problem, found: Learned) -> Array:
-    if problem.binary:
-        return np.asarray(np.log(found.power) - 2 * np.log(found.overlap))
-    return np.asarray(np.log(found.error))
+def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width: float) -> tuple[Array, Array]:
+    """The optimum of the objective near logarithms of strengths, and logarithms of fields there."""
+    place, fields, reach = place.copy(), fields.copy(), np.full(len(place), width)
+    active = np.arange(len(place))
+    for _ in range(_MOST):
+        if not active.size:
+            break
+        sides = place[active] + np.array([[-1.0], [0.0], [1.0]]) * reach[active]
+        ratios, starts = np.tile(alpha[active], 3), np.tile(fields[active], (3, 1))
+        points = point_at(problem, ratios, np.exp(sides.ravel()), starts)
+        left, middle, right = _objective(problem, points).reshape(sides.shape)
+        fields[active] = points.logarithms[len(active) : 2 * len(active)]
+        bend = left - 2 * middle + right
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shift = np.where(bend > 0, 0.5 * (left - right) / bend, 2.0 * np.sign(left - right))
+        shift = np.nan_to_num(np.clip(shift, -2.0, 2.0))
+        place[active] += shift * reach[active]
+        close = np.abs(shift) < 1
+        done = close & (reach[active] <= _LAST)
+        reach[active[close]] *= _NARROWER
+        active = active[~done]
+    return place, fields
 
 
-def _response(problem: Problem, alpha: Array, state: Array) -> tuple[Array, Array]:
-    """The map's image of logarithms of fields, and the slope of the objective in that of the strength."""
-    batch, size = state.shape
-    moved = np.concatenate([state[None], state[None] + _STEP * np.eye(size)[:, None, :]])
-    flat = moved.reshape(-1, size)
-    found = problem.learned(np.exp(flat[:, -1]), Fields(*np.exp(flat[:, :-1]).T))
-    fields = problem.fields(np.tile(alpha, size + 1), problem.answers(found))
-    images = np.log(np.stack(fields, axis=1)).reshape(size + 1, batch, size - 1)
-    objective = _objective(problem, found).reshape(size + 1, batch)
-    response, gradient = (images[1:] - images[0]) / _STEP, (objective[1:] - objective[0]) / _STEP
-    jacobian = np.moveaxis(response[:-1], 0, 2)
-    shift = np.linalg.solve(np.eye(size - 1) - jacobian, response[-1][:, :, None])[:, :, 0]
-    return images[0], np.asarray(gradient[-1] + np.sum(gradient[:-1].T * shift, axis=1))
+def _objective(problem: Problem, points: Point) -> Array:
+    found: Learned = points.found
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.log(found.power) - 2 * np.log(found.overlap) if problem.binary else np.log(found.error)
+    value[[not status.ok for status in points.status]] = np.inf
+    return np.asarray(np.nan_to_num(value, nan=np.inf))

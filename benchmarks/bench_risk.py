@@ -1,0 +1,73 @@
+"""Theory and solvers of regularised risk: what a curve costs, and the solvers beside general tools, in one run.
+
+python benchmarks/bench_risk.py
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from glassformer import BilinearSequenceRegression, RegularisedRisk
+from glassformer.core.settings import Iteration
+from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
+from glassformer.models.designs.dense import DenseDesign
+from glassformer.theory.risk.losses import Logistic, Square
+
+LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+SIGNS = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
+
+
+def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.process_time()
+    found = function()
+    return time.process_time() - start, found
+
+
+def curves() -> None:
+    alpha = np.linspace(0.05, 2, 200)
+    for model, loss in ((LINEAR, "square"), (SIGNS, "logistic"), (SIGNS, "hinge"), (LINEAR, "huber")):
+        spent = []
+        for strength in (0.1, None):
+            learner = RegularisedRisk(loss, strength=strength)
+            learner.limits(model, alpha, throw=False)
+            spent.append(seconds(lambda learner=learner, model=model: learner.limits(model, alpha, throw=False))[0])
+        print(
+            f"200 ratios, {loss}: {spent[0]:.2f} s, at the best strength {spent[1]:.2f} s, ratio {spent[1] / spent[0]:.1f}"
+        )
+
+
+def solvers(d: int = 50, samples: int = 1250) -> None:
+    import cvxpy
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import Ridge as PlainRidge
+
+    rng = np.random.default_rng(0)
+    design = DenseDesign.sample(samples, (d, d), rng)
+    fields = design.forward(rng.standard_normal((d, 15)) @ rng.standard_normal((15, d)) / np.sqrt(15), 0)
+    inputs, labels, signs = (
+        design.inputs[0].reshape(samples, -1) / d,
+        fields + rng.standard_normal(samples),
+        np.sign(fields),
+    )
+    limit = Iteration(tolerance=1e-6, max_iterations=20000)
+    ours, _ = seconds(lambda: least_risk(Risk(design, labels, Square(), 1.0, 0.0), limit))
+    matrix = cvxpy.Variable((d, d))
+    cost = 0.5 * cvxpy.sum_squares(inputs @ cvxpy.vec(matrix, order="C") - labels) + cvxpy.normNuc(matrix)
+    theirs, _ = seconds(lambda: cvxpy.Problem(cvxpy.Minimize(cost)).solve(solver="SCS", eps=1e-5))
+    print(f"square with nuclear norm, D = {d}: {ours:.2f} s, general solver {theirs:.2f} s, ratio {theirs / ours:.1f}")
+    for name, loss, y, other in (
+        ("square with ridge", Square(), labels, PlainRidge(alpha=0.5, fit_intercept=False)),
+        ("logistic with ridge", Logistic(), signs, LogisticRegression(C=2.0, fit_intercept=False, max_iter=1000)),
+    ):
+        ours, _ = seconds(lambda loss=loss, y=y: least_risk(Risk(design, y, loss, 0.0, 0.5), limit))
+        theirs, _ = seconds(lambda other=other, y=y: other.fit(inputs, y))
+        print(f"{name}, D = {d}: {ours:.3f} s, scikit-learn {theirs:.3f} s, ratio {theirs / ours:.1f}")
+
+
+if __name__ == "__main__":
+    curves()
+    solvers()

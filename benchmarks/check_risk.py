@@ -1,0 +1,67 @@
+"""Regularised risk on data against its theory: links, losses and penalties at several parameters.
+
+    python benchmarks/check_risk.py [D [INSTANCES]]
+
+Every row is one set of parameters: error, training loss and rank of the runs, and how many standard errors they are
+from the theory of the same finite ratios. Errors are those of a teacher of power one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+
+from glassformer import AttentionIndexed, BilinearSequenceRegression, RegularisedRisk, simulate
+from glassformer.models.base import Model
+
+
+def cases() -> Iterator[tuple[Model, float, RegularisedRisk]]:
+    for beta, rho, noise, alpha, strength in (
+        (1, 0.3, 0.1, 0.5, 0.1),
+        (2, 0.5, 0.2, 0.8, 0.3),
+        (0.5, 0.4, 0.0, 1.2, 0.5),
+    ):
+        model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
+        for loss in ("square", "huber"):
+            for penalty in ("nuclear", "ridge", "elastic"):
+                yield model, alpha, RegularisedRisk(loss, penalty, strength)
+    signs = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
+    for alpha, strength in ((1.0, 0.2), (2.0, 0.3)):
+        for penalty in ("nuclear", "ridge", "elastic"):
+            yield signs, alpha, RegularisedRisk("logistic", penalty, strength)
+    yield signs, 1.0, RegularisedRisk("hinge", "nuclear", 0.3, tolerance=1e-4)
+    yield BilinearSequenceRegression(beta=1, rho=0.3, link=np.tanh), 1.0, RegularisedRisk(strength=0.1)
+    yield AttentionIndexed(rho=0.5, tokens=2, channel="linear", noise=0.1), 0.1, RegularisedRisk("square", "trace", 0.1)
+    yield (
+        AttentionIndexed(rho=0.2, tokens=1, channel="linear", noise=0.05),
+        0.2,
+        RegularisedRisk("square", "trace", 0.1),
+    )
+
+
+def main(d: int = 50, instances: int = 16) -> None:
+    print(f"{'model':44}{'learner':28}" + "".join(f"{name:>20}" for name in ("error (sigma)", "training", "rank")))
+    for model, alpha, learner in cases():
+        runs = simulate(model, [alpha], d=d, instances=instances, algorithm=learner)
+        theory = learner.limits(model.at_size(d).model, runs["alpha_realised"])
+        row = [apart(runs["relative_error"][0], runs["relative_standard_error"][0], theory["error"][0])]
+        for name in ("training_loss", "rank"):
+            values = np.array([getattr(run, name) for run in runs.instances[0]])
+            row.append(apart(values.mean(), values.std(ddof=1) / np.sqrt(instances), theory[name][0]))
+        channel = f"{model.parameters['channel']}, alpha {alpha:g}"
+        ratios = ", ".join(
+            f"{key} {model.parameters[key]:g}" for key in ("beta", "rho", "noise") if key in model.parameters
+        )
+        told = f"{learner.loss} {learner.penalty} {learner.strength:g}"
+        print(f"{ratios + ' ' + channel:44}{told:28}" + "".join(row), flush=True)
+
+
+def apart(mean: float, bar: float, expected: float) -> str:
+    far = (mean - expected) / bar if bar > 0 else 0.0
+    return f"{mean:>12.5f} ({far:+.1f})".rjust(20)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
