@@ -35,9 +35,8 @@ def curves() -> None:
             learner = RegularisedRisk(loss, strength=strength)
             learner.limits(model, alpha, throw=False)
             spent.append(seconds(lambda learner=learner, model=model: learner.limits(model, alpha, throw=False))[0])
-        print(
-            f"200 ratios, {loss}: {spent[0]:.2f} s, at the best strength {spent[1]:.2f} s, ratio {spent[1] / spent[0]:.1f}"
-        )
+        once, best = spent
+        print(f"200 ratios, {loss}: {once:.2f} s, at the best strength {best:.2f} s, ratio {best / once:.1f}")
 
 
 def solvers(d: int = 50, samples: int = 1250) -> None:
