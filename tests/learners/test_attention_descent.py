@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import AttentionIndexed, DeepAttentionIndexed, GradientDescent, IncompatibleError, simulate
+from glassformer import AttentionIndexed, GradientDescent, IncompatibleError, simulate
 from glassformer.learners.algorithms.signal_descent import descend
 from glassformer.models.channels.attention_indexed.hardmax import HardmaxPairChannel
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
@@ -29,7 +29,7 @@ def test_the_students_indices_are_those_of_the_design():
     design, _, _ = drawn(SOFTMAX, 30)
     weights = np.random.default_rng(1).standard_normal((3, 10, 2))
     with jax.enable_x64(True):
-        found = np.asarray(module._indices(jnp.asarray(weights), jnp.asarray(design.inputs[0])))
+        found = np.asarray(module.indices_of(jnp.asarray(weights), jnp.asarray(design.inputs[0])))
         signals = np.asarray(module._signals((jnp.asarray(weights),)))
     for k in range(3):
         np.testing.assert_allclose(found[k], to_matrices(design.forward(signals[k], 0), 2), atol=1e-12)
@@ -106,7 +106,7 @@ def test_in_a_simulation():
 
 def test_what_has_no_gradient_is_refused():
     with pytest.raises(IncompatibleError, match="use gamp"):
-        simulate(DeepAttentionIndexed(0.5), [0.2], d=10, algorithm="gd")
+        simulate(AttentionIndexed(0.5, untied=True), [0.2], d=10, algorithm="gd")
     noisy = AttentionIndexed(0.5, 2, lambda h: h[..., 0, :1], noise=0.5)
     with pytest.raises(IncompatibleError, match="linear, softmax and hardmax"):
         simulate(noisy, [0.2], d=10, algorithm="gd", instances=1)

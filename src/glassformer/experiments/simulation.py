@@ -55,9 +55,9 @@ def simulate(
         seed: a non-negative integer.
         algorithm: a learner, for instance :class:`~glassformer.Ridge`, or the name of one: ``"gamp"``; for bilinear
             sequence regression with linear labels also ``"ridge"`` and ``"nuclear-norm"``; for that and
-            attention-indexed models of one layer ``"gd"`` (gradient descent on the factors) and ``"averaged-gd"`` (the
-            mean of its outcomes from several starts); for deep attention and multi-index models ``"sgd"``,
-            and ``"online-sgd"``, which sees every sample once.
+            attention-indexed models ``"risk"`` (regularised risk of labels that rise with their fields), ``"gd"``
+            (gradient descent on the factors) and ``"averaged-gd"`` (the mean of its outcomes from several starts); for
+            deep attention and multi-index models ``"sgd"``, and ``"online-sgd"``, which sees every sample once.
         storage: ``"float64"``; ``"float32"`` for half the memory and time; for message passing also ``"sharded"``,
             single precision shared out over all of JAX's devices; for that and ``"online-sgd"`` ``"generated"`` for
             inputs that are drawn from their seed whenever they are needed, and never stored (other ones than the stored

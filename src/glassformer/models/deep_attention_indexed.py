@@ -20,6 +20,7 @@ from glassformer.models.channels.base import Channel, require_sampling
 from glassformer.models.designs.layered import LayeredQuadraticDesign
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.layered import LayeredPrior
+from glassformer.models.students.base import Parametrisation
 
 # Data points per replica of the averages, and steps of the search for modes of each.
 _POINTS, _EFFORT = 256, 100.0
@@ -117,6 +118,12 @@ class DeepAttentionIndexed(Model):
             "temperature": float(self.temperature),
             "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",
         }
+
+    @property
+    def parametrisation(self) -> Parametrisation:
+        from glassformer.models.students.deep_attention import layered_parametrisation
+
+        return layered_parametrisation(self.channel)
 
     def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one."""

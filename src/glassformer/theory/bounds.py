@@ -130,6 +130,46 @@ def growth_bound(
     return Bound(model.prior.in_rows.growth * value, model.prior.in_rows.growth * error)
 
 
+def squares_of_means(
+    model: Model, variance: Array, project: Callable[[Array], Array], samples: int, seed: int
+) -> tuple[Array, Array]:
+    r"""Of functions :math:`f` of the true deviation, :math:`E[E[f\mid b]^2]` with cells ``b``, and standard errors.
+
+    Args:
+        model: prior and channel.
+        variance: posterior covariance, shape (P, P).
+        project: from deviations, shape (n, P, K), to values, shape (n, m).
+        samples: of fields and labels.
+        seed: of the samples.
+
+    Returns:
+        Both of shape (m,).
+    """
+    return _squares(_means(model, variance, project, samples, seed))
+
+
+def mean_square(
+    model: Model, variance: Array, project: Callable[[Array, Array], Array], samples: int, seed: int
+) -> tuple[Array, Array]:
+    """Squares of means of functions of true deviations and labels, without bias, and standard errors, shape (m,)."""
+    rng, channel = np.random.default_rng(seed), model.channel.in_rows
+    sums = []
+    for _ in range(_GROUPS):
+        data = drawn(model, channel, variance, samples // _GROUPS, rng)
+        sums.append(project(data.deviation, data.labels).mean(axis=0))
+    return _squares(_Means(np.ones((_GROUPS, 1)), np.array(sums)[:, None]))
+
+
+def _squares(means: _Means) -> tuple[Array, Array]:
+    """Means of products between groups, value by value."""
+
+    def only(k: int) -> _Means:
+        return _Means(means.counts, means.values[:, :, k : k + 1])
+
+    found = [_product(only(k), lambda values: values) for k in range(means.values.shape[2])]
+    return np.array([bound.value for bound in found]), np.array([bound.error for bound in found])
+
+
 class _Means(NamedTuple):
     """By groups of samples: numbers in the cells, shape (groups, cells), and means there, (groups, cells, m)."""
 

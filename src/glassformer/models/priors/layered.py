@@ -73,6 +73,10 @@ class LayeredPrior(Prior):
         # The means of the layers are one matrix: their inner product is what each knows before any data.
         return np.asarray(np.eye(self.layers) + (self.layer.second_moment - 1))
 
+    def factor_width(self, columns: int) -> int:
+        """Width of the factors of every layer."""
+        return self.layer.factor_width(columns)
+
     def covariance(self, q_hat: Integral) -> Integral:
         precision = np.maximum(_diagonal(q_hat.value), 0.0)
         found = self.layer.mmse(precision.ravel())

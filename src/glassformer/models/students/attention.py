@@ -112,8 +112,8 @@ def _scaled_signals(parameters: Any) -> Any:
     return _signals(_scaled(parameters))
 
 
-def _indices(weights: Any, tokens: Any) -> Any:
-    """Attention indices of all starts, shape (starts, samples, T, T)."""
+def indices_of(weights: Any, tokens: Any) -> Any:
+    """Attention indices of all starts, shape (starts, samples, T, T), from weights of shape (starts, d, r)."""
     d, width = weights.shape[1:]
     seen = jnp.einsum("ntd,kdr->kntr", tokens, weights)
     products = jnp.einsum("kntr,knsr->knts", seen, seen)
@@ -123,12 +123,12 @@ def _indices(weights: Any, tokens: Any) -> Any:
 
 def _linear_loss(parameters: Any, data: Any) -> Any:
     tokens, labels, _ = data
-    return 0.25 * jnp.sum((_indices(parameters[0], tokens) - labels) ** 2, axis=(1, 2, 3))
+    return 0.25 * jnp.sum((indices_of(parameters[0], tokens) - labels) ** 2, axis=(1, 2, 3))
 
 
 def _softmax_loss(parameters: Any, data: Any) -> Any:
     tokens, labels, temperature = data
-    found = jax.nn.softmax(temperature * _indices(parameters[0], tokens), axis=-1)
+    found = jax.nn.softmax(temperature * indices_of(parameters[0], tokens), axis=-1)
     return 0.25 * jnp.sum((found - labels) ** 2, axis=(1, 2, 3))
 
 
