@@ -66,11 +66,11 @@ def main() -> None:
 
 
 def _row(link: Link, breaks: tuple[float, ...], noise: float) -> str:
-    plain = _plain()
+    oracle = plain()
     difference = claimed = weak = np.nan
     if noise >= PLAIN:
         found = LinkChannel(link, noise).information(VARIANCES)
-        expected = np.array([plain.information(link, noise, v, breaks) for v in VARIANCES])
+        expected = np.array([oracle.information(link, noise, v, breaks) for v in VARIANCES])
         difference, claimed = np.max(np.abs(found.value / expected - 1)), np.max(found.error / expected)
     exponents, threshold, first = _seconds(lambda: BilinearSequenceRegression(rho=np.inf, link=link, noise=noise))
     _, other, second = _seconds(
@@ -78,7 +78,7 @@ def _row(link: Link, breaks: tuple[float, ...], noise: float) -> str:
     )
     assert other == threshold or abs(other - threshold) < 1e-6 * threshold, (other, threshold)
     if noise >= PLAIN and 0 < threshold < np.inf:
-        weak = plain.weak_recovery(link, noise, breaks)
+        weak = oracle.weak_recovery(link, noise, breaks)
     numbers = f"{difference:12.1e}{claimed:10.1e}{threshold:12.6g}{weak:12.6g}"
     return f"{numbers}{exponents.information:4g}{exponents.generative:4g}{first:8.2f}{second:8.2f}"
 
@@ -92,7 +92,8 @@ def _seconds(model: Callable[[], Any]) -> tuple[Any, float, float]:
     return found.exponents, found["weak_recovery"].alpha, time.process_time() - start
 
 
-def _plain() -> Any:
+def plain() -> Any:
+    """The sums on plain grids that the tests compare with."""
     path = Path(__file__).parents[1] / "tests" / "models" / "channels" / "plain_link.py"
     spec = importlib.util.spec_from_file_location("glassformer_plain_link", path)
     assert spec is not None and spec.loader is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def grid(breaks=(), reach=8.5, panels=170, nodes=8):
+def grid(breaks=(), reach=9.5, panels=240, nodes=10):
     """Gauss nodes on equal panels that also end at the breaks."""
     edges = np.unique(np.concatenate([np.linspace(-reach, reach, panels + 1), breaks]))
     x, w = np.polynomial.legendre.leggauss(nodes)
@@ -25,10 +25,10 @@ def bell(x, variance):
 def information(function, noise, variance, breaks=()):
     """E g^2 as three sums."""
     h, w = grid(breaks)
-    t = np.arange(-7.0, 7.01, 0.12 * min(1.0, np.sqrt(variance / (1 - variance))))
+    t = np.arange(-8.2, 8.21, 0.12 * min(1.0, np.sqrt(variance / (1 - variance))))
     omega = np.sqrt(1 - variance) * t
     values = function(h)
-    y, step = label_grid(values[np.abs(h) < 7.2], noise)
+    y, step = label_grid(values[np.abs(h) < 8.45], noise)
     prior = w * bell(h - omega[:, None], variance)
     moment = prior * (h - omega[:, None]) / variance
     weight, total = bell(t, 1.0) * (t[1] - t[0]), 0.0
