@@ -29,6 +29,8 @@ _Skip = float | tuple[float, float]
 _APART = 4.0
 # What coarse labels were seen to lose of a threshold: bounds that differ by less decide nothing.
 _LOST = 0.1
+# Logarithm of a ratio from which on its colour is dark.
+_DARK = 1.5
 # Batch of online descent, and the cosine at which it begins.
 _BATCH, _BEGIN = 4, 0.2
 # Relative accuracy of inverted thresholds, and the sample ratio of message passing.
@@ -138,13 +140,20 @@ def _thresholds(axes: Axes, size: _Size) -> list[dict[str, Any]]:
             fill = color if rows is inverted else "w"
             place = (_column(there, "skip_1"), _column(there, "value"), _column(there, "error_estimate"))
             axes.errorbar(*place, fmt=mark, ms=5, color=color, mfc=fill, capsize=2, label=label)
-    axes.set_xscale("log")
-    axes.set_xlabel("skip strength $c$ of both layers")
+    _skips(axes, size.bounds)
     axes.set_ylabel(label_alpha("n/d"))
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=7.5)
     axes.set_title("where layers are found", fontsize=10)
     return [*bounds, *inverted, *stairs]
+
+
+def _skips(axes: Axes, values: Sequence[float]) -> None:
+    """An axis of skip strengths with these ticks alone."""
+    axes.set_xscale("log")
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("skip strength $c$ of both layers")
 
 
 def _stairs(skip: _Skip, size: _Size) -> list[dict[str, Any]]:
@@ -170,7 +179,8 @@ def _map(axes: Axes, size: _Size) -> list[dict[str, Any]]:
             ratios[i, j] = np.log2(two / one)
             apart = abs(two - one) > _APART / 2 * np.hypot(blur_one, blur_two) + _LOST * max(one, two)
             text = ("1" if one < two else "2") if apart else "?"
-            axes.text(j, i, text, ha="center", va="center", fontsize=9)
+            shade = "w" if abs(ratios[i, j]) > _DARK else "k"
+            axes.text(j, i, text, ha="center", va="center", fontsize=9, color=shade)
             found += [{**row, "kind": "bound over both skips"} for row in rows]
     image = axes.imshow(ratios, origin="lower", aspect="auto", cmap="PuOr", vmin=-3, vmax=3)
     axes.grid(visible=False)
@@ -205,9 +215,8 @@ def _descents(axes: Axes, size: _Size) -> list[dict[str, Any]]:
                 place = (_column(there, "skip_1"), _column(there, "value"), bars)
                 axes.errorbar(*place, fmt=style, ms=5, mfc=fill, color=color, lw=0.8, capsize=2, label=label)
         found += rows
-    axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("skip strength $c$ of both layers")
+    _skips(axes, size.descent)
     axes.set_ylabel(r"time $\eta t$ at which the cosine passes 1/2")
     axes.legend(fontsize=7.5)
     axes.set_title(rf"online SGD, equations, and a run at $d = {size.d}$ (x)", fontsize=10)
