@@ -16,8 +16,8 @@ from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.models.deep_attention import DeepAttention
 from glassformer.theory.bounds import growth_bound
-from glassformer.theory.online_sgd import cosine_start, online_sgd
-from glassformer.theory.weak_recovery import staircase, subspace_threshold
+from glassformer.theory.online_sgd import Start, online_sgd
+from glassformer.theory.weak_recovery import subspace_threshold
 
 if TYPE_CHECKING:
     import pandas
@@ -27,6 +27,10 @@ _Result = tuple["pandas.DataFrame", str, bool]
 _Skip = float | tuple[float, float]
 # Standard errors beyond which two numbers differ.
 _APART = 4.0
+# What coarse labels were seen to lose of a threshold: bounds that differ by less decide nothing.
+_LOST = 0.1
+# Logarithm of a ratio from which on its colour is dark.
+_DARK = 1.5
 # Batch of online descent, and the cosine at which it begins.
 _BATCH, _BEGIN = 4, 0.2
 # Relative accuracy of inverted thresholds, and the sample ratio of message passing.
@@ -43,7 +47,7 @@ class _Size(NamedTuple):
         stairs: skip strengths of attention output.
         descent: skip strengths of online descent.
         samples: of a bound.
-        points: of thresholds and, divided by four, of the equations of descent.
+        points: of thresholds of sequence output, of descent and, divided by four, of attention output.
         time: of descent, times its learning rate.
         d: of the runs.
         steps: of message passing.
@@ -126,11 +130,7 @@ def _thresholds(axes: Axes, size: _Size) -> list[dict[str, Any]]:
     """Over equal skips: bounds and thresholds of sequence output, both thresholds of attention output."""
     bounds = [row for skip in size.bounds for row in _bounds(skip, size)]
     inverted = [row for skip in size.inverted for row in _inverted(skip, size, _bounds(skip, size))]
-    stairs = []
-    for skip in size.stairs:
-        for step in staircase(_model(skip, "attention", size.points)):
-            layer = int(np.argmax(np.diag(step.matrix)))
-            stairs.append(_row("threshold", "attention", skip, layer, step.alpha, 2 * step.error_estimate))
+    stairs = [row for skip in size.stairs for row in _stairs(skip, size)]
     for layer, color in enumerate(colors(2)):
         own = [row for row in bounds if row["layer"] == layer + 1]
         name = f"layer {layer + 1}"
@@ -140,13 +140,29 @@ def _thresholds(axes: Axes, size: _Size) -> list[dict[str, Any]]:
             fill = color if rows is inverted else "w"
             place = (_column(there, "skip_1"), _column(there, "value"), _column(there, "error_estimate"))
             axes.errorbar(*place, fmt=mark, ms=5, color=color, mfc=fill, capsize=2, label=label)
-    axes.set_xscale("log")
-    axes.set_xlabel("skip strength $c$ of both layers")
+    _skips(axes, size.bounds)
     axes.set_ylabel(label_alpha("n/d"))
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=7.5)
     axes.set_title("where layers are found", fontsize=10)
     return [*bounds, *inverted, *stairs]
+
+
+def _skips(axes: Axes, values: Sequence[float]) -> None:
+    """An axis of skip strengths with these ticks alone."""
+    axes.set_xscale("log")
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("skip strength $c$ of both layers")
+
+
+def _stairs(skip: _Skip, size: _Size) -> list[dict[str, Any]]:
+    """Both thresholds of attention output: the last layer from zero overlap, the first one given the last."""
+    model, found = _model(skip, "attention", size.points // 4), []
+    for layer, known in ((1, None), (0, 1)):
+        step = subspace_threshold(model, layer, known, accuracy=_ACCURACY)
+        found.append(_row("threshold", "attention", skip, layer, step.alpha, 2 * step.error_estimate))
+    return found
 
 
 def _column(rows: list[dict[str, Any]], name: str) -> list[float]:
@@ -161,9 +177,10 @@ def _map(axes: Axes, size: _Size) -> list[dict[str, Any]]:
             rows = _bounds((first, last), size)
             (one, two), (blur_one, blur_two) = _column(rows, "value"), _column(rows, "error_estimate")
             ratios[i, j] = np.log2(two / one)
-            apart = abs(two - one) > _APART / 2 * np.hypot(blur_one, blur_two)
+            apart = abs(two - one) > _APART / 2 * np.hypot(blur_one, blur_two) + _LOST * max(one, two)
             text = ("1" if one < two else "2") if apart else "?"
-            axes.text(j, i, text, ha="center", va="center", fontsize=9)
+            shade = "w" if abs(ratios[i, j]) > _DARK else "k"
+            axes.text(j, i, text, ha="center", va="center", fontsize=9, color=shade)
             found += [{**row, "kind": "bound over both skips"} for row in rows]
     image = axes.imshow(ratios, origin="lower", aspect="auto", cmap="PuOr", vmin=-3, vmax=3)
     axes.grid(visible=False)
@@ -198,9 +215,8 @@ def _descents(axes: Axes, size: _Size) -> list[dict[str, Any]]:
                 place = (_column(there, "skip_1"), _column(there, "value"), bars)
                 axes.errorbar(*place, fmt=style, ms=5, mfc=fill, color=color, lw=0.8, capsize=2, label=label)
         found += rows
-    axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("skip strength $c$ of both layers")
+    _skips(axes, size.descent)
     axes.set_ylabel(r"time $\eta t$ at which the cosine passes 1/2")
     axes.legend(fontsize=7.5)
     axes.set_title(rf"online SGD, equations, and a run at $d = {size.d}$ (x)", fontsize=10)
@@ -208,19 +224,19 @@ def _descents(axes: Axes, size: _Size) -> list[dict[str, Any]]:
 
 
 def _arrivals(output: str, skip: float, size: _Size) -> list[dict[str, Any]]:
+    """Times of a run, and of its equations from where it began."""
     learner, model = _descent(output, skip), _model(skip, output, size.points)
     rate, looks = learner.learning_rate, 100
     times = np.linspace(0, size.time / rate, looks + 1)
-    path = online_sgd(model, times, learner.pace, cosine_start(2, _BEGIN), max(32, size.points // 4))
+    asked = learner.followed(looks)
+    (run,) = experiment_of(model, times[-1:] * _BATCH, size.d, 1, 0, asked, "generated").runs()[0]
+    start = Start(*(np.asarray(run.history[0][name]) for name in ("overlap", "power")))
+    path = online_sgd(model, times, learner.pace, start, size.points)
     value, error = path.arrival()
-    known = [
-        _row("equations", output, skip, k, rate * value[k], rate * error[k], status=str(path.status)) for k in (0, 1)
-    ]
-    followed = learner.followed(looks)
-    (run,) = experiment_of(model, times[-1:] * _BATCH, size.d, 1, 0, followed, "generated").runs()[0]
-    cosines = np.array([step["cosine"] for step in run.history])
+    status = str(path.status)
+    known = [_row("equations", output, skip, k, rate * value[k], rate * error[k], status=status) for k in (0, 1)]
+    cosines, status = np.array([step["cosine"] for step in run.history]), str(run.status)
     there = [_first(cosines[:, k], times) for k in (0, 1)]
-    status = str(run.status)
     return [*known, *(_row("run", output, skip, k, rate * there[k], np.nan, status=status) for k in (0, 1))]
 
 
