@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations_with_replacement
 
@@ -17,6 +17,8 @@ from glassformer.theory.fixed_point import Index
 
 # Relative step of conjugate overlaps for the slope of a prior.
 _STEP = 1e-4
+# Sampled data points per replica below which a map tells little.
+_FEWEST = 64
 # Standard errors within which an eigenvalue that cannot be negative is zero.
 _ERRORS = 4.0
 
@@ -45,6 +47,11 @@ class EvolutionMap:
     def prior(self) -> Prior:
         """What is learned, row by row."""
         return self.model.prior.in_rows
+
+    def with_fewer(self, factor: int) -> EvolutionMap:
+        """The map with fewer sampled data points, by a factor, unless they are few already."""
+        fewer = max(min(_FEWEST, self.channel.points), self.channel.points // factor)
+        return replace(self, channel=self.channel.with_points(fewer))
 
     def __call__(self, variance: Array, index: Index, kept: Array | None = None) -> Integral:
         r"""The next covariances of the batch elements ``index``, from theirs of shape (active, P, P).

@@ -30,6 +30,7 @@ class Search:
     noise: float = 0.1  # share of the sampling error below which a residual tells nothing
     least: float = 1.0  # share of it with which a search that gets no further ends
     rounds: int = 24  # corrections by all points
+    sloped: int = 4  # factor of points that slopes, which only lead there, can do without
     unstable: float = 1.005  # eigenvalue of the slope above which a point is left
     push: float = 0.03  # length of the push that leaves it
     pushes: int = 6  # how often at most
@@ -129,7 +130,7 @@ def _stable(solve: Callable[[Array, Index], Found], start: Array, settings: Iter
 def _newton(fine: EvolutionMap, found: Solution, index: Index, settings: Iteration) -> Found:
     """Fixed points of the map with all points, next to those that few found, and its slope there."""
     start, batch, size = found.value, len(index), found.value.shape[-1]
-    slope = _slope(fine, found, index)
+    slope = _slope(fine.with_fewer(_POLICY.sloped), found, index)
     gain = np.asarray(np.linalg.inv(np.eye(size * size) - slope), dtype=float)
     best = replace(found, error_estimate=np.full(batch, np.inf), extra={n: v.copy() for n, v in found.extra.items()})
     status = np.array(found.status, dtype=object)

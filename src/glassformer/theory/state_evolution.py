@@ -23,8 +23,8 @@ from glassformer.theory.evolution_map import EvolutionMap, held, side_known
 from glassformer.theory.fixed_point import Flags, fixed_point
 from glassformer.theory.sampled_fixed_point import is_covariance, located, refined
 
-# Share of the sampled points with which fixed points are located, and the fewest.
-_COARSE, _FEWEST = 16, 64
+# Share of the sampled points with which fixed points are located.
+_COARSE = 16
 # Where averages are sampled a smaller relative residual means nothing.
 _SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
 # What the informed start leaves unknown, and the overlap of the uninformed start of even labels, which breaks their
@@ -113,8 +113,7 @@ def evolved(
     fine = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
     if not channel.sampled:
         return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
-    fewer = min(channel.points, max(_FEWEST, channel.points // _COARSE))
-    rough = replace(fine, channel=channel.with_points(fewer))
+    rough = fine.with_fewer(_COARSE)
     if coarse:
         return located(rough, first, settings)
     found = refined(rough, fine, first, settings)

@@ -32,6 +32,10 @@ class Climb:
     """How the staircase is climbed, and what counts as one step of it."""
 
     accuracy: float = 2e-3  # of a later threshold
+    located: float = 5e-3  # with which few data points locate it
+    corrections: int = 4  # evaluations with all data points
+    longest: float = 0.1  # logarithm of the ratio by which one of them may correct the threshold
+    fewest: int = 256  # data points per replica of the operator
     steps: int = 12  # of the search for it
     farthest: float = 60.0  # sample ratio, over the first threshold, that ends the search
     degenerate: float = 2e-3  # share of the largest eigenvalue within which eigenvalues count as one
@@ -41,6 +45,8 @@ class Climb:
     pure: float = 0.98  # weight of a matrix on one row from which on it names that row
     range: float = 0.05  # eigenvalue, relative to the largest, that belongs to the range of a matrix
     finer: int = 4  # data points of the operator over those of state evolution: it is not iterated
+    beyond: int = 2  # at later thresholds
+    roughly: float = 0.25  # while they are located
     leading: float = 5e-4  # accuracy asked of its eigenvalue at the leading threshold
     later: float = 5e-3  # at later ones
     most: int = 64  # factor of data points that is out of reach
@@ -83,40 +89,62 @@ class Step(NamedTuple):
     degenerate: bool
 
 
-def instability(model: Model, variance: Array, unknown: Array, accuracy: float = _POLICY.leading) -> Instability:
+def instability(
+    model: Model,
+    variance: Array,
+    unknown: Array,
+    accuracy: float = _POLICY.leading,
+    finer: float = _POLICY.finer,
+) -> Instability:
     """The fastest growing overlap in the directions of the projector ``unknown``, at the covariance ``variance``.
 
     Equation :eq:`weak-recovery` of the documentation.
 
-    Data points are doubled until the eigenvalue has the relative ``accuracy``, where that is within reach.
+    Data points, ``finer`` times those of state evolution, are doubled until the eigenvalue has the relative
+    ``accuracy``, where that is within reach.
     """
     channel = model.channel.in_rows
     size = 8 * channel.points * (channel.rows * channel.columns) ** 2
-    finer, most = _POLICY.finer, max(_POLICY.finer, min(_POLICY.finer * _POLICY.most, _POLICY.largest // size))
-    found = _instability(model, variance, unknown, finer)
+    most = max(_POLICY.finer, min(_POLICY.finer * _POLICY.most, _POLICY.largest // size))
+    basis = symmetric_basis(unknown, model)
+    points = max(min(_POLICY.fewest, channel.points), int(finer * channel.points))
+    response = _response(channel.with_points(points), variance, basis)
+    found = _fastest(model, basis, response)
     within_reach = channel.sampled and found.error <= accuracy * np.sqrt(_POLICY.most) * found.rate
-    while within_reach and found.error > accuracy * found.rate and finer < most:
-        finer *= 2
-        found = _instability(model, variance, unknown, finer)
+    while within_reach and found.error > accuracy * found.rate and points < most * channel.points:
+        response = response.joined(_response(channel.with_points(2 * points), variance, basis, points))
+        points, found = 2 * points, _fastest(model, basis, response)
     if channel.louder is None:
         return found
-    moved = abs(_instability(model, variance, unknown, finer, channel.louder).rate - found.rate)
-    return found._replace(error=float(np.hypot(found.error, moved)))
+    louder = _response(channel.louder.with_points(points), variance, basis)
+    return found._replace(error=float(np.hypot(found.error, abs(_fastest(model, basis, louder).rate - found.rate))))
 
 
-def _instability(
-    model: Model, variance: Array, unknown: Array, finer: int, channel: Channel | None = None
-) -> Instability:
-    channel = channel or model.channel.in_rows
-    channel = channel.with_points(finer * channel.points)
-    basis = symmetric_basis(unknown, model)
-    first, second, truth, replicas = channel.response(variance)
-    tokens = channel.columns
-    rotated = [_rotated(part, basis.directions) for part in (first, second, truth)]
-    operator = np.array([[_entry(rotated, a, b, tokens, replicas)[0] for b in basis.matrices] for a in basis.matrices])
+class _Response(NamedTuple):
+    """Two estimates of the slopes of the score and their true counterpart, shape (replicas, points, k, L^2, k)."""
+
+    first: Array
+    second: Array
+    truth: Array
+
+    def joined(self, other: _Response) -> _Response:
+        """With the further points of every replica."""
+        return _Response(*(np.concatenate(pair, axis=1) for pair in zip(self, other, strict=True)))
+
+
+def _response(channel: Channel, variance: Array, basis: Basis, known: int = 0) -> _Response:
+    """Slopes in the directions of the basis, on all points but the first ``known`` of each replica."""
+    *parts, replicas = channel.response(variance, known)
+    rotated = [_rotated(part, basis.directions) for part in parts]
+    return _Response(*(part.reshape(replicas, -1, *part.shape[1:]) for part in rotated))
+
+
+def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:
+    images = [_image(response, matrix) for matrix in basis.matrices]
+    operator = np.array([[_entry(left, image)[0] for image in images] for left in basis.matrices])
     vectors = np.linalg.eigh(0.5 * (operator + operator.T))[1]
     modes = np.tensordot(vectors.T, basis.matrices, axes=1)
-    growth = np.array([_entry(rotated, mode, mode, tokens, replicas) for mode in modes])
+    growth = np.array([_entry(mode, _mixed(vector, images)) for mode, vector in zip(modes, vectors.T, strict=True)])
     growth *= model.prior.in_rows.growth
     rate, error = map(float, growth[-1])
     near = rate - growth[:, 0] <= _POLICY.degenerate * rate + _POLICY.errors * (error + growth[:, 1])
@@ -163,22 +191,44 @@ def _independent(matrices: Array, level: Array) -> Array:
 
 
 def _rotated(response: Array, directions: Array) -> Array:
-    """Responses of shape (n, P, L, P, L) in the given directions, shape (n, L, L, k, k)."""
-    return np.einsum("pa,nplqm,qb->nlmab", directions, response, directions, optimize=True)
+    """Responses of shape (n, P, L, P, L) in the given directions, shape (n, k, L^2, k)."""
+    turned = np.einsum("pa,nplqm,qb->nalmb", directions, response, directions, optimize=True)
+    return turned.reshape(*turned.shape[:2], -1, turned.shape[-1])
 
 
-def _entry(parts: list[Array], left: Array, right: Array, tokens: int, replicas: int) -> tuple[float, float]:
-    """<left, F(right)> and its standard error, with the true deviations as control variates."""
-    first, second, truth = parts
-    mean = 0.5 * (first + second)
+class _Image(NamedTuple):
+    """What data points say of F at one symmetric matrix, and two variables of mean zero, (replicas, points, k, k)."""
+
+    square: Array
+    crossed: Array
+    truth: Array
+
+
+def _image(response: _Response, matrix: Array) -> _Image:
+    """F of a matrix, with the true deviations as control variates."""
+    size = len(matrix)
 
     def form(d: Array, e: Array) -> Array:
-        return np.einsum("ab,nlmbc,cd,nlmad->n", left, d, right, e, optimize=True)
+        """Sum over tokens of ``d M e^T``."""
+        left = (d.reshape(-1, size) @ matrix).reshape(*d.shape[:3], -1)
+        return np.asarray(left @ np.swapaxes(e.reshape(*e.shape[:3], -1), -1, -2))
 
-    square = 0.5 * (form(first, second) + form(second, first))
-    known = tokens**2 * np.trace(left) * np.trace(right) + tokens * np.sum(left * right)
-    controls = np.stack([square - 0.5 * (form(mean, truth) + form(truth, mean)), form(truth, truth) - known], axis=-1)
-    return controlled(square.reshape(replicas, -1), controls.reshape(replicas, -1, 2))
+    first, second, truth = response
+    mean, tokens = 0.5 * (first + second), np.sqrt(first.shape[3])
+    # Left and right factors trade places under transposition.
+    square, crossed = (0.5 * (part + np.swapaxes(part, -1, -2)) for part in (form(first, second), form(mean, truth)))
+    known = tokens**2 * np.trace(matrix) * np.eye(size) + tokens * matrix
+    return _Image(square, square - crossed, form(truth, truth) - known)
+
+
+def _mixed(weights: Array, images: list[_Image]) -> _Image:
+    return _Image(*(np.tensordot(weights, np.stack(parts), axes=1) for parts in zip(*images, strict=True)))
+
+
+def _entry(left: Array, image: _Image) -> tuple[float, float]:
+    """<left, F(matrix)> and its standard error."""
+    square, *controls = (np.tensordot(part, left, axes=2) for part in image)
+    return controlled(square, np.stack(controls, axis=-1))
 
 
 def staircase(model: Model) -> list[Step]:
@@ -307,37 +357,65 @@ def _next(
     outside: Array | None = None,
     accuracy: float = _POLICY.later,
 ) -> Step | None:
-    """Where the directions outside ``known`` become unstable; None if nowhere up to ``farthest``."""
-    outside, degrees = np.eye(len(known)) - known if outside is None else outside, model.prior.degrees
+    """Where the directions outside ``known`` become unstable; None if nowhere up to ``farthest``.
 
-    def at(alpha: float, accuracy: float = np.inf) -> Instability:
-        variance = evolved(model, np.array([alpha]), subspace=known).value[0]
-        return instability(model, variance, outside, accuracy)
-
-    def growth(found: Instability, alpha: float) -> float:
-        return max(_POLICY.no_growth, found.rate * alpha / degrees)
-
-    beyond = at(start * 1.02)
-    low = high = (start, growth(beyond, start))
+    Few data points locate it, all of them correct what they say.
+    """
+    search = _Search(model, known, np.eye(len(known)) - known if outside is None else outside, accuracy)
+    low = high = (start, search.growth(start * 1.02, start))
     if high[1] >= 1:
+        beyond = search.at(start * 1.02)
         return Step(start, start * 0.02, beyond.matrix, beyond.degenerate)
     while high[1] < 1:
         if high[0] >= farthest:
             return None
         alpha = min(high[0] * 1.6, farthest)
-        low, high = high, (alpha, growth(at(alpha), alpha))
+        low, high = high, (alpha, search.growth(alpha, alpha))
+    slope = 1.0
     for _ in range(_POLICY.steps):
         # Growth is nearly a power of alpha between the ends.
         (width, rise), (_, below) = np.log(np.divide(high, low)), np.log(low)
         slope = max(rise / width, 1e-3)
         middle = float(low[0] * np.exp(width * np.clip(-below / rise, 0.05, 0.95)))
-        found = at(middle, accuracy)
-        missed = np.log(growth(found, middle))
-        if abs(missed) <= _POLICY.accuracy * slope:
+        missed = np.log(search.growth(middle, middle))
+        if abs(missed) <= _POLICY.located * slope:
             break
         low, high = ((middle, np.exp(missed)), high) if missed < 0 else (low, (middle, np.exp(missed)))
-    error = middle * (found.error / found.rate + abs(missed)) / slope
-    return Step(middle, float(error), found.matrix, found.degenerate)
+    return search.corrected(middle * float(np.exp(-missed / slope)), slope)
+
+
+class _Search:
+    """The directions outside a known subspace, along sample ratios."""
+
+    def __init__(self, model: Model, known: Array, outside: Array, accuracy: float) -> None:
+        self._model, self._known, self._outside, self._accuracy = model, known, outside, accuracy
+        self._degrees = model.prior.degrees
+
+    def at(self, alpha: float, roughly: bool = False) -> Instability:
+        """The fastest growing overlap; ``roughly`` with few data points."""
+        variance = evolved(self._model, np.array([alpha]), subspace=self._known, coarse=True).value
+        if roughly:
+            return instability(self._model, variance[0], self._outside, np.inf, _POLICY.roughly)
+        variance = evolved(self._model, np.array([alpha]), variance, subspace=self._known).value
+        return instability(self._model, variance[0], self._outside, self._accuracy, _POLICY.beyond)
+
+    def growth(self, place: float, alpha: float) -> float:
+        """Growth per step at ``alpha``, roughly, from the fixed point at ``place``."""
+        return self._growth(self.at(place, roughly=True), alpha)
+
+    def _growth(self, found: Instability, alpha: float) -> float:
+        return max(_POLICY.no_growth, found.rate * alpha / self._degrees)
+
+    def corrected(self, alpha: float, slope: float) -> Step:
+        """The threshold next to ``alpha``, where growth is a power of alpha with this exponent, roughly."""
+        for remaining in reversed(range(_POLICY.corrections)):
+            found = self.at(alpha)
+            missed = np.log(self._growth(found, alpha))
+            if abs(missed) <= _POLICY.accuracy * slope or not remaining:
+                break
+            alpha *= float(np.exp(np.clip(-missed / slope, -_POLICY.longest, _POLICY.longest)))
+        error = alpha * (found.error / found.rate + abs(missed)) / slope
+        return Step(alpha, float(error), found.matrix, found.degenerate)
 
 
 def range_of(matrix: Array) -> Array:

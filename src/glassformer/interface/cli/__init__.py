@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from glassformer.core.cache_folder import keep_compiled
 from glassformer.core.ranges import numbers_from
 from glassformer.interface.cli.output import BAD_USAGE
 from glassformer.interface.cli.parser import parser_for
@@ -27,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
           0.3    0.7      0.3  converged         ...
         0
     """
+    if arguments is None:
+        # The process is ours: inside that of a user JAX stays as it is.
+        keep_compiled()
     words = _attached(sys.argv[1:] if arguments is None else arguments)
     from glassformer.core.errors import GlassformerError
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.decompositions import singular_values, svd
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.arrays import PLAIN, Library, library
@@ -196,16 +197,16 @@ def _fit(problem: _Problem, width: float) -> _Fit:
 
 
 def _shrunk(v: Array, shape: tuple[int, int], width: float) -> Array:
-    left, values, right = np.linalg.svd(v.reshape(shape), full_matrices=False)
+    left, values, right = svd(v.reshape(shape))
     return np.asarray((left * np.maximum(values - width, 0.0)) @ right).ravel()
 
 
 def _nuclear_norm(v: Any, shape: tuple[int, int]) -> float:
-    return float(np.linalg.svd(np.asarray(v).reshape(shape), compute_uv=False).sum())
+    return float(singular_values(np.asarray(v).reshape(shape)).sum())
 
 
 def _operator_norm(v: Any, shape: tuple[int, int]) -> float:
-    return float(np.linalg.svd(np.asarray(v).reshape(shape), compute_uv=False)[0])
+    return float(singular_values(np.asarray(v).reshape(shape))[0])
 
 
 def _solution(value: Array, gap: float, status: Status, history: list[float], iterations: int = 0) -> Solution:

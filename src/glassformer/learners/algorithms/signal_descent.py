@@ -10,6 +10,7 @@ import numpy as np
 
 from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.integral import Array
+from glassformer.core.numerics.decompositions import singular_values
 from glassformer.core.resources import require_resources
 from glassformer.learners.algorithms.training import Trained, train
 from glassformer.models.students.base import Student
@@ -81,7 +82,7 @@ def descend(
 
     def watch(step: int, parameters: Any, errors: Array) -> dict[str, Any]:
         signals = np.asarray(student.signals(parameters), dtype=float)
-        values = np.linalg.svd(signals, compute_uv=False) / student.unit
+        values = singular_values(signals) / student.unit
         training = 4 * float(np.mean(errors)) / student.samples
         away = float(np.mean([far(signal) for signal in signals]))
         shot = Snapshot(step, training, away, far(signals.mean(axis=0)), float(values.mean()), values[0])

@@ -299,9 +299,12 @@ class Channel(ABC):
         r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L)."""
         raise NotImplementedError
 
-    def response(self, variance: Array) -> tuple[Array, Array, Array, int]:
-        """Slopes of the score on sampled data at one covariance, their true counterpart, and the number of replicas."""
-        omega, deviation, labels = (part[0] for part in self._data(variance[None]))
+    def response(self, variance: Array, known: int = 0) -> tuple[Array, Array, Array, int]:
+        """Slopes of the score on sampled data at one covariance, their true counterpart, and the number of replicas.
+
+        The first ``known`` points of each replica are left out.
+        """
+        omega, deviation, labels = (part[0] for part in self._data(variance[None], known))
         spread = np.broadcast_to(variance, (len(omega), *variance.shape))
         first, second = self.slopes(labels, omega, spread)
         truth = np.einsum("npl,nqm->nplqm", deviation, deviation)
@@ -420,11 +423,12 @@ class Channel(ABC):
         bayes = np.sum(gaps[:, 0] * gaps[:, 1], axis=1)
         return float(np.mean(bayes)), float(np.mean(np.sum((label - plugin).reshape(_NEW_SAMPLES, -1) ** 2, axis=1)))
 
-    def _data(self, variance: Array) -> tuple[Array, Array, Array]:
+    def _data(self, variance: Array, known: int = 0) -> tuple[Array, Array, Array]:
         r"""Means, :math:`V^{-1}(z - \omega)` and labels of sampled data points, shapes (batch, n, ...)."""
         shape = self.field_components
         size = self.rows * self.columns
-        points = normal_points(2 * size + self.sources, self.points, _REPLICAS).reshape(-1, 2 * size + self.sources)
+        points = normal_points(2 * size + self.sources, self.points, _REPLICAS)[:, known:]
+        points = points.reshape(-1, 2 * size + self.sources)
         t, u, source = np.split(points, [size, 2 * size], axis=1)
         t, u = t.reshape(-1, *shape), u.reshape(-1, *shape)
         omega = np.stack([square_root(self.self_overlap - v) @ t for v in variance])

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
+from glassformer.core.kept import kept
 from glassformer.core.numerics.quasi_random import confident, mean_and_error, normal_points
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
@@ -141,13 +142,16 @@ class SampledChannel(ScalarChannel):
     @cached_property
     def _curves(self) -> _Curves:
         grid = np.geomspace(_SMALLEST, 1.0, _NODES)
-        rows = np.array([self.averages_at(float(v)) for v in track(grid, f"averages of the {self.label} channel")])
+        rows = kept(lambda: self._table(grid), self, grid)
         # A value lost in its error is as good as none, but its logarithm and relative error stay finite.
         known = np.maximum(rows[:, 0], np.maximum(1e-9 * rows[:, 1], 1e-300))
         x, information, relative = np.log(grid), np.log(known), rows[:, 1] / known
         slope = float((information[2] - information[0]) / (x[2] - x[0]))
         first, second, third, last = (PchipInterpolator(x, c) for c in (information, relative, *rows[:, 2:].T))
         return _Curves(first, second, third, last, slope)
+
+    def _table(self, grid: Array) -> Array:
+        return np.array([self.averages_at(float(v)) for v in track(grid, f"averages of the {self.label} channel")])
 
     def averages_at(self, v: float, data: int = _POINTS) -> tuple[float, float, float, float]:
         """Information and expected log partition, each with its error estimate; the same points for every V.

@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
+from glassformer.core.numerics.decompositions import svd
 from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.spectra.rectangular import RectangularLaw
@@ -109,7 +110,7 @@ class BilinearPrior(ScalarPrior):
         if precision >= _HUGE:
             return Estimate(field / precision, 1 / precision, 1 / precision)
         law = RectangularLaw(self.beta, self.rho, 1 / precision)
-        left, s, right = np.linalg.svd(field / precision, full_matrices=False)
+        left, s, right = svd(field / precision)
         scale = np.sqrt(np.sqrt(field.size))
         positive = np.maximum(s / scale, np.finfo(float).tiny)
         shrunk, slope = law.shrinkage(positive)

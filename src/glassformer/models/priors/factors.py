@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.decompositions import svd
 from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.limits import LowWidthPrior
 
@@ -119,7 +120,7 @@ class FactorPrior(LowWidthPrior):
         return field @ covariance, covariance
 
     def _spectral_start(self, field: Array) -> Factors:
-        u, _, v = np.linalg.svd(field, full_matrices=False)
+        u, _, v = svd(field)
         left = _SPECTRAL_SIZE * np.sqrt(field.shape[0]) * u[:, : self.width]
         right = _SPECTRAL_SIZE * np.sqrt(field.shape[1]) * v[: self.width].T
         return Factors(left, right, np.eye(self.width), np.eye(self.width))

@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
+from glassformer.core.numerics.decompositions import eigh
 from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.limits import GaussianMatrixPrior, exact
 from glassformer.models.priors.scalar import ScalarPrior
@@ -138,7 +139,7 @@ class WishartPrior(SymmetricPrior):
         if precision >= _HUGE:
             return Estimate(field / precision, 1 / precision, 1 / precision)
         law = SymmetricLaw(self.rho, 1 / precision)
-        values, vectors = np.linalg.eigh(field / precision)
+        values, vectors = eigh(field / precision)
         shrunk, slope = law.shrinkage(values)
         onsager = _divergence(values, shrunk, slope) / precision
         return Estimate((vectors * shrunk) @ vectors.T, float(law.mmse().value[0]), onsager)

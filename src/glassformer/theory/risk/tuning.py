@@ -1,7 +1,7 @@
 r"""The strength of a penalty at which what is learned is best.
 
-The objective is looked at on a coarse grid of strengths, then followed down parabolas through three of them, which close
-in on the optimum. Many sample ratios begin between the optima of a few.
+The objective is looked at on a coarse grid of strengths, then followed down parabolas through three of them, which
+close in on the optimum. Many sample ratios begin between the optima of a few.
 """
 
 from __future__ import annotations

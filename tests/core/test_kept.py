@@ -1,0 +1,91 @@
+"""What is kept between processes."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from glassformer.core.cache_folder import VARIABLE, cache_folder
+from glassformer.core.kept import kept
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_table_is_computed_once_for_what_determines_it(folder):
+    calls = []
+
+    def table(factor):
+        def compute():
+            calls.append(factor)
+            return factor * np.arange(3.0)
+
+        return kept(compute, "table", factor)
+
+    for factor in (2.0, 2.0, 3.0):
+        np.testing.assert_array_equal(table(factor), factor * np.arange(3.0))
+    assert calls == [2.0, 3.0]
+
+
+def test_a_file_that_is_no_table_is_computed_again(folder):
+    kept(lambda: np.ones(2), "broken")
+    (path,) = (folder / "tables").iterdir()
+    path.write_bytes(path.read_bytes()[:-3])
+    np.testing.assert_array_equal(kept(lambda: np.zeros(2), "broken"), np.zeros(2))
+
+
+@pytest.mark.parametrize("word", ["off", "0", ""])
+def test_nothing_is_kept_where_that_is_asked_for(word, monkeypatch):
+    monkeypatch.setenv(VARIABLE, word)
+    assert cache_folder() is None
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "file"))
+    np.testing.assert_array_equal(kept(lambda: np.ones(2), "anything"), np.ones(2))
+
+
+def test_the_folder_respects_the_users_cache_home(tmp_path, monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "glassformer"
+
+
+_COMMAND = """
+import sys, os
+{before}
+from glassformer.interface.cli import main
+sys.argv = ["glassformer", "--version"]
+try:
+    main({arguments})
+except SystemExit:
+    pass
+print(os.environ.get("JAX_COMPILATION_CACHE_DIR"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "arguments", "given", "expected"),
+    [
+        ("", "", None, "compiled"),
+        ("", "['--version']", None, "None"),
+        ("import jax", "", None, "None"),
+        ("", "", "elsewhere", "elsewhere"),
+    ],
+)
+def test_only_the_command_line_keeps_programs_and_only_where_nobody_else_says(
+    folder, before, arguments, given, expected
+):
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    if given:
+        environment["JAX_COMPILATION_CACHE_DIR"] = given
+    code = _COMMAND.format(before=before, arguments=arguments)
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    last = found.stdout.split()[-1]
+    assert last == (str(folder / expected) if expected == "compiled" else expected)
