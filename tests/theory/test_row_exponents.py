@@ -12,7 +12,9 @@ SIZES = {"samples": 2**18, "largest": 4}
 
 
 @pytest.mark.parametrize(
-    "link", [lambda z: z**3 - 3 * z, lambda z: z**2, np.tanh, lambda z: z**2 * np.exp(-(z**2))], ids=str
+    "link",
+    [lambda z: z**3 - 3 * z, lambda z: z**2, np.tanh, lambda z: z**2 * np.exp(-(z**2))],
+    ids=["cubic", "square", "tanh", "bell"],
 )
 def test_one_index_has_those_of_its_link(link):
     found = row_exponents(SequenceMultiIndex(lambda z: link(z[0, 0]), 1, 1), **SIZES)

@@ -65,4 +65,4 @@ def _threads_for(matrix: Array) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # type: ignore[no-untyped-call]
+    return ThreadpoolController()
