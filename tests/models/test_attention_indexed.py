@@ -329,7 +329,7 @@ def test_a_linear_link_with_noise_by_sampling():
     noise, v = 0.5, 0.3
     channel = NoisyAttentionChannel(lambda h: h, 2, noise, 1.5)
     expected = 0.5 * (4 * 2 / (2 * v + noise) + 2 / (v + noise / 2))
-    value, error, *_ = channel._averages(0.3)
+    value, error, *_ = channel.averages_at(0.3)
     assert abs(value - expected) <= 5 * error + 0.01 * expected
     assert error < 0.02 * expected
 

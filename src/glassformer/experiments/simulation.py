@@ -92,8 +92,8 @@ def simulate(
         True
     """
     experiment = experiment_of(model, alpha, d, instances, seed, chosen(algorithm, settings), storage, checkpoint)
-    size, learner, ratios = experiment.size.model, experiment.settings, experiment.realised
     runs = experiment.runs()
+    size, learner, ratios = experiment.size.model, experiment.settings, experiment.realised
     optimum = limits(size, ratios, throw=False)
     own = learner.theory(size, ratios, optimum)
     notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []

@@ -42,7 +42,7 @@ def newton(
     Example:
         >>> found = newton(lambda x, index: Integral(np.exp(-4 * x) + 0.5, 0 * x), np.array([[1.0]]))
         >>> print(found.status[0], round(float(found.value[0, 0]), 9))
-        converged 0.589396402
+        converged 0.593214092
     """
     settings = settings or Iteration()
     x = np.array(start, dtype=float)

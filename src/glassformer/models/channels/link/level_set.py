@@ -41,7 +41,8 @@ class LevelSet(LinkPosterior):
         log_z, g = _on_solutions(preimages(self.shape, y), omega, v)
         for flat in self.shape.flats:
             at = np.flatnonzero(flat.takes(y))
-            log_z[at], g[at] = _on_intervals(flat, omega[at], v[at])
+            if at.size:
+                log_z[at], g[at] = on_intervals(flat, omega[at], v[at])
         impossible = ~np.isfinite(log_z)
         if np.any(impossible):
             raise DataError("y", y[impossible][0], "labels in the range of the link function", "add label noise")
@@ -227,7 +228,7 @@ def _on_solutions(solutions: Preimages, omega: Array | float, v: Array | float) 
     return np.where(reached, top + np.log(safe), -np.inf), deviation / safe / v
 
 
-def _on_intervals(flat: Flat, omega: Array, v: Array | float) -> tuple[Array, Array]:
+def on_intervals(flat: Flat, omega: Array, v: Array | float) -> tuple[Array, Array]:
     """(log partition, score) of a flat part: log probability of h ~ N(omega, V) in its intervals, and its slope."""
     edges = (flat.intervals.T[:, :, None] - omega) / np.sqrt(v)
     flip = edges[0] + edges[1] < 0

@@ -15,7 +15,8 @@ from glassformer.models.channels.confusion import Alphabet, ConfusionLaw
 from glassformer.models.channels.link.channel import LinkChannel
 from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes
 from glassformer.models.channels.link.function import array_link
-from glassformer.models.channels.link.piecewise import LinkShape, link_shape
+from glassformer.models.channels.link.level_set import on_intervals
+from glassformer.models.channels.link.piecewise import Flat, LinkShape, link_shape
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 # Relative change between two rules that ends the refinement, probability that is none, information that is none.
@@ -127,17 +128,17 @@ class MislabelledChannel(ScalarChannel):
     @property
     def _probabilities(self) -> Array:
         """Of each label without noise."""
-        flats = sorted(self._shape.flats, key=lambda flat: flat.value)
-        return np.array([np.sum(ndtr(flat.intervals[:, 1]) - ndtr(flat.intervals[:, 0])) for flat in flats])
+        return np.array([np.sum(ndtr(flat.intervals[:, 1]) - ndtr(flat.intervals[:, 0])) for flat in self._flats])
 
     def _known(self, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         """Log-probabilities and scores of each label without noise, shapes (K, n)."""
-        values = self._alphabet.values
-        both = [getattr(self._truth, name) for name in ("log_partition", "score")]
-        log_z, score = (
-            np.array([one(np.full(omega.shape, value), omega, variance) for value in values]) for one in both
-        )
-        return log_z, score
+        found = [on_intervals(flat, omega, variance) for flat in self._flats]
+        return np.array([log_z for log_z, _ in found]), np.array([score for _, score in found])
+
+    @cached_property
+    def _flats(self) -> list[Flat]:
+        """What takes each label, in their order."""
+        return sorted(self._shape.flats, key=lambda flat: flat.value)
 
     def _mixture(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         y, omega, v = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (y, omega, variance)))
