@@ -61,7 +61,7 @@ def test_simulations_count_them():
     assert "label_error" not in continuous.columns
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 @pytest.mark.parametrize("name", ["flipped", "one index", pytest.param("hardmax of two", marks=pytest.mark.statistics)])
 def test_message_passing_errs_as_often_as_theory_says(name):
     found = simulate(MODELS[name], [3.0], d=60, instances=3)

@@ -45,6 +45,7 @@ def test_enough_samples_are_learned_from_one_of_four_starts():
     assert min(np.sum((one - signal) ** 2) for one in found.signals) < 1e-2
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     "learner", [GradientDescent, pytest.param(AveragedGradientDescent, marks=pytest.mark.statistics)]
 )

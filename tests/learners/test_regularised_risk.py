@@ -110,6 +110,7 @@ def test_runs_follow_the_theory(model, alpha, learner):
     assert result.converged
 
 
+@pytest.mark.statistics
 def test_descent_with_decay_ends_at_the_convex_optimum():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
     convex = simulate(model, [0.8], d=14, instances=2, algorithm=RegularisedRisk(strength=0.15))

@@ -57,6 +57,7 @@ def test_two_layers_respect_the_bound_of_their_own_labels():
     assert rate - 5 * error > 4
 
 
+@pytest.mark.statistics
 def test_message_passing_agrees():
     model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5, points=256)
     result = simulate(model, [1.0], d=150, instances=3)

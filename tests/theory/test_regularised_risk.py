@@ -91,6 +91,7 @@ def test_the_best_strength():
         assert other["label_error"][0] > signs["label_error"][0]
 
 
+@pytest.mark.statistics
 def test_never_better_than_bayes():
     rng = np.random.default_rng(0)
     for _ in range(6):
@@ -163,6 +164,7 @@ def test_the_largest_useful_strength():
     assert 0.99 < risk(model, [0.5], strength=0.999 * largest)["error"][0] < 1
 
 
+@pytest.mark.slow
 def test_many_ratios_at_once_are_each_alone():
     alpha = np.linspace(0.1, 2.0, 60)
     for loss, model in (("square", bsr(noise=0.1)), ("logistic", bsr(channel="sign"))):

@@ -116,7 +116,7 @@ def test_several_indices_agree_with_sums_over_quadrants():
     np.testing.assert_allclose(found.log_partition, np.log(z), atol=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_message_passing_agrees_with_theory():
     found = simulate(
         BilinearSequenceRegression(rho=0.5, channel="sign", noise_law="flip:0.1"), [3.0], d=60, instances=3
