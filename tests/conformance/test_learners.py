@@ -14,7 +14,8 @@ from glassformer import (
     simulate,
 )
 from glassformer.core.checkpoints import Checkpoint
-from glassformer.learners.registry import LEARNERS, learner, learner_type, names, options, settings_of
+from glassformer.core.options import options_in
+from glassformer.learners.registry import LEARNERS, learner, learner_type, names
 
 LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 NETWORK = DeepAttention(depth=1, points=64)
@@ -70,7 +71,7 @@ def test_settings_are_described_checked_and_kept(name, result):
     kind = learner_type(name)
     for one in fields(kind):
         assert one.metadata["help"]
-        bad = BAD[next(option.kind for option in options() if settings_of(name).get(option.name) == one.name)]
+        bad = BAD[next(option.kind for option in options_in(kind) if option.field == one.name)]
         for value in (bad, True, []):
             with pytest.raises(ParameterError, match=f"^{one.name} = "):
                 learner(name, **{one.name: value})

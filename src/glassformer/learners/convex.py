@@ -49,9 +49,13 @@ class LinearFit(Learner):
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
         from glassformer.learners.regularised_risk import RegularisedRisk
 
-        risk = RegularisedRisk("square", self.penalty, self.completed(model).strength)
+        risk = RegularisedRisk("square", self.penalty, self.strength_for(model))
         table = risk.limits(model, alpha, throw)
         return replace(table, parameters={**table.parameters, "learner": self.name})
+
+    @abstractmethod
+    def strength_for(self, model: Any) -> float | None:
+        """The strength on labels of this model; None for the best one at each sample ratio."""
 
     @abstractmethod
     def fit(self, model: Any, design: Any, labels: Array) -> Solution:
@@ -103,8 +107,11 @@ class Ridge(LinearFit):
     def __post_init__(self) -> None:
         require_not_negative(self, "strength", optional=True)
 
+    def strength_for(self, model: Any) -> float:
+        return float(model.channel.label_noise if self.strength is None else self.strength)
+
     def completed(self, model: Any) -> Self:
-        return replace(self, strength=model.channel.label_noise if self.strength is None else self.strength)
+        return replace(self, strength=self.strength_for(model))
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         from glassformer.learners.ridge import ridge_error
@@ -116,9 +123,7 @@ class Ridge(LinearFit):
     def fit(self, model: Any, design: Any, labels: Array) -> Solution:
         from glassformer.learners.ridge import ridge
 
-        strength = self.completed(model).strength
-        assert strength is not None
-        return ridge(design, labels, strength)
+        return ridge(design, labels, self.strength_for(model))
 
 
 @dataclass(frozen=True)
@@ -155,22 +160,14 @@ class NuclearNorm(LinearFit):
         require_whole(self, "max_iterations")
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        import numpy as np
-
-        from glassformer.theory.nuclear_norm_risk import nuclear_norm_risk
-
         if not model.prior.extensive:
             return "its theory is for widths in proportion to the dimension: give rho instead of width"
-        if np.any(alpha <= 0):
+        if (alpha <= 0).any():
             return "its theory needs samples: give alpha > 0"
-        beta, rho = model.prior.ratios
-        strengths = [self.strength_at(beta, rho, float(a), model.channel.label_noise) for a in alpha]
-        return np.array(
-            [
-                nuclear_norm_risk(beta, rho, float(a), model.channel.label_noise, s).error
-                for a, s in zip(alpha, strengths, strict=True)
-            ]
-        )
+        return self.limits(model, alpha, throw=False)["error"]
+
+    def strength_for(self, model: Any) -> float | None:
+        return 0.0 if self.strength is None and model.channel.label_noise == 0 else self.strength
 
     def strength_at(self, beta: float, rho: float, alpha: float, noise: float) -> float:
         """The strength asked for, or the best one."""

@@ -128,11 +128,6 @@ def taking(storage: str) -> list[str]:
     return [name for name in LEARNERS if storage in learner_type(name).storages]
 
 
-def settings_of(name: str) -> dict[str, str]:
-    """Settings of a learner by the names of their options."""
-    return {option.name: option.field for option in options_in(learner_type(name))}
-
-
 def options() -> list[Option]:
     """The settings of all learners, as options of the command line.
 

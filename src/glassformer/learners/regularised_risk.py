@@ -131,6 +131,7 @@ class RegularisedRisk(Learner):
     ) -> Reached:
         import numpy as np
 
+        from glassformer.core.numerics.decompositions import singular_values
         from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
 
         del seed, checkpoint, side, teacher
@@ -149,7 +150,7 @@ class RegularisedRisk(Learner):
         found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
         estimate = found.value[0]
         residual = design.forward(estimate, 0) - y
-        values = np.linalg.svd(estimate, compute_uv=False)
+        values = singular_values(estimate)
         return Reached(
             estimates=found.value[:1],
             status=found.status[0],

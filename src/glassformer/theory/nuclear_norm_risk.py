@@ -61,6 +61,7 @@ def nuclear_norm_risk(beta: float, rho: float, alpha: float, noise: float, stren
 
     Raises:
         ParameterError: an argument is out of range.
+        ConvergenceError: no fixed point was found, next to the threshold of perfect recovery.
 
     Example:
         >>> round(nuclear_norm_risk(beta=1, rho=0.3, alpha=0.5, noise=0.0, strength=0.1).error, 8)
@@ -84,6 +85,7 @@ def best_nuclear_norm(beta: float, rho: float, alpha: float, noise: float) -> Nu
 
     Raises:
         ParameterError: an argument is out of range.
+        ConvergenceError: no fixed point was found, next to the threshold of perfect recovery.
 
     Example:
         >>> best = best_nuclear_norm(beta=1, rho=0.3, alpha=0.5, noise=0.1)

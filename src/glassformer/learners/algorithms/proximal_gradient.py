@@ -12,13 +12,13 @@ the two values bounds what is missing. An envelope whose own gap is closed is fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from glassformer.core.integral import Array
+from glassformer.core.numerics.decompositions import eigh, singular_values, svd
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.risk.losses import Loss
@@ -51,14 +51,20 @@ class Risk(NamedTuple):
     def shrunk(self, matrix: Array, step: float) -> tuple[Array, Array]:
         """The penalty's proximal map, and the singular values, or eigenvalues, that it leaves."""
         if self.positive:
-            values, vectors = np.linalg.eigh(matrix)
+            values, vectors = eigh(matrix)
             left = np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square)
             return (vectors * left) @ vectors.T, left
         if self.spectral == 0:
             return matrix / (1 + step * self.square), np.zeros(0)
-        left, values, right = np.linalg.svd(matrix, full_matrices=False)
+        left, values, right = svd(matrix)
         kept = np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square)
         return (left * kept) @ right, kept
+
+    def slopes(self, fields: Array, width: float) -> Array:
+        """Slopes of the loss, or of its envelope."""
+        if width == 0:
+            return self.loss.slope(self.labels, fields)
+        return -self.loss.score(self.labels, fields, width)[0]
 
     def unit(self, matrix: Array) -> float:
         """Of the metric: what the design's inner product is of the sum over entries."""
@@ -66,9 +72,10 @@ class Risk(NamedTuple):
         back = self.design.adjoint(fields, 0)
         return float(np.sum(fields**2) / np.sum(matrix * back))
 
-    def gaps(self, matrix: Array, kept: Array, slopes: Array, unit: float, width: float) -> tuple[float, float]:
+    def gaps(self, matrix: Array, kept: Array, unit: float, width: float) -> tuple[float, float]:
         """How far at most the risk is from the least, and that of envelopes from theirs, relative to that of zero."""
         fields = self.design.forward(matrix, 0)
+        slopes = self.slopes(fields, width)
         penalty = unit * (self.spectral * float(np.sum(kept)) + 0.5 * self.square * float(np.sum(matrix**2)))
         pull = -self.design.adjoint(slopes, 0)
         against = 0.0
@@ -89,9 +96,9 @@ class Risk(NamedTuple):
     def _values(self, pull: Array) -> Array:
         """What the penalty's conjugate sees of a matrix."""
         if self.positive:
-            return np.asarray(np.linalg.eigvalsh(pull))
+            return eigh(pull)[0]
         if self.spectral > 0:
-            return np.asarray(np.linalg.svd(pull, compute_uv=False))
+            return singular_values(pull)
         return np.array([np.sqrt(np.sum(pull**2))])
 
 
@@ -131,14 +138,12 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None) -> S
     size, unit = _largest(risk)
     width = _WIDE if np.isinf(risk.loss.sharpness) else 0.0
     best, history = _Best(x), []
-    slope = _slope_of(risk, width)
     step, y, momentum = 1 / (_bend(risk, width) * size), x, 1.0
     for count in range(settings.max_iterations):
-        slopes = slope(risk.design.forward(y, 0))
+        slopes = risk.slopes(risk.design.forward(y, 0), width)
         new, kept = risk.shrunk(y - step * risk.design.adjoint(slopes, 0), step)
         if count % _LOOK == 0 or count == settings.max_iterations - 1:
-            at = slope(risk.design.forward(new, 0))
-            gap, closer = risk.gaps(new, kept, at, unit, width)
+            gap, closer = risk.gaps(new, kept, unit, width)
             history.append(gap)
             if gap < best.gap:
                 best = _Best(new, gap)
@@ -146,7 +151,7 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None) -> S
                 break
             if width and closer < _SOLVED * gap:
                 width *= _NARROWER
-                slope, step, momentum = _slope_of(risk, width), 1 / (_bend(risk, width) * size), 1.0
+                step, momentum = 1 / (_bend(risk, width) * size), 1.0
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         if np.sum((y - new) * (new - x)) > 0:
             # Momentum leads uphill: it begins anew.
@@ -156,13 +161,6 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None) -> S
     status = Status.CONVERGED if best.gap <= settings.tolerance else Status.ITERATION_LIMIT
     left = np.array([best.gap])
     return Solution(best.matrix[None], [status], left, np.array([count + 1]), left, np.array(history)[:, None])
-
-
-def _slope_of(risk: Risk, width: float) -> Callable[[Array], Array]:
-    """Slopes of the loss, or of its envelope."""
-    if width == 0:
-        return lambda fields: risk.loss.slope(risk.labels, fields)
-    return lambda fields: -risk.loss.score(risk.labels, fields, width)[0]
 
 
 def _bend(risk: Risk, width: float) -> float:

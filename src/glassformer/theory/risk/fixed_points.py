@@ -7,6 +7,7 @@ The state is the logarithm of :math:`(\tau^2, \hat m, \hat V)`; the map learns f
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,11 @@ from glassformer.core.integral import Array, Integral
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.newton import newton
-from glassformer.theory.risk.labels import Answers, answers
+from glassformer.theory.risk.labels import Answers, Labels
 from glassformer.theory.risk.losses import Loss
 from glassformer.theory.risk.penalties import Fields, Learned, Penalty, learned
 
-SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
+_SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
 # Stands for the limit of no regularisation, which is approached in proportion to it.
 _LEAST = 1e-11
 # Residuals of labels, and errors, below which everything is fitted and recovered.
@@ -46,7 +47,7 @@ class Problem:
     penalty: Penalty
 
     def __post_init__(self) -> None:
-        slope = 0.0 if self.model.channel.even else self.model.channel.regression[0]
+        slope, _ = self.labels.regression
         if not slope > 0:
             text = "do not rise with their fields on average, and no convex loss of a linear fit learns from them"
             raise IncompatibleError(f"labels of channel {self.model.channel.label} {text}: E[h y] = {slope:.3g}")
@@ -56,10 +57,10 @@ class Problem:
         """Of the teacher."""
         return float(self.model.prior.second_moment)
 
-    @property
-    def binary(self) -> bool:
-        """Whether labels are +1 and -1."""
-        return set(self.model.channel.values) == {-1.0, 1.0}
+    @cached_property
+    def labels(self) -> Labels:
+        """Of the teacher, as the loss sees them."""
+        return Labels(self.model.channel, self.power, self.loss)
 
     def foretold(self, alpha: Array, strength: Array) -> Array:
         """Errors that are known without a search, NaN elsewhere.
@@ -71,18 +72,13 @@ class Problem:
         if self.penalty.spectral > 0 and self.penalty.square == 0:
             known[strength >= largest_strength(self, alpha)] = self.power
         if self.loss.quadratic and np.any(strength == 0):
-            exact = self.model.channel.linear and self.model.channel.regression[1] == 0
-            count = np.where(strength == 0, alpha / self.model.prior.degrees * self.components, np.nan)
+            exact = self.model.channel.linear and self.labels.regression[1] == 0
+            count = np.where(strength == 0, alpha / self.model.prior.degrees * self.labels.components, np.nan)
             if exact:
                 known[count >= (1.0 if self.penalty.spectral == 0 else self.model.prior.convex_dimension)] = 0.0
             else:
                 known[count == 1] = np.inf
         return known
-
-    @property
-    def components(self) -> float:
-        """Of the field of one sample."""
-        return float(np.prod(self.model.channel.field_components))
 
     def learned(self, strength: Array, fields: Fields) -> Learned:
         """From fields."""
@@ -97,10 +93,6 @@ class Problem:
         """By which singular values are lowered."""
         least = np.where(fields.noise > _NOTHING, np.maximum(strength, _LEAST), strength)
         return self.penalty.spectral * least / self.model.prior.degrees / fields.gain
-
-    def answers(self, found: Learned) -> Answers:
-        """Of the labels."""
-        return answers(self.model.channel, self.power, self.loss, found)
 
     def fields(self, alpha: Array, answer: Answers) -> Fields:
         """From the averages over labels, at sample ratios."""
@@ -146,7 +138,7 @@ class Point(NamedTuple):
         found = Learned(
             overlap, np.where(recovered, problem.power, error - problem.power), none, error, share, share, none
         )
-        answer = problem.answers(found)
+        answer = problem.labels.answers(found)
         status: list[Status] = [Status.CONVERGED] * len(alpha)
         count = np.zeros(len(alpha), dtype=np.int64)
         return cls(strength, problem.fields(alpha, answer), found, answer, status, none, count, none)
@@ -207,11 +199,11 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array) -> P
         good = np.all(np.abs(x) < _FAR, axis=1)
         found = problem.learned(strength[index], Fields(*np.exp(np.where(good[:, None], x, 0.0)).T))
         with np.errstate(invalid="ignore", divide="ignore"):
-            new = np.log(np.stack(problem.fields(alpha[index], problem.answers(found)), axis=1))
+            new = np.log(np.stack(problem.fields(alpha[index], problem.labels.answers(found)), axis=1))
         new[~good] = np.nan
         return Integral(new, np.broadcast_to(found.blur[:, None], new.shape) / np.maximum(found.error, 1e-3)[:, None])
 
-    solution = newton(step, start, SETTINGS)
+    solution = newton(step, start, _SETTINGS)
     fields = Fields(*np.exp(solution.value).T)
     found = problem.learned(strength, fields)
     blur = _blur(problem, strength, solution, found)
@@ -219,7 +211,7 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array) -> P
         np.where(strength > _LEAST, strength, 0.0),
         fields,
         found,
-        problem.answers(found),
+        problem.labels.answers(found),
         list(solution.status),
         solution.residual,
         solution.iterations,
@@ -242,12 +234,16 @@ def _interpolated(problem: Problem, alpha: Array, strength: Array) -> Array:
 def _unlearned(problem: Problem, alpha: Array) -> Fields:
     """Fields before anything is learned."""
     nothing = Learned(*(np.zeros_like(alpha) for _ in Learned._fields))
-    return problem.fields(alpha, problem.answers(nothing._replace(error=np.full_like(alpha, problem.power))))
+    return problem.fields(alpha, problem.labels.answers(nothing._replace(error=np.full_like(alpha, problem.power))))
 
 
 def largest_strength(problem: Problem, alpha: Array) -> Array:
     """Strength from which on the estimate is zero; for a penalty that never does that, one that is as large."""
-    fields, degrees = _unlearned(problem, alpha), problem.model.prior.degrees
+    return _largest(problem, _unlearned(problem, alpha))
+
+
+def _largest(problem: Problem, fields: Fields) -> Array:
+    degrees = problem.model.prior.degrees
     if problem.penalty.spectral == 0:
         return np.asarray(_STRONG * degrees * fields.gain / problem.penalty.square)
     largest = np.nanmax(problem.model.prior.noisy_law(fields.noise).support, axis=(1, 2))
@@ -259,12 +255,12 @@ def _start(problem: Problem, alpha: Array, strength: Array) -> Array:
     fields = _unlearned(problem, alpha)
     if problem.penalty.spectral > 0:
         # The gain at which the threshold is that; less than all that there is.
-        gain = fields.gain * np.minimum(1.0, strength / (_BEGIN * largest_strength(problem, alpha)))
+        gain = fields.gain * np.minimum(1.0, strength / (_BEGIN * _largest(problem, fields)))
         fields = fields._replace(gain=gain, stiffness=gain)
     # More samples than unknowns need no threshold, and leave the noise of least squares.
-    spare = alpha / problem.model.prior.degrees * problem.components - 1
+    spare = alpha / problem.model.prior.degrees * problem.labels.components - 1
     if np.any(spare > 0):
-        slope, rest = problem.model.channel.regression
+        slope, rest = problem.labels.regression
         free = problem.penalty.spectral * strength / problem.model.prior.degrees / np.maximum(spare, _NOTHING)
         noise = np.clip((rest / slope**2 + free**2) / np.maximum(spare, _NOTHING), _LEAST, fields.noise)
         gain = np.maximum(fields.gain, slope * spare)

@@ -9,6 +9,8 @@ With :math:`\omega\sim N(0, q)`, :math:`\omega_0 = (m/q)\,\omega`, :math:`V_0 = 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,86 +48,108 @@ class Answers(NamedTuple):
     test_loss: Array
 
 
-def answers(channel: Any, power: float, loss: Loss, found: Learned) -> Answers:
-    """The averages of a loss over the labels of a channel.
+@dataclass(frozen=True)
+class Labels:
+    """Labels of a channel, and the loss that a student has of them.
 
-    Args:
+    Attributes:
         channel: of the teacher.
         power: :math:`Q_0`, of the teacher's field.
         loss: of the student.
-        found: what the student has learned.
-
-    Raises:
-        IncompatibleError: labels that this loss is not for.
     """
-    if loss.quadratic:
-        return _square(channel, power, found)
-    if channel.field_components:
-        raise IncompatibleError(f"loss {loss.name} has no theory for labels of several numbers: use square")
-    if channel.values:
-        return _discrete(channel, power, loss, found)
-    if loss.binary:
-        raise IncompatibleError(f"loss {loss.name} is for labels +1 and -1, not for those of channel {channel.label}")
-    return _continuous(channel.label_nodes(), power, loss, found)
+
+    channel: Any
+    power: float
+    loss: Loss
+
+    @property
+    def components(self) -> float:
+        """Of the field of one sample."""
+        return float(np.prod(self.channel.field_components))
+
+    @property
+    def binary(self) -> bool:
+        """Whether labels are +1 and -1."""
+        return set(self.channel.values) == {-1.0, 1.0}
+
+    @cached_property
+    def regression(self) -> tuple[float, float]:
+        """Of a label on its field: the slope, zero where labels are blind to signs, and what is left."""
+        return (0.0, 0.0) if self.channel.even else self.channel.regression
+
+    def answers(self, found: Learned) -> Answers:
+        """The averages at what the student has learned.
+
+        Raises:
+            IncompatibleError: labels that this loss is not for.
+        """
+        if self.loss.quadratic:
+            return self._square(found)
+        if self.channel.field_components:
+            raise IncompatibleError(f"loss {self.loss.name} has no theory for labels of several numbers: use square")
+        if self.loss.binary and not self.binary:
+            told = f"channel {self.channel.label}"
+            raise IncompatibleError(f"loss {self.loss.name} is for labels +1 and -1, not for those of {told}")
+        return self._discrete(found) if self.channel.values else self._continuous(found)
+
+    def wrong(self, found: Learned) -> Array:
+        """Share of new labels +1 and -1 that are not the sign of the fitted field, shape (batch,)."""
+        y, t, density, _ = self._steps(found, [np.zeros((len(found.power), 1, 1))])
+        return np.asarray(np.sum(density * (y * t < 0), axis=(1, 2)))
+
+    def _square(self, found: Learned) -> Answers:
+        """The linear part of the link teaches, the rest of it is noise."""
+        slope, rest = self.regression
+        residual = rest + found.error + (slope**2 - 1) * self.power - 2 * (slope - 1) * found.overlap
+        share, count = 1 / (1 + found.susceptibility), self.components
+        loss = 0.5 * count * residual
+        return Answers(count * slope * share, 2 * loss * share**2, count * share, loss * share**2, loss)
+
+    def _discrete(self, found: Learned) -> Answers:
+        """Sums over the values of the label; the fitted field is cut where score or label change fast."""
+        y, root = np.array(self.channel.values)[:, None], np.sqrt(_column(found.power))
+        bends = self.loss.bends(y, _column(found.susceptibility))
+        y, t, density, pull = self._steps(found, [part / root for part in bends])
+        return self._averaged(found, y, root * t, density, pull)
+
+    def _steps(self, found: Learned, cuts: list[Array]) -> tuple[Array, Array, Array, Array]:
+        """Values of the label, nodes of the fitted field over its deviation, their chances, and scores of the truth."""
+        y, shape = np.array(self.channel.values)[:, None], (len(found.power), len(self.channel.values))
+        root, m = np.sqrt(_column(found.power)), _column(found.overlap)
+        left = np.maximum(self.power - (m / root) ** 2, _NONE)
+        every = [*cuts, _AROUND * np.sqrt(left) * root / m]
+        t, weight = _panels([np.broadcast_to(part, (*shape, part.shape[-1])) for part in every])
+        field = m / root * t
+        chance = weight * np.exp(self.channel.log_partition(y, field, left))
+        return y, t, chance, self.channel.score(y, field, left)
+
+    def _continuous(self, found: Learned) -> Answers:
+        """At each node of the label the fitted field is normal, and what it tells of the true one is linear."""
+        q, m = _column(found.power), _column(found.overlap)
+        y, probability, mean, spread = (part[:, None] for part in self._nodes)
+        slope, left = m / self.power, np.maximum(self.power - m**2 / q, _NONE)
+        centre, width = slope * mean, np.sqrt(np.maximum(q - m * slope + slope**2 * spread, _NONE**2))
+        cuts = [(place - centre) / width for place in self.loss.bends(y, _column(found.susceptibility))]
+        t, weight = _panels([np.broadcast_to(part, (len(q), len(y), 1)) for part in cuts])
+        omega, field = centre + width * t, mean + slope * spread / width * t
+        return self._averaged(found, y, omega, weight * probability, (field - m / q * omega) / left)
+
+    @cached_property
+    def _nodes(self) -> LabelNodes:
+        return self.channel.label_nodes()
+
+    def _averaged(self, found: Learned, y: Array, omega: Array, weight: Array, pull: Array) -> Answers:
+        """Sums over labels and fitted fields; ``pull`` is the score of the true field there."""
+        v = _column(found.susceptibility)
+        score, curvature = self.loss.score(y, omega, v)
+        losses = (self.loss.value(y, fitted) for fitted in (omega + v * score, omega))
+        values = (pull * score, score**2, curvature, *losses)
+        return Answers(*(np.sum(weight * part, axis=(1, 2)) for part in values))
 
 
-def _square(channel: Any, power: float, found: Learned) -> Answers:
-    """The linear part of the link teaches, the rest of it is noise."""
-    slope, rest = channel.regression
-    residual = rest + found.error + (slope**2 - 1) * power - 2 * (slope - 1) * found.overlap
-    share, count = 1 / (1 + found.susceptibility), float(np.prod(channel.field_components, dtype=float))
-    return Answers(
-        count * slope * share,
-        count * residual * share**2,
-        count * share,
-        0.5 * count * residual * share**2,
-        0.5 * count * residual,
-    )
-
-
-def _discrete(channel: Any, power: float, loss: Loss, found: Learned) -> Answers:
-    """Sums over the values of the label; the fitted field is cut where score or label change fast."""
-    y = np.array(channel.values)[:, None]
-    if loss.binary and not np.all(np.abs(y) == 1):
-        raise IncompatibleError(f"loss {loss.name} is for labels +1 and -1, not for {y.ravel().tolist()}")
-    q, v, m = (np.maximum(part, _NONE)[:, None, None] for part in (found.power, found.susceptibility, found.overlap))
-    left = np.maximum(power - m**2 / q, _NONE)
-    root = np.sqrt(q)
-    steps = _AROUND * np.sqrt(left) * root / m
-    cuts = [np.broadcast_to(part / root, (len(q), len(y), 1)) for part in loss.bends(y, v)]
-    t, weight = _panels([*cuts, np.broadcast_to(steps, (len(q), len(y), len(_AROUND)))])
-    omega, field = root * t, m / root * t
-    density = weight * np.exp(channel.log_partition(y, field, left))
-    score, curvature = loss.score(y, omega, v)
-    values = (
-        density * channel.score(y, field, left) * score,
-        density * score**2,
-        density * curvature,
-        density * loss.value(y, omega + v * score),
-        density * loss.value(y, omega),
-    )
-    return Answers(*(np.sum(part, axis=(1, 2)) for part in values))
-
-
-def _continuous(nodes: LabelNodes, power: float, loss: Loss, found: Learned) -> Answers:
-    """At each node of the label the fitted field is normal, and what it tells of the true one is linear."""
-    q, v, m = (np.maximum(part, _NONE)[:, None, None] for part in (found.power, found.susceptibility, found.overlap))
-    y, mean, spread = (part[:, None] for part in (nodes.y, nodes.mean, nodes.variance))
-    slope, left = m / power, np.maximum(power - m**2 / q, _NONE)
-    centre, width = slope * mean, np.sqrt(np.maximum(q - m * slope + slope**2 * spread, _NONE**2))
-    cuts = [(place - centre) / width for place in loss.bends(y, v)]
-    t, weight = _panels([np.broadcast_to(part, (len(q), len(y), 1)) for part in cuts])
-    omega, weight = centre + width * t, weight * nodes.weight[:, None]
-    field = mean + slope * spread / width * t
-    score, curvature = loss.score(y, omega, v)
-    values = (
-        weight * score * (field - m / q * omega) / left,
-        weight * score**2,
-        weight * curvature,
-        weight * loss.value(y, omega + v * score),
-        weight * loss.value(y, omega),
-    )
-    return Answers(*(np.sum(part, axis=(1, 2)) for part in values))
+def _column(values: Array) -> Array:
+    """Numbers of shape (batch, 1, 1), none of them zero."""
+    return np.maximum(values, _NONE)[:, None, None]
 
 
 def _panels(cuts: list[Array]) -> tuple[Array, Array]:
@@ -135,13 +159,3 @@ def _panels(cuts: list[Array]) -> tuple[Array, Array]:
     edges = np.sort(np.clip(np.concatenate([fixed, *cuts], axis=-1), -_TAIL, _TAIL), axis=-1)
     t, weight = gauss_panels(edges, _NODES)
     return t, weight * np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)
-
-
-def label_error(channel: Any, power: float, found: Learned) -> Array:
-    """Share of new labels +1 and -1 that are not the sign of the fitted field, shape (batch,)."""
-    q, m = (np.maximum(part, _NONE)[:, None, None] for part in (found.power, found.overlap))
-    left, y = np.maximum(power - m**2 / q, _NONE), np.array(channel.values)[:, None]
-    steps = np.concatenate([_AROUND * np.sqrt(left) * np.sqrt(q) / m, np.zeros_like(m)], axis=2)
-    t, weight = _panels([np.broadcast_to(steps, (len(q), len(y), steps.shape[2]))])
-    chance = np.exp(channel.log_partition(y, m / np.sqrt(q) * t, left))
-    return np.asarray(np.sum(weight * chance * (y * t < 0), axis=(1, 2)))

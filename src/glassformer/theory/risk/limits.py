@@ -10,7 +10,6 @@ from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.models.base import Model
 from glassformer.theory.risk.fixed_points import Point, Problem, largest_strength, solved
-from glassformer.theory.risk.labels import label_error
 from glassformer.theory.risk.losses import Loss
 from glassformer.theory.risk.penalties import Penalty
 from glassformer.theory.risk.tuning import tuned
@@ -101,7 +100,7 @@ def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
         cosine = found.overlap / np.sqrt(found.power * power)
         threshold = problem.threshold(point.strength, point.fields)
-    wrong = {"label_error": label_error(problem.model.channel, power, found)} if problem.binary else {}
+    wrong = {"label_error": problem.labels.wrong(found)} if problem.labels.binary else {}
     return {
         "alpha": alpha,
         "error": found.error,

@@ -252,13 +252,13 @@ class OwnLoss(Loss):
         return getattr(self.function, "__name__", "own")
 
     def _traced(self, order: int) -> Callable[[Array, Array], Any]:
+        import jax
+
         from glassformer.core.numerics.compiled import Specialised
 
         def calculated(y: Array, h: Array) -> Any:
             with jax.enable_x64(True):
                 return Specialised(_derivative, function=self.function, order=order)(y, h)
-
-        import jax
 
         return calculated
 

@@ -11,7 +11,6 @@ from scipy.interpolate import PchipInterpolator
 
 from glassformer.core.integral import Array
 from glassformer.theory.risk.fixed_points import Flags, Point, Problem, few_of, largest_strength, point_at, solved
-from glassformer.theory.risk.penalties import Learned
 
 # Logarithms of strengths, from the largest useful one, at which the best is looked for; beyond, the least is best.
 _LOOKS = np.array([-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0])
@@ -91,8 +90,8 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
 
 
 def _objective(problem: Problem, points: Point) -> Array:
-    found: Learned = points.found
+    found = points.found
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.log(found.power) - 2 * np.log(found.overlap) if problem.binary else np.log(found.error)
+        value = np.log(found.power) - 2 * np.log(found.overlap) if problem.labels.binary else np.log(found.error)
     value[[not status.ok for status in points.status]] = np.inf
     return np.asarray(np.nan_to_num(value, nan=np.inf))
