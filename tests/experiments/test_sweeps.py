@@ -36,6 +36,7 @@ from glassformer.experiments.sweeps.engines import outcomes
 from glassformer.experiments.sweeps.run import progress
 from glassformer.experiments.sweeps.store import Store
 from glassformer.interface.cli import main
+from glassformer.learners.regularised_risk import RegularisedRisk
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "sweeps.md"
 THEORY = Sweep("bsr", {"rho": [0.2, 0.5], "alpha": "0.1:0.9:5"}, parameters={"beta": 1})
@@ -107,6 +108,22 @@ def test_thresholds_have_axes_without_alpha(tmp_path):
 
 
 @pytest.mark.slow
+def test_limits_and_thresholds_of_a_learner(tmp_path):
+    settings = {"strength": 0.3, "loss": "square"}
+    plain = RegularisedRisk(**settings).limits(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.3, 0.6])
+    common = {"parameters": {"beta": 1, "noise": 0.1, "rho": 0.5}, "learner": "risk", "settings": settings}
+    run_sweep(Sweep("bsr", {"alpha": [0.3, 0.6]}, **common), tmp_path / "limits")
+    np.testing.assert_allclose(collect(tmp_path / "limits")["error"], plain["error"], rtol=1e-9)
+    run_sweep(Sweep("bsr", {}, compute="thresholds", **common), tmp_path / "thresholds")
+    assert collect(tmp_path / "thresholds")["interpolation"] == 1
+
+
+def test_another_learner_has_other_keys():
+    grid = {"alpha": [0.3]}
+    keys = {Sweep("bsr", grid, parameters={"rho": 0.3}, learner=name).points[0].key for name in ("gamp", "ridge", "risk")}
+    assert len(keys) == 3
+
+
 def test_vectors_and_matrices_keep_their_shape(tmp_path):
     parameters = {"depth": 2, "points": 64}
     run_sweep(Sweep("attention", {"skip": [1.0, 2.0], "alpha": [0.05, 0.1]}, parameters=parameters), tmp_path)
@@ -212,6 +229,9 @@ def test_a_store_that_cannot_be_made_is_named(tmp_path, capsys):
         ({"simulation": {"d": 10}}, "simulate"),
         ({"compute": "simulate", "simulation": {"algorithm": "magic"}}, "algorithm"),
         ({"compute": "simulate", "settings": {"speed": 1}}, "speed"),
+        ({"compute": "simulate", "learner": "risk"}, "learner"),
+        ({"learner": "magic"}, "learner"),
+        ({"settings": {"loss": "hinge"}}, "loss"),
         ({"compute": "simulate", "grid": {"alpha": [0.1], "seed": [1]}}, "seed"),
     ],
 )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Status
+    from glassformer.theory.thresholds import Thresholds
 
 # Ways of keeping the inputs: in one array; and, for learners that only multiply with them, in parts or not at all.
 IN_ONE_ARRAY = ("float64", "float32")
@@ -158,6 +159,31 @@ class Learner(ABC):
         """
         del model, alpha, throw
         raise IncompatibleError(f"no theory is known of what {self.title} reaches: use simulate, or learner risk")
+
+    def thresholds(self, model: Any) -> Thresholds:
+        """Sample ratios at which what it reaches begins to differ.
+
+        Args:
+            model: with a learner of which there is a theory.
+
+        Raises:
+            IncompatibleError: none are known of it.
+        """
+        del model
+        raise IncompatibleError(f"no thresholds are known of {self.title}: use learner gamp, or risk")
+
+    def branches(self, model: Any, alpha: Any) -> Table:
+        """Fixed points of its theory followed up and down in the sample ratio.
+
+        Args:
+            model: with a learner of which there is a theory.
+            alpha: sample ratios, at least two, in increasing order.
+
+        Raises:
+            IncompatibleError: there is no theory of it.
+        """
+        del model, alpha
+        raise IncompatibleError(f"no theory is known of what {self.title} reaches: use learner gamp, or risk")
 
     def told(self, table: Table) -> list[str]:
         """Columns of its limits that are worth printing beside the error."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.theory.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,16 @@ class MessagePassing(Learner):
         from glassformer.theory.limits import limits
 
         return limits(model, alpha, throw=throw)
+
+    def thresholds(self, model: Any) -> Thresholds:
+        from glassformer.theory.thresholds import thresholds
+
+        return thresholds(model)
+
+    def branches(self, model: Any, alpha: Any) -> Table:
+        from glassformer.theory.hysteresis import follow_branches
+
+        return follow_branches(model, alpha)
 
     def told(self, table: Table) -> list[str]:
         return ["row_error", "prediction_error"] if "row_error" in table.columns else ["overlap"]

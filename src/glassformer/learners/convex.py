@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
+    from glassformer.learners.regularised_risk import RegularisedRisk
+    from glassformer.theory.thresholds import Thresholds
 
 _BY_THE_NOISE = "weight of the regulariser, or best (default the best one for the label noise)"
 
@@ -47,11 +49,21 @@ class LinearFit(Learner):
     """That of its theory."""
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
+        return self._named(self._risk(model).limits(model, alpha, throw))
+
+    def thresholds(self, model: Any) -> Thresholds:
+        return self._named(self._risk(model).thresholds(model))
+
+    def branches(self, model: Any, alpha: Any) -> Table:
+        return self._named(self._risk(model).branches(model, alpha))
+
+    def _risk(self, model: Any) -> RegularisedRisk:
         from glassformer.learners.regularised_risk import RegularisedRisk
 
-        risk = RegularisedRisk("square", self.penalty, self.strength_for(model))
-        table = risk.limits(model, alpha, throw)
-        return replace(table, parameters={**table.parameters, "learner": self.name})
+        return RegularisedRisk("square", self.penalty, self.strength_for(model))
+
+    def _named(self, found: Any) -> Any:
+        return replace(found, parameters={**found.parameters, "learner": self.name})
 
     @abstractmethod
     def strength_for(self, model: Any) -> float | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.theory.thresholds import Thresholds
 
 
 def loss_from(name: str, text: str) -> Any:
@@ -108,9 +109,28 @@ class RegularisedRisk(Learner):
         from glassformer.theory.risk.penalties import penalty_of
 
         table = risk_limits(model, alpha, loss_of(self.loss), penalty_of(self.penalty), self.strength, throw)
+        return replace(table, parameters={**table.parameters, **self._own})
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        from glassformer.theory.risk.losses import loss_of
+
         strength = "best" if self.strength is None else self.strength
-        own = {"learner": self.name, "loss": loss_of(self.loss).name, "penalty": self.penalty, "strength": strength}
-        return replace(table, parameters={**table.parameters, **own})
+        return {"learner": self.name, "loss": loss_of(self.loss).name, "penalty": self.penalty, "strength": strength}
+
+    def thresholds(self, model: Any) -> Thresholds:
+        from glassformer.theory.risk.losses import loss_of
+        from glassformer.theory.risk.penalties import penalty_of
+        from glassformer.theory.risk.thresholds import risk_thresholds
+
+        found = risk_thresholds(model, loss_of(self.loss), penalty_of(self.penalty), self.strength)
+        return replace(found, parameters={**found.parameters, **self._own})
+
+    def branches(self, model: Any, alpha: Any) -> Table:
+
+        from glassformer.theory.hysteresis import one_branch
+
+        return one_branch(self.limits(model, alpha, throw=False))
 
     def told(self, table: Table) -> list[str]:
         return [name for name in ("label_error", "cosine", "rank", "strength") if name in table.columns]

@@ -50,9 +50,7 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
         >>> bool(found["two_branches"].any()), found.notes[0].split(":")[0]
         (True, 'two branches')
     """
-    alpha = validated_alpha(alpha)
-    if len(alpha) < 2 or np.any(np.diff(alpha) <= 0):
-        raise ParameterError("alpha", alpha.tolist(), "at least two sample ratios in increasing order")
+    alpha = _in_order(validated_alpha(alpha))
     up = list(_branch(model, alpha, "uninformed", settings))
     down = list(_branch(model, alpha[::-1], "informed", settings))[::-1]
     values = [np.concatenate([solution.value for solution in branch]) for branch in (up, down)]
@@ -75,6 +73,32 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
         status=[combined(a.status[0], b.status[0]) for a, b in zip(up, down, strict=True)],
         notes=[_note(alpha, two)],
     )
+
+
+def one_branch(table: Table) -> Table:
+    """Limits of a learner with a single fixed point, in the form of :func:`follow_branches`.
+
+    Args:
+        table: with the columns ``alpha``, ``error`` and ``error_estimate``.
+
+    Raises:
+        ParameterError: fewer than two sample ratios, or not in increasing order.
+    """
+    alpha = _in_order(table["alpha"])
+    columns = {
+        "alpha": alpha,
+        "error_up": table["error"],
+        "error_down": table["error"],
+        "two_branches": np.zeros_like(alpha),
+        "error_estimate": table["error_estimate"],
+    }
+    return Table(table.model, table.parameters, columns, table.status, ["one branch: the risk is convex"])
+
+
+def _in_order(alpha: Array) -> Array:
+    if len(alpha) < 2 or np.any(np.diff(alpha) <= 0):
+        raise ParameterError("alpha", alpha.tolist(), "at least two sample ratios in increasing order")
+    return alpha
 
 
 def _branch(model: Model, alpha: Array, start: str, settings: Iteration | None) -> Iterator[Solution]:

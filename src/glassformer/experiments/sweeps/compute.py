@@ -12,8 +12,6 @@ from glassformer.experiments.sweeps.plan import Task
 from glassformer.experiments.sweeps.store import FAILED, Record
 from glassformer.learners.registry import learner
 from glassformer.models.registry import build
-from glassformer.theory.limits import limits
-from glassformer.theory.thresholds import thresholds
 
 
 def computed(task: Task, checkpoint: str | None = None) -> list[Record]:
@@ -35,12 +33,12 @@ def computed(task: Task, checkpoint: str | None = None) -> list[Record]:
 def _found(task: Task, checkpoint: str | None) -> list[Record]:
     model = build(task.model, task.parameters, Path(task.folder) if task.folder else None)
     if task.compute == "thresholds":
-        found = thresholds(model)
+        found = learner(task.learner, **task.settings).thresholds(model)
         values = {entry.name: _finite(entry.alpha) for entry in found.entries}
         errors = {f"{entry.name}_error_estimate": _finite(entry.error_estimate) for entry in found.entries}
         return [Record("converged", {**values, **errors, "hard_phase": found.hard_phase})]
     if task.compute == "limits":
-        rows = limits(model, task.alpha, throw=False).rows()
+        rows = learner(task.learner, **task.settings).limits(model, task.alpha, throw=False).rows()
         return [_record(row) for row in rows]
     options = dict(task.simulation)
     del options["instances"]

@@ -48,6 +48,7 @@ class Task:
     parameters: dict[str, Any]
     simulation: dict[str, Any]
     settings: dict[str, Any]
+    learner: str
     points: tuple[Point, ...]
     folder: str | None = None
 
@@ -69,7 +70,8 @@ class Sweep:
         parameters: of the model, those that do not vary.
         simulation: ``algorithm``, ``d``, ``instances``, ``seed`` and ``storage`` of simulations; instance ``k`` has the
             seed ``seed + k``, and ``seed`` is the last axis of the results.
-        settings: of the algorithm.
+        settings: of the algorithm, or of the learner.
+        learner: whose limits or thresholds, in the table of learners.
         folder: what files named in ``parameters`` are relative to.
 
     Raises:
@@ -87,6 +89,7 @@ class Sweep:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     simulation: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    learner: str = "gamp"
     folder: str | None = None
 
     def __post_init__(self) -> None:
@@ -121,7 +124,7 @@ class Sweep:
     def _check_simulation(self) -> None:
         from glassformer.experiments.sweeps.types import SIMULATION, check, of_settings
 
-        others = {**self.simulation, **self.settings, **{n: v for n, v in self.grid.items() if n in _SIMULATION}}
+        others = {**self.simulation, **{n: v for n, v in self.grid.items() if n in _SIMULATION}}
         for name, value in others.items() if self.compute != "simulate" else ():
             raise ParameterError(name, value, f"nothing: it belongs to simulate, not to {self.compute}")
         for name, value in self.simulation.items():
@@ -131,7 +134,12 @@ class Sweep:
         for name in ("instances", "seed"):
             if name in self.grid:
                 raise ParameterError(name, self.grid[name], "a fixed number: instances follow each other's seeds")
-        algorithm = self.simulation.get("algorithm", "gamp")
+        check("learner", self.learner, SIMULATION["algorithm"])
+        if self.compute == "simulate" and self.learner != "gamp":
+            raise ParameterError(
+                "learner", self.learner, "nothing: what simulates is the algorithm of table [simulate]"
+            )
+        algorithm = self._simulation.get("algorithm", self.learner)
         allowed = of_settings(learner_type(algorithm))
         for name, value in self.settings.items():
             if name not in allowed:
@@ -152,7 +160,8 @@ class Sweep:
     def from_toml(cls, path: str | Path, links: Sequence[str | Path] = ()) -> Sweep:
         """Read a sweep from a file.
 
-        Its tables are ``[sweep]`` (model, compute), ``[parameters]``, ``[grid]``, ``[simulate]`` and ``[settings]``.
+        Its tables are ``[sweep]`` (model, compute, learner), ``[parameters]``, ``[grid]``, ``[simulate]`` and
+        ``[settings]``.
 
         Args:
             path: the file.
@@ -184,8 +193,8 @@ class Sweep:
             if name not in general:
                 raise ParameterError(name, None, "a value in the table [sweep]")
         for name, value in general.items():
-            if name not in ("model", "compute"):
-                raise ParameterError(name, value, "model and compute in the table [sweep]")
+            if name not in ("model", "compute", "learner"):
+                raise ParameterError(name, value, "model, compute and learner in the table [sweep]")
         tables = {key: document.get(name, {}) for key, name in _TABLES.items()}
         trusted = {Path(link).resolve() for link in links}
         varied = [*tables["parameters"].items(), *tables["grid"].items()]
@@ -225,7 +234,9 @@ class Sweep:
         axes = self.axes
         varied = [[(name, value, self._word(name, value)) for value in values] for name, values in axes.items()]
         simulation = {name: value for name, value in self._simulation.items() if name not in ("instances", *axes)}
-        fixed = {name: self._word(name, value) for name, value in {**self.parameters, **simulation}.items()}
+        # The first of learners goes without saying: what was kept before there were others stays known.
+        whose = {} if self.learner == _SIMULATION["algorithm"] else {"learner": self.learner}
+        fixed = {name: self._word(name, value) for name, value in {**self.parameters, **simulation, **whose}.items()}
         common = identity(FORMAT, __version__, self.compute, self.model, self.settings)
         found = []
         for place in itertools.product(*varied):
@@ -271,7 +282,15 @@ class Sweep:
         simulation = {name: own.pop(name, value) for name, value in self._simulation.items()}
         parameters = {**self.parameters, **own}
         return Task(
-            points[0].key, self.compute, self.model, parameters, simulation, dict(self.settings), points, self.folder
+            name=points[0].key,
+            compute=self.compute,
+            model=self.model,
+            parameters=parameters,
+            simulation=simulation,
+            settings=dict(self.settings),
+            learner=self.learner,
+            points=points,
+            folder=self.folder,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -279,6 +298,7 @@ class Sweep:
         return {
             "model": self.model,
             "compute": self.compute,
+            "learner": self.learner,
             "parameters": plain_values(self.parameters),
             "axes": {name: labels(values) for name, values in self.axes.items()},
             "units": self._units(),

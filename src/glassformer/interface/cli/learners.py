@@ -19,6 +19,14 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--{option.name.replace('_', '-')}", type=option.kind, help=text)
 
 
+def add_learner(parser: argparse.ArgumentParser) -> None:
+    """Whose theory is asked for, and its settings."""
+    from glassformer.learners.registry import names
+
+    parser.add_argument("--learner", default=names()[0], help=f"{titles()}; default {names()[0]}: Bayes-optimal")
+    add_settings(parser)
+
+
 def titles() -> str:
     """The names of all learners, and what they are."""
     from glassformer.learners.registry import learner_type, names

@@ -7,16 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.ranges import numbers_from
-from glassformer.interface.cli.learners import add_settings, learner_of, titles
+from glassformer.interface.cli.learners import add_learner, learner_of
 from glassformer.interface.cli.output import plots, report, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Whose limits, and its settings."""
-    from glassformer.learners.registry import names
-
-    parser.add_argument("--learner", default=names()[0], help=f"{titles()}; default {names()[0]}: Bayes-optimal")
-    add_settings(parser)
+    add_learner(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:

@@ -7,19 +7,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from glassformer.interface.cli.learners import add_learner, learner_of
 from glassformer.interface.cli.output import heading, plots, print_json, print_rows, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """No options of its own."""
-    del parser
+    """Whose thresholds, and its settings."""
+    add_learner(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the thresholds."""
-    from glassformer.theory.thresholds import thresholds
-
-    found = thresholds(model())
+    found = learner_of(options.learner, options).thresholds(model())
     write(options, found, lambda path: plots().plot_thresholds(found, path))
     if options.json:
         print_json(found.to_dict())

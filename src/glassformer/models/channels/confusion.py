@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +43,24 @@ class ConfusionLaw(ABC):
 
 
 @dataclass(frozen=True)
-class Flip(ConfusionLaw):
+class Exchange(ConfusionLaw):
+    """A confusion that happens with one probability, in [0, 1)."""
+
+    probability: float
+    word: ClassVar[str]
+    """Name on the command line."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability < 1:
+            raise ParameterError("noise_law", self.label, "a probability in [0, 1)")
+
+    @property
+    def label(self) -> str:
+        return f"{self.word}:{self.probability:g}"
+
+
+@dataclass(frozen=True)
+class Flip(Exchange):
     """With a probability a label is exchanged for one of the others, all alike.
 
     Args:
@@ -58,14 +75,7 @@ class Flip(ConfusionLaw):
                [0.1, 0.9]])
     """
 
-    probability: float
-
-    def __post_init__(self) -> None:
-        _require_share(self.label, self.probability)
-
-    @property
-    def label(self) -> str:
-        return f"flip:{self.probability:g}"
+    word: ClassVar[str] = "flip"
 
     def matrix(self, count: int) -> Array:
         other = self.probability / max(count - 1, 1)
@@ -73,7 +83,7 @@ class Flip(ConfusionLaw):
 
 
 @dataclass(frozen=True)
-class Neighbour(ConfusionLaw):
+class Neighbour(Exchange):
     """With a probability an ordinal label is exchanged for one next to it; the first and last have one neighbour.
 
     Args:
@@ -89,14 +99,7 @@ class Neighbour(ConfusionLaw):
                [0. , 0.2, 0.8]])
     """
 
-    probability: float
-
-    def __post_init__(self) -> None:
-        _require_share(self.label, self.probability)
-
-    @property
-    def label(self) -> str:
-        return f"neighbour:{self.probability:g}"
+    word: ClassVar[str] = "neighbour"
 
     def matrix(self, count: int) -> Array:
         beside = np.eye(count, k=1) + np.eye(count, k=-1)
@@ -207,8 +210,3 @@ class Alphabet:
         """Of each label that one may have been, shape (K, n)."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.confusion[:, self.places(y)]))
-
-
-def _require_share(label: str, probability: float) -> None:
-    if not 0 <= probability < 1:
-        raise ParameterError("noise_law", label, "a probability in [0, 1)")

@@ -108,6 +108,7 @@ class ScalarChannel(ABC):
     label_shape = declared((), "Shape of the label of one sample; empty for numbers.")
 
     values = declared((), "Values of the label, where they are finitely many.")
+    steps = declared((0.0,), "Fields at which labels of finitely many values change.")
 
     def label_nodes(self) -> LabelNodes:
         """Quadrature over labels of continuous values.

@@ -97,6 +97,14 @@ class Labels:
         y, t, density, _ = self._steps(found, [np.zeros((len(found.power), 1, 1))])
         return np.asarray(np.sum(density * (y * t < 0), axis=(1, 2)))
 
+    def margins(self) -> tuple[Array, Array]:
+        """Products of labels +1 and -1 with their fields, and their chances."""
+        y = np.array(self.channel.values)[:, None]
+        t, weight = _panels([np.broadcast_to(step / np.sqrt(self.power), (len(y), 1)) for step in self.channel.steps])
+        field = np.sqrt(self.power) * t
+        chance = weight * np.exp(self.channel.log_partition(y, field, np.full_like(field, _NONE)))
+        return (y * field).ravel(), chance.ravel()
+
     def _square(self, found: Learned) -> Answers:
         """The linear part of the link teaches, the rest of it is noise."""
         slope, rest = self.regression
@@ -117,7 +125,7 @@ class Labels:
         y, shape = np.array(self.channel.values)[:, None], (len(found.power), len(self.channel.values))
         root, m = np.sqrt(_column(found.power)), _column(found.overlap)
         left = np.maximum(self.power - (m / root) ** 2, _NONE)
-        every = [*cuts, _AROUND * np.sqrt(left) * root / m]
+        every = [*cuts, *((step + _AROUND * np.sqrt(left)) * root / m for step in self.channel.steps)]
         t, weight = _panels([np.broadcast_to(part, (*shape, part.shape[-1])) for part in every])
         field = m / root * t
         chance = weight * np.exp(self.channel.log_partition(y, field, left))

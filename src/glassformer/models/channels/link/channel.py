@@ -170,6 +170,11 @@ class LinkChannel(ScalarChannel):
         steps = self.noise == 0 and shape.flat_mass > 1 - _UNSEEN
         return tuple(sorted(flat.value for flat in shape.flats)) if steps else ()
 
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """Where the link jumps."""
+        return tuple(self._known.shape.breaks.tolist())
+
     def label_nodes(self) -> LabelNodes:
         """At each node of the field, and of the noise, the field is known."""
         h, weight = normal_nodes(self._known.shape.breaks)

@@ -85,6 +85,16 @@ class MislabelledChannel(ScalarChannel):
         place = self._alphabet.places(self._truth.clean(h))
         return np.asarray(self._alphabet.means[place].reshape(np.shape(h)))
 
+    @property
+    def values(self) -> tuple[float, ...]:
+        """That are observed."""
+        return tuple(self._alphabet.values.tolist())
+
+    @property
+    def steps(self) -> tuple[float, ...]:
+        """Where the link jumps."""
+        return tuple(self._shape.breaks.tolist())
+
     discrete = True
 
     def truth(self, h: Array) -> Array:
