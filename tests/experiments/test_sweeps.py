@@ -120,7 +120,9 @@ def test_limits_and_thresholds_of_a_learner(tmp_path):
 
 def test_another_learner_has_other_keys():
     grid = {"alpha": [0.3]}
-    keys = {Sweep("bsr", grid, parameters={"rho": 0.3}, learner=name).points[0].key for name in ("gamp", "ridge", "risk")}
+    keys = {
+        Sweep("bsr", grid, parameters={"rho": 0.3}, learner=name).points[0].key for name in ("gamp", "ridge", "risk")
+    }
     assert len(keys) == 3
 
 

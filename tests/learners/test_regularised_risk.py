@@ -1,6 +1,7 @@
 """Regularised risk on data: certificates, agreement with other solvers and with theory, options of the command line."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -111,6 +112,25 @@ def test_runs_follow_the_theory(model, alpha, learner):
 
 
 @pytest.mark.statistics
+@pytest.mark.parametrize(
+    "model",
+    [
+        BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1),
+        AttentionIndexed(rho=0.3, tokens=2, channel="linear", noise=0.1),
+    ],
+    ids=["factors", "attention"],
+)
+def test_the_residual_of_descent_is_its_gap_to_the_convex_optimum(model):
+    learner = GradientDescent(optimizer="sgd", weight_decay=0.1, momentum=0.9, max_steps=3000)
+    gaps = [
+        simulate(model, [0.4], d=8, instances=1, algorithm=replace(learner, student_width=width))
+        .instances[0][0]
+        .residual
+        for width in (8, 1)
+    ]
+    assert 0 <= gaps[0] < 1e-4 < 1e-2 < gaps[1]
+
+
 def test_descent_with_decay_ends_at_the_convex_optimum():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
     convex = simulate(model, [0.8], d=14, instances=2, algorithm=RegularisedRisk(strength=0.15))
@@ -119,6 +139,7 @@ def test_descent_with_decay_ends_at_the_convex_optimum():
     for one, other in zip(convex.instances[0], descent.instances[0], strict=True):
         assert one.error == pytest.approx(other.error, rel=1e-3)
         assert one.training_error == pytest.approx(other.training_error, rel=1e-3)
+        assert 0 <= other.residual < 1e-4
 
 
 def test_inputs_that_are_not_kept():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
-    from glassformer.learners.algorithms.signal_descent import Snapshot
+    from glassformer.learners.algorithms.signal_descent import Descended, Snapshot
 
 # Starts whose mean is taken by averaged gradient descent, as published.
 _AVERAGED = 64
@@ -35,7 +35,9 @@ class GradientDescent(Learner):
 
     Every optimizer descends this one objective: the decay is part of the gradient that momentum and Adam work with. For
     the factors of a bilinear signal at full width ``r`` its minimum is that of the nuclear norm with the strength
-    :math:`\lambda = 2w\sqrt r/(dL)^{1/4}`.
+    :math:`\lambda = 2w\sqrt r/(dL)^{1/4}`, for weights of linear attention that of the trace with
+    :math:`\lambda = \frac w2\sqrt{r/d}`. With decay and linear labels ``residual`` is the certified distance from that
+    minimum, relative to the risk of an estimate of zero.
 
     Args:
         optimizer: ``"sgd"`` (plain gradient descent, with ``momentum``) or ``"adam"``; None for the algorithm's own.
@@ -145,11 +147,23 @@ class GradientDescent(Learner):
             estimates=self._answers(found.signals),
             status=found.trained.status,
             iterations=found.trained.steps,
-            residual=found.trained.residual,
+            residual=self._gap(model, design, labels, width, found),
             training_error=last.training_error,
             early_stopped_error=None if teacher is None else min(map(self._error, found.history)),
             history=[entry._asdict() for entry in found.history],
         )
+
+    def _gap(self, model: Any, design: Any, labels: Array, width: int, found: Descended) -> float:
+        """How far at most the risk that decay and width stand for is from its least value; else what training says."""
+        from glassformer.learners.algorithms.proximal_gradient import Risk, certified_gap
+        from glassformer.theory.risk.losses import Square
+
+        convex = model.parametrisation.convex
+        if convex is None or self.weight_decay == 0:
+            return found.trained.residual
+        spectral = self.weight_decay * convex.weight(width, design.signal_shape)
+        risk = Risk(design, model.channel.components_of(labels), Square(), spectral, 0.0, convex.positive)
+        return max(certified_gap(risk, signal) for signal in found.signals)
 
     def _answers(self, signals: Array) -> Array:
         """The estimates, from the signals of all starts."""

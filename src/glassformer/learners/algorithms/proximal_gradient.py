@@ -102,6 +102,17 @@ class Risk(NamedTuple):
         return np.array([np.sqrt(np.sum(pull**2))])
 
 
+def certified_gap(risk: Risk, matrix: Array) -> float:
+    """How far at most the risk of any matrix is from the least, relative to the risk of zero.
+
+    Args:
+        risk: of square loss, or another without kinks.
+        matrix: of the design's shape; positive where the risk is for such.
+    """
+    kept = np.maximum(eigh(matrix)[0], 0.0) if risk.positive else singular_values(matrix)
+    return risk.gaps(matrix, kept, risk.unit(matrix), 0.0)[0]
+
+
 @dataclass
 class _Best:
     matrix: Array

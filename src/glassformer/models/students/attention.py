@@ -18,7 +18,7 @@ import numpy as np
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.models.designs.quadratic import QuadraticDesign
-from glassformer.models.students.base import Loss, Parametrisation, Schedule, Student
+from glassformer.models.students.base import Convex, Loss, Parametrisation, Schedule, Student
 
 # Learning rates of the optimizers, the default one first.
 RATES = {"adam": 0.05, "sgd": 2.0}
@@ -81,7 +81,14 @@ def attention_parametrisation(channel: Any, inverse_temperature: float = 1.0) ->
         IncompatibleError: a channel of another kind.
     """
     _loss_of(channel)
-    return Parametrisation(RATES, partial(attention_student, channel, inverse_temperature=inverse_temperature))
+    convex = Convex(_weight, positive=True) if channel.linear else None
+    student = partial(attention_student, channel, inverse_temperature=inverse_temperature)
+    return Parametrisation(RATES, student, convex=convex)
+
+
+def _weight(width: int, shape: tuple[int, int]) -> float:
+    r""":math:`\|W\|^2 = \sqrt{rd}\,\mathrm{Tr}\,S`, in a metric that counts entries of matrices :math:`d/2` times."""
+    return float(np.sqrt(width / shape[0]))
 
 
 def _loss_of(channel: Any) -> Loss:

@@ -58,6 +58,21 @@ class Student:
 
 
 @dataclass(frozen=True)
+class Convex:
+    """The convex risk whose least value descent with weight decay reaches where the width is full.
+
+    It is half the sum of squared residuals and a weighted norm of the signal; a training error is some share of it.
+
+    Attributes:
+        weight: ``weight(width, (rows, columns))``, of the nuclear norm, or trace, for a unit of decay.
+        positive: whether signals are positive symmetric matrices.
+    """
+
+    weight: Callable[[int, tuple[int, int]], float]
+    positive: bool = False
+
+
+@dataclass(frozen=True)
 class Parametrisation:
     """How the signal of a model is trained.
 
@@ -66,11 +81,13 @@ class Parametrisation:
         student: ``student(design, labels, width)``, what is trained on the first instance of a design.
         exploring: optimizer, learning rate and steps of exploration that bring means over starts near the optimum; None
             where that gains nothing.
+        convex: the risk that descent with decay minimises, for square loss of linear labels.
     """
 
     rates: Mapping[str, float]
     student: Callable[[Any, Any, int], Student]
     exploring: tuple[str, float, int] | None = None
+    convex: Convex | None = None
 
 
 class Trainable:

@@ -16,7 +16,7 @@ import numpy as np
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.models.designs.dense import DenseDesign
-from glassformer.models.students.base import Loss, Parametrisation, Student
+from glassformer.models.students.base import Convex, Loss, Parametrisation, Student
 
 Link = Callable[[Any], Any]
 
@@ -109,4 +109,10 @@ def _loss_of(link: Link) -> Loss:
     return loss
 
 
-FACTORS = Parametrisation(RATES, factor_student, EXPLORING)
+def _weight(width: int, shape: tuple[int, int]) -> float:
+    r"""The least of :math:`\|U\|^2 + \|V\|^2` is :math:`2\sqrt r\|S\|_*`, and the loss a quarter, not a half."""
+    del shape
+    return 2 * float(np.sqrt(width))
+
+
+FACTORS = Parametrisation(RATES, factor_student, EXPLORING, Convex(_weight))
