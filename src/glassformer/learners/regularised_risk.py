@@ -165,18 +165,18 @@ class RegularisedRisk(Learner):
         rows, columns = design.signal_shape
         weight, penalty = strength / prior.degrees, problem.penalty
         spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
-        y = model.channel.components_of(labels)
+        y = problem.labels.targets(labels)
         risk = Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive)
         found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
         estimate = found.value[0]
-        residual = design.forward(estimate, 0) - y
+        fields = design.forward(estimate, 0)
         values = singular_values(estimate)
         return Reached(
             estimates=found.value[:1],
             status=found.status[0],
             iterations=int(found.iterations[0]),
             residual=float(found.residual[0]),
-            training_error=float(np.mean(residual**2)),
-            training_loss=float(np.sum(problem.loss.value(y, residual + y)) / len(y)),
+            training_error=float(np.mean((fields - y) ** 2)) if y.shape == fields.shape else None,
+            training_loss=float(np.sum(problem.loss.value(y, fields)) / len(y)),
             rank=float(np.mean(values > 1e-9 * max(1.0, float(values[0])))),
         )

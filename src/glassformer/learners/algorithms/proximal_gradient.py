@@ -34,7 +34,7 @@ class Risk(NamedTuple):
 
     Attributes:
         design: inputs.
-        labels: shape of its fields.
+        labels: of its samples, as the loss takes them.
         loss: of labels and fields.
         spectral: :math:`w_1`, in the metric of the design's signals.
         square: :math:`w_2`, in that metric.
@@ -78,19 +78,19 @@ class Risk(NamedTuple):
         slopes = self.slopes(fields, width)
         penalty = unit * (self.spectral * float(np.sum(kept)) + 0.5 * self.square * float(np.sum(matrix**2)))
         pull = -self.design.adjoint(slopes, 0)
-        against = 0.0
+        against, share = 0.0, 1.0
         if self.square > 0:
             against = unit * float(np.sum(np.maximum(self._values(pull) - self.spectral, 0.0) ** 2)) / (2 * self.square)
         else:
-            slopes = slopes * min(1.0, self.spectral / max(float(np.max(self._values(pull))), 1e-300))
-        dual = -float(np.sum(self.loss.conjugate(self.labels, slopes))) - against
+            share = min(1.0, self.spectral / max(float(np.max(self._values(pull))), 1e-300))
+        dual = -float(np.sum(self.loss.conjugate_at(self.labels, fields, slopes, share))) - against
         rounded = self.loss.proximal(self.labels, fields, width) if width else fields
         closer = float(np.sum(self.loss.value(self.labels, rounded)))
         if width:
             closer += float(np.sum((rounded - fields) ** 2)) / (2 * width)
         scale = max(float(np.sum(self.loss.value(self.labels, np.zeros_like(fields)))), 1e-300)
         loss = float(np.sum(self.loss.value(self.labels, fields)))
-        bend = 0.5 * width * float(np.sum(slopes**2))
+        bend = 0.5 * width * share**2 * float(np.sum(slopes**2))
         return (loss + penalty - dual) / scale, (closer + penalty - dual + bend) / scale
 
     def _values(self, pull: Array) -> Array:

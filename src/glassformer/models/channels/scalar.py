@@ -138,6 +138,15 @@ class ScalarChannel(ABC):
         """Labels as their fields are counted, for channels whose label is their field with noise."""
         return labels
 
+    def shares_of(self, labels: Array) -> Array:
+        """Labels as rows of probabilities, shape (..., T, T): their own, or a single one where they are positions.
+
+        Raises:
+            IncompatibleError: labels are neither.
+            DataError: labels that this channel does not give.
+        """
+        raise IncompatibleError(f"labels of channel {self.label} are no rows of probabilities: use another loss")
+
     @property
     def trainable_link(self) -> Callable[[Any], Any] | None:
         """The label without noise as a function of arrays of fields that JAX can differentiate; None where it is none.

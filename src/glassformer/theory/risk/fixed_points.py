@@ -6,7 +6,7 @@ The state is the logarithm of :math:`(\tau^2, \hat m, \hat V)`; the map learns f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from scipy.interpolate import PchipInterpolator
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
+from glassformer.core.numerics.quasi_random import confident, mean_and_error
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.newton import newton
@@ -34,6 +35,8 @@ _FAR = 60.0
 _MANY, _FEW = 48, 16
 # A strength that leaves next to nothing, in units of the gain.
 _STRONG = 30.0
+# Finer averages that move the error by a smaller share of it are as good as exact.
+_AGREED = 1e-8
 # Share of the largest singular value at which the search for a threshold begins.
 _BEGIN = 0.5
 
@@ -45,6 +48,7 @@ class Problem:
     model: Any
     loss: Loss
     penalty: Penalty
+    seen: Labels | None = None
 
     def __post_init__(self) -> None:
         slope, _ = self.labels.regression
@@ -59,8 +63,8 @@ class Problem:
 
     @cached_property
     def labels(self) -> Labels:
-        """Of the teacher, as the loss sees them."""
-        return Labels(self.model.channel, self.power, self.loss)
+        """Of the teacher, as the loss sees them: those given, or as accurate as a first look needs."""
+        return self.seen or self.loss.labels_of(self.model.channel, self.power)
 
     def foretold(self, alpha: Array, strength: Array) -> Array:
         """Errors that are known without a search, NaN elsewhere.
@@ -148,6 +152,23 @@ class Point(NamedTuple):
         """Of the fields, shape (batch, 3)."""
         return np.log(np.stack(self.fields, axis=1))
 
+    def at(self, rows: Any) -> Point:
+        """Some of them."""
+
+        def taken(part: Any) -> Any:
+            return part[rows]
+
+        return Point(
+            self.strength[rows],
+            Fields(*map(taken, self.fields)),
+            Learned(*map(taken, self.found)),
+            Answers(*map(taken, self.answer)),
+            list(np.array(self.status, dtype=object)[rows]),
+            self.residual[rows],
+            self.iterations[rows],
+            self.error_estimate[rows],
+        )
+
     @classmethod
     def joined(cls, chosen: Any, first: Point, second: Point) -> Point:
         """The first where chosen, the second elsewhere."""
@@ -217,6 +238,28 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array) -> P
         solution.iterations,
         blur,
     )
+
+
+def refined(problem: Problem, alpha: Array, point: Point) -> Point:
+    """Fixed points of finer averages over labels, until two of them agree; error estimates say how far they do not."""
+    rough = point.iterations > 0
+    while rough.any() and (labels := problem.labels.finer) is not None:
+        problem = replace(problem, seen=labels)
+        again = point_at(problem, alpha[rough], point.strength[rough], point.logarithms[rough])
+        apart = again.error_estimate + np.abs(again.found.error - point.found.error[rough])
+        again = again._replace(error_estimate=apart, iterations=again.iterations + point.iterations[rough])
+        point = Point.joined(rough, again, point.at(~rough))
+        rough[rough] = ~(apart <= _AGREED * again.found.error)
+    replicas = list(problem.labels.replicas)
+    if not (replicas and rough.any()):
+        return point
+    found = point.at(rough)
+    errors = [
+        point_at(replace(problem, seen=labels), alpha[rough], found.strength, found.logarithms).found.error
+        for labels in replicas
+    ]
+    spread = confident(len(replicas)) * mean_and_error(np.array(errors))[1]
+    return Point.joined(rough, found._replace(error_estimate=spread), point.at(~rough))
 
 
 def _interpolated(problem: Problem, alpha: Array, strength: Array) -> Array:

@@ -9,6 +9,7 @@ With :math:`\omega\sim N(0, q)`, :math:`\omega_0 = (m/q)\,\omega`, :math:`V_0 = 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -71,6 +72,25 @@ class Labels:
     def binary(self) -> bool:
         """Whether labels are +1 and -1."""
         return set(self.channel.values) == {-1.0, 1.0}
+
+    @property
+    def decided(self) -> bool:
+        """Whether labels are right or wrong, so that the best student is the one that is wrong least often."""
+        return self.binary
+
+    @property
+    def finer(self) -> Labels | None:
+        """The same with more accurate averages; None where none are."""
+        return None
+
+    @property
+    def replicas(self) -> Iterator[Labels]:
+        """The same with averages over one part of the points each, where these are sampled."""
+        return iter(())
+
+    def targets(self, labels: Array) -> Array:
+        """Labels of data as the loss takes them."""
+        return np.asarray(self.channel.components_of(labels))
 
     @cached_property
     def regression(self) -> tuple[float, float]:

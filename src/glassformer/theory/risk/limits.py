@@ -9,7 +9,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.models.base import Model
-from glassformer.theory.risk.fixed_points import Point, Problem, largest_strength, solved
+from glassformer.theory.risk.fixed_points import Point, Problem, largest_strength, refined, solved
 from glassformer.theory.risk.losses import Loss
 from glassformer.theory.risk.penalties import Penalty
 from glassformer.theory.risk.tuning import tuned
@@ -66,6 +66,7 @@ def risk_limits(
         raise ParameterError("alpha", float(alpha.min()), "> 0: regularised risk learns from samples")
     problem = checked(model, loss, penalty, strength)
     point = tuned(problem, alpha) if strength is None else solved(problem, alpha, np.full_like(alpha, strength))
+    point = refined(problem, alpha, point)
     table = Table(
         model=model.name,
         parameters=model.parameters,
@@ -92,7 +93,7 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
         raise IncompatibleError(f"this penalty is not for the matrices of model {model.name}: use {fitting}")
     if strength == 0 and not loss.quadratic:
         raise IncompatibleError(f"strength = 0 is a limit of loss square alone, not of {loss.name}: give one > 0")
-    return Problem(model, loss, penalty)
+    return Problem(model, loss.adapted(model.channel), penalty)
 
 
 def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
@@ -100,7 +101,7 @@ def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
     with np.errstate(divide="ignore", invalid="ignore"):
         cosine = found.overlap / np.sqrt(found.power * power)
         threshold = problem.threshold(point.strength, point.fields)
-    wrong = {"label_error": problem.labels.wrong(found)} if problem.labels.binary else {}
+    wrong = {"label_error": problem.labels.wrong(found)} if problem.labels.decided else {}
     return {
         "alpha": alpha,
         "error": found.error,

@@ -1,4 +1,5 @@
-r"""Convex losses of a label and a fitted field, :math:`\ell(y, h)`.
+r"""Convex losses of a label and a fitted field, :math:`\ell(y, h)`; of all fields of a sample in
+:mod:`glassformer.theory.risk.cross_entropy`.
 
 In state evolution a loss is seen through its proximal map :math:`p = \mathrm{prox}_{V\ell(y,\cdot)}(\omega)`, the
 minimiser of :math:`\ell(y, p) + (p-\omega)^2/(2V)`, and the score :math:`g = (p - \omega)/V = -\partial_h\ell(y, p)`;
@@ -51,13 +52,29 @@ class Loss(ABC):
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         r"""The score ``g`` and :math:`-\partial_\omega g`."""
 
-    @abstractmethod
     def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
-        """Places in ``omega`` where the score bends, or changes fast."""
+        """Places in ``omega`` where the score bends, or changes fast, of losses of one field."""
+        raise NotImplementedError
 
-    @abstractmethod
     def conjugate(self, y: Array, u: Array) -> Array:
-        """The conjugate; infinite outside its domain."""
+        """The conjugate, of losses of one field; infinite outside its domain."""
+        raise NotImplementedError
+
+    def conjugate_at(self, y: Array, h: Array, slopes: Array, share: float) -> Array:
+        """The conjugate, or no less, of a share in [0, 1] of the slopes that the loss, or its envelope, has at ``h``."""
+        del h
+        return self.conjugate(y, share * slopes)
+
+    def adapted(self, channel: Any) -> Loss:
+        """The loss with what it has not been told taken from the channel of its labels."""
+        del channel
+        return self
+
+    def labels_of(self, channel: Any, power: float) -> Any:
+        """Labels of a channel, of fields of this power, as the loss sees them."""
+        from glassformer.theory.risk.labels import Labels
+
+        return Labels(channel, power, self)
 
 
 @dataclass(frozen=True)
@@ -312,7 +329,20 @@ def _derivative(y: Any, h: Any, function: Callable[[Any, Any], Any], order: int)
     return jax.vmap(function)(y, h)
 
 
-LOSSES: dict[str, type[Loss]] = {"square": Square, "logistic": Logistic, "hinge": Hinge, "huber": Huber}
+def _cross_entropy() -> Loss:
+    """It is made of this module."""
+    from glassformer.theory.risk.cross_entropy import CrossEntropy
+
+    return CrossEntropy()
+
+
+LOSSES: dict[str, Callable[[], Loss]] = {
+    "square": Square,
+    "logistic": Logistic,
+    "hinge": Hinge,
+    "huber": Huber,
+    "cross-entropy": _cross_entropy,
+}
 
 
 def loss_of(given: object) -> Loss:

@@ -22,7 +22,7 @@ _WIDE, _NEAR, _NARROWER, _LAST, _MOST = 0.5, 0.1, 0.2, 0.01, 12
 def tuned(problem: Problem, alpha: Array) -> Point:
     """Fixed points at the best strength, or at none at all where the least is best.
 
-    Best is the least error; of binary labels the least label error, that is the largest cosine.
+    Best is the least error; of labels that are right or wrong the least label error, that is the largest cosine.
     """
     few = few_of(alpha)
     place, fields = _looked(problem, few)
@@ -92,6 +92,6 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
 def _objective(problem: Problem, points: Point) -> Array:
     found = points.found
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.log(found.power) - 2 * np.log(found.overlap) if problem.labels.binary else np.log(found.error)
+        value = np.log(found.power) - 2 * np.log(found.overlap) if problem.labels.decided else np.log(found.error)
     value[[not status.ok for status in points.status]] = np.inf
     return np.asarray(np.nan_to_num(value, nan=np.inf))

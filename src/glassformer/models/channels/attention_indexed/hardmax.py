@@ -15,7 +15,7 @@ from glassformer.models.channels.attention_indexed.prediction import largest_ent
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 # Standardised row differences have correlation 1/3.
-_CORRELATION = 1 / 3
+CORRELATION = 1 / 3
 # Beyond so many standard deviations a row is decided.
 _REACH, _NODES = 9.0, (96, 72)
 # Below this ratio of the standard deviations of omega and h - omega the plane of row differences needs no panels.
@@ -85,6 +85,9 @@ class HardmaxPairChannel(ScalarChannel):
 
     def decided(self, omega: Array, variance: float) -> Array:
         return largest_entries(to_matrices(omega, self.label_shape[0]), variance)
+
+    def shares_of(self, labels: Array) -> Array:
+        return np.eye(2)[_checked(labels).astype(np.intp)]
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
@@ -168,7 +171,7 @@ def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, 
     return score, curvature, top[..., 0] + np.log(total * step / np.sqrt(2 * np.pi))
 
 
-def _orthant(h: Array, k: Array, correlation: float) -> Array:
+def orthant(h: Array, k: Array, correlation: float) -> Array:
     """P(x < h, y < k) for standard normals of the given correlation, by Owen's T function."""
     root = np.sqrt(1 - correlation**2)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -180,11 +183,11 @@ def _orthant(h: Array, k: Array, correlation: float) -> Array:
 
 def _plane(first: Array, second: Array) -> tuple[Array, Array]:
     r"""V E[|g|^2 | omega] and E[log Z | omega] at standardised row differences, in closed form."""
-    root = np.sqrt(1 - _CORRELATION**2)
+    root = np.sqrt(1 - CORRELATION**2)
     square, entropy = np.zeros_like(first), np.zeros_like(first)
     for sign in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
-        h, k, r = sign[0] * first, sign[1] * second, sign[0] * sign[1] * _CORRELATION
-        z = np.maximum(_orthant(h, k, r), 0.0)
+        h, k, r = sign[0] * first, sign[1] * second, sign[0] * sign[1] * CORRELATION
+        z = np.maximum(orthant(h, k, r), 0.0)
         p = np.exp(-0.5 * h**2) / np.sqrt(2 * np.pi) * ndtr((k - r * h) / root)
         s = np.exp(-0.5 * k**2) / np.sqrt(2 * np.pi) * ndtr((h - r * k) / root)
         # Where the probability is lost in rounding its contribution is, too.
@@ -224,10 +227,10 @@ def _plane_average(v: Array, power: float, which: int) -> tuple[Array, Array]:
 
 def _over_box(ratio: float, nodes: int, which: int) -> float:
     x, w, plane, strip = _box(nodes)
-    root = np.sqrt(1 - _CORRELATION**2)
+    root = np.sqrt(1 - CORRELATION**2)
     one = w * np.exp(-0.5 * (x / ratio) ** 2) / (ratio * np.sqrt(2 * np.pi))
     # Density of the second given the first, and its mass beyond the box.
-    centre = _CORRELATION * x
+    centre = CORRELATION * x
     other = w * np.exp(-0.5 * ((x - centre[:, None]) / (ratio * root)) ** 2) / (ratio * root * np.sqrt(2 * np.pi))
     beyond = ndtr((-_REACH - centre) / (ratio * root)) + ndtr((centre - _REACH) / (ratio * root))
     return float(one @ np.sum(other * plane[which], axis=1) + 2 * one @ (beyond * strip[which]))
@@ -241,8 +244,8 @@ def _hermite(nodes: int) -> tuple[Array, Array]:
 
 def _over_hermite(ratio: float, nodes: int, which: int) -> float:
     t, w = _hermite(nodes)
-    root = np.sqrt(1 - _CORRELATION**2)
+    root = np.sqrt(1 - CORRELATION**2)
     # An offset far below rounding keeps Owen's function off its singular line at zero.
     first = ratio * t[:, None] + 1e-12
-    second = ratio * (_CORRELATION * t[:, None] + root * t) + 1e-12
+    second = ratio * (CORRELATION * t[:, None] + root * t) + 1e-12
     return float(w @ _plane(np.broadcast_to(first, second.shape), second)[which] @ w)

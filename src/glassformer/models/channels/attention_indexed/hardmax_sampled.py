@@ -85,6 +85,9 @@ class HardmaxChannel(SampledChannel):
     def decided(self, omega: Array, variance: float) -> Array:
         return largest_entries(to_matrices(omega, self.tokens), variance)
 
+    def shares_of(self, labels: Array) -> Array:
+        return np.eye(self.tokens)[self._checked(labels)]
+
     def label_from(self, field: Array, source: Array) -> Array:
         del source
         return self.truth(field)

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from glassformer.core.integral import Array
+from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.core.numerics.quasi_random import mean_and_error, normal_points
 
 _MOST_TOKENS = 12
@@ -15,6 +16,10 @@ _MOST_TOKENS = 12
 _REACH, _GRID = 8.0, 161
 # Numbers that are treated at once, over the points of that grid.
 _BLOCK = 200_000
+# Differences of the three entries of a row from its own one, and from one of the others; up to how many tokens there
+# are no more, and nodes in the angle of the correlation.
+_OWN, _OTHER = np.array([[3.0, 2.0], [2.0, 3.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])
+_CLOSED, _ANGLES = 3, 40
 
 
 def prediction_error(
@@ -67,6 +72,61 @@ def row_errors(tokens: int, power: float, variance: Array) -> dict[str, Array]:
     columns = np.array(found).T.reshape(4, *np.shape(variance))
     names = ("label_error", "label_standard_error", "label_brier", "label_brier_standard_error")
     return dict(zip(names, columns, strict=True))
+
+
+def row_disagreement(tokens: int, cosine: Array) -> Array:
+    r"""Share of rows whose largest index is another one for a student whose indices have this correlation.
+
+    With differences ``u`` of a row's entries from its largest one, of covariance ``C`` for teacher and student and
+    ``c C`` between them, rows agree with :math:`P(u > 0, u' > 0)`, whose slope in ``c`` has a closed form for up to
+    three tokens: two of the four differences are zero, and two are left. For more the chance of the student's choice is
+    averaged over quasi-random rows.
+
+    Example:
+        >>> row_disagreement(2, np.array([0.5])).round(6), row_disagreement(3, np.array([0.0, 1.0])).round(6)
+        (array([0.333333]), array([0.665052, 0.      ]))
+    """
+    angle = np.arcsin(np.clip(np.asarray(cosine, dtype=float), 0.0, 1.0))
+    if tokens == 2:
+        return np.asarray((0.5 * np.pi - angle) / np.pi)
+    if tokens > _CLOSED:
+        return _sampled_disagreement(tokens, np.sin(angle))
+    t, weight = gauss_panels(np.stack([angle, np.full_like(angle, 0.5 * np.pi)], axis=-1), _ANGLES)
+    within = np.minimum(np.sin(t), 1 - 1e-14)
+    slope = _agreement_slope(within, _OWN) + (tokens - 1) * _agreement_slope(within, _OTHER)
+    return np.asarray(np.sum(weight * np.cos(t) * slope, axis=-1))
+
+
+def _agreement_slope(cosine: Array, covariance: Array) -> Array:
+    """Derivative in the correlation of the chance that two pairs of this covariance are all positive."""
+    total = np.zeros_like(cosine)
+    for i, j in np.ndindex(2, 2):
+        k, m = 1 - i, 1 - j
+        across, square = cosine * covariance[i, j], covariance[i, i] * covariance[j, j]
+        det = square - across**2
+        # What is left of the other two given that these are zero.
+        first = np.array([covariance[k, i] * np.ones_like(cosine), cosine * covariance[k, j]])
+        second = np.array([cosine * covariance[m, i], covariance[m, j] * np.ones_like(cosine)])
+
+        def given(x: Array, y: Array, i: int = i, j: int = j, across: Array = across, det: Array = det) -> Array:
+            straight = x[0] * y[0] * covariance[j, j] + x[1] * y[1] * covariance[i, i]
+            return np.asarray((straight - across * (x[0] * y[1] + x[1] * y[0])) / det)
+
+        left = [covariance[k, k] - given(first, first), covariance[m, m] - given(second, second)]
+        between = cosine * covariance[k, m] - given(first, second)
+        chance = 0.25 + np.arcsin(np.clip(between / np.sqrt(left[0] * left[1]), -1, 1)) / (2 * np.pi)
+        total += covariance[i, j] * chance / (2 * np.pi * np.sqrt(det))
+    return total
+
+
+def _sampled_disagreement(tokens: int, cosine: Array) -> Array:
+    spread = np.where(np.arange(tokens) == 0, np.sqrt(2.0), 1.0)
+    omega = (spread * normal_points(tokens, 512)).reshape(-1, tokens)
+    chosen, found = np.argmax(omega, axis=-1)[:, None], []
+    for c in np.ravel(cosine):
+        chance = _argmax_probabilities(c * omega, np.sqrt(max(1 - c**2, 1e-12)) * spread)
+        found.append(1 - np.mean(np.take_along_axis(chance, chosen, axis=-1)))
+    return np.reshape(found, np.shape(cosine))
 
 
 def largest_entries(mean: Array, variance: float) -> Array:

@@ -218,6 +218,11 @@ class SoftmaxAttentionChannel(SoftmaxProjection):
     def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)
 
+    def shares_of(self, labels: Array) -> Array:
+        y = np.asarray(labels, dtype=float)
+        _require_shares(y)
+        return y
+
     def _residual(self, y: Array, omega: Array) -> Array:
         difference = to_components(symmetric_logits(y, self.temperature)) - omega
         ones = all_ones(self.tokens)
@@ -231,11 +236,15 @@ def row_logits(y: Array, temperature: float) -> Array:
         DataError: a label is not a matrix of positive rows that sum to one.
     """
     y = np.asarray(y, dtype=float)
+    _require_shares(y)
+    return np.asarray(np.log(y) / temperature)
+
+
+def _require_shares(y: Array) -> None:
     if not (np.all(y > 0) and np.allclose(np.sum(y, axis=-1), 1, rtol=0, atol=1e-6)):
         raise DataError(
             "y", "<labels>", "positive rows that sum to one", "where a softmax underflows, lower the temperature"
         )
-    return np.asarray(np.log(y) / temperature)
 
 
 def symmetric_logits(y: Array, temperature: float) -> Array:

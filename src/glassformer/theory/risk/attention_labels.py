@@ -1,0 +1,275 @@
+r"""What cross-entropy makes of the labels of attention: averages over all indices of a sample.
+
+Fields have ``K`` components of equal variance; scores are vectors, their squares and slopes sums over components
+(:mod:`glassformer.theory.risk.labels` has the averages of one). Labels and loss are blind to the component along the
+all-ones matrix, which is left out. With :math:`\omega = \frac m{Q_0}h + s\,t`, :math:`s^2 = q - m^2/Q_0` and ``t``
+standard normal, an integration by parts spares the label's law:
+
+.. math:: E\,\partial_{\omega_0}\!\log Z_0\cdot g = \frac1{Q_0}\Bigl(E\,h\cdot g - m\,E\,\mathrm{Tr}\,\partial_\omega g\Bigr).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from glassformer.core.integral import Array
+from glassformer.core.numerics.quadrature import gauss_panels
+from glassformer.core.numerics.quasi_random import normal_points
+from glassformer.models.channels.attention_indexed.hardmax import CORRELATION, orthant
+from glassformer.models.channels.attention_indexed.prediction import row_disagreement
+from glassformer.models.channels.attention_indexed.projected import all_ones
+from glassformer.theory.risk.labels import Answers, Labels
+from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.penalties import Learned
+
+# Where standard normal variables end; powers and overlaps below are none, and chances below add nothing.
+_TAIL, _NONE, _NEGLIGIBLE = 8.5, 1e-14, 1e-18
+# Nodes per panel of the plane of row differences, from one accuracy to the next; nodes per variable of product rules.
+_PLANE, _PRODUCT = (8, 12, 18, 27, 40), (7, 10, 14, 19, 25)
+# Sampled points per replica.
+_POINTS = (256, 8192)
+# Panels around a fast change, in units of its width, where it is narrower than this.
+_AROUND, _NARROW = np.array([-6.0, -2.0, 2.0, 6.0]), 0.7
+
+
+@dataclass(frozen=True)
+class AttentionLabels(Labels):
+    """Labels of attention as rows of probabilities.
+
+    Attributes:
+        accuracy: of the averages, 0 for the least.
+    """
+
+    accuracy: int = 0
+
+    @cached_property
+    def regression(self) -> tuple[float, float]:
+        nothing = np.zeros(1)
+        found = self.answers(Learned(*(nothing for _ in Learned._fields)))
+        slope = float(found.gain[0]) / self.components
+        return slope, float(found.power[0]) / self.components - slope**2
+
+    @property
+    def decided(self) -> bool:
+        return bool(self.channel.discrete)
+
+    @property
+    def tokens(self) -> int:
+        """``T``."""
+        return int(self.channel.tokens)
+
+    def targets(self, labels: Array) -> Array:
+        return np.asarray(self.channel.shares_of(labels))
+
+    def wrong(self, found: Learned) -> Array:
+        cosine = found.overlap / np.sqrt(np.maximum(found.power, _NONE) * self.power)
+        return row_disagreement(self.tokens, np.minimum(cosine, 1.0))
+
+    def answers(self, found: Learned) -> Answers:
+        state = zip(found.overlap, found.power, found.susceptibility, strict=True)
+        return Answers(*np.array([self._averages(*map(float, row)) for row in state]).T)
+
+    @abstractmethod
+    def _averages(self, overlap: float, power: float, susceptibility: float) -> list[float]:
+        """Those of :class:`~glassformer.theory.risk.labels.Answers`."""
+
+
+class PlaneLabels(AttentionLabels):
+    """Hardmax of two tokens: the plane of row differences is integrated, chances of labels have closed forms."""
+
+    @property
+    def finer(self) -> Labels | None:
+        return replace(self, accuracy=self.accuracy + 1) if self.accuracy + 1 < len(_PLANE) else None
+
+    def _averages(self, overlap: float, power: float, susceptibility: float) -> list[float]:
+        m, q = max(overlap, _NONE), max(power, _NONE)
+        left = max(self.power - m**2 / q, _NONE)
+        z, weight = _square(self._edges(m, q, left, susceptibility), _PLANE[self.accuracy])
+        parts = np.zeros(5)
+        for first, second, count in ((1, 1, 1), (-1, -1, 1), (1, -1, 2)):
+            sign = np.array([first, second])
+            scale = m / np.sqrt(q * left)
+            chance, slopes = _chance(sign, scale * z)
+            near = weight * chance > _NEGLIGIBLE
+            differences, mass = np.sqrt(3 * q) * z[near], count * weight[near]
+            omega = _components(differences)
+            y = self.channel.shares_of(np.where(sign > 0, [0, 1], [1, 0]))
+            g, curvature = self.loss.score(y, omega, susceptibility)
+            fitted = self.loss.value(y, omega + susceptibility * g), self.loss.value(y, omega)
+            mean = mass * chance[near]
+            pull = np.sum(slopes[near] * _differences(g), axis=1) / np.sqrt(3 * left)
+            parts += [
+                mass @ pull,
+                mean @ np.sum(g**2, axis=1),
+                mean @ curvature,
+                mean @ fitted[0],
+                mean @ fitted[1],
+            ]
+        return list(parts)
+
+    def _edges(self, m: float, q: float, left: float, susceptibility: float) -> Array:
+        """Panels of a standardised row difference, finer where chances, losses or their minimisers change fast."""
+        unit = np.sqrt(3 * q)
+        widths = np.array([np.sqrt(left * q) / m, 1 / (self.loss.sharpness**0.5 * unit)])
+        narrow = widths[widths < _NARROW]
+        reach = self.loss.sharpness**0.5 * susceptibility / unit * np.array([-3.0, -1.0, 1.0, 3.0])
+        every = [[-_TAIL, -3.0, 0.0, 3.0, _TAIL], (narrow[:, None] * _AROUND).ravel(), reach]
+        edges = np.unique(np.clip(np.concatenate(every), -_TAIL, _TAIL))
+        return edges[np.append(True, np.diff(edges) > 0.2 * np.min(widths, initial=1.0))]
+
+
+class FieldLabels(AttentionLabels):
+    """Averages over nodes of the teacher's field, whose labels are always the same, and of the rest of the student's."""
+
+    @property
+    @abstractmethod
+    def _nodes(self) -> _Nodes:
+        """At this accuracy."""
+
+    def _averages(self, overlap: float, power: float, susceptibility: float) -> list[float]:
+        nodes, left = self._nodes, np.sqrt(max(power - overlap**2 / self.power, 0.0))
+        y, w = self._labelled
+        omega = overlap / np.sqrt(self.power) * nodes.field + left * nodes.rest
+        g, curvature = self.loss.score(y, omega, susceptibility)
+        stiffness = float(w @ curvature)
+        pull = np.sqrt(self.power) * float(w @ np.sum(nodes.field * g, axis=1)) + overlap * stiffness
+        losses = (self.loss.value(y, fitted) for fitted in (omega + susceptibility * g, omega))
+        return [pull / self.power, float(w @ np.sum(g**2, axis=1)), stiffness, *(float(w @ part) for part in losses)]
+
+    @cached_property
+    def _labelled(self) -> tuple[Array, Array]:
+        """Labels of the nodes, and weights."""
+        nodes = self._nodes
+        labels = self.channel.sample(np.sqrt(self.power) * nodes.field, np.random.default_rng(0))
+        return self.targets(labels), nodes.weight
+
+
+class ProductLabels(FieldLabels):
+    """Smooth labels of two tokens: a product of Gauss rules over two planes."""
+
+    @property
+    def finer(self) -> Labels | None:
+        return replace(self, accuracy=self.accuracy + 1) if self.accuracy + 1 < len(_PRODUCT) else None
+
+    @property
+    def _nodes(self) -> _Nodes:
+        return _product(_PRODUCT[self.accuracy])
+
+
+@dataclass(frozen=True)
+class SampledLabels(FieldLabels):
+    """More tokens: quasi-random points, always the same ones, so that averages are smooth; replicas tell the error.
+
+    Attributes:
+        replica: the only one that is averaged over; all of them where it is negative.
+    """
+
+    replica: int = -1
+
+    @property
+    def finer(self) -> Labels | None:
+        return replace(self, accuracy=self.accuracy + 1) if self.accuracy + 1 < len(_POINTS) else None
+
+    @property
+    def replicas(self) -> Iterator[Labels]:
+        return (replace(self, replica=number) for number in range(len(_points(self.tokens, self.accuracy))))
+
+    @property
+    def _nodes(self) -> _Nodes:
+        points = _points(self.tokens, self.accuracy)
+        points = points.reshape(-1, points.shape[-1]) if self.replica < 0 else points[self.replica]
+        field, rest = np.split(points, 2, axis=1)
+        return _Nodes(field, rest, np.full(len(points), 1 / len(points)))
+
+
+class _Nodes(NamedTuple):
+    """Standard normal fields of the teacher and of the rest of the student's, shape (n, K), and their weights."""
+
+    field: Array
+    rest: Array
+    weight: Array
+
+
+def attention_labels(channel: Any, power: float, loss: Loss) -> AttentionLabels:
+    """Labels of a channel with the best averages that there are of them.
+
+    Raises:
+        IncompatibleError: labels are no rows of probabilities.
+    """
+    channel.shares_of(channel.sample(np.zeros((1, *channel.field_components)), np.random.default_rng(0)))
+    return _BEST.get((int(channel.tokens), bool(channel.discrete)), SampledLabels)(channel, power, loss)
+
+
+# By the number of tokens, and whether labels are discrete.
+_BEST: dict[tuple[int, bool], type[AttentionLabels]] = {(2, True): PlaneLabels, (2, False): ProductLabels}
+
+
+def _square(edges: Array, nodes: int) -> tuple[Array, Array]:
+    """Nodes of two standard normal variables of the row differences' correlation, shape (n, 2), and their weights."""
+    t, w = gauss_panels(edges, nodes)
+    first, second = np.meshgrid(t, t, indexing="ij")
+    left = 1 - CORRELATION**2
+    exponent = (first**2 - 2 * CORRELATION * first * second + second**2) / (2 * left)
+    weight = w[:, None] * w * np.exp(-exponent) / (2 * np.pi * np.sqrt(left))
+    near = weight > _NEGLIGIBLE
+    return np.stack([first[near], second[near]], axis=1), weight[near]
+
+
+def _chance(sign: Array, means: Array) -> tuple[Array, Array]:
+    """Probability that row differences of unit variance and these means have these signs, and its slopes."""
+    first, second = (sign * means).T
+    correlation = CORRELATION * float(np.prod(sign))
+    root = np.sqrt(1 - correlation**2)
+    beside = ndtr((second - correlation * first) / root), ndtr((first - correlation * second) / root)
+    slopes = [s * np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi) * p for s, x, p in zip(sign, (first, second), beside)]
+    return np.maximum(orthant(first, second, correlation), 0.0), np.stack(slopes, axis=1)
+
+
+def _components(differences: Array) -> Array:
+    """Of the indices of two tokens with these row differences and nothing along the all-ones matrix."""
+    apart, along = np.diff(differences, axis=1)[:, 0] / -2, np.sum(differences, axis=1) / np.sqrt(8)
+    own = along / 2
+    return np.stack([own + apart / np.sqrt(2), -along / np.sqrt(2), own - apart / np.sqrt(2)], axis=1)
+
+
+def _differences(components: Array) -> Array:
+    """What row differences' components are worth: their transpose on scores."""
+    return np.sqrt(2) * components[:, [0, 2]] - components[:, [1]]
+
+
+@lru_cache(maxsize=8)
+def _plane(tokens: int) -> Array:
+    """Orthonormal components orthogonal to the all-ones matrix, shape (K - 1, K); the first one odd for two tokens."""
+    ones = all_ones(tokens)
+    if tokens == 2:
+        return np.array([[np.sqrt(0.5), 0.0, -np.sqrt(0.5)], [0.5, -np.sqrt(0.5), 0.5]])
+    return np.asarray(np.linalg.svd(ones[None])[2][1:])
+
+
+@lru_cache(maxsize=8)
+def _product(nodes: int) -> _Nodes:
+    """Exchanging the tokens turns the odd coordinates around: half of one of them is enough."""
+    t, w = np.polynomial.hermite_e.hermegauss(nodes)
+    w = w / np.sqrt(2 * np.pi)
+    half = t > -1e-9
+    doubled = np.where(np.abs(t) < 1e-9, w, 2 * w)[half]
+    grids = np.meshgrid(t[half], t, t, t, indexing="ij")
+    weight = doubled[:, None, None, None] * w[:, None, None] * w[:, None] * w
+    near = weight > 1e-3 * np.finfo(float).eps
+    points = np.stack([grid[near] for grid in grids], axis=1)
+    return _Nodes(points[:, :2] @ _plane(2), points[:, 2:] @ _plane(2), weight[near])
+
+
+@lru_cache(maxsize=4)
+def _points(tokens: int, accuracy: int) -> Array:
+    """Of both fields, shape (replicas, points, 2 K)."""
+    plane = _plane(tokens)
+    points = normal_points(2 * len(plane), _POINTS[accuracy])
+    return np.concatenate([part @ plane for part in np.split(points, 2, axis=-1)], axis=-1)
