@@ -29,14 +29,15 @@ from glassformer.theory.risk.labels import Answers, Labels
 from glassformer.theory.risk.losses import Loss
 from glassformer.theory.risk.penalties import Learned
 
-# Where standard normal variables end; powers and overlaps below are none, and chances below add nothing.
-_TAIL, _NONE, _NEGLIGIBLE = 8.5, 1e-14, 1e-18
+# Where standard normal variables end; powers and overlaps below are none, and chances below add nothing, in
+# a plane and in a product of two.
+_TAIL, _NONE, _NEGLIGIBLE, _FAINT = 8.5, 1e-14, 1e-18, 1e-14
 # Nodes per panel of the plane of row differences, from one accuracy to the next; nodes per variable of product rules.
-_PLANE, _PRODUCT = (8, 12, 18, 27, 40), (7, 10, 14, 19, 25)
+_PLANE, _PRODUCT = (6, 10, 15, 22, 33), (7, 10, 14, 19, 26, 34)
 # Sampled points per replica.
 _POINTS = (256, 8192)
 # Panels around a fast change, in units of its width, where it is narrower than this.
-_AROUND, _NARROW = np.array([-6.0, -2.0, 2.0, 6.0]), 0.7
+_AROUND, _NARROW = np.array([-6.0, -2.0, 2.0, 6.0]), 0.3
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class PlaneLabels(AttentionLabels):
         reach = self.loss.sharpness**0.5 * susceptibility / unit * np.array([-3.0, -1.0, 1.0, 3.0])
         every = [[-_TAIL, -3.0, 0.0, 3.0, _TAIL], (narrow[:, None] * _AROUND).ravel(), reach]
         edges = np.unique(np.clip(np.concatenate(every), -_TAIL, _TAIL))
-        return edges[np.append(True, np.diff(edges) > 0.2 * np.min(widths, initial=1.0))]
+        return edges[np.append(True, np.diff(edges) > 0.5 * np.min(widths, initial=1.0))]
 
 
 class FieldLabels(AttentionLabels):
@@ -262,7 +263,7 @@ def _product(nodes: int) -> _Nodes:
     doubled = np.where(np.abs(t) < 1e-9, w, 2 * w)[half]
     grids = np.meshgrid(t[half], t, t, t, indexing="ij")
     weight = doubled[:, None, None, None] * w[:, None, None] * w[:, None] * w
-    near = weight > 1e-3 * np.finfo(float).eps
+    near = weight > _FAINT
     points = np.stack([grid[near] for grid in grids], axis=1)
     return _Nodes(points[:, :2] @ _plane(2), points[:, 2:] @ _plane(2), weight[near])
 

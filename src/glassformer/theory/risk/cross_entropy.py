@@ -23,8 +23,9 @@ from glassformer.core.integral import Array
 from glassformer.models.channels.attention_indexed.pairs import pair_indices
 from glassformer.theory.risk.losses import Loss
 
-# Steps of the search for minimisers, relative step after which to stop, and samples treated at once.
-_STEPS, _LAST, _BLOCK = 200, 1e-9, 16384
+# Steps of the search for minimisers, relative steps after which to stop, and that may be rounding, and samples treated
+# at once.
+_STEPS, _LAST, _ROUGH, _BLOCK = 200, 1e-9, 1e-6, 16384
 # Share of the foretold decrease that a step has to bring, and rounding of the objective that hides it.
 _DECREASE, _ROUNDING = 0.1, 1e-13
 
@@ -209,16 +210,27 @@ class _Bends(NamedTuple):
 
 
 def _inverse(matrices: Array) -> Array:
-    """Of positive matrices, shape (T, T, n)."""
-    if len(matrices) != 2:
-        return np.moveaxis(np.linalg.inv(np.moveaxis(matrices, -1, 0)), 0, -1)
-    (a, b), (_, d) = matrices
-    return np.asarray(np.array([[d, -b], [-b, a]]) / (a * d - b * b))
+    """Of positive matrices, shape (T, T, n), by elimination: a library's calls cost more than their arithmetic."""
+    size = len(matrices)
+    left, inverse = matrices.copy(), np.broadcast_to(np.eye(size)[:, :, None], matrices.shape).copy()
+    for i in range(size):
+        pivot = 1 / left[i, i]
+        left[i] *= pivot
+        inverse[i] *= pivot
+        for j in range(size):
+            if j != i:
+                factor = left[j, i].copy()
+                left[j] -= factor * left[i]
+                inverse[j] -= factor * inverse[i]
+    return inverse
 
 
 def _minimiser(y: Array, omega: Array, variance: Array, scale: float) -> Array:
     r"""Of :math:`V\ell(y, p) + |p-\omega|^2/2`, by Newton's method with shortened steps; shape (K, n)."""
-    p, active = omega.copy(), np.arange(len(variance))
+    # Where labels are missed by far, the loss is straight and Newton's step too long: zero is the better start.
+    missed = variance * (_value(y, _logits(omega, scale)) - _value(y, 0 * _logits(omega, scale)))
+    p = np.where(missed > 0.5 * np.sum(omega**2, axis=0), 0.0, omega)
+    active, before = np.arange(len(variance)), np.full(len(variance), np.inf)
     back = scale * _shape(len(y)).spread.T
     for _ in range(_STEPS):
         labels, centre, v, here = y[:, :, active], omega[:, active], variance[active], p[:, active]
@@ -228,8 +240,10 @@ def _minimiser(y: Array, omega: Array, variance: Array, scale: float) -> Array:
         step = -_Bends.at(probabilities, v, scale).solved(slope)
         objective = v * _value(labels, logits) + 0.5 * np.sum((here - centre) ** 2, axis=0)
         p[:, active] = _shortened(labels, centre, v, here, step, objective, np.sum(slope * step, axis=0), scale)
-        size = np.max(np.abs(step), axis=0)
-        active = active[size > _LAST * (1 + np.max(np.abs(here), axis=0))]
+        size = np.max(np.abs(step), axis=0) / (1 + np.max(np.abs(here), axis=0))
+        # Steps that do not shrink any more are rounding.
+        moving = (size > _LAST) & ((size > _ROUGH) | (size < 0.3 * before))
+        active, before = active[moving], size[moving]
         if not active.size:
             break
     return p
