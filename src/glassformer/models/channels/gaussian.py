@@ -79,8 +79,8 @@ class GaussianChannel(ScalarChannel):
         value = -0.5 * (np.log(2 * np.pi * (self.noise + np.asarray(variance, dtype=float))) + 1)
         return Integral(value, np.zeros_like(value))
 
-    def label_nodes(self) -> LabelNodes:
-        t, weight = normal_nodes(panels=6, nodes=8)
+    def label_nodes(self, finer: float = 1.0) -> LabelNodes:
+        t, weight = normal_nodes(panels=6, nodes=round(8 * finer))
         total = 1 + self.noise
         y = np.sqrt(total) * t
         return LabelNodes(y, weight, y / total, np.full_like(y, self.noise / total))

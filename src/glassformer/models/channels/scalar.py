@@ -110,8 +110,11 @@ class ScalarChannel(ABC):
     values = declared((), "Values of the label, where they are finitely many.")
     steps = declared((0.0,), "Fields at which labels of finitely many values change.")
 
-    def label_nodes(self) -> LabelNodes:
+    def label_nodes(self, finer: float = 1.0) -> LabelNodes:
         """Quadrature over labels of continuous values.
+
+        Args:
+            finer: by how much, than what usually suffices.
 
         Raises:
             IncompatibleError: there is none.

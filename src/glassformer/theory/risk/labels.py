@@ -10,7 +10,7 @@ With :math:`\omega\sim N(0, q)`, :math:`\omega_0 = (m/q)\,\omega`, :math:`V_0 = 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -23,8 +23,10 @@ from glassformer.models.channels.scalar import LabelNodes
 from glassformer.theory.risk.losses import Loss
 from glassformer.theory.risk.penalties import Learned
 
-# Where standard normal variables end, and nodes per panel of them.
-_TAIL, _NODES = 8.5, 16
+# Where standard normal variables end, nodes per panel of them, and at most.
+_TAIL, _NODES, _FINEST = 8.5, 16, 64
+# Numbers that one batch of averages may take, and panels of which there are some.
+_BATCH, _SOME = 4_000_000, 12
 # Panels around a step of the label's law, in units of its width.
 _AROUND = np.array([-6.0, -3.0, -1.0, 1.0, 3.0, 6.0])
 # An overlap or power of less is none.
@@ -57,11 +59,13 @@ class Labels:
         channel: of the teacher.
         power: :math:`Q_0`, of the teacher's field.
         loss: of the student.
+        nodes: per panel of a quadrature.
     """
 
     channel: Any
     power: float
     loss: Loss
+    nodes: int = _NODES
 
     @property
     def components(self) -> float:
@@ -81,7 +85,7 @@ class Labels:
     @property
     def finer(self) -> Labels | None:
         """The same with more accurate averages; None where none are."""
-        return None
+        return None if self.loss.quadratic or self.nodes >= _FINEST else replace(self, nodes=2 * self.nodes)
 
     @property
     def replicas(self) -> Iterator[Labels]:
@@ -110,7 +114,14 @@ class Labels:
         if self.loss.binary and not self.binary:
             told = f"channel {self.channel.label}"
             raise IncompatibleError(f"loss {self.loss.name} is for labels +1 and -1, not for those of {told}")
-        return self._discrete(found) if self.channel.values else self._continuous(found)
+        averages = self._discrete if self.channel.values else self._continuous
+        labels = len(self.channel.values) or len(self._nodes.y)
+        rows = max(1, _BATCH // (labels * _SOME * self.nodes))
+        parts = [
+            averages(Learned(*(part[begin : begin + rows] for part in found)))
+            for begin in range(0, len(found.power), rows)
+        ]
+        return Answers(*map(np.concatenate, zip(*parts, strict=True)))
 
     def wrong(self, found: Learned) -> Array:
         """Share of new labels +1 and -1 that are not the sign of the fitted field, shape (batch,)."""
@@ -120,7 +131,8 @@ class Labels:
     def margins(self) -> tuple[Array, Array]:
         """Products of labels +1 and -1 with their fields, and their chances."""
         y = np.array(self.channel.values)[:, None]
-        t, weight = _panels([np.broadcast_to(step / np.sqrt(self.power), (len(y), 1)) for step in self.channel.steps])
+        steps = [np.broadcast_to(step / np.sqrt(self.power), (len(y), 1)) for step in self.channel.steps]
+        t, weight = _panels(steps, self.nodes)
         field = np.sqrt(self.power) * t
         chance = weight * np.exp(self.channel.log_partition(y, field, np.full_like(field, _NONE)))
         return (y * field).ravel(), chance.ravel()
@@ -146,7 +158,7 @@ class Labels:
         root, m = np.sqrt(_column(found.power)), _column(found.overlap)
         left = np.maximum(self.power - (m / root) ** 2, _NONE)
         every = [*cuts, *((step + _AROUND * np.sqrt(left)) * root / m for step in self.channel.steps)]
-        t, weight = _panels([np.broadcast_to(part, (*shape, part.shape[-1])) for part in every])
+        t, weight = _panels([np.broadcast_to(part, (*shape, part.shape[-1])) for part in every], self.nodes)
         field = m / root * t
         chance = weight * np.exp(self.channel.log_partition(y, field, left))
         return y, t, chance, self.channel.score(y, field, left)
@@ -158,13 +170,13 @@ class Labels:
         slope, left = m / self.power, np.maximum(self.power - m**2 / q, _NONE)
         centre, width = slope * mean, np.sqrt(np.maximum(q - m * slope + slope**2 * spread, _NONE**2))
         cuts = [(place - centre) / width for place in self.loss.bends(y, _column(found.susceptibility))]
-        t, weight = _panels([np.broadcast_to(part, (len(q), len(y), 1)) for part in cuts])
+        t, weight = _panels([np.broadcast_to(part, (len(q), len(y), part.shape[-1])) for part in cuts], self.nodes)
         omega, field = centre + width * t, mean + slope * spread / width * t
         return self._averaged(found, y, omega, weight * probability, (field - m / q * omega) / left)
 
     @cached_property
     def _nodes(self) -> LabelNodes:
-        return self.channel.label_nodes()
+        return self.channel.label_nodes(self.nodes / _NODES)
 
     def _averaged(self, found: Learned, y: Array, omega: Array, weight: Array, pull: Array) -> Answers:
         """Sums over labels and fitted fields; ``pull`` is the score of the true field there."""
@@ -180,10 +192,10 @@ def _column(values: Array) -> Array:
     return np.maximum(values, _NONE)[:, None, None]
 
 
-def _panels(cuts: list[Array]) -> tuple[Array, Array]:
+def _panels(cuts: list[Array], nodes: int) -> tuple[Array, Array]:
     """Nodes of a standard normal variable with their probability, on panels between cuts of shape (..., count)."""
     shape = cuts[0].shape[:-1]
     fixed = np.broadcast_to([-_TAIL, -3.0, 0.0, 3.0, _TAIL], (*shape, 5))
     edges = np.sort(np.clip(np.concatenate([fixed, *cuts], axis=-1), -_TAIL, _TAIL), axis=-1)
-    t, weight = gauss_panels(edges, _NODES)
+    t, weight = gauss_panels(edges, nodes)
     return t, weight * np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)

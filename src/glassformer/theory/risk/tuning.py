@@ -7,7 +7,7 @@ close in on the optimum. Many sample ratios begin between the optima of a few.
 from __future__ import annotations
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
+from scipy.interpolate import CubicSpline
 
 from glassformer.core.integral import Array
 from glassformer.theory.risk.fixed_points import Flags, Point, Problem, few_of, largest_strength, point_at, solved
@@ -16,7 +16,7 @@ from glassformer.theory.risk.fixed_points import Flags, Point, Problem, few_of, 
 _LOOKS = np.array([-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0])
 # Half-widths of parabolas: the first from looks, the first between known optima, how much narrower the next one is,
 # and the last; how many there may be.
-_WIDE, _NEAR, _NARROWER, _LAST, _MOST = 0.5, 0.1, 0.2, 0.01, 12
+_WIDE, _NEAR, _NARROWER, _LAST, _MOST = 0.5, 0.01, 0.2, 0.01, 12
 
 
 def tuned(problem: Problem, alpha: Array) -> Point:
@@ -57,7 +57,7 @@ def _between(few: Array, inside: Flags, place: Array, fields: Array, alpha: Arra
     """Logarithms of strengths and fields near the optima of other sample ratios; NaN beyond those that are known."""
     if np.sum(inside) < 2:
         return np.full(len(alpha), np.nan), np.full((len(alpha), fields.shape[1]), np.nan)
-    known = PchipInterpolator(np.log(few[inside]), np.column_stack([place, fields])[inside], extrapolate=False)
+    known = CubicSpline(np.log(few[inside]), np.column_stack([place, fields])[inside], extrapolate=False)
     guess = known(np.log(alpha))
     # Between a few of which one has no optimum, who can tell.
     gaps = np.searchsorted(few, alpha).clip(1, len(few) - 1)

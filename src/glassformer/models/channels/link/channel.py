@@ -175,10 +175,11 @@ class LinkChannel(ScalarChannel):
         """Where the link jumps."""
         return tuple(self._known.shape.breaks.tolist())
 
-    def label_nodes(self) -> LabelNodes:
+    def label_nodes(self, finer: float = 1.0) -> LabelNodes:
         """At each node of the field, and of the noise, the field is known."""
-        h, weight = normal_nodes(self._known.shape.breaks)
-        x, share = (part if self.noise > 0 else part[:1] * 0 + 1 for part in normal_nodes(panels=4, nodes=6))
+        h, weight = normal_nodes(self._known.shape.breaks, nodes=round(12 * np.sqrt(finer)))
+        noise = normal_nodes(panels=4, nodes=round(6 * np.sqrt(finer)))
+        x, share = (part if self.noise > 0 else part[:1] * 0 + 1 for part in noise)
         y = self.clean(h)[:, None] + np.sqrt(self.noise) * x
         field = np.broadcast_to(h[:, None], y.shape).ravel()
         return LabelNodes(y.ravel(), np.outer(weight, share).ravel(), field, np.zeros_like(field))
