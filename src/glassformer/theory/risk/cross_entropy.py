@@ -94,7 +94,7 @@ class CrossEntropy(Loss):
         return 1.0 if self.temperature is None else float(self.temperature)
 
     @property
-    def sharpness(self) -> float:  # type: ignore[override]
+    def sharpness(self) -> float:
         """Rows bend by at most one half, and every component is in two entries, or twice in one."""
         return self._scale**2
 
@@ -155,7 +155,7 @@ def _flat(y: Array, h: Array) -> tuple[Array, Array, tuple[int, ...]]:
 
 def _logits(h: Array, scale: float) -> Array:
     """Shape (T, T, n)."""
-    tokens = int(round((np.sqrt(8 * len(h) + 1) - 1) / 2))
+    tokens = round((np.sqrt(8 * len(h) + 1) - 1) / 2)
     return np.asarray((scale * _shape(tokens).spread @ h).reshape(tokens, tokens, -1))
 
 
