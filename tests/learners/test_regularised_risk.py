@@ -150,7 +150,12 @@ def test_hinge_says_how_close_it_came():
             0.6,
             RegularisedRisk("square", "pinned"),
         ),
-        (AttentionIndexed(rho=0.5, channel="softmax"), 0.3, RegularisedRisk("cross-entropy", "trace", 0.3)),
+        pytest.param(
+            AttentionIndexed(rho=0.5, channel="softmax"),
+            0.3,
+            RegularisedRisk("cross-entropy", "trace", 0.3),
+            marks=pytest.mark.slow,
+        ),
         (AttentionIndexed(rho=0.5, channel="hardmax"), 0.3, RegularisedRisk("cross-entropy", "trace", 0.5)),
     ],
 )

@@ -106,6 +106,24 @@ def test_hardmax_labels_of_two_tokens():
     assert 0 < row["error_estimate"][0] < 1e-7
 
 
+def test_the_risk_falls_as_the_trace_says():
+    """The least risk changes with the strength by the trace of its minimiser."""
+    model, alpha, strength, step = aim("hardmax"), 0.1, 0.2, 0.002
+    rows = [risk(model, [alpha], strength + shift) for shift in (-step, 0.0, step)]
+    traces = [trace(model, row) for row in rows]
+    least = [
+        alpha * row["training_loss"][0] + row["strength"][0] * part for row, part in zip(rows, traces, strict=True)
+    ]
+    assert (least[2] - least[0]) / (2 * step) == pytest.approx(traces[1], rel=1e-4)
+
+
+def trace(model, row):
+    s, weight, _ = model.prior.noisy_law(row["effective_noise"]).nodes(row["threshold"])
+    kept = np.maximum(s - row["threshold"][:, None], 0.0)
+    gain = np.sqrt(row["power"][0] / np.sum(weight * kept**2))
+    return gain * np.sum(weight * kept)
+
+
 @pytest.mark.slow
 def test_a_colder_student_is_a_weaker_penalty():
     one, other = risk(aim("hardmax"), [0.3], 0.3), risk(aim("hardmax"), [0.3], 0.6, CrossEntropy(2.0))

@@ -100,9 +100,7 @@ class Problem:
     def threshold(self, strength: Array, fields: Fields) -> Array:
         """By which singular values are lowered."""
         least = np.where(fields.noise > _NOTHING, np.maximum(strength, _LEAST), strength)
-        return self.penalty.threshold(
-            self.model.prior.noisy_law(fields.noise), least / self.model.prior.degrees, fields
-        )
+        return self.penalty.threshold(self.model.prior, least / self.model.prior.degrees, fields)
 
     def fields(self, alpha: Array, answer: Answers) -> Fields:
         """From the averages over labels, at sample ratios."""

@@ -39,10 +39,10 @@ class Penalty:
     positive: bool = False
     pinned: bool = False
 
-    def threshold(self, law: SpectralLaw, strength: Array, fields: Fields) -> Array:
+    def threshold(self, prior: Any, strength: Array, fields: Fields) -> Array:
         r""":math:`\theta`, by which values of the noisy matrix are lowered, shape (batch,)."""
         if self.pinned:
-            return _of_trace(law, fields.gain / fields.stiffness)
+            return _of_trace(prior.noisy_law(fields.noise), fields.gain / fields.stiffness)
         return self.spectral * strength / fields.gain
 
 
@@ -140,7 +140,7 @@ def learned(prior: Any, penalty: Penalty, strength: Array, fields: Fields) -> Le
         error = (1 - gain) ** 2 * power + gain**2 * fields.noise
         return Learned(gain * power, gain**2 * (power + fields.noise), 1 / ridge, error, one, one, 4e-16 * error)
     law = prior.noisy_law(fields.noise)
-    threshold = penalty.threshold(law, strength, fields)
+    threshold = penalty.threshold(prior, strength, fields)
     s, weight, shrunk = law.nodes(threshold)
     kept = np.maximum(s - threshold[:, None], 0.0)
     rank = np.sum(weight * (kept > 0), axis=1)
