@@ -62,6 +62,8 @@ def _shape(tokens: int) -> _Shape:
 class CrossEntropy(Loss):
     r"""Cross-entropy of softmax attention, :math:`-\sum_{ab}Y_{ab}\log\mathrm{softmax}_b(\beta h_{a\cdot})`.
 
+    Equation :eq:`risk-attention` of the documentation.
+
     Labels are rows of probabilities, shape (..., T, T), those of hardmax attention with a single one per row; fields
     are the components of ``h``, shape (..., K). Values have shape (...), scores that of the fields, and their slopes
     are traces.
