@@ -21,6 +21,8 @@ from glassformer.learners.algorithms.proximal import least_nuclear_norm
 from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
 from glassformer.learners.ridge import ridge
 from glassformer.models.designs.dense import DenseDesign
+from glassformer.models.designs.quadratic import QuadraticDesign
+from glassformer.theory.risk.cross_entropy import CrossEntropy
 from glassformer.theory.risk.losses import Hinge, Huber, Logistic, Square
 
 SIGNS = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
@@ -78,6 +80,52 @@ def test_logistic_with_ridge_is_that_of_a_general_solver():
     np.testing.assert_allclose(found.value[0].ravel(), other.x, atol=1e-4)
 
 
+@pytest.mark.parametrize(("channel", "tokens"), [("hardmax", 2), ("hardmax", 3), ("softmax", 3)])
+def test_cross_entropy_says_how_close_it_came(channel, tokens):
+    """No change to another positive matrix lowers the risk by more than the certified gap."""
+    model = AttentionIndexed(rho=0.5, tokens=tokens, channel=channel).at_size(8)
+    rng, loss = np.random.default_rng(tokens), CrossEntropy(1.0)
+    design = QuadraticDesign(rng.standard_normal((60, tokens, 8)))
+    teacher = rng.standard_normal((8, 4))
+    labels = model.model.channel.sample(design.forward(teacher @ teacher.T / np.sqrt(32), 0), rng)
+    risk = Risk(design, model.model.channel.shares_of(labels), loss, 0.6, 0.0, positive=True)
+    found = least_risk(risk, Iteration(tolerance=1e-7, max_iterations=20000))
+    nothing = np.sum(loss.value(risk.labels, np.zeros((60, tokens * (tokens + 1) // 2))))
+
+    def value(matrix):
+        # The design's inner product is that of free entries, Tr AB/(2/d).
+        return np.sum(loss.value(risk.labels, design.forward(matrix, 0))) + 0.6 * np.trace(matrix) * 8 / 2
+
+    least = value(found.value[0])
+    assert found.converged and least < nothing
+    for size in (1e-3, 1e-2, 0.1):
+        for _ in range(20):
+            values, vectors = np.linalg.eigh(found.value[0] + size * sum_with_transpose(rng.standard_normal((8, 8))))
+            assert value((vectors * np.maximum(values, 0)) @ vectors.T) >= least - 1.1e-7 * nothing
+
+
+def test_a_known_trace_is_kept():
+    rng = np.random.default_rng(0)
+    design = QuadraticDesign(rng.standard_normal((90, 1, 10)))
+    teacher = rng.standard_normal((10, 4))
+    labels = design.forward(teacher @ teacher.T / np.sqrt(40), 0) + 0.2 * rng.standard_normal((90, 1))
+    risk = Risk(design, labels, Square(), 0.0, 0.0, positive=True, trace=6.0)
+    found = least_risk(risk, Iteration(tolerance=1e-8, max_iterations=20000))
+    least = np.sum(Square().value(labels, design.forward(found.value[0], 0)))
+    assert found.converged and np.trace(found.value[0]) == pytest.approx(6.0, abs=1e-9)
+    for size in (1e-3, 1e-2, 0.1):
+        for _ in range(20):
+            values, vectors = np.linalg.eigh(found.value[0] + size * sum_with_transpose(rng.standard_normal((10, 10))))
+            other = (vectors * np.maximum(values, 0)) @ vectors.T
+            other *= 6.0 / np.trace(other)
+            nothing = 0.5 * np.sum(labels**2)
+            assert np.sum(Square().value(labels, design.forward(other, 0))) >= least - 1.1e-8 * nothing
+
+
+def sum_with_transpose(matrix):
+    return matrix + matrix.T
+
+
 def test_hinge_says_how_close_it_came():
     design, labels = data(sign=True)
     found = least_risk(Risk(design, labels, Hinge(), 0.5, 0.0), Iteration(tolerance=1e-3, max_iterations=4000))
@@ -98,6 +146,18 @@ def test_hinge_says_how_close_it_came():
             0.1,
             RegularisedRisk("square", "trace", 0.1),
         ),
+        (
+            AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1),
+            0.6,
+            RegularisedRisk("square", "pinned"),
+        ),
+        pytest.param(
+            AttentionIndexed(rho=0.5, channel="softmax"),
+            0.3,
+            RegularisedRisk("cross-entropy", "trace", 0.3),
+            marks=pytest.mark.slow,
+        ),
+        (AttentionIndexed(rho=0.5, channel="hardmax"), 0.3, RegularisedRisk("cross-entropy", "trace", 0.5)),
     ],
 )
 def test_runs_follow_the_theory(model, alpha, learner):

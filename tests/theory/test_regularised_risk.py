@@ -77,6 +77,25 @@ def test_weight_decay_at_full_width(rho, alpha, noise, strength, tokens, error, 
         np.testing.assert_allclose(found, [training, rank], atol=1e-8)
 
 
+def test_a_pinned_trace():
+    """The threshold keeps the trace; what the noise and the fixed point are is that of square loss on one token."""
+    model, alpha = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1), np.array([0.45, 0.8])
+    found = risk(model, alpha, penalty="pinned", strength=None)
+    np.testing.assert_allclose(found["effective_noise"], (2 * found["error"] + 0.2) / (4 * alpha), rtol=1e-8)
+    law = model.prior.noisy_law(found["effective_noise"])
+    s, weight, _ = law.nodes(found["threshold"])
+    kept = np.sum(weight * np.maximum(s - found["threshold"][:, None], 0.0), axis=1)
+    np.testing.assert_allclose(kept, np.sqrt(0.5), rtol=1e-9)
+    assert np.all(found["error"] > limits(model, alpha)["error"]) and np.all(found["error_estimate"] < 1e-7)
+    # It is the penalty of some strength, whose threshold is the same.
+    strength = found["threshold"] * (2 * alpha - found["degrees"]) / 2
+    for a, value, error in zip(alpha, strength, found["error"], strict=True):
+        assert risk(model, [a], penalty="trace", strength=value)["error"][0] == pytest.approx(error, abs=1e-8)
+    for other, strength in ((model, 0.1), (AttentionIndexed(rho=0.5, channel="hardmax"), None)):
+        with pytest.raises(IncompatibleError, match="trace"):
+            risk(other, [0.5], penalty="pinned", strength=strength)
+
+
 def test_the_best_strength():
     row = risk(bsr(noise=0.1), [0.5], strength=None)
     assert row["error"][0] == pytest.approx(0.37289523, abs=1e-8)

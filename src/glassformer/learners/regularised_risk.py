@@ -41,14 +41,17 @@ class RegularisedRisk(Learner):
     Equation :eq:`regularised-risk` of the documentation.
 
     Args:
-        loss: ``"square"`` (:math:`(y-h)^2/2`), ``"logistic"``, ``"hinge"`` (labels +1 and -1), ``"huber"``, a loss of
-            :mod:`glassformer.theory.risk.losses`, or a function of one label and one field, convex in the latter,
+        loss: ``"square"`` (:math:`(y-h)^2/2`), ``"logistic"``, ``"hinge"`` (labels +1 and -1), ``"huber"``,
+            ``"cross-entropy"`` (hardmax labels, and softmax labels without noise, of attention-indexed models), a loss
+            of :mod:`glassformer.theory.risk.losses`, or a function of one label and one field, convex in the latter,
             that JAX can differentiate.
         penalty: ``"nuclear"`` (:math:`(dL)^{1/4}\|S\|_*`), ``"ridge"`` (:math:`\|S\|_F^2/2`), ``"elastic"`` (half of
             each); for attention-indexed models ``"trace"`` (:math:`d\,\mathrm{Tr}\,S` of positive ``S``, with
-            :math:`\frac14\|Y_\mu - h_\mu\|_F^2` for square loss): weight decay on factors of full width.
+            :math:`\frac14\|Y_\mu - h_\mu\|_F^2` for square loss): weight decay on factors of full width. ``"pinned"``
+            is for linear labels that are not centred: they show the trace of ``S``, which is fixed to the teacher's.
         strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the best by
-            theory: least error, of binary labels least label error.
+            theory: least error, of labels that are right or wrong least label error. Of no effect, and None, where the
+            trace is pinned.
         tolerance: duality gap at which a solution is accepted, relative to the risk of an estimate of zero.
         max_iterations: steps allowed.
 
@@ -68,11 +71,14 @@ class RegularisedRisk(Learner):
     storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
 
     loss: Any = parameter(
-        "square, logistic, hinge, huber, or FILE.py:FUNCTION, convex in the second argument. Its file is run",
+        "square, logistic, hinge, huber, cross-entropy (hardmax and softmax labels), or FILE.py:FUNCTION, convex in "
+        "the second argument. Its file is run",
         "square",
         read=loss_from,
     )
-    penalty: str = setting("nuclear", "nuclear, ridge or elastic; trace for positive matrices")
+    penalty: str = setting(
+        "nuclear", "nuclear, ridge or elastic; trace, or pinned (trace known), for positive matrices"
+    )
     strength: float | None = parameter(
         "weight of the regulariser, or best (default the best one)", None, read=strength_from
     )
@@ -154,19 +160,22 @@ class RegularisedRisk(Learner):
         from glassformer.core.numerics.decompositions import singular_values
         from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
 
-        del seed, checkpoint, side, teacher
+        del seed, checkpoint, side
         problem, prior = self._problem(model), model.prior
-        strength = self.strength
-        if strength is None:
+        strength, trace = self.strength, None
+        if problem.penalty.pinned:
+            known = prior.mean(design.signal_shape) if teacher is None else teacher
+            strength, trace = 0.0, float(np.trace(known))
+        elif strength is None:
             ratio = design.sample_ratio * prior.degrees
             strength = float(self.limits(model, [ratio], throw=False)["strength"][0])
-        if strength == 0:
+        if strength == 0 and trace is None:
             raise IncompatibleError("strength = 0 on data is for algorithm nuclear-norm or ridge: give one > 0")
         rows, columns = design.signal_shape
         weight, penalty = strength / prior.degrees, problem.penalty
         spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
         y = problem.labels.targets(labels)
-        risk = Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive)
+        risk = Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
         found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
         estimate = found.value[0]
         fields = design.forward(estimate, 0)

@@ -39,6 +39,7 @@ class Risk(NamedTuple):
         spectral: :math:`w_1`, in the metric of the design's signals.
         square: :math:`w_2`, in that metric.
         positive: whether estimates are positive symmetric matrices.
+        trace: of estimates, where it is known; positive matrices alone, and no other penalty.
     """
 
     design: Any
@@ -47,9 +48,14 @@ class Risk(NamedTuple):
     spectral: float
     square: float
     positive: bool = False
+    trace: float | None = None
 
     def shrunk(self, matrix: Array, step: float) -> tuple[Array, Array]:
         """The penalty's proximal map, and the singular values, or eigenvalues, that it leaves."""
+        if self.trace is not None:
+            values, vectors = eigh(matrix)
+            left = with_sum(values, self.trace)
+            return (vectors * left) @ vectors.T, left
         if self.positive:
             values, vectors = eigh(matrix)
             left = np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square)
@@ -79,7 +85,9 @@ class Risk(NamedTuple):
         penalty = unit * (self.spectral * float(np.sum(kept)) + 0.5 * self.square * float(np.sum(matrix**2)))
         pull = -self.design.adjoint(slopes, 0)
         against, share = 0.0, 1.0
-        if self.square > 0:
+        if self.trace is not None:
+            against = unit * self.trace * float(np.max(self._values(pull)))
+        elif self.square > 0:
             against = unit * float(np.sum(np.maximum(self._values(pull) - self.spectral, 0.0) ** 2)) / (2 * self.square)
         else:
             share = min(1.0, self.spectral / max(float(np.max(self._values(pull))), 1e-300))
@@ -111,6 +119,19 @@ def certified_gap(risk: Risk, matrix: Array) -> float:
     """
     kept = np.maximum(eigh(matrix)[0], 0.0) if risk.positive else singular_values(matrix)
     return risk.gaps(matrix, kept, risk.unit(matrix), 0.0)[0]
+
+
+def with_sum(values: Array, total: float) -> Array:
+    """The nearest numbers that are not negative and have this sum.
+
+    Example:
+        >>> with_sum(np.array([3.0, 1.0, -1.0]), 3.0)
+        array([2.5, 0.5, 0. ])
+    """
+    ordered = np.sort(values)[::-1]
+    lowered = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
+    count = int(np.sum(ordered > lowered))
+    return np.maximum(values - lowered[count - 1], 0.0)
 
 
 @dataclass

@@ -5,7 +5,7 @@ Fields have ``K`` components of equal variance; scores are vectors, their square
 all-ones matrix, which is left out. With :math:`\omega = \frac m{Q_0}h + s\,t`, :math:`s^2 = q - m^2/Q_0` and ``t``
 standard normal, an integration by parts spares the label's law:
 
-.. math:: E\,\partial_{\omega_0}\!\log Z_0\cdot g = \frac1{Q_0}\Bigl(E\,h\cdot g - m\,E\,\mathrm{Tr}\,\partial_\omega g\Bigr).
+.. math:: Q_0\,E\,\partial_{\omega_0}\!\log Z_0\cdot g = E\,h\cdot g - m\,E\,\mathrm{Tr}\,\partial_\omega g.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
@@ -29,9 +29,9 @@ from glassformer.theory.risk.labels import Answers, Labels
 from glassformer.theory.risk.losses import Loss
 from glassformer.theory.risk.penalties import Learned
 
-# Where standard normal variables end; powers and overlaps below are none, and chances below add nothing, in
-# a plane and in a product of two.
-_TAIL, _NONE, _NEGLIGIBLE, _FAINT = 8.5, 1e-14, 1e-18, 1e-14
+# Where standard normal variables end; powers and overlaps below are none, and chances below add nothing: in
+# a plane, at first and later, and in a product of two.
+_TAIL, _NONE, _NEGLIGIBLE, _FAINT = 8.5, 1e-14, (1e-10, 1e-18), 1e-14
 # Nodes per panel of the plane of row differences, from one accuracy to the next; nodes per variable of product rules.
 _PLANE, _PRODUCT = (6, 10, 15, 22, 33), (7, 10, 14, 19, 26, 34)
 # Sampled points per replica.
@@ -50,12 +50,23 @@ class AttentionLabels(Labels):
 
     accuracy: int = 0
 
+    accuracies: ClassVar[int]
+    """How many there are."""
+
+    @property
+    def finer(self) -> Labels | None:
+        return replace(self, accuracy=self.accuracy + 1) if self.accuracy + 1 < self.accuracies else None
+
     @cached_property
     def regression(self) -> tuple[float, float]:
         nothing = np.zeros(1)
         found = self.answers(Learned(*(nothing for _ in Learned._fields)))
         slope = float(found.gain[0]) / self.components
         return slope, float(found.power[0]) / self.components - slope**2
+
+    @property
+    def exact(self) -> float:
+        return float(self.channel.rank)
 
     @property
     def decided(self) -> bool:
@@ -85,9 +96,7 @@ class AttentionLabels(Labels):
 class PlaneLabels(AttentionLabels):
     """Hardmax of two tokens: the plane of row differences is integrated, chances of labels have closed forms."""
 
-    @property
-    def finer(self) -> Labels | None:
-        return replace(self, accuracy=self.accuracy + 1) if self.accuracy + 1 < len(_PLANE) else None
+    accuracies = len(_PLANE)
 
     def _averages(self, overlap: float, power: float, susceptibility: float) -> list[float]:
         m, q = max(overlap, _NONE), max(power, _NONE)
@@ -98,7 +107,7 @@ class PlaneLabels(AttentionLabels):
             sign = np.array([first, second])
             scale = m / np.sqrt(q * left)
             chance, slopes = _chance(sign, scale * z)
-            near = weight * chance > _NEGLIGIBLE
+            near = weight * chance > _NEGLIGIBLE[self.accuracy > 0]
             differences, mass = np.sqrt(3 * q) * z[near], count * weight[near]
             omega = _components(differences)
             y = self.channel.shares_of(np.where(sign > 0, [0, 1], [1, 0]))
@@ -127,15 +136,15 @@ class PlaneLabels(AttentionLabels):
 
 
 class FieldLabels(AttentionLabels):
-    """Averages over nodes of the teacher's field, whose labels are always the same, and of the rest of the student's."""
+    """Averages over nodes of the teacher's field, whose labels stay the same, and of what else is in the student's."""
 
     @property
     @abstractmethod
-    def _nodes(self) -> _Nodes:
+    def _grid(self) -> _Nodes:
         """At this accuracy."""
 
     def _averages(self, overlap: float, power: float, susceptibility: float) -> list[float]:
-        nodes, left = self._nodes, np.sqrt(max(power - overlap**2 / self.power, 0.0))
+        nodes, left = self._grid, np.sqrt(max(power - overlap**2 / self.power, 0.0))
         y, w = self._labelled
         omega = overlap / np.sqrt(self.power) * nodes.field + left * nodes.rest
         g, curvature = self.loss.score(y, omega, susceptibility)
@@ -147,7 +156,7 @@ class FieldLabels(AttentionLabels):
     @cached_property
     def _labelled(self) -> tuple[Array, Array]:
         """Labels of the nodes, and weights."""
-        nodes = self._nodes
+        nodes = self._grid
         labels = self.channel.sample(np.sqrt(self.power) * nodes.field, np.random.default_rng(0))
         return self.targets(labels), nodes.weight
 
@@ -155,12 +164,10 @@ class FieldLabels(AttentionLabels):
 class ProductLabels(FieldLabels):
     """Smooth labels of two tokens: a product of Gauss rules over two planes."""
 
-    @property
-    def finer(self) -> Labels | None:
-        return replace(self, accuracy=self.accuracy + 1) if self.accuracy + 1 < len(_PRODUCT) else None
+    accuracies = len(_PRODUCT)
 
     @property
-    def _nodes(self) -> _Nodes:
+    def _grid(self) -> _Nodes:
         return _product(_PRODUCT[self.accuracy])
 
 
@@ -174,16 +181,14 @@ class SampledLabels(FieldLabels):
 
     replica: int = -1
 
-    @property
-    def finer(self) -> Labels | None:
-        return replace(self, accuracy=self.accuracy + 1) if self.accuracy + 1 < len(_POINTS) else None
+    accuracies = len(_POINTS)
 
     @property
     def replicas(self) -> Iterator[Labels]:
         return (replace(self, replica=number) for number in range(len(_points(self.tokens, self.accuracy))))
 
     @property
-    def _nodes(self) -> _Nodes:
+    def _grid(self) -> _Nodes:
         points = _points(self.tokens, self.accuracy)
         points = points.reshape(-1, points.shape[-1]) if self.replica < 0 else points[self.replica]
         field, rest = np.split(points, 2, axis=1)
@@ -219,7 +224,7 @@ def _square(edges: Array, nodes: int) -> tuple[Array, Array]:
     left = 1 - CORRELATION**2
     exponent = (first**2 - 2 * CORRELATION * first * second + second**2) / (2 * left)
     weight = w[:, None] * w * np.exp(-exponent) / (2 * np.pi * np.sqrt(left))
-    near = weight > _NEGLIGIBLE
+    near = weight > _NEGLIGIBLE[1]
     return np.stack([first[near], second[near]], axis=1), weight[near]
 
 
@@ -229,7 +234,9 @@ def _chance(sign: Array, means: Array) -> tuple[Array, Array]:
     correlation = CORRELATION * float(np.prod(sign))
     root = np.sqrt(1 - correlation**2)
     beside = ndtr((second - correlation * first) / root), ndtr((first - correlation * second) / root)
-    slopes = [s * np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi) * p for s, x, p in zip(sign, (first, second), beside)]
+    slopes = [
+        s * np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi) * p for s, x, p in zip(sign, (first, second), beside, strict=True)
+    ]
     return np.maximum(orthant(first, second, correlation), 0.0), np.stack(slopes, axis=1)
 
 

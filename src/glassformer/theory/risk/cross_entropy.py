@@ -62,6 +62,8 @@ def _shape(tokens: int) -> _Shape:
 class CrossEntropy(Loss):
     r"""Cross-entropy of softmax attention, :math:`-\sum_{ab}Y_{ab}\log\mathrm{softmax}_b(\beta h_{a\cdot})`.
 
+    Equation :eq:`risk-attention` of the documentation.
+
     Labels are rows of probabilities, shape (..., T, T), those of hardmax attention with a single one per row; fields
     are the components of ``h``, shape (..., K). Values have shape (...), scores that of the fields, and their slopes
     are traces.
@@ -94,7 +96,7 @@ class CrossEntropy(Loss):
         return 1.0 if self.temperature is None else float(self.temperature)
 
     @property
-    def sharpness(self) -> float:  # type: ignore[override]
+    def sharpness(self) -> float:
         """Rows bend by at most one half, and every component is in two entries, or twice in one."""
         return self._scale**2
 
@@ -155,7 +157,7 @@ def _flat(y: Array, h: Array) -> tuple[Array, Array, tuple[int, ...]]:
 
 def _logits(h: Array, scale: float) -> Array:
     """Shape (T, T, n)."""
-    tokens = int(round((np.sqrt(8 * len(h) + 1) - 1) / 2))
+    tokens = round((np.sqrt(8 * len(h) + 1) - 1) / 2)
     return np.asarray((scale * _shape(tokens).spread @ h).reshape(tokens, tokens, -1))
 
 

@@ -36,9 +36,11 @@ _MANY, _FEW = 48, 16
 # A strength that leaves next to nothing, in units of the gain.
 _STRONG = 30.0
 # Finer averages that move the error by a smaller share of it are as good as exact.
-_AGREED = 1e-8
+_AGREED = 1e-7
 # Share of the largest singular value at which the search for a threshold begins.
 _BEGIN = 0.5
+
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,16 @@ class Problem:
         known = np.full(len(alpha), np.nan)
         if self.penalty.spectral > 0 and self.penalty.square == 0:
             known[strength >= largest_strength(self, alpha)] = self.power
-        if self.loss.quadratic and np.any(strength == 0):
-            exact = self.model.channel.linear and self.labels.regression[1] == 0
-            count = np.where(strength == 0, alpha / self.model.prior.degrees * self.labels.components, np.nan)
-            if exact:
-                known[count >= (1.0 if self.penalty.spectral == 0 else self.model.prior.convex_dimension)] = 0.0
-            else:
-                known[count == 1] = np.inf
+        limit = strength == 0
+        known[limit & self.recovered(alpha)] = 0.0
+        if self.loss.quadratic and not self.labels.exact:
+            known[limit & (alpha / self.model.prior.degrees * self.labels.components == 1)] = np.inf
         return known
+
+    def recovered(self, alpha: Array) -> Flags:
+        """Where the estimate of least norm among those that fit the labels is the signal."""
+        needed = 1.0 if self.penalty.spectral == 0 else self.model.prior.convex_dimension
+        return np.asarray((self.labels.exact > 0) & (alpha / self.model.prior.degrees * self.labels.exact >= needed))
 
     def learned(self, strength: Array, fields: Fields) -> Learned:
         """From fields."""
@@ -96,7 +100,7 @@ class Problem:
     def threshold(self, strength: Array, fields: Fields) -> Array:
         """By which singular values are lowered."""
         least = np.where(fields.noise > _NOTHING, np.maximum(strength, _LEAST), strength)
-        return self.penalty.spectral * least / self.model.prior.degrees / fields.gain
+        return self.penalty.threshold(self.model.prior, least / self.model.prior.degrees, fields)
 
     def fields(self, alpha: Array, answer: Answers) -> Fields:
         """From the averages over labels, at sample ratios."""
@@ -105,9 +109,6 @@ class Problem:
         # The proximal map of a loss with kinks may stand still where nothing is learned yet.
         stiffness = np.maximum(answer.stiffness, _LEAST * answer.gain)
         return Fields(noise, count * answer.gain, count * stiffness)
-
-
-Flags = NDArray[np.bool_]
 
 
 class Point(NamedTuple):
@@ -229,7 +230,7 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array) -> P
     found = problem.learned(strength, fields)
     blur = _blur(problem, strength, solution, found)
     return Point(
-        np.where(strength > _LEAST, strength, 0.0),
+        np.where(strength <= _LEAST, 0.0, strength),
         fields,
         found,
         problem.labels.answers(found),
@@ -243,6 +244,10 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array) -> P
 def refined(problem: Problem, alpha: Array, point: Point) -> Point:
     """Fixed points of finer averages over labels, until two of them agree; error estimates say how far they do not."""
     rough = point.iterations > 0
+    if not rough.all() and problem.labels.finer is not None:
+        known = point.at(~rough)
+        known = known._replace(answer=_finest(problem.labels).answers(known.found))
+        point = Point.joined(rough, point.at(rough), known)
     while rough.any() and (labels := problem.labels.finer) is not None:
         problem = replace(problem, seen=labels)
         again = point_at(problem, alpha[rough], point.strength[rough], point.logarithms[rough])
@@ -260,6 +265,12 @@ def refined(problem: Problem, alpha: Array, point: Point) -> Point:
     ]
     spread = confident(len(replicas)) * mean_and_error(np.array(errors))[1]
     return Point.joined(rough, found._replace(error_estimate=spread), point.at(~rough))
+
+
+def _finest(labels: Labels) -> Labels:
+    while (finer := labels.finer) is not None:
+        labels = finer
+    return labels
 
 
 def _interpolated(problem: Problem, alpha: Array, strength: Array) -> Array:
@@ -298,13 +309,18 @@ def _start(problem: Problem, alpha: Array, strength: Array) -> Array:
     fields = _unlearned(problem, alpha)
     if problem.penalty.spectral > 0:
         # The gain at which the threshold is that; less than all that there is.
-        gain = fields.gain * np.minimum(1.0, strength / (_BEGIN * _largest(problem, fields)))
+        gain = fields.gain * np.fmin(1.0, strength / (_BEGIN * _largest(problem, fields)))
         fields = fields._replace(gain=gain, stiffness=gain)
     # More samples than unknowns need no threshold, and leave the noise of least squares.
     spare = alpha / problem.model.prior.degrees * problem.labels.components - 1
     if np.any(spare > 0):
         slope, rest = problem.labels.regression
-        free = problem.penalty.spectral * strength / problem.model.prior.degrees / np.maximum(spare, _NOTHING)
+        free = (
+            problem.penalty.spectral
+            * np.nan_to_num(strength)
+            / problem.model.prior.degrees
+            / np.maximum(spare, _NOTHING)
+        )
         noise = np.clip((rest / slope**2 + free**2) / np.maximum(spare, _NOTHING), _LEAST, fields.noise)
         gain = np.maximum(fields.gain, slope * spare)
         new = (np.where(spare > 0, guess, part) for guess, part in zip((noise, gain, gain), fields, strict=True))

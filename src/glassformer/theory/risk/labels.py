@@ -73,6 +73,11 @@ class Labels:
         return float(np.prod(self.channel.field_components))
 
     @property
+    def exact(self) -> float:
+        """Components of the field of a sample that labels show without noise."""
+        return self.components if self.channel.linear and self.regression[1] == 0 else 0.0
+
+    @property
     def binary(self) -> bool:
         """Whether labels are +1 and -1."""
         return set(self.channel.values) == {-1.0, 1.0}

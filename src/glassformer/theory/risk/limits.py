@@ -26,7 +26,8 @@ def risk_limits(
     The estimate minimises :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,[w_1 N\|S\|_* + \frac{w_2}2\|S\|_F^2]`, with
     :math:`N = (dL)^{1/4}` for bilinear sequence regression. For attention-indexed models it is positive and minimises
     :math:`\frac14\sum_\mu\|Y_\mu - h_\mu\|_F^2 + \lambda d\,\mathrm{Tr}\,S`, which is what weight decay on factors of
-    full width does.
+    full width does; with the penalty ``pinned`` the trace is that of the teacher instead, as labels that are not
+    centred, :math:`x_a^TSx_b/\sqrt d`, show it, and weight decay has no effect.
 
     Args:
         model: of the teacher: a prior of extensive width and a channel of which a linear fit learns.
@@ -34,17 +35,17 @@ def risk_limits(
         loss: convex, of :mod:`glassformer.theory.risk.losses`.
         penalty: weights, of :mod:`glassformer.theory.risk.penalties`.
         strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the strength of
-            least error, of binary labels that of least label error.
+            least error, of labels that are right or wrong that of least label error, and where the trace is pinned.
         throw: raise when a row did not converge.
 
     Returns:
         :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error``
         (:math:`E = Q_0 - 2m + q`), ``overlap`` (``m``), ``power`` (``q``), ``cosine`` (:math:`m/\sqrt{qQ_0}`),
-        ``label_error`` (share of new labels whose sign is missed, for labels +1 and -1), ``training_loss`` and
-        ``test_loss`` (means of the loss over samples), ``rank`` (of the estimate, per dimension of the smaller side),
-        ``degrees`` (of freedom), ``effective_noise`` (:math:`\tau^2`), ``threshold`` (:math:`\theta`, by which
-        singular values are lowered), ``strength``, ``error_estimate`` (absolute, of ``error``), ``residual`` and
-        ``iterations``.
+        ``label_error`` (share of new labels +1 and -1, or rows of hardmax labels, that are missed),
+        ``training_loss`` and ``test_loss`` (means of the loss over samples), ``rank`` (of the estimate, per dimension
+        of the smaller side), ``degrees`` (of freedom), ``effective_noise`` (:math:`\tau^2`), ``threshold``
+        (:math:`\theta`, by which singular values are lowered), ``strength`` (NaN where it has no effect),
+        ``error_estimate`` (absolute, of ``error``), ``residual`` and ``iterations``.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -89,8 +90,12 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
     if model.overlap_shape or not getattr(prior, "extensive", False):
         raise IncompatibleError(f"the theory of risk is for signals of extensive width, not for {model.name} as it is")
     if prior.symmetric != penalty.positive:
-        fitting = "trace" if prior.symmetric else "nuclear, ridge or elastic"
+        fitting = "trace or pinned" if prior.symmetric else "nuclear, ridge or elastic"
         raise IncompatibleError(f"this penalty is not for the matrices of model {model.name}: use {fitting}")
+    if penalty.pinned and not model.channel.linear:
+        raise IncompatibleError(f"labels of channel {model.channel.label} do not show a trace: use penalty trace")
+    if penalty.pinned and strength is not None:
+        raise IncompatibleError(f"strength = {strength} has no effect where the trace is pinned: leave it out")
     if strength == 0 and not loss.quadratic:
         raise IncompatibleError(f"strength = 0 is a limit of loss square alone, not of {loss.name}: give one > 0")
     return Problem(model, loss.adapted(model.channel), penalty)
@@ -124,10 +129,9 @@ def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
 
 def _notes(problem: Problem, alpha: Array, point: Point) -> list[str]:
     """Where the best strength is at an end of what was looked at."""
-    if problem.loss.quadratic:
-        least = alpha[point.strength == 0]
-        text = "no penalty at all is best, the limit of small strength"
-    else:
-        least = alpha[point.strength <= 1e-3 * largest_strength(problem, alpha)]
+    none, small = point.strength == 0, point.strength <= 1e-3 * largest_strength(problem, alpha)
+    told = {"no penalty at all is best, the limit of small strength": none}
+    if not problem.loss.quadratic:
         text = "the best strength is below a thousandth of the largest useful one, and little depends on it"
-    return [f"alpha = {', '.join(f'{a:g}' for a in least)}: {text}"] if least.size else []
+        told[text] = small & ~none
+    return [f"alpha = {', '.join(f'{a:g}' for a in alpha[rows])}: {text}" for text, rows in told.items() if rows.any()]

@@ -1,9 +1,9 @@
-r"""Convex losses of a label and a fitted field, :math:`\ell(y, h)`; of all fields of a sample in
-:mod:`glassformer.theory.risk.cross_entropy`.
+r"""Convex losses of a label and a fitted field, :math:`\ell(y, h)`.
 
 In state evolution a loss is seen through its proximal map :math:`p = \mathrm{prox}_{V\ell(y,\cdot)}(\omega)`, the
 minimiser of :math:`\ell(y, p) + (p-\omega)^2/(2V)`, and the score :math:`g = (p - \omega)/V = -\partial_h\ell(y, p)`;
-in a certificate through its conjugate :math:`\ell^*(y, u) = \sup_h[uh - \ell(y, h)]`.
+in a certificate through its conjugate :math:`\ell^*(y, u) = \sup_h[uh - \ell(y, h)]`. Losses of several fields are in
+:mod:`glassformer.theory.risk.cross_entropy`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Loss(ABC):
         raise NotImplementedError
 
     def conjugate_at(self, y: Array, h: Array, slopes: Array, share: float) -> Array:
-        """The conjugate, or no less, of a share in [0, 1] of the slopes that the loss, or its envelope, has at ``h``."""
+        """The conjugate, or no less, at a share in [0, 1] of the slopes of the loss, or its envelope, at ``h``."""
         del h
         return self.conjugate(y, share * slopes)
 

@@ -3,7 +3,9 @@ r"""Penalties on a matrix, and what they make of one seen through noise.
 Regularised risk minimises :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,[w_1\|S\|_* + \frac{w_2}2\|S\|_F^2]`, the
 nuclear norm in units of :math:`(dL)^{1/4}` (of the trace of positive matrices, in units of ``d``). In the limit of
 large sizes the estimate is that of a matrix seen through noise, :math:`Y = S + \tau Z`, its singular values lowered by
-a threshold :math:`\theta` and multiplied by a gain.
+a threshold :math:`\theta` and multiplied by a gain. Labels of networks that are not centred,
+:math:`y = x^TSx/\sqrt d`, show the trace of ``S`` before anything else: it is pinned, weight decay has no effect any
+more, and the threshold is what keeps the trace of the estimate where it is.
 """
 
 from __future__ import annotations
@@ -15,6 +17,10 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.models.spectra.nodes import SpectralLaw
+
+# Steps of the search for a threshold, and the relative one after which to stop.
+_STEPS, _LAST = 60, 1e-13
 
 
 @dataclass(frozen=True)
@@ -25,11 +31,19 @@ class Penalty:
         spectral: weight of the nuclear norm, or trace.
         square: weight of half the squared norm.
         positive: whether it is for positive matrices alone.
+        pinned: whether the trace is known instead, and no strength has an effect.
     """
 
     spectral: float
     square: float
     positive: bool = False
+    pinned: bool = False
+
+    def threshold(self, prior: Any, strength: Array, fields: Fields) -> Array:
+        r""":math:`\theta`, by which values of the noisy matrix are lowered, shape (batch,)."""
+        if self.pinned:
+            return _of_trace(prior.noisy_law(fields.noise), fields.gain / fields.stiffness)
+        return self.spectral * strength / fields.gain
 
 
 PENALTIES = {
@@ -37,6 +51,7 @@ PENALTIES = {
     "ridge": Penalty(0.0, 1.0),
     "elastic": Penalty(0.5, 0.5),
     "trace": Penalty(1.0, 0.0, positive=True),
+    "pinned": Penalty(1.0, 0.0, positive=True, pinned=True),
 }
 
 
@@ -48,7 +63,7 @@ def penalty_of(name: object) -> Penalty:
 
     Example:
         >>> penalty_of("ridge")
-        Penalty(spectral=0.0, square=1.0, positive=False)
+        Penalty(spectral=0.0, square=1.0, positive=False, pinned=False)
     """
     if not (isinstance(name, str) and name in PENALTIES):
         raise ParameterError("penalty", name, f"one of {', '.join(PENALTIES)}")
@@ -85,6 +100,24 @@ class Fields(NamedTuple):
     stiffness: Array
 
 
+def _of_trace(law: SpectralLaw, gain: Array) -> Array:
+    r"""The threshold at which :math:`\kappa\int\nu(s-\theta)_+` is the trace of the signal, that of the noisy matrix.
+
+    It is convex and falls: from the left Newton's steps never lead too far.
+    """
+    theta = np.zeros_like(gain)
+    s, weight, _ = law.nodes(theta)
+    goal = np.sum(weight * s, axis=1) / gain
+    for _ in range(_STEPS):
+        s, weight, _ = law.nodes(theta)
+        kept = np.maximum(s - theta[:, None], 0.0)
+        step = (np.sum(weight * kept, axis=1) - goal) / np.sum(weight * (kept > 0), axis=1)
+        theta = theta + step
+        if np.all(np.abs(step) <= _LAST * (1 + np.abs(theta))):
+            break
+    return theta
+
+
 def learned(prior: Any, penalty: Penalty, strength: Array, fields: Fields) -> Learned:
     r"""The estimate that a penalty makes of the teacher's matrix seen through noise.
 
@@ -96,18 +129,18 @@ def learned(prior: Any, penalty: Penalty, strength: Array, fields: Fields) -> Le
     Args:
         prior: of the teacher; see :meth:`~glassformer.models.priors.scalar.ScalarPrior.noisy_law`.
         penalty: weights.
-        strength: :math:`\lambda\ge 0`, shape (batch,).
+        strength: :math:`\lambda\ge 0`, shape (batch,); NaN where it has no effect.
         fields: conjugate parameters.
     """
-    ridge = fields.stiffness + penalty.square * strength
+    ridge = fields.stiffness + penalty.square * np.nan_to_num(strength)
     gain = fields.gain / ridge
     power = prior.second_moment
     if penalty.spectral == 0:
         one = np.ones_like(gain)
         error = (1 - gain) ** 2 * power + gain**2 * fields.noise
         return Learned(gain * power, gain**2 * (power + fields.noise), 1 / ridge, error, one, one, 4e-16 * error)
-    threshold = penalty.spectral * strength / fields.gain
     law = prior.noisy_law(fields.noise)
+    threshold = penalty.threshold(prior, strength, fields)
     s, weight, shrunk = law.nodes(threshold)
     kept = np.maximum(s - threshold[:, None], 0.0)
     rank = np.sum(weight * (kept > 0), axis=1)

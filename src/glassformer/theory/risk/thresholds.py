@@ -32,7 +32,7 @@ def risk_thresholds(model: Model, loss: Loss, penalty: Penalty, strength: float 
     of freedom of the fit are as many as labels; for binary labels
     :math:`1/\alpha = \min_{c\le 0}E\,(Z + c\,y h)_+^2` with ``Z`` standard normal.
     ``perfect_recovery``: the error of the
-    interpolator of exact linear labels is zero; any other penalty biases.
+    interpolator of exact labels is zero; any other penalty biases.
 
     Args:
         model: of the teacher.
@@ -120,12 +120,12 @@ def _told_apart(problem: Problem, name: str) -> Threshold:
 
 def _recovers(problem: Problem, strength: float | None) -> Threshold:
     name = "perfect_recovery"
-    if not (problem.loss.quadratic and problem.model.channel.linear and problem.labels.regression[1] == 0):
+    if not problem.labels.exact > 0:
         return Threshold(name, np.nan, 0.0, "labels do not fix h for this loss")
     if strength:
         return Threshold(name, np.inf, 0.0, "a penalty biases: the error vanishes with its strength")
     dimension = problem.model.prior.convex_dimension if problem.penalty.spectral else 1.0
-    alpha = dimension * problem.model.prior.degrees / problem.labels.components
+    alpha = dimension * problem.model.prior.degrees / problem.labels.exact
     return Threshold(name, alpha, 0.0, "of the interpolator of least norm; closed form")
 
 

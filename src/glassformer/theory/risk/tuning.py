@@ -20,10 +20,12 @@ _WIDE, _NEAR, _NARROWER, _LAST, _MOST = 0.5, 0.01, 0.2, 0.01, 12
 
 
 def tuned(problem: Problem, alpha: Array) -> Point:
-    """Fixed points at the best strength, or at none at all where the least is best.
+    """Fixed points at the best strength, or at none at all where the least is best, or where none has an effect.
 
     Best is the least error; of labels that are right or wrong the least label error, that is the largest cosine.
     """
+    if problem.penalty.pinned:
+        return solved(problem, alpha, np.full_like(alpha, np.nan))
     few = few_of(alpha)
     place, fields = _looked(problem, few)
     inside = np.isfinite(place)
@@ -33,7 +35,8 @@ def tuned(problem: Problem, alpha: Array) -> Point:
         inside = np.isfinite(place)
         place[inside], fields[inside] = _followed(problem, alpha[inside], place[inside], fields[inside], _NEAR)
     # A loss that only labels fitted exactly bring to zero has no optimum without a penalty, but estimates that grow.
-    least = np.zeros_like(alpha) if problem.loss.quadratic else largest_strength(problem, alpha) * np.exp(_LOOKS[-1])
+    last = largest_strength(problem, alpha) * np.exp(_LOOKS[-1])
+    least = np.where(problem.loss.quadratic | problem.recovered(alpha), 0.0, last)
     if not inside.any():
         return solved(problem, alpha, least)
     found = point_at(problem, alpha[inside], np.exp(place[inside]), fields[inside])
