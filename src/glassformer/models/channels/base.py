@@ -22,6 +22,7 @@ from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.core.resources import require_resources
+from glassformer.models.channels.decisions import Decisions
 from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.row_symmetries import RowSymmetries
 
@@ -123,7 +124,7 @@ def require_sampling(name: str, value: object, fields: int, images: float, point
     require_resources(name, value, memory, remedy, work, "moments")
 
 
-class Channel(ABC):
+class Channel(Decisions, ABC):
     """A channel of ``P`` rows and ``K`` columns of fields."""
 
     moment = former("moment", "self_overlap")
@@ -182,24 +183,6 @@ class Channel(ABC):
         return self.rank > 0
 
     linear = declared(False, "True when the label is one field itself, with Gaussian noise or none.")
-    discrete = declared(False, "True when labels without their own noise take few values, or are positions of maxima.")
-
-    def truth(self, fields: Array) -> Array:
-        """Discrete labels of fields, without their own noise, shape (n, ...).
-
-        Raises:
-            IncompatibleError: labels are not discrete.
-        """
-        raise IncompatibleError(f"labels of channel {self.label} are not discrete: no label is right or wrong")
-
-    def decided(self, mean: Array, variance: Array) -> Array:
-        """The most probable one of them, of fields with these means and one covariance, shape (P, P).
-
-        Raises:
-            IncompatibleError: labels are not discrete.
-        """
-        return self.truth(mean)
-
     label_noise = declared(0.0, "Mean square of the label's own noise, counted as prediction errors are.")
 
     @property

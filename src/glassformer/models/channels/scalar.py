@@ -12,6 +12,7 @@ from glassformer.core.declarations import declared
 from glassformer.core.deprecated import renamed
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
+from glassformer.models.channels.decisions import Decisions
 from glassformer.models.channels.exponents import Exponents
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class LabelNodes(NamedTuple):
     variance: Array
 
 
-class ScalarChannel(ABC):
+class ScalarChannel(Decisions, ABC):
     r"""An output channel :math:`P_{out}(y \mid h)`, with ``h`` of unit prior variance: a number, or ``K`` components.
 
     Fields of ``K`` components have shape (n, K) and isotropic variance; their scores have that shape, and the squares
@@ -196,24 +197,6 @@ class ScalarChannel(ABC):
     @abstractmethod
     def expected_log_partition(self, variance: Array) -> Integral:
         r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
-
-    discrete = declared(False, "True when labels without their own noise take few values, or are positions of maxima.")
-
-    def truth(self, h: Array) -> Array:
-        """Discrete labels of fields, without their own noise, shape (n, ...).
-
-        Raises:
-            IncompatibleError: labels are not discrete.
-        """
-        raise IncompatibleError(f"labels of channel {self.label} are not discrete: no label is right or wrong")
-
-    def decided(self, omega: Array, variance: float) -> Array:
-        """The most probable one of them, of fields with this mean and variance; entry by entry where there are several.
-
-        Raises:
-            IncompatibleError: labels are not discrete.
-        """
-        return self.truth(omega)
 
     label_noise = declared(0.0, "Mean square of the label's own noise, counted as ``prediction_error`` is.")
 
