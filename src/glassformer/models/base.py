@@ -159,6 +159,7 @@ class Model(Trainable, ABC):
             "plugin_error": plugin,
         }
 
+    of_link = declared(False, "True when labels are a function of one's own of the fields of several rows.")
     few_rows = declared(False, "True when fixed points at a few sample ratios cost no more than the thresholds.")
 
     @property

@@ -113,7 +113,7 @@ class SequenceMultiIndex(Model):
     def _prior(self) -> Prior:
         return rows_prior(self.prior, int(self.indices), 1, float(self.side_information), self.feature_spectrum)
 
-    few_rows = True
+    few_rows = of_link = True
 
     @property
     def name(self) -> str:

@@ -22,8 +22,10 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.quasi_random import mean_and_error
 from glassformer.models.base import Model
-from glassformer.models.channels.base import Channel, controlled
+from glassformer.models.channels.base import Averages, Channel, Response, controlled
+from glassformer.theory.known_direction import Crossing, KnownDirection
 from glassformer.theory.state_evolution import evolved
 
 
@@ -44,8 +46,8 @@ class Climb:
     no_growth: float = 1e-6  # growth per step that counts as none: its logarithm must exist
     pure: float = 0.98  # weight of a matrix on one row from which on it names that row
     range: float = 0.05  # eigenvalue, relative to the largest, that belongs to the range of a matrix
-    finer: int = 4  # data points of the operator over those of state evolution: it is not iterated
-    beyond: int = 2  # at later thresholds
+    finer: int = 1  # data points of the operator over those of state evolution: it is not iterated
+    beyond: int = 4  # at later thresholds
     roughly: float = 0.25  # while they are located
     leading: float = 5e-4  # accuracy asked of its eigenvalue at the leading threshold
     later: float = 5e-3  # at later ones
@@ -65,12 +67,14 @@ class Instability(NamedTuple):
         error: its standard error.
         matrix: its eigenvector, positive semi-definite and of unit trace, shape (P, P).
         degenerate: whether others are as large within the errors, so that no subspace is singled out.
+        replicas: the eigenvalue of each replica of the data.
     """
 
     rate: float
     error: float
     matrix: Array
     degenerate: bool
+    replicas: Array
 
 
 class Step(NamedTuple):
@@ -108,50 +112,56 @@ def instability(
     most = max(_POLICY.finer, min(_POLICY.finer * _POLICY.most, _POLICY.largest // size))
     basis = symmetric_basis(unknown, model)
     points = max(min(_POLICY.fewest, channel.points), int(finer * channel.points))
-    response = _response(channel.with_points(points), variance, basis)
+    response = _response(channel.with_points(points), variance, unknown, basis)
     found = _fastest(model, basis, response)
     within_reach = channel.sampled and found.error <= accuracy * np.sqrt(_POLICY.most) * found.rate
     while within_reach and found.error > accuracy * found.rate and points < most * channel.points:
-        response = response.joined(_response(channel.with_points(2 * points), variance, basis, points))
+        response = response.joined(_response(channel.with_points(2 * points), variance, unknown, basis, points))
         points, found = 2 * points, _fastest(model, basis, response)
     if channel.louder is None:
         return found
-    louder = _response(channel.louder.with_points(points), variance, basis)
+    louder = _response(channel.louder.with_points(points), variance, unknown, basis)
     return found._replace(error=float(np.hypot(found.error, abs(_fastest(model, basis, louder).rate - found.rate))))
 
 
 class _Response(NamedTuple):
-    """Two estimates of the slopes of the score and their true counterpart, shape (replicas, points, k, L^2, k)."""
+    """Two estimates of the slopes of the score, the true ones, shape (replicas, points, k, L^2, k), and weights."""
 
     first: Array
     second: Array
     truth: Array
+    weight: Array
 
     def joined(self, other: _Response) -> _Response:
         """With the further points of every replica."""
         return _Response(*(np.concatenate(pair, axis=1) for pair in zip(self, other, strict=True)))
 
 
-def _response(channel: Channel, variance: Array, basis: Basis, known: int = 0) -> _Response:
+def _response(channel: Channel, variance: Array, unknown: Array, basis: Basis, known: int = 0) -> _Response:
     """Slopes in the directions of the basis, on all points but the first ``known`` of each replica."""
-    *parts, replicas = channel.response(variance, known)
-    rotated = [_rotated(part, basis.directions) for part in parts]
-    return _Response(*(part.reshape(replicas, -1, *part.shape[1:]) for part in rotated))
+    return _turned(channel.response(variance, known, unknown), basis)
+
+
+def _turned(response: Response, basis: Basis) -> _Response:
+    first, second, truth, weight, replicas = response
+    parts = [*(_rotated(part, basis.directions) for part in (first, second, truth)), weight]
+    return _Response(*(part.reshape(replicas, -1, *part.shape[1:]) for part in parts))
 
 
 def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:
     images = [_image(response, matrix) for matrix in basis.matrices]
-    operator = np.array([[_entry(left, image)[0] for image in images] for left in basis.matrices])
+    operator = np.array([[np.mean(_entry(left, image)) for image in images] for left in basis.matrices])
     vectors = np.linalg.eigh(0.5 * (operator + operator.T))[1]
     modes = np.tensordot(vectors.T, basis.matrices, axes=1)
-    growth = np.array([_entry(mode, _mixed(vector, images)) for mode, vector in zip(modes, vectors.T, strict=True)])
-    growth *= model.prior.in_rows.growth
+    parts = [_entry(mode, _mixed(vector, images)) for mode, vector in zip(modes, vectors.T, strict=True)]
+    replicas = model.prior.in_rows.growth * np.array(parts)
+    growth = np.stack(mean_and_error(replicas.T), axis=1)
     rate, error = map(float, growth[-1])
     near = rate - growth[:, 0] <= _POLICY.degenerate * rate + _POLICY.errors * (error + growth[:, 1])
     # The identity projected on the eigenspace is what the map's powers tend to: positive semi-definite.
     matrix = np.einsum("ncc,nab->ab", modes[near], modes[near])
     full = basis.directions @ matrix @ basis.directions.T
-    return Instability(rate, error, full / np.trace(full), bool(near.sum() > 1))
+    return Instability(rate, error, full / np.trace(full), bool(near.sum() > 1), replicas[-1])
 
 
 class Basis(NamedTuple):
@@ -197,11 +207,12 @@ def _rotated(response: Array, directions: Array) -> Array:
 
 
 class _Image(NamedTuple):
-    """What data points say of F at one symmetric matrix, and two variables of mean zero, (replicas, points, k, k)."""
+    """What data points say of F at one symmetric matrix, and variables of mean zero, (replicas, points, k, k)."""
 
     square: Array
     crossed: Array
     truth: Array
+    weight: Array
 
 
 def _image(response: _Response, matrix: Array) -> _Image:
@@ -213,20 +224,24 @@ def _image(response: _Response, matrix: Array) -> _Image:
         left = (d.reshape(-1, size) @ matrix).reshape(*d.shape[:3], -1)
         return np.asarray(left @ np.swapaxes(e.reshape(*e.shape[:3], -1), -1, -2))
 
-    first, second, truth = response
+    first, second, truth, weight = response
     mean, tokens = 0.5 * (first + second), np.sqrt(first.shape[3])
     # Left and right factors trade places under transposition.
     square, crossed = (0.5 * (part + np.swapaxes(part, -1, -2)) for part in (form(first, second), form(mean, truth)))
     known = tokens**2 * np.trace(matrix) * np.eye(size) + tokens * matrix
-    return _Image(square, square - crossed, form(truth, truth) - known)
+    parts = np.stack(
+        [square, square - crossed, form(truth, truth) - known, np.broadcast_to(np.eye(size), square.shape)]
+    )
+    square, crossed, beyond, level = weight[:, :, None, None] * parts
+    return _Image(square, crossed, beyond, level - np.eye(size))
 
 
 def _mixed(weights: Array, images: list[_Image]) -> _Image:
     return _Image(*(np.tensordot(weights, np.stack(parts), axes=1) for parts in zip(*images, strict=True)))
 
 
-def _entry(left: Array, image: _Image) -> tuple[float, float]:
-    """<left, F(matrix)> and its standard error."""
+def _entry(left: Array, image: _Image) -> Array:
+    """<left, F(matrix)> of each replica of the data."""
     square, *controls = (np.tensordot(part, left, axes=2) for part in image)
     return controlled(square, np.stack(controls, axis=-1))
 
@@ -359,9 +374,13 @@ def _next(
 ) -> Step | None:
     """Where the directions outside ``known`` become unstable; None if nowhere up to ``farthest``.
 
-    Few data points locate it, all of them correct what they say.
+    Beside one direction along the curve of its fixed points; else few data points locate it, and all of them correct
+    what they say.
     """
     search = _Search(model, known, np.eye(len(known)) - known if outside is None else outside, accuracy)
+    along = search.along(farthest)
+    if along is not None and along.alpha > start:
+        return Step(along.alpha, along.error, along.found.matrix, along.found.degenerate)
     low = high = (start, search.growth(start * 1.02, start))
     if high[1] >= 1:
         beyond = search.at(start * 1.02)
@@ -390,6 +409,21 @@ class _Search:
     def __init__(self, model: Model, known: Array, outside: Array, accuracy: float) -> None:
         self._model, self._known, self._outside, self._accuracy = model, known, outside, accuracy
         self._degrees = model.prior.degrees
+
+    def along(self, farthest: float) -> Crossing | None:
+        """The threshold along the fixed points of a single known direction; None where these do not tell."""
+        channel = self._model.channel.in_rows
+        if not channel.sampled or channel.louder is not None or abs(np.trace(self._known) - 1) > _POLICY.rounding:
+            return None
+        basis, most = symmetric_basis(self._outside, self._model), _POLICY.beyond * channel.points
+        fewest = min(_POLICY.fewest, channel.points)
+
+        def outside(variance: Array, share: int) -> tuple[Averages, Instability]:
+            points = max(fewest, int(most / share))
+            averages, response = channel.with_points(points).averages_and_response(variance)
+            return averages, _fastest(self._model, basis, _turned(response, basis))
+
+        return KnownDirection(self._model, self._known, outside).crossing(farthest)
 
     def at(self, alpha: float, roughly: bool = False) -> Instability:
         """The fastest growing overlap; ``roughly`` with few data points."""

@@ -233,3 +233,21 @@ def test_affine_links_are_the_gaussian_channel(noise):
     np.testing.assert_allclose(channel.information(variance).value, closed.information(variance).value, rtol=1e-14)
     y, omega = np.array([0.4, -2.0]), np.array([0.1, 0.7])
     np.testing.assert_allclose(channel.score(y, omega, 0.5), closed.score((1 - y) / 2, omega, 0.5), rtol=1e-12)
+
+
+def test_seventy_pieces_take_no_minutes():
+    """Half the information is the slope of the expected log partition, at few nodes for many breaks."""
+    law, v, step = LinkChannel(lambda h: np.sin(10 * h))._known.law, 0.05, 1e-4
+    (below, above) = (law.averages(v + side * step, 0)[1] for side in (1, -1))
+    assert law.averages(v, 0)[0] == pytest.approx((above - below) / step, rel=1e-4)
+    assert law.solutions().h.size < 4000
+
+
+def test_exponents_of_every_row_are_printed(tmp_path, capsys):
+    link = tmp_path / "link.py"
+    link.write_text("def link(z):\n    return z[0, 0] + z[1, 0] ** 2\n")
+    model = ["smi", "--link", f"{link}:link", "--indices", "2", "--noise", "0.1", "--data-points", "32"]
+    assert main(["thresholds", *model]) == 0
+    assert "row 2: information exponent 2, generative exponent 2" in capsys.readouterr().out
+    assert main(["thresholds", *model, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["row_exponents"]["row 1"] == {"information": 1.0, "generative": 1.0}

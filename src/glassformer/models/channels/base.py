@@ -67,6 +67,23 @@ class Scores(NamedTuple):
     curvature: Array
 
 
+class Response(NamedTuple):
+    r"""Slopes :math:`\partial g_l/\partial\omega_{l'}` of data points, shape (n, P, L, P, L).
+
+    Attributes:
+        first, second: two estimates whose product has no bias from their noise.
+        truth: what true deviations make of them.
+        weight: of each data point, shape (n,); one on average.
+        replicas: of the data, one after the other.
+    """
+
+    first: Array
+    second: Array
+    truth: Array
+    weight: Array
+    replicas: int
+
+
 class PredictionErrors(NamedTuple):
     r"""Squared errors on the label of a new sample at posterior covariances of shape (batch, P, P), each (batch,).
 
@@ -264,8 +281,11 @@ class Channel(Decisions, ABC):
         batch, count = omega.shape[:2]
         spread = np.repeat(variance, count, axis=0)
         flat_labels, flat_omega = (part.reshape(batch * count, *part.shape[2:]) for part in (labels, omega))
-        found = self.posterior(flat_labels, flat_omega, spread)
-        grid = (batch, _REPLICAS, self.points)
+        return self._averaged(self.posterior(flat_labels, flat_omega, spread), deviation, variance)
+
+    def _averaged(self, found: FieldPosterior, deviation: Array, variance: Array) -> Averages:
+        """Averages over data points, from their posteriors and true deviations, shape (batch, n, ...)."""
+        grid = (len(variance), _REPLICAS, self.points)
         first, second, slope, log_z = (part.reshape(*grid, *part.shape[1:]) for part in found)
         deviation = deviation.reshape(*grid, *deviation.shape[2:])
         respected = self.row_symmetries.respected
@@ -282,19 +302,43 @@ class Channel(Decisions, ABC):
         r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L)."""
         raise NotImplementedError
 
-    def response(self, variance: Array, known: int = 0) -> tuple[Array, Array, Array, int]:
-        """Slopes of the score on sampled data at one covariance, their true counterpart, and the number of replicas.
+    def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
+        """Slopes of the score on sampled data at one covariance; the first ``known`` points of each replica left out.
 
-        The first ``known`` points of each replica are left out.
+        Deviations in the range of the projector ``wider``, shape (P, P), are drawn from a wider normal law, weighted:
+        squares of slopes grow like the fourth power of their length there, few data points would carry the average.
         """
-        omega, deviation, labels = (part[0] for part in self._data(variance[None], known))
+        stretch = np.eye(self.rows) if wider is None else self._stretch(variance, wider)
+        omega, deviation, labels = (part[0] for part in self._data(variance[None], known, stretch))
         spread = np.broadcast_to(variance, (len(omega), *variance.shape))
-        first, second = self.slopes(labels, omega, spread)
+        found = self._responding(*self.slopes(labels, omega, spread), deviation, variance)
+        if wider is None:
+            return found
+        white = np.linalg.cholesky(variance).T @ deviation
+        drawn = np.linalg.inv(stretch) @ white
+        log_weight = self.columns * np.linalg.slogdet(stretch)[1] - 0.5 * np.sum(white**2 - drawn**2, axis=(1, 2))
+        return found._replace(weight=np.exp(log_weight))
+
+    def _stretch(self, variance: Array, wider: Array) -> Array:
+        """What makes whitened deviations wider in the range of a projector, shape (P, P).
+
+        The variance is that under the fourth power of the length of so many normal numbers.
+        """
+        root = np.linalg.cholesky(variance)
+        factor = np.sqrt(1 + 4 / (self.columns * np.trace(wider)))
+        return np.asarray(np.linalg.solve(root, (np.eye(self.rows) + (factor - 1) * wider) @ root))
+
+    def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
+        """Both at one covariance, shape (P, P); from the same posteriors where those are sampled."""
+        return self.averages(variance[None]), self.response(variance)
+
+    def _responding(self, first: Array, second: Array, deviation: Array, variance: Array) -> Response:
+        """Slopes beside what true deviations, shape (n, P, K), make of them."""
         truth = np.einsum("npl,nqm->nplqm", deviation, deviation)
         inverse = np.linalg.inv(variance)
         for k in range(self.columns):
             truth[:, :, k, :, k] -= inverse
-        return first, second, truth, _REPLICAS
+        return Response(first, second, truth, np.ones(len(truth)), _REPLICAS)
 
     def information_slope(self, variance: Array) -> Array:
         r"""Growth of information with flattened overlaps, :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`, (P^2, P^2).
@@ -303,7 +347,7 @@ class Channel(Decisions, ABC):
         :math:`dE\sum_lg_lg_l^T = \sum_{ll'}E[D_{ll'}\,dQ\,D_{ll'}^T]` with
         :math:`D_{ll'} = \partial g_l/\partial\omega_{l'}`.
         """
-        first, second, _, _ = self.response(variance)
+        first, second, *_ = self.response(variance)
         full = np.einsum("nalcm,nblem->abce", first, second, optimize=True) / len(first)
         size = self.rows**2
         slope = full.reshape(size, size)
@@ -406,14 +450,18 @@ class Channel(Decisions, ABC):
         bayes = np.sum(gaps[:, 0] * gaps[:, 1], axis=1)
         return float(np.mean(bayes)), float(np.mean(np.sum((label - plugin).reshape(_NEW_SAMPLES, -1) ** 2, axis=1)))
 
-    def _data(self, variance: Array, known: int = 0) -> tuple[Array, Array, Array]:
-        r"""Means, :math:`V^{-1}(z - \omega)` and labels of sampled data points, shapes (batch, n, ...)."""
+    def _data(self, variance: Array, known: int = 0, stretch: Array | None = None) -> tuple[Array, Array, Array]:
+        r"""Means, :math:`V^{-1}(z - \omega)` and labels of sampled data points, shapes (batch, n, ...).
+
+        Whitened deviations are multiplied by ``stretch``, shape (P, P).
+        """
         shape = self.field_components
         size = self.rows * self.columns
         points = normal_points(2 * size + self.sources, self.points, _REPLICAS)[:, known:]
         points = points.reshape(-1, 2 * size + self.sources)
         t, u, source = np.split(points, [size, 2 * size], axis=1)
         t, u = t.reshape(-1, *shape), u.reshape(-1, *shape)
+        u = u if stretch is None else stretch @ u
         omega = np.stack([square_root(self.self_overlap - v) @ t for v in variance])
         deviation = np.stack([np.linalg.inv(np.linalg.cholesky(v)).T @ u for v in variance])
         labels = [
@@ -437,7 +485,7 @@ def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> Array:
     found = np.empty((len(g), size, size))
     for a in range(size):
         for b in range(size):
-            found[:, a, b] = _reduced(square[..., a, b], controls[..., a, b, :])
+            found[:, a, b] = controlled(square[..., a, b], controls[..., a, b, :])
     return found
 
 
@@ -447,13 +495,7 @@ def _product(a: Array, b: Array) -> Array:
     return np.asarray(0.5 * (full + np.swapaxes(full, -1, -2)))
 
 
-def controlled(target: Array, controls: Array) -> tuple[float, float]:
-    """Mean of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c), and its error."""
-    reduced = _reduced(target, controls)
-    return float(np.mean(reduced)), float(_standard_error(reduced, axis=0))
-
-
-def _reduced(target: Array, controls: Array) -> Array:
+def controlled(target: Array, controls: Array) -> Array:
     """Means over points of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c)."""
     flat = controls.reshape(-1, controls.shape[-1])
     scale = np.std(flat, axis=0)

@@ -14,7 +14,7 @@ from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.link.field_quadrature import RULES, TAIL, lattice, normal_density, split
 from glassformer.models.channels.link.flat_averages import flat_averages
 from glassformer.models.channels.link.inverse_branches import Preimages, preimages
-from glassformer.models.channels.link.piecewise import SAME, Flat, distinct
+from glassformer.models.channels.link.piecewise import SAME, Branch, Flat, distinct
 from glassformer.models.channels.link.posterior import LinkPosterior
 from glassformer.models.channels.scalar import Array
 
@@ -26,6 +26,7 @@ _DEEPEST = 30  # halvings of the distance to a break beyond which nothing is lef
 _SIGHT = 30.0  # distance of solutions that play a part, in units of sqrt(V)
 _FAR = 6  # halvings of sqrt(V) from which on only neighbouring branches are in sight
 _REACHED = 11.0  # largest field at which a branch ends, and not the table of the link
+_LEVEL = 0.05  # slope at the end of the table, relative to the steepest, below which the link approaches a value there
 _BLURRED = 1e-6  # distance between a break and a solution for its label below which they are one
 
 
@@ -71,16 +72,20 @@ class LevelSet(LinkPosterior):
         if most == 0:
             return float(fields.weight @ square), float(fields.weight @ log_z)
         nearest = np.argsort(rival[:, reached], axis=0)[:most]
-        gap, odds = (np.take_along_axis(x[:, reached], nearest, axis=0) for x in (fields.gap, fields.odds))
+        gap, odds, depth = (
+            np.take_along_axis(x[:, reached], nearest, axis=0).T for x in (fields.gap, fields.odds, rival)
+        )
+        seen = depth < _RIVALS
+        gap, odds = np.where(seen, gap, 0.0), np.where(seen, odds, -np.inf)
         step = RULES[level].lattice
         t = lattice(TAIL, step)
         weight = step * normal_density(t)
-        rows = max(1, _CHUNK // (t.size * max(most, 1)))
+        rows = max(1, _CHUNK // max(t.size, int(np.ceil(np.sqrt(t.size))) * most))
         for start in range(0, reached.size, rows):
             part = slice(start, start + rows)
             at = reached[part]
+            pull, more = _of_rivals(gap[part], odds[part], fields.h[at, None], t, v)
             deviation = v * fields.h[at, None] - np.sqrt(q * v) * t
-            pull, more = _of_rivals(gap[:, part, None], odds[:, part, None], deviation, v)
             square[at] = (((deviation + pull) / v) ** 2) @ weight
             log_z[at] += more @ weight
         return float(fields.weight @ square), float(fields.weight @ log_z)
@@ -114,7 +119,8 @@ class LevelSet(LinkPosterior):
         rule, breaks = RULES[level], np.concatenate([self.shape.breaks, elsewhere])
         # Where another solution turns its weight diverges: that takes panels down to rounding while it is in sight.
         scales = [(self.shape.breaks, octaves + 3), (elsewhere, octaves + 3 if octaves > _FAR else _DEEPEST)]
-        near = [(x[:, None] + _offsets(depth)).ravel() for x, depth in scales]
+        places = np.unique(breaks)
+        near = [_graded(x, depth, places) for x, depth in scales]
         edges = np.concatenate([np.linspace(-TAIL, TAIL, 25), *near, breaks])
         edges = distinct(edges[np.abs(edges) <= TAIL], 1e-13)
         ends = np.isin(edges[1:], breaks) | np.isin(edges[:-1], breaks)
@@ -143,7 +149,15 @@ class LevelSet(LinkPosterior):
     @cached_property
     def _asymptotic(self) -> Array:
         """Fields, breaks or not, with a label that the link approaches far out."""
-        found = self._labelled([value for h, value in self._ends if abs(h) >= _REACHED])
+        ends = [
+            branch.values[k]
+            for branch in self.shape.branches
+            for k, slope in zip((0, -1), _end_slopes(branch), strict=True)
+            if abs(branch.h[k]) >= _REACHED
+            and slope < _LEVEL
+            and not np.any(np.abs(self.shape.breaks - branch.h[k]) < SAME)
+        ]
+        found = self._labelled(ends)
         gaps = self._distances(found)
         blurred = np.flatnonzero(gaps.min(axis=1, initial=np.inf) <= _BLURRED)
         found[blurred] = self.shape.breaks[gaps[blurred].argmin(axis=1)] if blurred.size else 0.0
@@ -179,6 +193,21 @@ class LevelSet(LinkPosterior):
         return total
 
 
+def _graded(places: Array, depth: int, neighbours: Array) -> Array:
+    """Panel ends around places, each up to half the distance to its neighbours, shape (ends,)."""
+    found = places[:, None] + _offsets(depth)
+    low = np.append(-np.inf, neighbours)[np.searchsorted(neighbours, places - SAME)]
+    high = np.append(neighbours, np.inf)[np.searchsorted(neighbours, places + SAME)]
+    inside = (2 * found > (places + low)[:, None]) & (2 * found < (places + high)[:, None])
+    return np.asarray(found[inside | (found == places[:, None])])
+
+
+def _end_slopes(branch: Branch) -> Array:
+    """Slopes at both ends of a branch, relative to its steepest, where ``h`` is that of the table."""
+    slope = np.abs(branch.derivative(branch.h))
+    return np.asarray(slope[[0, -1]] / np.max(slope))
+
+
 def _offsets(depth: int) -> Array:
     """Distances from a break at which panels end."""
     offsets = 0.5 ** np.arange(0, depth)
@@ -198,17 +227,23 @@ class Fields(NamedTuple):
     odds: Array
 
 
-def _of_rivals(gap: Array, odds: Array, deviation: Array, v: float) -> tuple[Array, Array]:
+def _of_rivals(gap: Array, odds: Array, h: Array, t: Array, v: float) -> tuple[Array, Array]:
     """Mean distance from a field to the solutions of its label, and the logarithm of their total weight over its own.
 
-    ``gap`` and ``odds`` have shape (rivals, fields, 1), the deviation of the field from its mean (fields, lattice).
+    ``gap`` and ``odds`` have shape (fields, rivals), ``h`` (fields, 1). Weights are exponentials of linear functions of
+    ``t``, a lattice: those of its blocks times those of the places in a block.
     """
-    total, pull = np.ones_like(deviation), np.zeros_like(deviation)
-    for distance, log_odds in zip(gap, odds, strict=True):
-        # At most e^300 is far beyond any sum of weights that matters.
-        weight = np.exp(np.minimum(log_odds - distance * (0.5 * distance + deviation) / v, 300.0))
-        total += weight
-        pull += distance * weight
+    size = int(np.ceil(np.sqrt(t.size)))
+    step = t[1] - t[0]
+    starts, places = t[0] + step * size * np.arange(-(-t.size // size)), step * np.arange(size)
+    slope = gap * np.sqrt((1.0 - v) / v)
+    level = odds - gap * (0.5 * gap / v + h)
+    # At most e^300 is far beyond any sum of weights that matters.
+    block = np.exp(np.minimum(level[:, None] + slope[:, None] * starts[:, None], 300.0))
+    within = np.exp(slope[:, :, None] * places)
+    shape = (len(gap), -1)
+    total = 1 + (block @ within).reshape(shape)[:, : t.size]
+    pull = ((block * gap[:, None]) @ within).reshape(shape)[:, : t.size]
     return pull / total, np.log(total)
 
 

@@ -39,6 +39,8 @@ _FIRST_DAMPING = 0.1
 _IMPOSSIBLE = 1e30
 # Data points that are treated at once, so that temporaries stay in the cache; random numbers of the pool.
 _BATCH, _NUMBERS = 64, 2_000_000
+# Latents up to which distances are written out entry by entry.
+_UNROLLED = 4
 
 Target = Callable[[Any, Any], tuple[Any, Any]]
 """``target(x, datum)``: residuals of the branches, (s, k), and their log-weights, (s,), at a latent of shape (m,)."""
@@ -201,9 +203,15 @@ def _averages(values: Any, log_weight: Any) -> Any:
         tuple(jnp.where(usable[k], mine, other) for mine, other in zip(found[k], found[1 - k], strict=True))
         for k in (0, 1)
     )
-    # The bias of a covariance falls as one over the sample: twice the whole minus the halves is free of it.
-    covariance = 2 * _mean_and_covariance(weight.ravel(), values)[1] - 0.5 * (one + two)
-    squares = (one + jnp.outer(first, first), two + jnp.outer(second, second))
+    # The bias of ratios falls as one over the sample: twice the whole minus the halves is free of it, and what halves
+    # differ by keeps two estimates of it apart, whose product has no bias from their noise.
+    part = jnp.sum(weight[: len(weight) // 2]) / jnp.sum(weight)
+    between = jnp.outer(first - second, first - second)
+    covariance = (2 * part - 0.5) * one + (1.5 - 2 * part) * two + 2 * part * (1 - part) * between
+    mean, gap = (2 * part - 0.5) * first + (1.5 - 2 * part) * second, 0.5 * (first - second)
+    first, second = mean + gap, mean - gap
+    product = jnp.outer(mean, mean) - jnp.outer(gap, gap)
+    squares = (covariance + 0.5 * (one - two) + product, covariance - 0.5 * (one - two) + product)
     whole = jnp.sum(weight, axis=1)
     effective = jnp.sum(whole) ** 2 / jnp.sum(whole**2)
     log_partition = jnp.where(known, top + jnp.log(jnp.mean(whole)), 0.0)
@@ -258,9 +266,8 @@ def _draw(
     # Every point is used with all its images: symmetries of the posterior hold exactly, and the sampling density is
     # the mean over images of what was drawn from.
     x = jax.vmap(images)(drawn, drawn_chart)
-    white = jnp.einsum("sij,ncsj->ncsi", inverse, x[:, :, None] - mode)
     heights = share * jnp.exp(_student_constant(dimension) - log_det)
-    peaks = _inverse_power(1 + jnp.sum(white**2, axis=-1) / _FREEDOM, dimension)
+    peaks = _inverse_power(1 + _square_distances(inverse, x[:, :, None] - mode) / _FREEDOM, dimension)
     if charts == 1:
         students = peaks @ heights
     else:
@@ -270,6 +277,18 @@ def _draw(
     flat, chart_of = x.reshape(-1, dimension), jnp.repeat(drawn_chart, x.shape[1])
     base = (log_prior - log_density[:, None]).reshape(-1)
     return flat, chart_of, base[:, None] + _log_likelihood(target, flat, chart_of)
+
+
+def _square_distances(inverse: Any, away: Any) -> Any:
+    """``|inverse away|^2`` with lower triangular (s, m, m) and (n, c, s, m): shape (n, c, s)."""
+    size = away.shape[-1]
+    if size > _UNROLLED:
+        return jnp.sum(jnp.einsum("sij,ncsj->ncsi", inverse, away) ** 2, axis=-1)
+    # Entry by entry, so that one loop over the points does all.
+    white = [
+        sum((inverse[:, i, j] * away[..., j] for j in range(i)), inverse[:, i, i] * away[..., i]) for i in range(size)
+    ]
+    return sum((entry**2 for entry in white[1:]), white[0] ** 2)
 
 
 def _inverse_power(base: Any, dimension: int) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
-from glassformer.models.channels.base import Channel, FieldPosterior
+from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Response
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions, Moments, posterior_moments
 
 
@@ -68,7 +68,10 @@ class LatentChannel(Channel):
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
         found, _, inverse = self._whitened(y, omega, variance)
-        shape = (len(omega), self.rows, self.columns, self.rows, self.columns)
+        return self._slopes(found, inverse)
+
+    def _slopes(self, found: Moments, inverse: Array) -> tuple[Array, Array]:
+        shape = (len(inverse), self.rows, self.columns, self.rows, self.columns)
         # The product of independent means has no bias.
         mean = np.einsum("na,nb->nab", found.first, found.second)
         known = 0.5 * (mean + np.swapaxes(mean, 1, 2)) + np.eye(mean.shape[1])
@@ -79,16 +82,26 @@ class LatentChannel(Channel):
         return first, second
 
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
-        found, root, inverse = self._whitened(y, omega, variance)
+        return self._posterior(*self._whitened(y, omega, variance))
+
+    def _posterior(self, found: Moments, root: Array, inverse: Array) -> FieldPosterior:
         turned = np.swapaxes(inverse, 1, 2)
-        shape = (len(omega), self.rows, self.columns)
-        within = np.einsum("nakbk->nab", found.covariance.reshape(len(omega), *shape[1:], *shape[1:]))
+        shape = (len(root), self.rows, self.columns)
+        within = np.einsum("nakbk->nab", found.covariance.reshape(len(root), *shape[1:], *shape[1:]))
         return FieldPosterior(
             turned @ found.first.reshape(shape),
             turned @ found.second.reshape(shape),
             turned @ (np.diag(self.seen) - within) @ inverse,
             np.asarray(found.log_partition + self.log_constant(root)),
         )
+
+    def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
+        omega, deviation, labels = self._data(variance[None])
+        spread = np.broadcast_to(variance, (omega.shape[1], *variance.shape))
+        found, root, inverse = self._whitened(labels[0], omega[0], spread)
+        slopes = self._slopes(found, inverse)
+        averages = self._averaged(self._posterior(found, root, inverse), deviation, variance[None])
+        return averages, self._responding(*slopes, deviation[0], variance)
 
     def _whitened(self, y: Array, omega: Array, variance: Array) -> tuple[Moments, Array, Array]:
         """Moments of the whitened deviations, roots of the covariances and their inverses."""
