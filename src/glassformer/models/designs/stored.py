@@ -63,8 +63,11 @@ class StoredDesign(Design):
     def samples(self) -> int:
         return int(self.inputs.shape[1])
 
+    @property
+    def input_shape(self) -> tuple[int, int]:
+        return int(self.inputs.shape[2]), int(self.inputs.shape[3])
+
     def parts(self) -> Iterator[Array]:
-        """Inputs of the first instance, in order."""
         yield self.inputs[0]
 
     @property
