@@ -55,6 +55,8 @@ _HOME = {
     "nuclear_norm_threshold": "theory.nuclear_norm",
     "online_sgd": "theory.online_sgd",
     "phase_diagram": "theory.phase_diagram",
+    "cross_validate": "learners.risk_path",
+    "risk_path": "learners.risk_path",
     "ridge_error": "learners.ridge",
     "run_sweep": "experiments.sweeps.run",
     "simulate": "experiments.simulation",

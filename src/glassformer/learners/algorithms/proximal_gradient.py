@@ -108,7 +108,19 @@ class _Best:
     gap: float = np.inf
 
 
-def least_risk(risk: Risk, settings: Iteration, start: Array | None = None) -> Solution:
+class Scale(NamedTuple):
+    """What all risks over the same inputs share.
+
+    Attributes:
+        largest: square of the largest singular value of the inputs, with a margin.
+        unit: of the metric.
+    """
+
+    largest: float
+    unit: float
+
+
+def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scale: Scale | None = None) -> Solution:
     r"""The minimiser of a regularised risk.
 
     Equation :eq:`regularised-risk` of the documentation.
@@ -118,6 +130,7 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None) -> S
         settings: ``tolerance`` is the duality gap, relative to the risk of an estimate of zero, at which a solution is
             accepted; iteration limit.
         start: where to begin, for instance the minimiser at another strength; zero by default.
+        scale: :func:`scale_of` the inputs, where many risks share it.
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); ``residual`` and
@@ -135,7 +148,7 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None) -> S
     """
     shape = risk.design.signal_shape
     x = np.zeros(shape) if start is None else np.array(start, dtype=float)
-    size, unit = _largest(risk)
+    size, unit = scale_of(risk) if scale is None else scale
     width = _WIDE if np.isinf(risk.loss.sharpness) else 0.0
     best, history = _Best(x), []
     step, y, momentum = 1 / (_bend(risk, width) * size), x, 1.0
@@ -168,7 +181,7 @@ def _bend(risk: Risk, width: float) -> float:
     return 1 / width if width else risk.loss.sharpness
 
 
-def _largest(risk: Risk) -> tuple[float, float]:
+def scale_of(risk: Risk) -> Scale:
     """Square of the largest singular value of the inputs, by the power method, and the unit of the metric."""
     rng = np.random.default_rng(0)
     v = rng.standard_normal(risk.design.signal_shape)
@@ -179,4 +192,4 @@ def _largest(risk: Risk) -> tuple[float, float]:
         v = risk.design.adjoint(risk.design.forward(v, 0), 0)
         value = float(np.linalg.norm(v))
         v /= value
-    return _MARGIN * value, unit
+    return Scale(_MARGIN * value, unit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -54,6 +54,10 @@ class StoredDesign(Design):
     def first(self, samples: int) -> Self:
         """The design of the first samples alone, sharing memory with this one."""
         return type(self)(self.inputs[:, :samples])
+
+    def rows(self, where: Any) -> Self:
+        """The design of some samples of the first instance, by their indices or flags."""
+        return replace(self, inputs=self.inputs[0][where])
 
     @property
     def instances(self) -> int:
