@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +22,11 @@ from glassformer.theory.risk.penalties import Penalty, penalty_of
 
 # Strengths of a path by default, the share of the largest useful one that the least is, and a margin for rounding.
 _STRENGTHS, _LEAST, _EDGE = 20, 1e-3, 1 + 1e-6
-# Rounds between estimate and intercept, and the share of its standard deviation at which that stands still.
-_ROUNDS, _STILL = 30, 1e-4
+# Rounds between estimate and intercept, which stands still within the tolerance times the spread of labels, and the
+# flattest secant that is believed.
+_ROUNDS, _FLATTEST = 30, -0.02
+# Tolerance of folds, in those of the estimate.
+_LOOSER = 10.0
 # Singular values below this share of the largest one are rounding errors.
 _ROUNDING = 1e-9
 
@@ -133,16 +136,19 @@ class _Fit(NamedTuple):
         return 0.0 if pull(-reach) < 0 else -reach
 
     def solved(self, strength: float, start: Array, shift: float, settings: Iteration) -> tuple[Solution, float]:
-        """Estimate and intercept in turn; inputs of mean zero make them almost independent."""
-        spread = float(np.std(self.labels)) or 1.0
+        """Estimate and intercept in turn, the latter by secants of how far the best one is from that assumed."""
+        if not self.intercept:
+            return least_risk(self.at(strength), settings, start, self.scale), 0.0
+        spread, slope, before = _spread(self.labels, self.loss.weights) or 1.0, -1.0, (np.nan, np.nan)
         for _ in range(_ROUNDS):
-            loss = Shifted(self.loss, shift) if self.intercept else self.loss
-            found = least_risk(self.at(strength, loss), settings, start, self.scale)
+            found = least_risk(self.at(strength, Shifted(self.loss, shift)), settings, start, self.scale)
             start = found.value[0]
-            new = self.best_intercept(self.design.forward(start, 0))
-            moved, shift = abs(new - shift), new
-            if moved <= _STILL * spread:
+            away = self.best_intercept(self.design.forward(start, 0)) - shift
+            if abs(away) <= settings.tolerance * spread:
                 return found, shift
+            if np.isfinite(before[0]) and shift != before[0]:
+                slope = float(np.clip((away - before[1]) / (shift - before[0]), -1.0, _FLATTEST))
+            before, shift = (shift, away), shift - away / slope
         return _unsettled(found), shift
 
 
@@ -201,6 +207,7 @@ def cross_validate(
     seed: int = 0,
     intercept: bool = False,
     weights: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     settings: Iteration | None = None,
 ) -> CrossValidation:
     """Loss on held-back samples at every strength of a path, one warm-started path per fold.
@@ -215,10 +222,11 @@ def cross_validate(
         seed: of the draw.
         intercept: as there.
         weights: as there; they weigh losses on held-back samples as well.
-        settings: as there.
+        groups: whole numbers, one per sample: samples of one group, repetitions for instance, are held back together.
+        settings: as there, but gaps of ten times the tolerance are accepted: losses on other samples are noisier.
 
     Raises:
-        ParameterError: as there, or fewer samples than folds.
+        ParameterError: as there, or fewer samples, or groups, than folds.
 
     Example:
         >>> from glassformer.models.designs.dense import DenseDesign
@@ -234,8 +242,9 @@ def cross_validate(
     wanted = _strengths(fit, strengths)
     y, w = np.asarray(labels, dtype=float), _weights(weights, len(np.asarray(labels)))
     limit = settings or Iteration(tolerance=1e-4, max_iterations=5000)
+    limit = replace(limit, tolerance=min(_LOOSER * limit.tolerance, 0.5))
     losses, converged = [], True
-    for held in _folds(y, folds, seed, own.binary):
+    for held in _folds(y, groups, folds, seed, own.binary):
         kept = np.logical_and(~held, w > 0)
         part = _prepared(design.rows(kept), y[kept], loss, penalty, intercept, w[kept])
         path, away = _followed(part, wanted, limit), design.rows(held)
@@ -331,22 +340,32 @@ def _slopes(loss: Loss, labels: Array, fields: Array) -> Array:
     return -loss.score(labels, fields, 1e-6)[0]
 
 
-def _folds(labels: Array, folds: int, seed: int, binary: bool) -> list[NDArray[np.bool_]]:
+def _folds(labels: Array, groups: ArrayLike | None, folds: int, seed: int, binary: bool) -> list[NDArray[np.bool_]]:
     """Flags of the samples that each fold holds back."""
     require_integer("folds", folds, 2)
-    if folds > len(labels):
-        raise ParameterError("folds", folds, f"an integer from 2 to the number of samples, {len(labels)}")
-    order = np.random.default_rng(seed).permutation(len(labels))
+    given = np.arange(len(labels)) if groups is None else np.asarray(groups)
+    if given.shape != (len(labels),):
+        raise ParameterError("groups", given.shape, f"{len(labels)} whole numbers, one per sample")
+    _, first, own = np.unique(given, return_index=True, return_inverse=True)
+    if folds > len(first):
+        raise ParameterError("folds", folds, f"an integer from 2 to {len(first)}, the number of samples or groups")
+    order = np.random.default_rng(seed).permutation(len(first))
     if binary:
-        order = order[np.argsort(labels[order], kind="stable")]
-    number = np.empty(len(labels), dtype=int)
-    number[order] = np.arange(len(labels)) % folds
-    return [number == k for k in range(folds)]
+        order = order[np.argsort(labels[first][order], kind="stable")]
+    number = np.empty(len(first), dtype=int)
+    number[order] = np.arange(len(first)) % folds
+    return [number[own] == k for k in range(folds)]
 
 
 def _mean_loss(loss: Loss, labels: Array, fields: Array, weights: Array) -> float:
     values = loss.value(labels, fields).reshape(len(labels), -1).sum(axis=1)
     return float(np.sum(weights * values) / max(float(np.sum(weights)), 1e-300))
+
+
+def _spread(labels: Array, weights: Any) -> float:
+    """Standard deviation of weighted labels."""
+    share = np.broadcast_to(weights, labels.shape) / np.sum(np.broadcast_to(weights, labels.shape))
+    return float(np.sqrt(np.sum(share * (labels - np.sum(share * labels)) ** 2)))
 
 
 def _unsettled(found: Solution) -> Solution:

@@ -16,7 +16,7 @@ class Weighted(Loss):
 
     Args:
         loss: of one sample.
-        weights: > 0, shape (samples, 1, ...) as the labels.
+        times: > 0, shape (samples, 1, ...) as the labels.
 
     Example:
         >>> from glassformer.theory.risk.losses import Square
@@ -25,7 +25,11 @@ class Weighted(Loss):
     """
 
     loss: Loss
-    weights: Array
+    times: Array
+
+    @property
+    def weights(self) -> Array:
+        return self.times
 
     @property
     def binary(self) -> bool:
@@ -33,7 +37,7 @@ class Weighted(Loss):
 
     @property
     def sharpness(self) -> float:
-        return float(self.loss.sharpness * np.max(self.weights))
+        return float(self.loss.sharpness)
 
     def slope(self, y: Array, h: Array) -> Array:
         return self.weights * self.loss.slope(y, h)
@@ -75,6 +79,10 @@ class Shifted(Loss):
     @property
     def binary(self) -> bool:
         return bool(self.loss.binary)
+
+    @property
+    def weights(self) -> Array:
+        return np.asarray(self.loss.weights)
 
     @property
     def sharpness(self) -> float:

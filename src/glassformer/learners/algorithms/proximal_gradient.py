@@ -64,7 +64,11 @@ class Risk(NamedTuple):
         """Slopes of the loss, or of its envelope."""
         if width == 0:
             return self.loss.slope(self.labels, fields)
-        return -self.loss.score(self.labels, fields, width)[0]
+        return -self.loss.score(self.labels, fields, self.widths(width))[0]
+
+    def widths(self, width: float) -> Array:
+        """Of the envelopes of single samples, which bend in proportion to their weights."""
+        return width / np.asarray(self.loss.weights)
 
     def unit(self, matrix: Array) -> float:
         """Of the metric: what the design's inner product is of the sum over entries."""
@@ -84,13 +88,14 @@ class Risk(NamedTuple):
         else:
             slopes = slopes * min(1.0, self.spectral / max(float(np.max(self._values(pull))), 1e-300))
         dual = -float(np.sum(self.loss.conjugate(self.labels, slopes))) - against
-        rounded = self.loss.proximal(self.labels, fields, width) if width else fields
+        widths = self.widths(width)
+        rounded = self.loss.proximal(self.labels, fields, widths) if width else fields
         closer = float(np.sum(self.loss.value(self.labels, rounded)))
         if width:
-            closer += float(np.sum((rounded - fields) ** 2)) / (2 * width)
+            closer += float(np.sum((rounded - fields) ** 2 / (2 * widths)))
         scale = max(float(np.sum(self.loss.value(self.labels, np.zeros_like(fields)))), 1e-300)
         loss = float(np.sum(self.loss.value(self.labels, fields)))
-        bend = 0.5 * width * float(np.sum(slopes**2))
+        bend = 0.5 * float(np.sum(widths * slopes**2))
         return (loss + penalty - dual) / scale, (closer + penalty - dual + bend) / scale
 
     def _values(self, pull: Array) -> Array:
@@ -112,7 +117,7 @@ class Scale(NamedTuple):
     """What all risks over the same inputs share.
 
     Attributes:
-        largest: square of the largest singular value of the inputs, with a margin.
+        largest: square of the largest singular value of the inputs, times the roots of the weights, with a margin.
         unit: of the metric.
     """
 
@@ -182,14 +187,14 @@ def _bend(risk: Risk, width: float) -> float:
 
 
 def scale_of(risk: Risk) -> Scale:
-    """Square of the largest singular value of the inputs, by the power method, and the unit of the metric."""
+    """Square of the largest singular value of the weighted inputs, by the power method, and the unit of the metric."""
     rng = np.random.default_rng(0)
     v = rng.standard_normal(risk.design.signal_shape)
     v = v + v.T if risk.positive else v
     unit = risk.unit(v)
     value = 1.0
     for _ in range(_POWER):
-        v = risk.design.adjoint(risk.design.forward(v, 0), 0)
+        v = risk.design.adjoint(risk.loss.weights * risk.design.forward(v, 0), 0)
         value = float(np.linalg.norm(v))
         v /= value
     return Scale(_MARGIN * value, unit)
