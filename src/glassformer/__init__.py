@@ -55,6 +55,8 @@ _HOME = {
     "nuclear_norm_threshold": "theory.nuclear_norm",
     "online_sgd": "theory.online_sgd",
     "phase_diagram": "theory.phase_diagram",
+    "diagnose": "learners.own_data.diagnosis",
+    "DataWarning": "core.errors",
     "cross_validate": "learners.risk_path",
     "risk_path": "learners.risk_path",
     "ridge_error": "learners.ridge",
