@@ -58,6 +58,8 @@ _HOME = {
     "diagnose": "learners.own_data.diagnosis",
     "DataWarning": "core.errors",
     "cross_validate": "learners.risk_path",
+    "EstimatedModel": "learners.own_data.width",
+    "estimate_model": "learners.own_data.width",
     "risk_path": "learners.risk_path",
     "ridge_error": "learners.ridge",
     "run_sweep": "experiments.sweeps.run",
