@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.errors import DataWarning
 from glassformer.core.integral import Array
 from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.gamp_step import GampState, GampStep, Side
 from glassformer.learners.algorithms.message_passing import Run, message_passing
 from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.own_data.arrays import observed
-from glassformer.learners.own_data.findings import Finding, contradictions, label_power
+from glassformer.learners.own_data.findings import contradictions, label_power, warn_of
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
 
@@ -81,8 +79,7 @@ def gamp(
     """
     own, y = observed(model, design, labels)
     against = [*contradictions(next(own.parts())), *label_power(model, own, y[0])]
-    if against:
-        warnings.warn(_told(against), DataWarning, stacklevel=2)
+    warn_of(against)
     found = passed(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
     return _blaming_the_inputs(found) if against else found
 
@@ -109,11 +106,6 @@ def passed(
         for k in range(design.instances)
     ]
     return _solution(model, runs)
-
-
-def _told(against: Sequence[Finding]) -> str:
-    what = "; ".join(map(str, against))
-    return f"the data are not what message passing takes them for, and its claims may be wrong: {what}"
 
 
 def _blaming_the_inputs(found: Solution) -> Solution:

@@ -57,11 +57,11 @@ class AttentionRegressor(_Attention, SequenceRegressor):
         shape: as for :class:`~glassformer.sklearn.bilinear.BilinearRegressor`, like all that is not listed here.
         pairs: ``"self"`` or ``"all"``.
         linear: whether tokens get a constant feature as well, so that labels may depend on them linearly.
-        solver: as there.
+        solver: ``"risk"``.
         loss: as there.
         penalty: ``"nuclear"``, ``"ridge"``, ``"elastic"``, or ``"trace"`` for positive ``S``: weight decay on keys that
             equal queries.
-        strength: as there.
+        strength: as there, but not by theory.
         strengths: as there.
         folds: as there.
         scale: as there; tokens of all positions have one scale.
@@ -130,10 +130,10 @@ class AttentionClassifier(_Attention, SequenceClassifier):
         shape: as for :class:`AttentionRegressor`, like all that is not listed here.
         pairs: as there.
         linear: as there.
-        solver: as there.
+        solver: ``"risk"``.
         loss: ``"logistic"``, which gives probabilities, ``"hinge"`` or ``"square"``.
         penalty: as there.
-        strength: as there; each class has its own.
+        strength: as there, but not by theory; each class has its own.
         strengths: as there.
         folds: as there; classes have equal shares in them.
         scale: as there.

@@ -38,6 +38,8 @@ class SequenceEstimator(BaseEstimator):
     coef_: Any
     shape_: tuple[int, int]
 
+    has_theory: bool = False
+    """Whether targets are linear in what is learned, of which width and noise can be estimated."""
     by_position: bool = True
     """Whether tokens of different positions are seen by different weights."""
 
@@ -74,6 +76,7 @@ class SequenceEstimator(BaseEstimator):
         single = len(signals) == 1
         for name, values in each.items():
             setattr(self, name, values[0] if single else np.array(values))
+        self.estimated_model_ = signals[0].estimated if single else [one.estimated for one in signals]
         self.n_iter_ = max(1, max(one.iterations for one in signals))
         self.cross_validation_ = signals[0].validation if single else [one.validation for one in signals]
 

@@ -29,11 +29,15 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
         shape: of one sample of flat inputs, (L, d), of which one may be -1; None for a single token. Inputs of shape
             (n, L, d) and lists of arrays (L_i, d), which are padded and masked, bring their own.
         solver: ``"risk"``, the minimiser of a loss and a penalty
-            (:class:`~glassformer.learners.regularised_risk.RegularisedRisk`).
+            (:class:`~glassformer.learners.regularised_risk.RegularisedRisk`); ``"bayes"``, message passing with the
+            width and the noise that :func:`~glassformer.learners.own_data.width.estimate_model` finds, for inputs that
+            are close to independent numbers once they are scaled. Where it does not settle, a warning says so and the
+            risk is minimised instead.
         loss: ``"square"``, ``"huber"``, or a convex function of a label and a field that JAX can differentiate.
         penalty: ``"nuclear"``, ``"ridge"`` or ``"elastic"``.
         strength: of the penalty: ``"cv"`` for the best by cross-validation, ``"simplest"`` for the largest one within a
-            standard error of it, or a number > 0, in the units of scaled inputs and targets.
+            standard error of it, ``"theory"`` for the best by the theory of the estimated width and noise, or a number
+            > 0, in the units of scaled inputs and targets (for ``"theory"``, of the signal's share in the latter).
         strengths: how many strengths cross-validation looks at, along one warm-started path; or the strengths.
         folds: of cross-validation. Samples that are equal are held back together.
         scale: ``"features"``, in units of the standard deviations of features and of tokens; ``"whiten"``, uncorrelated
@@ -49,6 +53,7 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
         singular_values_: of ``C``, falling.
         strength_: that was used.
         cross_validation_: :class:`~glassformer.learners.risk_path.CrossValidation` that chose it, or None.
+        estimated_model_: :class:`~glassformer.learners.own_data.width.EstimatedModel`, where it was asked for.
         shape_: (L, d).
 
     Example:
@@ -60,6 +65,8 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
         >>> found.rank_ < 6, bool(found.score(X, y) > 0.95)
         (True, True)
     """
+
+    has_theory = True
 
     def __init__(
         self,
@@ -99,10 +106,10 @@ class BilinearClassifier(_Bilinear, SequenceClassifier):
 
     Args:
         shape: as for :class:`BilinearRegressor`, like all that is not listed here.
-        solver: as there.
+        solver: ``"risk"``.
         loss: ``"logistic"``, which gives probabilities, ``"hinge"`` or ``"square"``.
         penalty: as there.
-        strength: as there; each class has its own.
+        strength: as there, but not by theory; each class has its own.
         strengths: as there.
         folds: as there; classes have equal shares in them.
         scale: as there.

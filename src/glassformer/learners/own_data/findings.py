@@ -6,11 +6,13 @@ blamed for being small; a limit is passed where that matters to an estimate, wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from glassformer.core.errors import DataWarning
 from glassformer.core.integral import Array
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
@@ -95,6 +97,14 @@ def findings(inputs: Array) -> tuple[Finding, ...]:
 def contradictions(inputs: Array) -> tuple[Finding, ...]:
     """Those that are not harmless; none of a few samples, which contradict nothing."""
     return tuple(one for one in findings(inputs) if not one.harmless) if len(inputs) >= _FEWEST else ()
+
+
+def warn_of(against: Sequence[Finding]) -> None:
+    """Warn whoever called the caller of what is not harmless, if anything is."""
+    if against:
+        what = "; ".join(map(str, against))
+        text = f"the data are not what message passing takes them for, and its claims may be wrong: {what}"
+        warnings.warn(text, DataWarning, stacklevel=3)
 
 
 def label_power(model: Model, design: Design, labels: Array) -> tuple[Finding, ...]:

@@ -24,6 +24,7 @@ from glassformer.learners.algorithms.gamp_step import GampState
 from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.gamp import passed
 from glassformer.learners.own_data.arrays import as_inputs, observed
+from glassformer.learners.own_data.findings import contradictions, warn_of
 from glassformer.models.bilinear import BilinearSequenceRegression
 from glassformer.models.designs.base import Design
 from glassformer.models.spectra.rectangular import RectangularLaw
@@ -32,6 +33,8 @@ from glassformer.models.spectra.rectangular import RectangularLaw
 _ROUNDS, _PER_OCTAVE = 4, 2
 # Drawn matrices per width, moments of their singular values, and points of the posterior of the width.
 _DRAWS, _MOMENTS, _FINE = 48, (4, 6, 8), 400
+# Singular values that tell anything.
+_NARROWEST = 4
 # Widths above this many dimensions are as good as infinite, and powers below this share of the labels' are none.
 _WIDEST, _FAINTEST = 4.0, 1e-3
 # Standard deviations of an interval of 95 per cent.
@@ -85,6 +88,9 @@ def estimate_model(
         settings: of message passing.
         seed: of the matrices that singular values are compared with.
 
+    Warns:
+        DataWarning: the inputs contradict that.
+
     Raises:
         DataError: inputs or labels have another type or shape, or labels do not vary.
 
@@ -99,11 +105,12 @@ def estimate_model(
     """
     require_integer("seed", seed, 0)
     x = as_inputs(inputs)
-    if x.ndim != 3 or 0 in x.shape:
-        raise DataError("X", x.shape, "a shape (samples, L, d), no axis empty")
+    if x.ndim != 3 or min(x.shape[1:]) < _NARROWEST or len(x) < _NARROWEST:
+        raise DataError("X", x.shape, f"a shape (samples, L, d), none below {_NARROWEST}: fewer values tell no width")
     length, d = int(x.shape[1]), int(x.shape[2])
     start = BilinearSequenceRegression(beta=length / d, rho=1.0, noise=0.5)
     design, own = observed(start, x, labels)
+    warn_of(contradictions(x))
     y, rng = own[0], np.random.default_rng(seed)
     offset, total = float(y.mean()), float(y.var())
     if total == 0:
