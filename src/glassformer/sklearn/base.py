@@ -54,7 +54,7 @@ class SequenceEstimator(BaseEstimator):
     def _learn(self, given: Sequences, targets: list[Array], weights: Array, intercept: bool) -> list[Signal]:
         """One signal per target, of the samples that weigh anything."""
         kept = weights > 0
-        part = Sequences(given.values[kept], None if given.present is None else given.present[kept])
+        part = given if kept.all() else given.at(kept)
         self.shape_ = (int(given.values.shape[1]), int(given.values.shape[2]))
         self.scaling_ = learned(part, weights[kept], self.scale, self.by_position)
         design = self._design(self.scaling_.apply(part), part, weights[kept])
@@ -218,7 +218,8 @@ def _weights(sample_weight: Any, given: Sequences) -> Array:
 
 def _repeated(given: Sequences, target: Array) -> NDArray[np.int64]:
     """One number per distinct sample, in an order that does not depend on how often it occurs."""
+    first = given.values.reshape(len(target), -1)[:, 0]
+    if len(np.unique(first)) == len(first):
+        return np.argsort(np.argsort(first, kind="stable"), kind="stable").astype(np.int64)
     rows = np.column_stack([given.values.reshape(len(target), -1), target])
-    if len(np.unique(rows[:, 0])) == len(rows):
-        return np.argsort(np.argsort(rows[:, 0], kind="stable"), kind="stable").astype(np.int64)
     return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], dtype=np.int64).ravel()

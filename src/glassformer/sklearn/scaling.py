@@ -32,7 +32,12 @@ class Scaling:
 
     def apply(self, given: Sequences) -> Array:
         """Scaled tokens, shape (n, L, d), zero where there is none."""
-        x = (given.values - self.mean) * given.there[:, :, None]
+        x = given.values - self.mean
+        # In place: inputs may be large, and this copy of them is enough.
+        x *= given.there[:, :, None]
+        if self.rows.ndim == 1 and self.columns.ndim == 1:
+            x *= self.rows[:, None] * self.columns
+            return x
         x = np.einsum("ab,nbd->nad", self.rows, x) if self.rows.ndim == 2 else x * self.rows[:, None]
         return np.asarray(x @ self.columns if self.columns.ndim == 2 else x * self.columns)
 
@@ -61,16 +66,18 @@ def learned(given: Sequences, weights: Array, scale: str, by_position: bool) -> 
     share = np.broadcast_to(share, (*given.values.shape[:2], 1))
     axes: tuple[int, ...] = (0,) if by_position else (0, 1)
     total = np.maximum(share.sum(axis=axes, keepdims=True), 1e-300)
-    mean = ((share * given.values).sum(axis=axes, keepdims=True) / total)[0]
-    centred = (given.values - mean) * np.sqrt(share)
+    add = "nlk,nld->ld" if by_position else "nlk,nld->d"
+    mean = np.einsum(add, share, given.values).reshape(-1, given.values.shape[2]) / total[0]
+    centred = given.values - mean
+    centred *= np.sqrt(share)
     counted = float(share.sum())
-    power = float(np.sum(centred**2)) / max(counted * given.values.shape[2], 1e-300)
+    power = float(np.vdot(centred, centred)) / max(counted * given.values.shape[2], 1e-300)
     unit = 1 / np.sqrt(power) if power > 0 else 1.0
     rows, columns = np.ones(given.values.shape[1]), np.full(given.values.shape[2], unit)
     if scale != "none":
         columns = _inverse_root(np.einsum("nld,nle->de", centred, centred, optimize=True) / counted, scale)
-        scaled = centred @ columns if columns.ndim == 2 else centred * columns
         if by_position and len(rows) > 1:
+            scaled = centred @ columns if columns.ndim == 2 else np.multiply(centred, columns, out=centred)
             own = np.einsum("nld,nmd->lm", scaled, scaled, optimize=True) / given.values.shape[2]
             rows = _inverse_root(own / np.maximum(share.sum(axis=0).mean(), 1e-300), scale)
     return Scaling(mean, rows, columns)

@@ -24,6 +24,10 @@ class Sequences(NamedTuple):
     values: Array
     present: NDArray[np.bool_] | None
 
+    def at(self, where: NDArray[np.bool_]) -> Sequences:
+        """Some of the samples."""
+        return Sequences(self.values[where], None if self.present is None else self.present[where])
+
     @property
     def lengths(self) -> Array:
         """Tokens of each sample, at least one, shape (n,)."""
