@@ -448,7 +448,7 @@ def test_limits_without_data_and_bad_labels_are_refused():
     design = QuadraticDesign.sample(5, (2, 6), np.random.default_rng(0))
     with pytest.raises(DataError, match="shape"):
         gamp(AttentionIndexed(0.5, 2), design, np.ones((5, 3, 3)))
-    with pytest.raises(DataError, match="fields of shape"):
+    with pytest.raises(ParameterError, match="give tokens=2"):
         gamp(AttentionIndexed(0.5, 3), design, np.ones((5, 3, 3)))
     with pytest.raises(DataError, match="sum to one"):
         gamp(AttentionIndexed(0.5, 2), design, np.ones((5, 2, 2)))

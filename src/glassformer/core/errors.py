@@ -35,6 +35,10 @@ class DataError(ParameterError):
     """Observed data have the wrong shape, do not match each other, or are not finite."""
 
 
+class DataWarning(UserWarning):
+    """Observed data are used, but contradict what is assumed of them: what is said of the result may be wrong."""
+
+
 class LinkError(ParameterError):
     """A link function of the user's own fails, is random, or returns what no label can be."""
 

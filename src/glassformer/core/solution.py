@@ -57,6 +57,12 @@ class Status(Enum):
         "point; try a larger d, another seed or a stronger damping",
     )
 
+    MISTAKEN = (
+        "contradicted_by_inputs",
+        "the inputs are not the independent standard normal numbers that message passing takes them for: the warning "
+        "and diagnose(X, y) say in what; standardise or whiten them, or use a learner that assumes nothing (risk)",
+    )
+
     def __init__(self, label: str, remedy: str) -> None:
         self.label = label
         self.remedy = remedy

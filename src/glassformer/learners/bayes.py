@@ -116,7 +116,8 @@ class MessagePassing(Learner):
         teacher: Array | None = None,
     ) -> Reached:
         from glassformer.learners.algorithms.gamp_step import GampState, Side
-        from glassformer.learners.gamp import gamp
+        from glassformer.learners.gamp import passed
+        from glassformer.learners.own_data.arrays import observed
 
         del checkpoint
         history: list[dict[str, Any]] = []
@@ -130,7 +131,7 @@ class MessagePassing(Learner):
                 history.append({name: value for name, value in measured.items() if name in model.followed})
 
         known = None if side is None else Side(*side)
-        found = gamp(model, design, labels, self, seed, side=known, watch=follow)
+        found = passed(model, *observed(model, design, labels), self, seed, side=known, watch=follow)
         return Reached(
             estimates=found.value[:1],
             status=found.status[0],

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.integral import Array
-from glassformer.core.solution import Solution
+from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.gamp_step import GampState, GampStep, Side
 from glassformer.learners.algorithms.message_passing import Run, message_passing
 from glassformer.learners.bayes import MessagePassing
+from glassformer.learners.own_data.arrays import observed
+from glassformer.learners.own_data.findings import contradictions, label_power, warn_of
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
 
 
 def gamp(
     model: Model,
-    design: Design,
+    design: Design | ArrayLike,
     labels: ArrayLike,
     settings: MessagePassing | None = None,
     seed: int = 0,
@@ -32,10 +34,17 @@ def gamp(
 
     Equation :eq:`message-passing` of the documentation.
 
+    Message passing takes inputs for independent standard normal numbers. Where they are measurably something else, a
+    warning says in what, and a run that does not settle blames them.
+
     Args:
         model: prior and channel the labels are believed to come from.
-        design: inputs, for instance :class:`~glassformer.models.designs.dense.DenseDesign`.
-        labels: shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one instance, as the channel draws them.
+        design: inputs, an array of shape (samples, tokens, d) or (instances, samples, tokens, d) of numbers (for
+            untied attention the queries before the keys), or a
+            :class:`~glassformer.models.designs.base.Design`, for instance
+            :class:`~glassformer.models.designs.dense.DenseDesign`. float32 stays float32.
+        labels: shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one instance, as the channel draws them;
+            truth values stand for +1 and -1 where these are the labels, else for 1 and 0.
         settings: tolerance, iteration limit, damping.
         seed: seeds the random start, where there is one.
         side: side information on the signal, for models of several rows.
@@ -50,26 +59,46 @@ def gamp(
         in the large-size limit) and ``damping`` at the end. Never raises for lack of convergence: the status of each
         instance tells.
 
+    Warns:
+        DataWarning: the inputs, or the size of the labels, contradict the model.
+
     Raises:
-        DataError: labels do not match the inputs, or are not finite.
+        DataError: inputs or labels are no numbers, do not match each other or the model, or are not finite.
+        ParameterError: a size that the model says is not that of the inputs.
         IncompatibleError: inputs of another kind than the model's.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
-        >>> from glassformer.models.designs.dense import DenseDesign
         >>> rng = np.random.default_rng(0)
         >>> model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.01)
-        >>> signal, design = model.prior.sample((30, 30), rng), DenseDesign.sample(540, (30, 30), rng)
-        >>> labels = model.channel.sample(design.forward(signal, 0), rng)
-        >>> solution = gamp(model, design, labels)
+        >>> signal, inputs = model.prior.sample((30, 30), rng), rng.standard_normal((540, 30, 30))
+        >>> labels = np.einsum("nld,ld->n", inputs, signal) / 30 + 0.1 * rng.standard_normal(540)
+        >>> solution = gamp(model, inputs, labels)
         >>> bool(np.mean((solution.value[0] - signal) ** 2) < 0.05)
         True
     """
-    settings = settings or MessagePassing()
-    y = _checked_labels(model, design, labels)
+    own, y = observed(model, design, labels)
+    against = [*contradictions(next(own.parts())), *label_power(model, own, y[0])]
+    warn_of(against)
+    found = passed(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
+    return _blaming_the_inputs(found) if against else found
+
+
+def passed(
+    model: Model,
+    design: Design,
+    labels: Array,
+    settings: MessagePassing,
+    seed: int = 0,
+    *,
+    side: Side | None = None,
+    start: Array | None = None,
+    watch: Callable[[GampState], None] | None = None,
+) -> Solution:
+    """What :func:`gamp` returns, of data that are known to be those of the model: labels (instances, samples, ...)."""
     runs = [
         message_passing(
-            GampStep(model, design, y[k], k, settings, seed, side, start),
+            GampStep(model, design, labels[k], k, settings, seed, side, start),
             settings.max_iterations,
             settings.damping,
             watch,
@@ -77,6 +106,10 @@ def gamp(
         for k in range(design.instances)
     ]
     return _solution(model, runs)
+
+
+def _blaming_the_inputs(found: Solution) -> Solution:
+    return replace(found, status=[status if status.ok else Status.MISTAKEN for status in found.status])
 
 
 def _solution(model: Model, runs: list[Run[GampState]]) -> Solution:
@@ -99,22 +132,3 @@ def _solution(model: Model, runs: list[Run[GampState]]) -> Solution:
             "damping": each(lambda state: state.damping),
         },
     )
-
-
-def _checked_labels(model: Model, design: Design, labels: ArrayLike) -> Array:
-    """Labels of shape (instances, samples, ...), where they and the inputs are those of the model."""
-    fields, own = design.field_shape[1:], model.channel.field_components
-    if design.several_rows != bool(model.overlap_shape):
-        raise IncompatibleError(
-            f"{type(design).__name__} is not the design of model {model.name}: use model.at_size(d).design"
-        )
-    if not design.several_rows and fields != own:
-        raise DataError("X", f"<fields of shape {fields}>", f"fields of shape {own}, as the channel")
-    y = np.asarray(labels, dtype=float)
-    expected = (design.instances, design.samples, *model.channel.label_shape)
-    y = y[None] if y.shape == expected[1:] else y
-    if y.shape != expected:
-        raise DataError("y", np.shape(labels), f"a shape {expected} that matches X")
-    if not np.all(np.isfinite(y)):
-        raise DataError("y", "<labels>", "finite entries", "remove or repair the samples")
-    return y

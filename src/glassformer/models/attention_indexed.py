@@ -14,6 +14,7 @@ from glassformer.core.options import parameter
 from glassformer.core.ranges import number_from
 from glassformer.models.base import FiniteSize, Model, require_teacher
 from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel, untied_channel
+from glassformer.models.designs.base import Design
 from glassformer.models.designs.pairs import PairDesign
 from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.priors.laws import law_of
@@ -223,6 +224,14 @@ class AttentionIndexed(Model):
         if self.untied:
             raise IncompatibleError("fits tied attention, not keys and queries of their own")
         return attention_parametrisation(self.channel, float(self.temperature))
+
+    def inputs_at(self, d: int) -> tuple[type[Design], int]:
+        del d
+        return (PairDesign, 2 * int(self.tokens)) if self.untied else (QuadraticDesign, int(self.tokens))
+
+    def tokens_remedy(self, tokens: int, d: int) -> str:
+        del d
+        return f"tokens={tokens // 2}, of {tokens} the queries before the keys" if self.untied else f"tokens={tokens}"
 
     def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one, or at its fixed width."""

@@ -91,6 +91,19 @@ class Model(Trainable, ABC):
             IncompatibleError: the model is a limit without data.
         """
 
+    tokens_parameter: ClassVar[str] = "tokens"
+    """The parameter that says how many tokens an input has."""
+
+    def inputs_at(self, d: int) -> tuple[type[Design], int]:
+        """The class of designs of inputs of one's own with tokens of dimension ``d``, and how many tokens they have."""
+        size = self.at_size(d)
+        return size.design, size.input_shape[0]
+
+    def tokens_remedy(self, tokens: int, d: int) -> str:
+        """How its parameters say that inputs have so many tokens of dimension ``d``."""
+        del d
+        return f"{self.tokens_parameter}={tokens}"
+
     @property
     def baseline_thresholds(self) -> dict[str, float]:
         """Sample ratios at which estimators other than the Bayes-optimal one recover perfectly, by name."""

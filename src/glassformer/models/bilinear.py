@@ -14,6 +14,7 @@ from glassformer.core.options import as_text, parameter
 from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_ratio, require_teacher
 from glassformer.models.channels.confusion import CONFUSIONS
 from glassformer.models.channels.named import NAMES, scalar_channel
+from glassformer.models.designs.base import Design
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.priors.factors import FactorPrior
 from glassformer.models.priors.law import Law
@@ -73,6 +74,7 @@ class BilinearSequenceRegression(Model):
     """
 
     channel_names: ClassVar[tuple[str, ...]] = NAMES
+    tokens_parameter: ClassVar[str] = "beta"
 
     beta: float = parameter("L/d; inf allowed", 1.0)
     rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None)
@@ -182,6 +184,14 @@ class BilinearSequenceRegression(Model):
         if self.channel.linear:
             return FACTORS
         return factor_parametrisation(self.channel.trainable_link, self.channel.even, self.channel.label)
+
+    def inputs_at(self, d: int) -> tuple[type[Design], int]:
+        if np.isinf(self.beta):
+            raise no_data(f"beta = {self.beta}", "give beta = L/d")
+        return DenseDesign, max(1, round(self.beta * d))
+
+    def tokens_remedy(self, tokens: int, d: int) -> str:
+        return f"beta={tokens / d:.6g}"
 
     def at_size(self, d: int) -> FiniteSize:
         """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""

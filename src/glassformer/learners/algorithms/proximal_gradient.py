@@ -70,7 +70,11 @@ class Risk(NamedTuple):
         """Slopes of the loss, or of its envelope."""
         if width == 0:
             return self.loss.slope(self.labels, fields)
-        return -self.loss.score(self.labels, fields, width)[0]
+        return -self.loss.score(self.labels, fields, self.widths(width))[0]
+
+    def widths(self, width: float) -> Array:
+        """Of the envelopes of single samples, which bend in proportion to their weights."""
+        return width / np.asarray(self.loss.weights)
 
     def unit(self, matrix: Array) -> float:
         """Of the metric: what the design's inner product is of the sum over entries."""
@@ -92,13 +96,14 @@ class Risk(NamedTuple):
         else:
             share = min(1.0, self.spectral / max(float(np.max(self._values(pull))), 1e-300))
         dual = -float(np.sum(self.loss.conjugate_at(self.labels, fields, slopes, share))) - against
-        rounded = self.loss.proximal(self.labels, fields, width) if width else fields
+        widths = self.widths(width)
+        rounded = self.loss.proximal(self.labels, fields, widths) if width else fields
         closer = float(np.sum(self.loss.value(self.labels, rounded)))
         if width:
-            closer += float(np.sum((rounded - fields) ** 2)) / (2 * width)
+            closer += float(np.sum((rounded - fields) ** 2 / (2 * widths)))
         scale = max(float(np.sum(self.loss.value(self.labels, np.zeros_like(fields)))), 1e-300)
         loss = float(np.sum(self.loss.value(self.labels, fields)))
-        bend = 0.5 * width * share**2 * float(np.sum(slopes**2))
+        bend = 0.5 * share**2 * float(np.sum(widths * slopes**2))
         return (loss + penalty - dual) / scale, (closer + penalty - dual + bend) / scale
 
     def _values(self, pull: Array) -> Array:
@@ -140,7 +145,19 @@ class _Best:
     gap: float = np.inf
 
 
-def least_risk(risk: Risk, settings: Iteration, start: Array | None = None) -> Solution:
+class Scale(NamedTuple):
+    """What all risks over the same inputs share.
+
+    Attributes:
+        largest: square of the largest singular value of the inputs, times the roots of the weights, with a margin.
+        unit: of the metric.
+    """
+
+    largest: float
+    unit: float
+
+
+def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scale: Scale | None = None) -> Solution:
     r"""The minimiser of a regularised risk.
 
     Equation :eq:`regularised-risk` of the documentation.
@@ -150,6 +167,7 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None) -> S
         settings: ``tolerance`` is the duality gap, relative to the risk of an estimate of zero, at which a solution is
             accepted; iteration limit.
         start: where to begin, for instance the minimiser at another strength; zero by default.
+        scale: :func:`scale_of` the inputs, where many risks share it.
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); ``residual`` and
@@ -167,7 +185,7 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None) -> S
     """
     shape = risk.design.signal_shape
     x = np.zeros(shape) if start is None else np.array(start, dtype=float)
-    size, unit = _largest(risk)
+    size, unit = scale_of(risk) if scale is None else scale
     width = _WIDE if np.isinf(risk.loss.sharpness) else 0.0
     best, history = _Best(x), []
     step, y, momentum = 1 / (_bend(risk, width) * size), x, 1.0
@@ -200,15 +218,15 @@ def _bend(risk: Risk, width: float) -> float:
     return 1 / width if width else risk.loss.sharpness
 
 
-def _largest(risk: Risk) -> tuple[float, float]:
-    """Square of the largest singular value of the inputs, by the power method, and the unit of the metric."""
+def scale_of(risk: Risk) -> Scale:
+    """Square of the largest singular value of the weighted inputs, by the power method, and the unit of the metric."""
     rng = np.random.default_rng(0)
     v = rng.standard_normal(risk.design.signal_shape)
     v = v + v.T if risk.positive else v
     unit = risk.unit(v)
     value = 1.0
     for _ in range(_POWER):
-        v = risk.design.adjoint(risk.design.forward(v, 0), 0)
+        v = risk.design.adjoint(risk.loss.weights * risk.design.forward(v, 0), 0)
         value = float(np.linalg.norm(v))
         v /= value
-    return _MARGIN * value, unit
+    return Scale(_MARGIN * value, unit)

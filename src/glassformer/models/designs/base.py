@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
@@ -40,6 +41,15 @@ class Design(ABC):
     @abstractmethod
     def signal_shape(self) -> tuple[int, int]:
         """Shape of one signal."""
+
+    @property
+    @abstractmethod
+    def input_shape(self) -> tuple[int, int]:
+        """Shape of the input of one sample: tokens and their dimension."""
+
+    @abstractmethod
+    def parts(self) -> Iterator[Array]:
+        """Inputs of the first instance, in order, each of shape (samples, tokens, d)."""
 
     @property
     @abstractmethod

@@ -58,7 +58,6 @@ class GeneratedDesign(WrappedDesign):
         return self.kind(np.concatenate([part.inputs[0] for _, part in self._blocks(range(self._count))]))
 
     def parts(self) -> Iterator[Array]:
-        """Inputs in order, block by block."""
         for _, part in self._blocks(range(self._count)):
             yield part.inputs[0]
 

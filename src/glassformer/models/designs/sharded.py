@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Self
@@ -62,6 +62,9 @@ class ShardedDesign(WrappedDesign):
     @property
     def _inner(self) -> StoredDesign:
         return self.stored
+
+    def parts(self) -> Iterator[Array]:
+        yield from self.stored.parts()
 
     def forward(self, signal: Array, instance: int) -> Array:
         del instance

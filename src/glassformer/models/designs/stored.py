@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -55,6 +55,10 @@ class StoredDesign(Design):
         """The design of the first samples alone, sharing memory with this one."""
         return type(self)(self.inputs[:, :samples])
 
+    def rows(self, where: Any) -> Self:
+        """The design of some samples of the first instance, by their indices or flags."""
+        return replace(self, inputs=self.inputs[0][where])
+
     @property
     def instances(self) -> int:
         return int(self.inputs.shape[0])
@@ -63,8 +67,11 @@ class StoredDesign(Design):
     def samples(self) -> int:
         return int(self.inputs.shape[1])
 
+    @property
+    def input_shape(self) -> tuple[int, int]:
+        return int(self.inputs.shape[2]), int(self.inputs.shape[3])
+
     def parts(self) -> Iterator[Array]:
-        """Inputs of the first instance, in order."""
         yield self.inputs[0]
 
     @property

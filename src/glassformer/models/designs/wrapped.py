@@ -34,6 +34,11 @@ class WrappedDesign(Design):
         return shape
 
     @property
+    def input_shape(self) -> tuple[int, int]:
+        shape: tuple[int, int] = self._inner.input_shape
+        return shape
+
+    @property
     def several_rows(self) -> bool:
         return bool(self._inner.several_rows)
 

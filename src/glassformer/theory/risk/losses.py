@@ -29,7 +29,8 @@ class Loss(ABC):
     binary = declared(False, "True when labels have to be +1 or -1.")
     quadratic = declared(False, "True for half the square: it has closed forms, and fits labels exactly in a limit.")
 
-    sharpness = declared(np.inf, "Largest curvature in the field; infinite for losses with kinks.")
+    sharpness = declared(np.inf, "Largest curvature in the field of a sample of weight one; infinite for kinks.")
+    weights = declared(1.0, "Of the samples: numbers > 0 that multiply their losses.")
 
     @property
     def name(self) -> str:

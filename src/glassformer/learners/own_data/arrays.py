@@ -1,0 +1,131 @@
+"""Inputs and labels of one's own as a model takes them; what they contradict is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.core.errors import DataError, IncompatibleError, ParameterError
+from glassformer.core.integral import Array
+from glassformer.models.base import Model
+from glassformer.models.designs.base import Design
+
+_NUMBERS = "an array of real numbers"
+
+
+def observed(model: Model, inputs: Design | ArrayLike, labels: ArrayLike) -> tuple[Design, Array]:
+    """The design of inputs, and labels of shape (instances, samples, ...), where both are those of the model.
+
+    Args:
+        model: that the labels are believed to come from.
+        inputs: shape (samples, tokens, d), or (instances, samples, tokens, d), of numbers or truth values; or a design.
+        labels: shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one instance, as the channel draws them;
+            truth values stand for +1 and -1 where these are the labels, else for 1 and 0.
+
+    Raises:
+        DataError: inputs or labels have another type or shape, do not match each other, or are not finite.
+        ParameterError: a size that the model says is not that of the inputs.
+        IncompatibleError: a design of another model.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> model = BilinearSequenceRegression(beta=0.5, rho=0.2, channel="sign")
+        >>> design, y = observed(model, np.ones((3, 2, 4), dtype=int), [True, False, True])
+        >>> design.signal_shape, y
+        ((2, 4), array([[ 1., -1.,  1.]]))
+        >>> observed(model, np.ones((3, 4, 4)), [True, False, True])
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: beta = 0.5 is not allowed: expected what X says: its samples, of shape \
+(4, 4), have 4 tokens, not 2; give beta=1
+    """
+    design = inputs if isinstance(inputs, Design) else _design(model, as_inputs(inputs))
+    _require_its_own(model, design)
+    return design, as_labels(model, design, labels)
+
+
+def as_inputs(inputs: Any) -> Array:
+    """Inputs as an array of float64 or float32, never copied where they are one.
+
+    Raises:
+        DataError: they are no array of numbers.
+
+    Example:
+        >>> as_inputs([[[1, 2]]]).dtype
+        dtype('float64')
+    """
+    if hasattr(inputs, "toarray"):
+        raise DataError("X", f"<{type(inputs).__name__}>", _NUMBERS, "make a sparse one dense, by X.toarray()")
+    try:
+        found = np.asarray(inputs)
+    except ValueError as error:
+        remedy = "sequences of unequal length: pad them, or use the estimators of glassformer.sklearn"
+        raise DataError("X", f"<{type(inputs).__name__}>", _NUMBERS, remedy) from error
+    if found.dtype.kind not in "biuf":
+        raise DataError("X", f"<{found.dtype}>", _NUMBERS, "encode categories as numbers")
+    return found if found.dtype in (np.float64, np.float32) else found.astype(np.float64)
+
+
+def as_labels(model: Model, design: Design, labels: Any) -> Array:
+    """Labels of shape (instances, samples, ...) as the channel of the model draws them.
+
+    Raises:
+        DataError: they do not match the inputs, are no numbers, or not finite.
+    """
+    given = np.asarray(labels)
+    if given.dtype.kind not in "biuf":
+        raise DataError("y", f"<{given.dtype}>", _NUMBERS, "encode classes as numbers, two of them as +1 and -1")
+    signs = given.dtype.kind == "b" and tuple(getattr(model.channel, "values", ())) == (-1.0, 1.0)
+    y = 2.0 * given - 1.0 if signs else given.astype(float)
+    expected = (design.instances, design.samples, *model.channel.label_shape)
+    y = y[None] if y.shape == expected[1:] else y
+    if y.shape != expected:
+        shown = expected if design.instances > 1 else expected[1:]
+        raise DataError("y", given.shape, f"a shape {shown} that matches X and the labels of the model")
+    if not np.all(np.isfinite(y)):
+        raise DataError("y", first_bad("y", given), "finite entries", "remove or repair the samples")
+    return y
+
+
+def first_bad(name: str, values: Array) -> str:
+    """Where the first entry that is not finite stands, as users index it.
+
+    Example:
+        >>> first_bad("X", np.array([[0.0, np.nan]]))
+        '<X[0, 1] = nan>'
+    """
+    place = tuple(int(k) for k in np.argwhere(~np.isfinite(values))[0])
+    return f"<{name}[{', '.join(map(str, place))}] = {values[place]}>"
+
+
+def _design(model: Model, inputs: Array) -> Design:
+    if inputs.ndim not in (3, 4) or 0 in inputs.shape:
+        remedy = "give one sample's tokens as rows: X.reshape(n, L, d)" if inputs.ndim == 2 else ""
+        raise DataError("X", inputs.shape, "a shape (samples, tokens, d), no axis empty", remedy)
+    kind: Any = model.inputs_at(int(inputs.shape[-1]))[0]
+    # Finiteness first: the message of the design knows no places.
+    if not np.isfinite(inputs.sum(dtype=np.float64)) and not np.isfinite(inputs).all():
+        raise DataError("X", first_bad("X", inputs), "finite entries", "remove or repair the samples")
+    design: Design = kind(inputs)
+    return design
+
+
+def _require_its_own(model: Model, design: Design) -> None:
+    """Raise unless inputs have the sizes and the fields of the model."""
+    tokens, d = design.input_shape
+    if design.several_rows != bool(model.overlap_shape):
+        raise IncompatibleError(
+            f"{type(design).__name__} is not the design of model {model.name}: use model.at_size(d).design"
+        )
+    fields, own = design.field_shape[1:], model.channel.field_components
+    if not design.several_rows and len(fields) != len(own):
+        raise DataError("X", f"<fields of shape {fields}>", f"fields of shape {own}, as the channel")
+    expected = model.inputs_at(d)[1]
+    if tokens != expected:
+        name = model.tokens_parameter
+        allowed = f"what X says: its samples, of shape ({tokens}, {d}), have {tokens} tokens, not {expected}"
+        raise ParameterError(name, getattr(model, name), allowed, f"give {model.tokens_remedy(tokens, d)}")
+    if not design.several_rows and fields != own:
+        raise DataError("X", f"<fields of shape {fields}>", f"fields of shape {own}, as the channel")

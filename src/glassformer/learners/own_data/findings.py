@@ -1,0 +1,212 @@
+r"""What inputs are, measured, against what theory and message passing take them for: independent standard normal.
+
+Every quantity is what is left beyond the fluctuation of as many independent numbers, so that small samples are not
+blamed for being small; a limit is passed where that matters to an estimate, with a margin of chance.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassformer.core.errors import DataWarning
+from glassformer.core.integral import Array
+from glassformer.models.base import Model
+from glassformer.models.designs.base import Design
+
+# Standard errors by which a limit must be passed, multiplications that looking may take, and samples it needs.
+_CHANCE, _WORK, _FEWEST = 5.0, 2e9, 10
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One property of inputs.
+
+    Attributes:
+        name: of the property.
+        value: measured, beyond chance where chance has a share in it.
+        limit: up to which it is harmless.
+        chance: what a limit is passed by without meaning anything.
+        meaning: what it is, and how to do away with it.
+    """
+
+    name: str
+    value: float
+    limit: float
+    chance: float
+    meaning: str
+
+    @property
+    def harmless(self) -> bool:
+        """Whether the limit is kept, as far as chance lets one tell."""
+        return self.value <= self.limit + self.chance
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.value:.3g} (harmless up to {self.limit:.3g}): {self.meaning}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Inputs, and what several findings share.
+
+    Attributes:
+        inputs: shape (n, L, d).
+        centred: the same around the mean over samples, in units of its mean square.
+    """
+
+    inputs: Array
+    centred: Array
+
+    @property
+    def size(self) -> int:
+        """Numbers of one input."""
+        return int(self.inputs.shape[1] * self.inputs.shape[2])
+
+    @property
+    def free(self) -> float:
+        """Share of the numbers that their mean leaves free."""
+        return 1 - 1 / len(self.inputs)
+
+
+def sampled(inputs: Array) -> Sample:
+    """As many of the inputs, shape (n, L, d), as looking at them may take."""
+    tokens, d = inputs.shape[1:]
+    inputs = inputs[: max(50, int(_WORK / (tokens * d * (tokens + d + 10))))]
+    x = inputs.astype(float)
+    x -= x.mean(axis=0)
+    # One degree of freedom of every entry went into its mean.
+    power = float(np.mean(x**2)) * len(x) / max(len(x) - 1, 1)
+    return Sample(inputs, x / np.sqrt(power) if power > 0 else x)
+
+
+def findings(inputs: Array) -> tuple[Finding, ...]:
+    """All properties of inputs, shape (n, L, d), of at least two samples.
+
+    Example:
+        >>> x = np.random.default_rng(0).standard_normal((200, 5, 6))
+        >>> [one.name for one in findings(x + 1) if not one.harmless]
+        ['mean']
+    """
+    sample = sampled(inputs)
+    return tuple(measure(sample) for measure in MEASURES)
+
+
+def contradictions(inputs: Array) -> tuple[Finding, ...]:
+    """Those that are not harmless; none of a few samples, which contradict nothing."""
+    return tuple(one for one in findings(inputs) if not one.harmless) if len(inputs) >= _FEWEST else ()
+
+
+def warn_of(against: Sequence[Finding]) -> None:
+    """Warn whoever called the caller of what is not harmless, if anything is."""
+    if against:
+        what = "; ".join(map(str, against))
+        text = f"the data are not what message passing takes them for, and its claims may be wrong: {what}"
+        warnings.warn(text, DataWarning, stacklevel=3)
+
+
+def label_power(model: Model, design: Design, labels: Array) -> tuple[Finding, ...]:
+    """Whether labels, shape (n,), of a linear channel have another mean square than those of the model."""
+    if labels.ndim > 1 or not getattr(model.channel, "linear", False):
+        return ()
+    expected = 1 + float(model.channel.label_noise)
+    chance = np.sqrt(2 / len(labels)) + model.prior.in_rows.power_deviation((1, *design.signal_shape))
+    off = abs(float(np.mean(labels**2)) / expected - 1)
+    text = f"relative distance of the mean square of y from {expected:.4g}, that of the model; rescale y, or noise"
+    found = Finding("label power", off, 0.25, _CHANCE * chance, text)
+    return () if found.harmless else (found,)
+
+
+def _mean(sample: Sample) -> Finding:
+    """Norm of the mean input in units of an entry: beyond one it is the strongest direction of all."""
+    n, power = len(sample.inputs), float(np.mean(sample.inputs.astype(float).var(axis=0)))
+    mean = sample.inputs.mean(axis=0, dtype=np.float64)
+    norm = float(np.sum(mean**2)) / power if power > 0 else np.inf
+    text = "length of the mean input in standard deviations of an entry; subtract the mean over samples"
+    return _root("mean", norm - sample.size / n, 1.0, np.sqrt(2 * sample.size) / n, text)
+
+
+def _scale(sample: Sample) -> Finding:
+    spread = np.sqrt(float(np.mean(sample.inputs.astype(float).var(axis=0))))
+    chance = _CHANCE * np.sqrt((2 + abs(_kurtosis(sample))) / (2 * sample.centred.size))
+    text = "distance of the standard deviation of the entries from one; divide by it"
+    return Finding("scale", abs(spread - 1), 0.1, chance, text)
+
+
+def _feature_scales(sample: Sample) -> Finding:
+    return _scales(sample, (0, 1), "feature scales", "features")
+
+
+def _token_scales(sample: Sample) -> Finding:
+    return _scales(sample, (0, 2), "token scales", "tokens")
+
+
+def _scales(sample: Sample, axes: tuple[int, int], name: str, what: str) -> Finding:
+    powers = np.mean(sample.centred**2, axis=axes)
+    counted = sample.free * sample.centred.size / len(powers)
+    error = (2 + max(_kurtosis(sample), -1.9)) / counted
+    text = f"relative spread of the variances of the {what}; divide each by its standard deviation"
+    return _root(name, float(np.var(powers)) - error, 0.2**2, error * np.sqrt(2 / len(powers)), text)
+
+
+def _token_correlation(sample: Sample) -> Finding:
+    return _correlation(sample, np.swapaxes(sample.centred, 1, 2), "token correlation", "tokens")
+
+
+def _feature_correlation(sample: Sample) -> Finding:
+    return _correlation(sample, sample.centred, "feature correlation", "features")
+
+
+def _correlation(sample: Sample, vectors: Array, name: str, what: str) -> Finding:
+    """Root of the sum of squared correlations of one coordinate with all others, in the mean over coordinates."""
+    size = vectors.shape[-1]
+    rows = vectors.reshape(-1, size)
+    covariance = rows.T @ rows / len(rows)
+    spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    others = covariance / np.outer(spread, spread)
+    np.fill_diagonal(others, 0.0)
+    error = (size - 1) / (sample.free * len(rows))
+    text = f"root of the sum of squared correlations of one of the {what} with the others; whiten them"
+    excess = float(np.sum(others**2)) / size - error
+    return _root(name, excess, 0.4**2, error * np.sqrt(2 / max(size * (size - 1) / 2, 1)), text)
+
+
+def _tails(sample: Sample) -> Finding:
+    text = "excess kurtosis of the entries; transform them (ranks, logarithms), or clip outliers and say so"
+    error = np.sqrt(24 / sample.centred.size)
+    return Finding("heavy tails", _kurtosis(sample), 3.0, _CHANCE * error, text)
+
+
+def _leverage(sample: Sample) -> Finding:
+    powers = np.mean(sample.centred**2, axis=(1, 2))
+    error = (2 + max(_kurtosis(sample), -1.9)) / sample.size
+    text = "spread of the mean squares of single inputs; some samples weigh far more than others: divide by their norm"
+    return _root("leverage", float(np.var(powers)) - error, 0.3**2, error * np.sqrt(2 / len(powers)), text)
+
+
+def _kurtosis(sample: Sample) -> float:
+    """Excess kurtosis of entries, each in units of its own spread: scales are no tails."""
+    power = np.mean(sample.centred**2, axis=0)
+    fourth = np.mean(sample.centred**4, axis=0)
+    seen = power > 1e-12
+    return float(np.mean(fourth[seen] / power[seen] ** 2)) - 3 if seen.any() else 0.0
+
+
+def _root(name: str, square: float, limit: float, error: float, meaning: str) -> Finding:
+    """A finding whose square is measured with this standard error."""
+    reach = np.sqrt(limit + _CHANCE * error) - np.sqrt(limit)
+    return Finding(name, float(np.sqrt(max(square, 0.0))), float(np.sqrt(limit)), float(reach), meaning)
+
+
+MEASURES: tuple[Callable[[Sample], Finding], ...] = (
+    _mean,
+    _scale,
+    _feature_scales,
+    _token_scales,
+    _token_correlation,
+    _feature_correlation,
+    _tails,
+    _leverage,
+)

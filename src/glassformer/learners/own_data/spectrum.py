@@ -1,0 +1,56 @@
+"""The spectrum of inputs against that of independent numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.core.numerics.decompositions import singular_values
+from glassformer.learners.own_data.findings import Finding, Sample
+
+# Rows and columns that are looked at, the largest harmless distance, and what chance makes of one over their number.
+_LARGEST, _HARMLESS, _CHANCE = 800, 0.05, 3.0
+# Points of the distribution function.
+_POINTS = 2001
+
+
+def marchenko_pastur(values: Array, ratio: float) -> Array:
+    r"""Distribution function of the eigenvalues of :math:`Z Z^T/n`, ``Z`` of shape (p, n) and standard normal.
+
+    Args:
+        values: where it is asked for.
+        ratio: :math:`p/n` in (0, 1].
+
+    Source: Marchenko, Pastur, Math. USSR Sb. 1, 457 (1967).
+
+    Example:
+        >>> marchenko_pastur(np.array([0.0, 4.0]), 1.0).round(3)
+        array([0., 1.])
+    """
+    low, high = (1 - np.sqrt(ratio)) ** 2, (1 + np.sqrt(ratio)) ** 2
+    # In the angle along the support the density is smooth at both ends.
+    angle = np.linspace(np.pi, 0.0, _POINTS)
+    x = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
+    density = ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * np.pi * ratio * np.maximum(x, 1e-300))
+    # At ratio one the support begins at zero, where sin^2 and x vanish together.
+    density = np.where(x > 1e-12 * high, density, (high - low) / (2 * np.pi * ratio))
+    steps = 0.5 * (density[1:] + density[:-1]) * -np.diff(angle)
+    total = np.concatenate([[0.0], np.cumsum(steps)])
+    return np.interp(values, x, total / total[-1], left=0.0, right=1.0)
+
+
+def spectrum(sample: Sample) -> Finding:
+    """Largest distance of the distribution functions of measured and expected eigenvalues."""
+    flat = sample.centred.reshape(len(sample.centred), -1)
+    rng = np.random.default_rng(0)
+    rows, columns = (np.sort(rng.permutation(size)[:_LARGEST]) for size in flat.shape)
+    part = flat[np.ix_(rows, columns)]
+    # The mean took one of the samples.
+    n, p = max(len(part) - 1, 1), part.shape[1]
+    small, large = min(n, p), max(n, p)
+    values = np.sort(singular_values(part)[:small] ** 2 / large)
+    there = marchenko_pastur(values, small / large)
+    steps = np.arange(small + 1) / small
+    distance = float(np.max(np.maximum(np.abs(there - steps[1:]), np.abs(there - steps[:-1]))))
+    text = "distance of the distribution of singular values from Marchenko and Pastur's; whiten inputs"
+    return Finding("spectrum", distance, _HARMLESS, _CHANCE / small, text)

@@ -1,0 +1,188 @@
+"""Quadratic functionals of tokens, pooled over a sequence: attention of keys and queries that are not told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array
+from glassformer.models.designs.pooled import PooledDesign
+from glassformer.sklearn.base import SequenceClassifier, SequenceEstimator, SequenceRegressor
+from glassformer.sklearn.sequences import Sequences
+
+PAIRS = ("self", "all")
+
+
+class _Attention(SequenceEstimator):
+    """A symmetric matrix between tokens, the same at all positions."""
+
+    by_position = False
+    pairs: str
+    linear: bool
+
+    def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> PooledDesign:
+        if self.pairs not in PAIRS:
+            raise ParameterError("pairs", self.pairs, f"one of {', '.join(PAIRS)}")
+        if self.linear:
+            ones = np.broadcast_to(given.there[:, :, None], (*scaled.shape[:2], 1))
+            scaled = np.concatenate([scaled, ones], axis=2)
+        scaled = scaled / np.sqrt(given.lengths)[:, None, None]
+        if self.pairs == "all":
+            scaled = scaled.sum(axis=1, keepdims=True) / np.sqrt(given.lengths)[:, None, None]
+        if weights is not None:
+            self.centre_ = np.einsum("n,ntd,nte->de", weights, scaled, scaled, optimize=True) / weights.sum()
+        return PooledDesign(scaled, self.centre_)
+
+    def _coefficients(self, matrix: Array) -> Array:
+        own = matrix[: self.shape_[1], : self.shape_[1]]
+        columns = self.scaling_.columns
+        back = columns @ own @ columns.T if columns.ndim == 2 else columns[:, None] * own * columns
+        return np.asarray(0.5 * (back + back.T) / len(matrix))
+
+    def _constants(self) -> Array:
+        """What each signal makes of the centre of the fields, shape (signals,)."""
+        return np.array([np.sum(matrix * self.centre_) / len(matrix) for matrix in self.signals_])
+
+
+class AttentionRegressor(_Attention, SequenceRegressor):
+    r"""Regression on pairs of tokens, :math:`y = \langle \tilde x_a^TS\tilde x_b\rangle_{ab} + b`, ``S`` of low rank.
+
+    Tokens :math:`\tilde x` are those of the inputs around their mean over all positions. The mean is over each token
+    with itself (``pairs="self"``: a quadratic network), or over all pairs of a sequence (``"all"``: attention scores
+    of keys equal to queries). Any order of the tokens gives the same.
+
+    Args:
+        shape: as for :class:`~glassformer.sklearn.bilinear.BilinearRegressor`, like all that is not listed here.
+        pairs: ``"self"`` or ``"all"``.
+        linear: whether tokens get a constant feature as well, so that labels may depend on them linearly.
+        solver: ``"risk"``.
+        loss: as there.
+        penalty: ``"nuclear"``, ``"ridge"``, ``"elastic"``, or ``"trace"`` for positive ``S``: weight decay on keys that
+            equal queries.
+        strength: as there, but not by theory.
+        strengths: as there.
+        folds: as there.
+        scale: as there; tokens of all positions have one scale.
+        tolerance: as there.
+        max_iterations: as there.
+        random_state: as there.
+
+    Attributes:
+        coef_: ``S``, shape (d, d), in the units of the inputs.
+        rank_: of the matrix that was learned, the constant feature included.
+        singular_values_: of ``S``, falling.
+        strength_: that was used.
+        cross_validation_: as there.
+        shape_: (L, d).
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X, w = rng.standard_normal((300, 3, 6)), rng.standard_normal(6)
+        >>> y = np.mean((X @ w) ** 2, axis=1)
+        >>> found = AttentionRegressor(strength="simplest", strengths=10).fit(X, y)
+        >>> bool(found.score(X, y) > 0.9), found.coef_.shape
+        (True, (6, 6))
+    """
+
+    def __init__(
+        self,
+        shape: Any = None,
+        *,
+        pairs: str = "self",
+        linear: bool = True,
+        solver: str = "risk",
+        loss: Any = "square",
+        penalty: str = "nuclear",
+        strength: Any = "cv",
+        strengths: Any = 20,
+        folds: int = 5,
+        scale: str = "features",
+        tolerance: float = 1e-4,
+        max_iterations: int = 5000,
+        random_state: Any = 0,
+    ) -> None:
+        self.shape = shape
+        self.pairs = pairs
+        self.linear = linear
+        self.solver = solver
+        self.loss = loss
+        self.penalty = penalty
+        self.strength = strength
+        self.strengths = strengths
+        self.folds = folds
+        self.scale = scale
+        self.tolerance = tolerance
+        self.max_iterations = max_iterations
+        self.random_state = random_state
+
+    def _seen_mean(self) -> float:
+        return float(self.unit_ * self._constants()[0])
+
+
+class AttentionClassifier(_Attention, SequenceClassifier):
+    r"""Classification with log-odds :math:`\langle \tilde x_a^T S\,\tilde x_b\rangle_{ab} + b`, ``S`` of low rank.
+
+    Of more than two classes each is told from the rest, with a matrix of its own.
+
+    Args:
+        shape: as for :class:`AttentionRegressor`, like all that is not listed here.
+        pairs: as there.
+        linear: as there.
+        solver: ``"risk"``.
+        loss: ``"logistic"``, which gives probabilities, ``"hinge"`` or ``"square"``.
+        penalty: as there.
+        strength: as there, but not by theory; each class has its own.
+        strengths: as there.
+        folds: as there; classes have equal shares in them.
+        scale: as there.
+        tolerance: as there.
+        max_iterations: as there.
+        random_state: as there.
+
+    Attributes:
+        classes_: in ascending order.
+        coef_: shape (d, d), or (classes, d, d) of more than two; so for the others.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((300, 2, 4))
+        >>> y = (X[:, :, 0] ** 2).sum(axis=1) > 1.4
+        >>> bool(AttentionClassifier(strength=0.3).fit(X, y).score(X, y) > 0.85)
+        True
+    """
+
+    def __init__(
+        self,
+        shape: Any = None,
+        *,
+        pairs: str = "self",
+        linear: bool = True,
+        solver: str = "risk",
+        loss: Any = "logistic",
+        penalty: str = "nuclear",
+        strength: Any = "cv",
+        strengths: Any = 20,
+        folds: int = 5,
+        scale: str = "features",
+        tolerance: float = 1e-4,
+        max_iterations: int = 5000,
+        random_state: Any = 0,
+    ) -> None:
+        self.shape = shape
+        self.pairs = pairs
+        self.linear = linear
+        self.solver = solver
+        self.loss = loss
+        self.penalty = penalty
+        self.strength = strength
+        self.strengths = strengths
+        self.folds = folds
+        self.scale = scale
+        self.tolerance = tolerance
+        self.max_iterations = max_iterations
+        self.random_state = random_state
+
+    def _seen_means(self) -> Array:
+        return self._constants()

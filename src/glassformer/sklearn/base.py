@@ -1,0 +1,225 @@
+"""What all estimators share: inputs of any form, scaling, one signal per target, and what is told of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import assert_all_finite
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array
+from glassformer.core.numerics.decompositions import singular_values
+from glassformer.learners.risk_path import rank_of
+from glassformer.sklearn.scaling import learned
+from glassformer.sklearn.sequences import Sequences, sequences
+from glassformer.sklearn.solvers import Signal, Task, solver_of
+
+
+class SequenceEstimator(BaseEstimator):
+    """Base of the estimators; a target is what one signal is learned from."""
+
+    shape: Any
+    scale: str
+    solver: str
+    loss: Any
+    coef_: Any
+    shape_: tuple[int, int]
+
+    has_theory: bool = False
+    """Whether targets are linear in what is learned, of which width and noise can be estimated."""
+    by_position: bool = True
+    """Whether tokens of different positions are seen by different weights."""
+
+    @abstractmethod
+    def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> Any:
+        """The design of scaled tokens; with weights, of those that are learned from."""
+
+    @abstractmethod
+    def _coefficients(self, matrix: Array) -> Array:
+        """What sees tokens as they are given as the signal of this matrix sees scaled ones."""
+
+    def _learn(self, given: Sequences, targets: list[Array], weights: Array, intercept: bool) -> list[Signal]:
+        """One signal per target, of the samples that weigh anything."""
+        kept = weights > 0
+        part = given if kept.all() else given.at(kept)
+        self.shape_ = (int(given.values.shape[1]), int(given.values.shape[2]))
+        self.scaling_ = learned(part, weights[kept], self.scale, self.by_position)
+        design = self._design(self.scaling_.apply(part), part, weights[kept])
+        solve, found = solver_of(self.solver), []
+        for target in targets:
+            groups = _repeated(part, target[kept])
+            found.append(solve(self, Task(design, target[kept], weights[kept], groups, intercept)))
+        return found
+
+    def _tell(self, signals: list[Signal], units: float) -> None:
+        """Attributes, those of one signal without an axis over them."""
+        self.signals_ = [one.matrix for one in signals]
+        each: dict[str, list[Any]] = {
+            "coef_": [units * self._coefficients(one.matrix) for one in signals],
+            "rank_": [rank_of(one.matrix) for one in signals],
+            "strength_": [one.strength for one in signals],
+        }
+        each["singular_values_"] = [singular_values(one) for one in each["coef_"]]
+        single = len(signals) == 1
+        for name, values in each.items():
+            setattr(self, name, values[0] if single else np.array(values))
+        self.estimated_model_ = signals[0].estimated if single else [one.estimated for one in signals]
+        self.n_iter_ = max(1, max(one.iterations for one in signals))
+        self.cross_validation_ = signals[0].validation if single else [one.validation for one in signals]
+
+    def _fields(self, X: Any) -> Array:
+        """Of all signals, shape (n, signals), without intercepts."""
+        check_is_fitted(self)
+        given = sequences(self, X, self.shape_, reset=False)
+        design = self._design(self.scaling_.apply(given), given, None)
+        return np.stack([design.forward(matrix, 0) for matrix in self.signals_], axis=1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+class SequenceRegressor(RegressorMixin, SequenceEstimator):
+    """Numbers from sequences."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from samples.
+
+        Args:
+            X: shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d) of sequences of unequal length.
+            y: numbers, shape (n,).
+            sample_weight: >= 0, shape (n,); samples of weight zero do not count.
+
+        Raises:
+            ValueError: data or parameters that scikit-learn, or the package, refuses; they are named.
+        """
+        given = sequences(self, X, self.shape, reset=True)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = _numbers(column_or_1d(y, warn=True))
+        check_consistent_length(given.values, y)
+        weights = _weights(sample_weight, given)
+        share = weights / weights.sum()
+        mean = float(share @ y)
+        spread = float(np.sqrt(share @ (y - mean) ** 2)) or 1.0
+        signals = self._learn(given, [(y - mean) / spread], weights, self.loss != "square")
+        self.offset_, self.unit_ = mean + spread * signals[0].intercept, spread
+        self._tell(signals, spread)
+        self.intercept_ = self.offset_ - self._seen_mean()
+        return self
+
+    @abstractmethod
+    def _seen_mean(self) -> float:
+        """What the coefficients make of the mean that was subtracted from inputs."""
+
+    def predict(self, X: Any) -> Array:
+        """Predictions, shape (n,), of samples in any of the forms of :meth:`fit`."""
+        fields = self._fields(X)[:, 0]
+        return np.asarray(self.offset_ + self.unit_ * fields)
+
+
+def _has_chances(estimator: Any) -> bool:
+    if estimator.loss == "logistic":
+        return True
+    raise AttributeError(f"loss = {estimator.loss!r} gives no probabilities: use loss='logistic'")
+
+
+class SequenceClassifier(ClassifierMixin, SequenceEstimator):
+    """Classes from sequences; of more than two, each against the rest."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from samples.
+
+        Args:
+            X: shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d) of sequences of unequal length.
+            y: classes, numbers or names, shape (n,).
+            sample_weight: >= 0, shape (n,); samples of weight zero do not count.
+
+        Raises:
+            ValueError: data or parameters that scikit-learn, or the package, refuses; they are named.
+        """
+        given = sequences(self, X, self.shape, reset=True)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        check_consistent_length(given.values, y)
+        weights = _weights(sample_weight, given)
+        self.classes_ = np.unique(y)
+        present = np.unique(y[weights > 0])
+        if len(present) < 2:
+            raise ValueError(f"y has samples of one class only, {present.tolist()}: expected two classes or more")
+        singled = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        targets = [np.where(y == one, 1.0, -1.0) for one in singled]
+        signals = self._learn(given, targets, weights, True)
+        self._tell(signals, 1.0)
+        offsets = np.array([one.intercept for one in signals])
+        self.offsets_ = offsets
+        means = self._seen_means()
+        self.intercept_ = float(offsets[0] - means[0]) if len(signals) == 1 else offsets - means
+        return self
+
+    @abstractmethod
+    def _seen_means(self) -> Array:
+        """What the coefficients of each class make of the mean that was subtracted from inputs."""
+
+    def decision_function(self, X: Any) -> Array:
+        """Log-odds (logistic loss) of the second class, shape (n,), or of each of several, shape (n, classes)."""
+        fields = self._fields(X) + self.offsets_
+        return fields[:, 0] if len(self.classes_) == 2 else fields
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class of each sample, shape (n,)."""
+        odds = self.decision_function(X)
+        return np.asarray(self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)])
+
+    @available_if(_has_chances)
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes, shape (n, classes); of several, those against the rest, normalised."""
+        chance = expit(self.decision_function(X))
+        if chance.ndim == 1:
+            return np.column_stack([1 - chance, chance])
+        total = chance.sum(axis=1, keepdims=True)
+        return np.where(total > 0, chance / np.where(total > 0, total, 1.0), 1 / chance.shape[1])
+
+
+def _numbers(y: Any) -> Array:
+    try:
+        found = np.asarray(y, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError("Unknown label type: y has entries that are no numbers: use a classifier") from error
+    if not np.all(np.isfinite(found)):
+        first = int(np.argmin(np.isfinite(found)))
+        raise ValueError(f"Input y contains NaN or infinity: y[{first}] = {found[first]}")
+    return found
+
+
+def _weights(sample_weight: Any, given: Sequences) -> Array:
+    weights = np.asarray(_check_sample_weight(sample_weight, given.values.reshape(len(given.values), -1), dtype=float))
+    if np.any(weights < 0) or not np.any(weights > 0):
+        raise ParameterError("sample_weight", sample_weight, "numbers >= 0, not all of them zero")
+    return weights
+
+
+def _repeated(given: Sequences, target: Array) -> NDArray[np.int64]:
+    """One number per distinct sample, in an order that does not depend on how often it occurs."""
+    first = given.values.reshape(len(target), -1)[:, 0]
+    if len(np.unique(first)) == len(first):
+        return np.argsort(np.argsort(first, kind="stable"), kind="stable").astype(np.int64)
+    rows = np.column_stack([given.values.reshape(len(target), -1), target])
+    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], dtype=np.int64).ravel()

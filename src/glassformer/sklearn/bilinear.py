@@ -1,0 +1,164 @@
+"""Linear functionals of a sequence whose weights are a matrix of low rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.models.designs.dense import DenseDesign
+from glassformer.sklearn.base import SequenceClassifier, SequenceEstimator, SequenceRegressor
+from glassformer.sklearn.sequences import Sequences
+
+
+class _Bilinear(SequenceEstimator):
+    """Weights of tokens and features: one matrix."""
+
+    def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> DenseDesign:
+        return DenseDesign(scaled)
+
+    def _coefficients(self, matrix: Array) -> Array:
+        return self.scaling_.back(matrix) / np.sqrt(matrix.size)
+
+
+class BilinearRegressor(_Bilinear, SequenceRegressor):
+    r"""Regression :math:`y = \mathrm{Tr}\,X^TC + b` on sequences ``X`` of shape (L, d), with ``C`` of low rank.
+
+    Args:
+        shape: of one sample of flat inputs, (L, d), of which one may be -1; None for a single token. Inputs of shape
+            (n, L, d) and lists of arrays (L_i, d), which are padded and masked, bring their own.
+        solver: ``"risk"``, the minimiser of a loss and a penalty
+            (:class:`~glassformer.learners.regularised_risk.RegularisedRisk`); ``"bayes"``, message passing with the
+            width and the noise that :func:`~glassformer.learners.own_data.width.estimate_model` finds, for inputs that
+            are close to independent numbers once they are scaled. Where it does not settle, a warning says so and the
+            risk is minimised instead.
+        loss: ``"square"``, ``"huber"``, or a convex function of a label and a field that JAX can differentiate.
+        penalty: ``"nuclear"``, ``"ridge"`` or ``"elastic"``.
+        strength: of the penalty: ``"cv"`` for the best by cross-validation, ``"simplest"`` for the largest one within a
+            standard error of it, ``"theory"`` for the best by the theory of the estimated width and noise, or a number
+            > 0, in the units of scaled inputs and targets (for ``"theory"``, of the signal's share in the latter).
+        strengths: how many strengths cross-validation looks at, along one warm-started path; or the strengths.
+        folds: of cross-validation. Samples that are equal are held back together.
+        scale: ``"features"``, in units of the standard deviations of features and of tokens; ``"whiten"``, uncorrelated
+            features and tokens; ``"none"``. Means are subtracted in any case; all is learned in :meth:`fit`.
+        tolerance: certified duality gap that is accepted, relative to the risk of an estimate of zero.
+        max_iterations: steps allowed at each strength.
+        random_state: of the folds.
+
+    Attributes:
+        coef_: ``C``, shape (L, d), in the units of the inputs.
+        intercept_: ``b``, for sequences of full length.
+        rank_: of ``C``.
+        singular_values_: of ``C``, falling.
+        strength_: that was used.
+        cross_validation_: :class:`~glassformer.learners.risk_path.CrossValidation` that chose it, or None.
+        estimated_model_: :class:`~glassformer.learners.own_data.width.EstimatedModel`, where it was asked for.
+        shape_: (L, d).
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((200, 6, 8))
+        >>> C = np.outer(rng.standard_normal(6), rng.standard_normal(8))
+        >>> y = np.einsum("nld,ld->n", X, C) + 0.1 * rng.standard_normal(200)
+        >>> found = BilinearRegressor(strength="simplest", strengths=10).fit(X, y)
+        >>> found.rank_ < 6, bool(found.score(X, y) > 0.95)
+        (True, True)
+    """
+
+    has_theory = True
+
+    def __init__(
+        self,
+        shape: Any = None,
+        *,
+        solver: str = "risk",
+        loss: Any = "square",
+        penalty: str = "nuclear",
+        strength: Any = "cv",
+        strengths: Any = 20,
+        folds: int = 5,
+        scale: str = "features",
+        tolerance: float = 1e-4,
+        max_iterations: int = 5000,
+        random_state: Any = 0,
+    ) -> None:
+        self.shape = shape
+        self.solver = solver
+        self.loss = loss
+        self.penalty = penalty
+        self.strength = strength
+        self.strengths = strengths
+        self.folds = folds
+        self.scale = scale
+        self.tolerance = tolerance
+        self.max_iterations = max_iterations
+        self.random_state = random_state
+
+    def _seen_mean(self) -> float:
+        return float(np.sum(self.coef_ * self.scaling_.mean))
+
+
+class BilinearClassifier(_Bilinear, SequenceClassifier):
+    r"""Classification of sequences ``X`` of shape (L, d), log-odds :math:`\mathrm{Tr}\,X^TC + b`, ``C`` of low rank.
+
+    Of more than two classes each is told from the rest, with a matrix of its own.
+
+    Args:
+        shape: as for :class:`BilinearRegressor`, like all that is not listed here.
+        solver: ``"risk"``.
+        loss: ``"logistic"``, which gives probabilities, ``"hinge"`` or ``"square"``.
+        penalty: as there.
+        strength: as there, but not by theory; each class has its own.
+        strengths: as there.
+        folds: as there; classes have equal shares in them.
+        scale: as there.
+        tolerance: as there.
+        max_iterations: as there.
+        random_state: as there.
+
+    Attributes:
+        classes_: in ascending order.
+        coef_: shape (L, d), or (classes, L, d) of more than two; so for the others.
+        intercept_: a number, or one per class.
+        rank_: as there, like the rest.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((200, 4, 5))
+        >>> y = np.where(X[:, 0, 0] + X[:, 1, 0] > 0, "up", "down")
+        >>> found = BilinearClassifier(strength=1.0).fit(X, y)
+        >>> bool(found.score(X, y) > 0.9), found.predict_proba(X).shape
+        (True, (200, 2))
+    """
+
+    def __init__(
+        self,
+        shape: Any = None,
+        *,
+        solver: str = "risk",
+        loss: Any = "logistic",
+        penalty: str = "nuclear",
+        strength: Any = "cv",
+        strengths: Any = 20,
+        folds: int = 5,
+        scale: str = "features",
+        tolerance: float = 1e-4,
+        max_iterations: int = 5000,
+        random_state: Any = 0,
+    ) -> None:
+        self.shape = shape
+        self.solver = solver
+        self.loss = loss
+        self.penalty = penalty
+        self.strength = strength
+        self.strengths = strengths
+        self.folds = folds
+        self.scale = scale
+        self.tolerance = tolerance
+        self.max_iterations = max_iterations
+        self.random_state = random_state
+
+    def _seen_means(self) -> Array:
+        coefficients = np.reshape(self.coef_, (-1, *self.shape_))
+        return np.einsum("kld,ld->k", coefficients, self.scaling_.mean)

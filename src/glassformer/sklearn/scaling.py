@@ -1,0 +1,93 @@
+"""Tokens around their mean and in units of their spread, learned from the data that are learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Array
+from glassformer.core.numerics.decompositions import eigh
+from glassformer.sklearn.sequences import Sequences
+
+SCALES = ("features", "whiten", "none")
+# Directions with less than this share of the largest variance are left out by whitening.
+_FLAT = 1e-8
+
+
+@dataclass(frozen=True)
+class Scaling:
+    r"""The map :math:`X' = A\,(X - M)\,B` of the tokens of a sample: it keeps the rank of what sees them.
+
+    Attributes:
+        mean: ``M``, shape (L, d), or (1, d) for one of all tokens.
+        rows: ``A``, shape (L, L), or its diagonal.
+        columns: ``B``, shape (d, d), or its diagonal.
+    """
+
+    mean: Array
+    rows: Array
+    columns: Array
+
+    def apply(self, given: Sequences) -> Array:
+        """Scaled tokens, shape (n, L, d), zero where there is none."""
+        x = given.values - self.mean
+        # In place: inputs may be large, and this copy of them is enough.
+        x *= given.there[:, :, None]
+        if self.rows.ndim == 1 and self.columns.ndim == 1:
+            x *= self.rows[:, None] * self.columns
+            return x
+        x = np.einsum("ab,nbd->nad", self.rows, x) if self.rows.ndim == 2 else x * self.rows[:, None]
+        return np.asarray(x @ self.columns if self.columns.ndim == 2 else x * self.columns)
+
+    def back(self, signal: Array) -> Array:
+        """What sees tokens as this signal, shape (L, d), sees scaled ones."""
+        left = self.rows.T @ signal if self.rows.ndim == 2 else self.rows[:, None] * signal
+        return np.asarray(left @ self.columns.T if self.columns.ndim == 2 else left * self.columns)
+
+
+def learned(given: Sequences, weights: Array, scale: str, by_position: bool) -> Scaling:
+    """The scaling of these data.
+
+    Args:
+        given: data to learn from.
+        weights: of the samples, shape (n,).
+        scale: ``"features"`` for units of the standard deviations of features and of tokens, ``"whiten"`` for
+            uncorrelated features and tokens, ``"none"`` for one unit of all entries.
+        by_position: whether tokens have means and scales of their own.
+
+    Raises:
+        ParameterError: there is no such scale.
+    """
+    if scale not in SCALES:
+        raise ParameterError("scale", scale, f"one of {', '.join(SCALES)}")
+    share = (weights[:, None] * given.there)[:, :, None]
+    share = np.broadcast_to(share, (*given.values.shape[:2], 1))
+    axes: tuple[int, ...] = (0,) if by_position else (0, 1)
+    total = np.maximum(share.sum(axis=axes, keepdims=True), 1e-300)
+    add = "nlk,nld->ld" if by_position else "nlk,nld->d"
+    mean = np.einsum(add, share, given.values).reshape(-1, given.values.shape[2]) / total[0]
+    centred = given.values - mean
+    centred *= np.sqrt(share)
+    counted = float(share.sum())
+    power = float(np.vdot(centred, centred)) / max(counted * given.values.shape[2], 1e-300)
+    unit = 1 / np.sqrt(power) if power > 0 else 1.0
+    rows, columns = np.ones(given.values.shape[1]), np.full(given.values.shape[2], unit)
+    if scale != "none":
+        columns = _inverse_root(np.einsum("nld,nle->de", centred, centred, optimize=True) / counted, scale)
+        if by_position and len(rows) > 1:
+            scaled = centred @ columns if columns.ndim == 2 else np.multiply(centred, columns, out=centred)
+            own = np.einsum("nld,nmd->lm", scaled, scaled, optimize=True) / given.values.shape[2]
+            rows = _inverse_root(own / np.maximum(share.sum(axis=0).mean(), 1e-300), scale)
+    return Scaling(mean, rows, columns)
+
+
+def _inverse_root(covariance: Array, scale: str) -> Array:
+    """Of a covariance, or of its diagonal; what does not vary stays as it is."""
+    if scale == "features":
+        spread = np.sqrt(np.diag(covariance))
+        return 1 / np.where(spread > np.sqrt(_FLAT) * max(float(spread.max()), 1e-300), spread, 1.0)
+    values, vectors = eigh(covariance)
+    seen = values > _FLAT * max(float(values[-1]), 1e-300)
+    return np.asarray((vectors[:, seen] / np.sqrt(values[seen])) @ vectors[:, seen].T)

@@ -1,0 +1,116 @@
+"""Sequences of tokens as users have them: arrays of three axes, flat arrays, lists of unequal length."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import validate_data
+
+from glassformer.core.checks import is_whole
+from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.integral import Array
+
+
+class Sequences(NamedTuple):
+    """Samples of as many tokens, and which of them are there.
+
+    Attributes:
+        values: shape (n, L, d), zero where there is no token.
+        present: shape (n, L); None where all are there.
+    """
+
+    values: Array
+    present: NDArray[np.bool_] | None
+
+    def at(self, where: NDArray[np.bool_]) -> Sequences:
+        """Some of the samples."""
+        return Sequences(self.values[where], None if self.present is None else self.present[where])
+
+    @property
+    def lengths(self) -> Array:
+        """Tokens of each sample, at least one, shape (n,)."""
+        n, length = self.values.shape[:2]
+        return np.full(n, float(length)) if self.present is None else self.present.sum(axis=1).clip(1).astype(float)
+
+    @property
+    def there(self) -> Array:
+        """One where there is a token, shape (n, L) or (1, 1)."""
+        return np.ones((1, 1)) if self.present is None else self.present.astype(float)
+
+
+def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
+    """What an estimator was given, checked as scikit-learn does.
+
+    Args:
+        estimator: learns its number of features with ``reset``, else has to have been given as many.
+        X: shape (n, L, d) or, flat, (n, L d), or a list of arrays (L_i, d).
+        shape: of one sample of a flat array, (L, d), of which one may be -1; None for a single token. With
+            ``reset=False``, the shape that was learned.
+        reset: whether this is the data to learn from.
+
+    Raises:
+        ParameterError: a shape that the data do not have.
+        DataError: tokens that do not go together.
+        ValueError: what scikit-learn refuses.
+    """
+    if _unequal(X):
+        return _padded(estimator, [np.asarray(one) for one in X], shape, reset)
+    found = X if hasattr(X, "iloc") or hasattr(X, "toarray") else np.asarray(X)
+    own = tuple(int(k) for k in found.shape[1:]) if getattr(found, "ndim", 2) == 3 else None
+    if own is not None:
+        if not reset and own != tuple(shape):
+            raise DataError("X", found.shape, f"samples of shape {tuple(shape)}, as fitted")
+        found = found.reshape(len(found), -1)
+    flat = validate_data(
+        estimator, found, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1
+    )
+    return Sequences(flat.reshape(len(flat), *(own or shape_of(shape, flat.shape[1]))), None)
+
+
+def shape_of(shape: Any, features: int) -> tuple[int, int]:
+    """Tokens and their dimension, of so many features.
+
+    Raises:
+        ParameterError: they are not those of the shape.
+
+    Example:
+        >>> shape_of(None, 6), shape_of((2, -1), 6)
+        ((1, 6), (2, 3))
+    """
+    given = (1, -1) if shape is None else shape
+    allowed = f"None, or (L, d) with L d = {features}, the number of features; one of them may be -1"
+    if not (isinstance(given, tuple | list) and len(given) == 2 and all(is_whole(k, -1) and k != 0 for k in given)):
+        raise ParameterError("shape", shape, allowed)
+    length, d = (int(k) for k in given)
+    length = features // d if length == -1 and d > 0 else length
+    d = features // length if d == -1 and length > 0 else d
+    if length < 1 or length * d != features:
+        raise ParameterError("shape", shape, allowed)
+    return length, d
+
+
+def _unequal(X: Any) -> bool:
+    """Whether these are sequences one by one, of numbers of tokens of their own."""
+    if not isinstance(X, list | tuple) and getattr(getattr(X, "dtype", None), "kind", "") != "O":
+        return False
+    return len(X) > 0 and all(getattr(one, "ndim", 0) == 2 for one in X)
+
+
+def _padded(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequences:
+    widths = {int(one.shape[1]) for one in parts}
+    if len(widths) > 1:
+        raise DataError("X", f"<tokens of dimension {sorted(widths)}>", "tokens of one dimension in all sequences")
+    longest, (d,) = max(len(one) for one in parts), widths
+    length = longest if reset else int(shape[0])
+    if not reset and (d != shape[1] or longest > length):
+        raise DataError(
+            "X", f"<{longest} tokens of dimension {d}>", f"at most {length} of dimension {shape[1]}, as fitted"
+        )
+    values = np.zeros((len(parts), length, d))
+    present = np.zeros((len(parts), length), dtype=bool)
+    for k, one in enumerate(parts):
+        values[k, : len(one)], present[k, : len(one)] = one, True
+    flat = validate_data(estimator, values.reshape(len(parts), -1), reset=reset, ensure_min_samples=2 if reset else 1)
+    return Sequences(flat.reshape(values.shape), None if present.all() else present)

@@ -1,0 +1,175 @@
+"""How estimators learn: the table of solvers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from glassformer.core.checks import is_number, require_integer
+from glassformer.core.errors import DataWarning, IncompatibleError, ParameterError
+from glassformer.core.integral import Array
+from glassformer.core.settings import Iteration
+from glassformer.learners.own_data.width import EstimatedModel, estimate_model
+from glassformer.learners.regularised_risk import RegularisedRisk
+from glassformer.learners.risk_path import CrossValidation, cross_validate, risk_path
+
+
+class Task(NamedTuple):
+    """One signal to be learned.
+
+    Attributes:
+        design: of the scaled inputs.
+        labels: +1 and -1, or numbers of mean zero and variance one.
+        weights: of the samples, > 0.
+        groups: equal for samples that are equal.
+        intercept: whether a constant is to be fitted.
+    """
+
+    design: Any
+    labels: Array
+    weights: Array
+    groups: NDArray[np.int64]
+    intercept: bool
+
+
+class Signal(NamedTuple):
+    """What was learned.
+
+    Attributes:
+        matrix: that sees scaled inputs.
+        intercept: what is added to its fields.
+        strength: of the penalty; NaN without one.
+        iterations: steps of the last run.
+        validation: what chose the strength, if anything did.
+        estimated: width and noise, where they were asked for.
+    """
+
+    matrix: Array
+    intercept: float
+    strength: float
+    iterations: int
+    validation: CrossValidation | None = None
+    estimated: EstimatedModel | None = None
+
+
+class Chosen(NamedTuple):
+    """A strength.
+
+    Attributes:
+        strength: of labels in these units.
+        unit: of the labels.
+        validation: what chose it, if that was done on held-back samples.
+        estimated: width and noise, if those chose it.
+    """
+
+    strength: float
+    unit: float = 1.0
+    validation: CrossValidation | None = None
+    estimated: EstimatedModel | None = None
+
+
+def by_risk(settings: Any, task: Task) -> Signal:
+    """The minimiser of a regularised risk, at a given strength or the best one."""
+    chosen = _chosen(settings, task)
+    wanted = np.array([chosen.strength])
+    if chosen.validation is not None:
+        wanted = chosen.validation.strengths[chosen.validation.strengths >= chosen.strength]
+    scaled = task._replace(labels=task.labels / chosen.unit)
+    path = risk_path(*_problem(settings, scaled), wanted, **_shared(settings, scaled))
+    if not path.converged:
+        text = f"a minimum was not reached within max_iterations = {settings.max_iterations}: raise it, or tolerance"
+        warnings.warn(text, ConvergenceWarning, stacklevel=4)
+    matrix, intercept = chosen.unit * path.estimates[-1], chosen.unit * float(path.intercepts[-1])
+    return Signal(matrix, intercept, chosen.strength, path.iterations, chosen.validation, chosen.estimated)
+
+
+def by_message_passing(settings: Any, task: Task) -> Signal:
+    """The posterior mean at the estimated width and noise; where that does not settle, the minimiser of a risk."""
+    found = _estimated(settings, task, f"solver = {settings.solver}")
+    if found.status.ok:
+        matrix = np.sqrt(found.power) * found.solution.value[0]
+        return Signal(matrix, found.offset, np.nan, int(found.solution.iterations[0]), estimated=found)
+    text = f"message passing did not settle ({found.status}): regularised risk is fitted instead"
+    warnings.warn(text, DataWarning, stacklevel=4)
+    return by_risk(settings, task)._replace(estimated=found)
+
+
+SOLVERS: dict[str, Callable[[Any, Task], Signal]] = {"risk": by_risk, "bayes": by_message_passing}
+
+
+def solver_of(name: object) -> Callable[[Any, Task], Signal]:
+    """The solver of this name.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    if not (isinstance(name, str) and name in SOLVERS):
+        raise ParameterError("solver", name, f"one of {', '.join(SOLVERS)}")
+    return SOLVERS[name]
+
+
+def _problem(settings: Any, task: Task) -> tuple[Any, Array, Any, str]:
+    return task.design, task.labels, settings.loss, settings.penalty
+
+
+def _shared(settings: Any, task: Task) -> dict[str, Any]:
+    limit = Iteration(tolerance=settings.tolerance, max_iterations=settings.max_iterations)
+    return {"intercept": task.intercept, "weights": task.weights, "settings": limit}
+
+
+def _chosen(settings: Any, task: Task) -> Chosen:
+    """The strength asked for, and what chose it."""
+    asked = settings.strength
+    if is_number(asked) and 0 < asked < np.inf:
+        return Chosen(float(asked))
+    if not (isinstance(asked, str) and asked in CHOICES):
+        raise ParameterError("strength", asked, f"{', '.join(CHOICES)}, or a number > 0")
+    return CHOICES[asked](settings, task)
+
+
+def _validated(settings: Any, task: Task, pick: Callable[[CrossValidation], float]) -> Chosen:
+    require_integer("folds", settings.folds, 2)
+    folds = min(int(settings.folds), len(np.unique(task.groups)))
+    problem, shared = _problem(settings, task), _shared(settings, task)
+    if folds < 2:
+        # A single sample, however often: nothing to hold back.
+        return Chosen(float(risk_path(*problem, 2, **shared).strengths[0]))
+    seed = int(check_random_state(settings.random_state).randint(2**31 - 1))
+    found = cross_validate(*problem, settings.strengths, folds=folds, seed=seed, groups=task.groups, **shared)
+    return Chosen(pick(found), validation=found)
+
+
+def _by_theory(settings: Any, task: Task) -> Chosen:
+    """The best strength by the theory of the estimated width and noise; where that fails, by cross-validation."""
+    found = _estimated(settings, task, f"strength = {settings.strength}")
+    learner = RegularisedRisk(settings.loss, settings.penalty)
+    best = learner.limits(found.model, [task.design.sample_ratio], throw=False)
+    strength = float(best["strength"][0])
+    if found.status.ok and best.status[0].ok and strength > 0:
+        return Chosen(strength, float(np.sqrt(found.power)), estimated=found)
+    reason = f"width and noise were not found ({found.status})" if not found.status.ok else "it names no strength > 0"
+    warnings.warn(f"strength = theory: {reason}; cross-validation chooses instead", DataWarning, stacklevel=5)
+    return _validated(settings, task, lambda one: one.best)._replace(estimated=found)
+
+
+def _estimated(settings: Any, task: Task, asked: str) -> EstimatedModel:
+    against = [] if settings.has_theory else [type(settings).__name__]
+    against += ["sample_weight"] if np.any(task.weights != 1) else []
+    if against:
+        raise IncompatibleError(f"{asked} and {against[0]} exclude each other: use solver = risk with strength = cv")
+    seed = int(check_random_state(settings.random_state).randint(2**31 - 1))
+    return estimate_model(task.design.inputs[0], task.labels, seed=seed)
+
+
+CHOICES: dict[str, Callable[[Any, Task], Chosen]] = {
+    "cv": partial(_validated, pick=lambda found: found.best),
+    "simplest": partial(_validated, pick=lambda found: found.simplest),
+    "theory": _by_theory,
+}

@@ -1,0 +1,129 @@
+"""Paths of strengths and cross-validation: agreement with single minimisers, other solvers and theory."""
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from glassformer import (
+    BilinearSequenceRegression,
+    DataError,
+    ParameterError,
+    RegularisedRisk,
+    cross_validate,
+    risk_path,
+)
+from glassformer.core.settings import Iteration
+from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
+from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
+from glassformer.models.designs.dense import DenseDesign
+from glassformer.theory.risk.losses import Hinge, Huber, Logistic, Square
+
+ACCURATE = Iteration(tolerance=1e-8, max_iterations=20000)
+
+
+def data(sign=False, d=8, samples=100, seed=3):
+    rng = np.random.default_rng(seed)
+    design = DenseDesign.sample(samples, (d, d), rng)
+    fields = design.forward(np.outer(rng.standard_normal(d), rng.standard_normal(d)), 0) + 0.3
+    labels = fields + 0.5 * rng.standard_normal(samples)
+    return design, np.where(labels > 0, 1.0, -1.0) if sign else labels
+
+
+@pytest.mark.parametrize(("loss", "sign"), [("square", False), ("logistic", True), ("huber", False)])
+def test_every_point_of_a_path_is_the_minimiser(loss, sign):
+    design, labels = data(sign)
+    path = risk_path(design, labels, loss, strengths=[0.3, 3.0, 1.0], settings=ACCURATE)
+    assert path.converged and path.strengths.tolist() == [3.0, 1.0, 0.3]
+    for strength, estimate in zip(path.strengths, path.estimates, strict=True):
+        kind = {"square": Square(), "logistic": Logistic(), "huber": Huber()}[loss]
+        alone = least_risk(Risk(design, labels, kind, strength * 8**0.5, 0.0), ACCURATE)
+        np.testing.assert_allclose(estimate, alone.value[0], atol=2e-3)
+
+
+@pytest.mark.parametrize(("loss", "sign"), [("square", False), ("logistic", True)])
+def test_the_first_estimate_of_a_path_is_zero_and_the_second_is_not(loss, sign):
+    largest = risk_path(*data(sign), loss, strengths=2, intercept=True).strengths[0]
+    path = risk_path(*data(sign), loss, strengths=largest * np.array([1.0, 0.9, 0.7]), intercept=True)
+    assert path.ranks[0] == 0 and path.ranks[1] == 1 and path.ranks[2] >= 1
+
+
+def test_intercept_and_ridge_are_those_of_a_general_solver():
+    design, labels = data(sign=True)
+    path = risk_path(design, labels, "logistic", "ridge", [0.5], intercept=True, settings=ACCURATE)
+    inputs = design.inputs[0].reshape(len(labels), -1) / 8
+
+    def objective(s):
+        return np.sum(np.logaddexp(0, -labels * (inputs @ s[1:] + s[0]))) + 0.25 * s[1:] @ s[1:]
+
+    other = scipy.optimize.minimize(objective, np.zeros(65), method="BFGS", options={"gtol": 1e-6})
+    assert path.intercepts[0] == pytest.approx(other.x[0], abs=2e-3)
+    np.testing.assert_allclose(path.estimates[0].ravel(), other.x[1:], atol=2e-3)
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+def test_weights_are_repetitions(loss):
+    design, labels = data(sign=loss == "logistic")
+    times = np.random.default_rng(0).integers(0, 3, len(labels))
+    again = np.repeat(np.arange(len(labels)), times)
+    settings = {"strengths": [2.0, 0.7], "intercept": True, "settings": ACCURATE}
+    one = risk_path(design, labels, loss, weights=times, **settings)
+    other = risk_path(design.rows(again), labels[again], loss, **settings)
+    np.testing.assert_allclose(one.estimates, other.estimates, atol=3e-3)
+    np.testing.assert_allclose(one.intercepts, other.intercepts, atol=3e-3)
+
+
+@pytest.mark.parametrize("inner", [Logistic(), Square(), Huber(0.5), Hinge()])
+def test_changed_losses_keep_what_a_loss_promises(inner):
+    """Value and conjugate meet at the slope, and the proximal map is the minimiser."""
+    rng = np.random.default_rng(0)
+    y, h, v = np.sign(rng.standard_normal(30)), rng.standard_normal(30), 0.7
+    for loss in (Weighted(inner, rng.random(30) + 0.1), Shifted(inner, 0.4)):
+        p = loss.proximal(y, h, v)
+        g = loss.score(y, h, v)[0]
+        np.testing.assert_allclose(g, (p - h) / v, atol=1e-9)
+        np.testing.assert_allclose(loss.value(y, p) + loss.conjugate(y, -g), -g * p, atol=1e-9)
+
+
+def test_the_best_strength_is_about_that_of_the_theory():
+    """In the loss of new samples, which is flat around it: within its standard error of the theory's best."""
+    model = BilinearSequenceRegression(beta=1, rho=0.1, noise=0.3)
+    rng = np.random.default_rng(0)
+    design = DenseDesign.sample(320, (20, 20), rng)
+    labels = model.channel.sample(design.forward(model.prior.sample((20, 20), rng), 0), rng)
+    best = float(RegularisedRisk().limits(model, [0.8])["strength"][0])
+    found = cross_validate(design, labels, strengths=12)
+    assert found.converged and not found.at_the_end and found.simplest >= found.best
+    there = np.interp(-np.log(best), -np.log(found.strengths), found.mean)
+    least = int(np.argmin(found.mean))
+    assert there <= found.mean[least] + found.standard_error[least]
+
+
+def test_folds_are_disjoint_and_hold_both_classes():
+    design, labels = data(sign=True)
+    found = cross_validate(design, labels, "logistic", strengths=4, folds=4)
+    assert found.losses.shape == (4, 4) and np.all(found.losses[:, 0] < 1)
+    again = cross_validate(design, labels, "logistic", strengths=4, folds=4)
+    np.testing.assert_array_equal(found.losses, again.losses)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"strengths": [0.0, 1.0]}, ParameterError, "strengths = .*> 0"),
+        ({"strengths": 1}, ParameterError, "strengths = 1 .*>= 2"),
+        ({"loss": "log"}, ParameterError, "loss = 'log'"),
+        ({"penalty": "lasso"}, ParameterError, "penalty = 'lasso'"),
+        ({"loss": "logistic"}, DataError, "y = .*the labels of loss logistic"),
+        ({"weights": -np.ones(100)}, ParameterError, "weights = .*>= 0"),
+    ],
+)
+def test_what_is_refused(arguments, error, words):
+    with pytest.raises(error, match=words):
+        risk_path(*data(), **arguments)
+    with pytest.raises(ParameterError, match="folds = 101"):
+        cross_validate(*data(), folds=101)
+
+
+def test_a_path_that_was_stopped_says_so():
+    path = risk_path(*data(), strengths=[0.1], settings=Iteration(tolerance=1e-10, max_iterations=3))
+    assert not path.converged and path.gaps[0] > 1e-10

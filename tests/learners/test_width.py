@@ -1,0 +1,68 @@
+"""Width and noise that nobody knows: within a tenth of the truth, or inside their own bars."""
+
+import numpy as np
+import pytest
+
+from glassformer import BilinearSequenceRegression, DataError, estimate_model
+
+GRID = [((30, 30), 0.1, 0.1, 0.8), ((30, 30), 0.5, 0.3, 1.5), ((24, 48), 0.2, 0.2, 0.8), ((30, 30), 1.0, 0.1, 1.5)]
+
+
+def drawn(shape, rho, noise, alpha, seed):
+    rng = np.random.default_rng(seed)
+    model = BilinearSequenceRegression(beta=shape[0] / shape[1], rho=rho, noise=noise)
+    signal = model.prior.sample(shape, rng)
+    inputs = rng.standard_normal((round(alpha * signal.size), *shape))
+    fields = np.einsum("nld,ld->n", inputs, signal) / np.sqrt(signal.size)
+    return inputs, fields + np.sqrt(noise) * rng.standard_normal(len(fields)), signal
+
+
+def close(found, rho, noise):
+    """Whether the width, and the noise in units of the labels, are within a tenth or their bars."""
+    low, high = found.rho_interval
+    width = abs(found.rho - rho) < 0.1 * rho or low <= rho <= high
+    bar = max(0.1 * noise, found.noise_error * found.power)
+    return width, abs(found.noise * found.power - noise) <= bar
+
+
+@pytest.mark.parametrize(("shape", "rho", "noise", "alpha"), GRID[:3])
+def test_width_and_noise_are_found(shape, rho, noise, alpha):
+    inputs, labels, signal = drawn(shape, rho, noise, alpha, seed=1)
+    found = estimate_model(inputs, 7 + 2 * labels)
+    assert found.status.ok and found.offset == pytest.approx(7, abs=0.4)
+    assert all(close(found, round(rho * shape[1]) / shape[1], noise * 4))
+    assert found.power == pytest.approx(4 * np.mean(signal**2), rel=0.15)
+    error = np.mean((np.sqrt(found.power) * found.solution.value[0] / 2 - signal) ** 2)
+    claimed = found.solution.error_estimate[0] * np.mean(signal**2)
+    assert error == pytest.approx(claimed, rel=0.4)
+
+
+@pytest.mark.statistics
+def test_bars_cover_the_truth_over_the_grid():
+    """Of 64 data sets at most eight outside one of two intervals of 95 per cent, where 6.4 are expected."""
+    right = [
+        close(estimate_model(*drawn(shape, rho, noise, alpha, seed)[:2]), round(rho * shape[1]) / shape[1], noise)
+        for shape, rho, noise, alpha in GRID
+        for seed in range(100, 116)
+    ]
+    assert np.sum(~np.array(right)) <= 8
+
+
+def test_the_width_of_nothing_is_not_told():
+    """Labels without a signal: almost all of their variance is noise."""
+    rng = np.random.default_rng(0)
+    found = estimate_model(rng.standard_normal((200, 12, 12)), rng.standard_normal(200))
+    assert found.power < 0.5 or not found.status.ok
+
+
+@pytest.mark.parametrize(
+    ("inputs", "labels", "words"),
+    [
+        (np.ones((9, 4)), np.ones(9), r"X = \(9, 4\)"),
+        (np.random.default_rng(0).standard_normal((9, 2, 2)), np.ones(9), "labels that vary"),
+        (np.ones((9, 2, 2)), np.ones(8), "matches X"),
+    ],
+)
+def test_what_is_refused(inputs, labels, words):
+    with pytest.raises(DataError, match=words):
+        estimate_model(inputs, labels)

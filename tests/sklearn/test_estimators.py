@@ -1,0 +1,203 @@
+"""Estimators: scikit-learn's own checks, forms of inputs, what is learned, and that nothing leaks."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator, check_sample_weight_equivalence_on_dense_data
+
+from glassformer.sklearn import AttentionClassifier, AttentionRegressor, BilinearClassifier, BilinearRegressor
+
+ALL = [BilinearRegressor, BilinearClassifier, AttentionRegressor, AttentionClassifier]
+QUICK = {"strength": 1.0, "tolerance": 1e-3}
+
+
+def bilinear(n=240, shape=(5, 6), noise=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    inputs = 2 + rng.standard_normal((n, *shape)) * np.exp(rng.standard_normal(shape[1]))
+    matrix = np.outer(rng.standard_normal(shape[0]), rng.standard_normal(shape[1]))
+    labels = np.einsum("nld,ld->n", inputs, matrix)
+    return inputs, 3 + labels + noise * labels.std() * rng.standard_normal(n), matrix
+
+
+def scores(fields):
+    return np.where(fields > np.median(fields), "high", "low")
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_checks_of_scikit_learn(kind):
+    reports = check_estimator(kind(**QUICK), on_fail=None, on_skip=None)
+    failed = [(one["check_name"], one["exception"]) for one in reports if one["status"] == "failed"]
+    assert not failed and len(reports) > 50
+
+
+def test_weights_are_repetitions_with_cross_validation_too():
+    check_sample_weight_equivalence_on_dense_data("BilinearRegressor", BilinearRegressor(strengths=5))
+
+
+def test_all_forms_of_inputs_are_one():
+    inputs, labels, _ = bilinear()
+    one = BilinearRegressor(strength=0.1).fit(inputs, labels)
+    flat = inputs.reshape(len(inputs), -1)
+    for shape in ((5, 6), (5, -1), (-1, 6)):
+        other = BilinearRegressor(shape, strength=0.1).fit(flat, labels)
+        np.testing.assert_array_equal(one.predict(inputs), other.predict(flat))
+    listed = BilinearRegressor(strength=0.1).fit(list(inputs), labels)
+    np.testing.assert_array_equal(one.predict(inputs), listed.predict(list(inputs)))
+    np.testing.assert_allclose(one.predict(inputs), np.einsum("nld,ld->n", inputs, one.coef_) + one.intercept_)
+    assert one.shape_ == (5, 6) and one.singular_values_.shape == (5,) and one.n_features_in_ == 30
+
+
+@pytest.mark.parametrize(("scale", "least"), [("features", 0.99), ("whiten", 0.99), ("none", 0.9)])
+def test_what_is_learned_is_the_matrix(scale, least):
+    inputs, labels, matrix = bilinear(n=600, noise=0.1)
+    found = BilinearRegressor(scale=scale, strength="simplest", strengths=12).fit(inputs, labels)
+    cosine = np.sum(found.coef_ * matrix) / np.linalg.norm(found.coef_) / np.linalg.norm(matrix)
+    assert cosine > least and found.cross_validation_.converged
+
+
+def test_low_rank_beats_ridge_where_the_matrix_has_it():
+    inputs, labels, _ = bilinear(n=160, shape=(8, 10), noise=0.3)
+    test, truth, _ = bilinear(n=1000, shape=(8, 10), noise=0.3)
+    rng = np.random.default_rng(1)
+    new = test + rng.standard_normal(test.shape)
+    matrix = bilinear(n=160, shape=(8, 10))[2]
+    clean = np.einsum("nld,ld->n", new, matrix) + 3
+    mine = BilinearRegressor(strengths=10).fit(inputs, labels)
+    flat = Ridge(1.0).fit(inputs.reshape(160, -1), labels)
+    lost = np.mean((flat.predict(new.reshape(1000, -1)) - clean) ** 2)
+    assert np.mean((mine.predict(new) - clean) ** 2) < 0.7 * lost
+    del truth
+
+
+def test_classes_of_several_kinds():
+    inputs, fields, _ = bilinear()
+    two = BilinearClassifier(strength=0.5).fit(inputs, scores(fields))
+    assert two.score(inputs, scores(fields)) > 0.8 and two.classes_.tolist() == ["high", "low"]
+    three = np.digitize(fields, np.quantile(fields, [1 / 3, 2 / 3]))
+    several = BilinearClassifier(strength=0.5).fit(inputs, three)
+    assert several.coef_.shape == (3, 5, 6) and several.rank_.shape == (3,)
+    np.testing.assert_allclose(several.predict_proba(inputs).sum(axis=1), 1)
+    assert several.score(inputs, three) > 0.55
+    odds = two.decision_function(inputs)
+    np.testing.assert_allclose(odds, np.einsum("nld,ld->n", inputs, two.coef_) + two.intercept_, atol=1e-9)
+
+
+def test_probabilities_are_those_of_the_labels():
+    """Of 3000 new samples, in ten bins: shares within four standard errors, and those of the strength's own bias."""
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((4000, 3, 4))
+    odds = inputs[:, 0, 0] - inputs[:, 1, 2]
+    classes = rng.random(4000) < 1 / (1 + np.exp(-odds))
+    found = BilinearClassifier(strengths=6).fit(inputs[:1000], classes[:1000])
+    chance = found.predict_proba(inputs[1000:])[:, 1]
+    for bin_ in np.array_split(np.argsort(chance), 10):
+        share, said = classes[1000:][bin_].mean(), chance[bin_].mean()
+        assert abs(share - said) < 4 * np.sqrt(said * (1 - said) / len(bin_)) + 0.03
+
+
+def test_losses_without_probabilities_have_none():
+    inputs, fields, _ = bilinear(n=60)
+    found = BilinearClassifier(loss="hinge", strength=2.0, tolerance=1e-2).fit(inputs, scores(fields))
+    assert not hasattr(found, "predict_proba") and found.score(inputs, scores(fields)) > 0.7
+
+
+def test_attention_sees_pairs_and_any_order_of_tokens():
+    rng = np.random.default_rng(0)
+    inputs, w = rng.standard_normal((400, 3, 5)), rng.standard_normal(5)
+    for pairs, labels in (("self", ((inputs @ w) ** 2).mean(axis=1)), ("all", (inputs @ w).mean(axis=1) ** 2)):
+        found = AttentionRegressor(pairs=pairs, strength="simplest", strengths=8).fit(inputs, labels)
+        assert found.score(inputs, labels) > 0.95
+        np.testing.assert_allclose(found.predict(inputs[:, [2, 0, 1]]), found.predict(inputs))
+        cosine = np.sum(found.coef_ * np.outer(w, w)) / np.linalg.norm(found.coef_) / (w @ w)
+        assert cosine > 0.97
+    assert BilinearRegressor(strengths=5).fit(inputs, labels).score(inputs, labels) < 0.3
+
+
+def test_positive_matrices_are_weight_decay_of_equal_keys_and_queries():
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((200, 2, 4))
+    labels = inputs[:, :, 0] ** 2 @ np.ones(2)
+    found = AttentionRegressor(penalty="trace", strength=1.0, linear=False).fit(inputs, labels)
+    assert np.linalg.eigvalsh(found.coef_).min() > -1e-9
+
+
+def test_unequal_lengths_are_masked():
+    """What stands in the padding does not matter: labels depend on tokens that are there."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(2, 6, 300)
+    parts = [1 + rng.standard_normal((k, 4)) for k in lengths]
+    w = rng.standard_normal(4)
+    labels = np.array([np.mean((one @ w) ** 2) for one in parts])
+    found = AttentionRegressor(strengths=8).fit(parts, labels)
+    assert found.score(parts, labels) > 0.9
+    alone = found.predict([parts[0]])
+    np.testing.assert_allclose(alone, found.predict(parts)[:1])
+    sums = np.array([one[0] @ w for one in parts])
+    linear = BilinearRegressor(strengths=8).fit(parts, sums)
+    assert linear.score(parts, sums) > 0.95 and linear.coef_.shape == (5, 4)
+    with pytest.raises(ValueError, match="at most 5 of dimension 4, as fitted"):
+        linear.predict([np.zeros((7, 4))])
+
+
+def test_pipelines_grids_clones_and_processes():
+    inputs, labels, _ = bilinear(n=120)
+    flat = inputs.reshape(len(inputs), -1)
+    line = make_pipeline(FunctionTransformer(np.tanh), BilinearRegressor((5, 6), strength=0.3))
+    grid = GridSearchCV(line, {"bilinearregressor__strength": [0.03, 0.3]}, cv=3).fit(flat, labels)
+    assert grid.best_params_["bilinearregressor__strength"] in (0.03, 0.3)
+    assert cross_val_score(BilinearRegressor(strength=0.1), inputs, labels, cv=3, n_jobs=1).mean() > 0.5
+    found = clone(BilinearRegressor(strength=0.1)).fit(inputs, labels)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(found)).predict(inputs), found.predict(inputs))
+
+
+def test_scaling_is_learned_from_what_is_fitted_alone():
+    inputs, labels, _ = bilinear()
+    found = BilinearRegressor(strength=0.1).fit(inputs[:100], labels[:100])
+    np.testing.assert_allclose(found.scaling_.mean, inputs[:100].mean(axis=0))
+    before = found.predict(inputs[100:101])
+    found.predict(1000 * inputs)
+    np.testing.assert_array_equal(before, found.predict(inputs[100:101]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"shape": (4, 4)}, r"shape = \(4, 4\) .*L d = 30"),
+        ({"shape": 5}, "shape = 5"),
+        ({"solver": "magic"}, "solver = 'magic' .*risk"),
+        ({"loss": "log"}, "loss = 'log'"),
+        ({"penalty": "lasso"}, "penalty = 'lasso'"),
+        ({"strength": "best"}, "strength = 'best' .*cv"),
+        ({"strength": -1.0}, "strength = -1.0 .*> 0"),
+        ({"scale": "unit"}, "scale = 'unit' .*features"),
+        ({"folds": 1}, "folds = 1"),
+        ({"tolerance": 0.0}, "tolerance = 0.0"),
+    ],
+)
+def test_what_is_refused(arguments, words):
+    inputs, labels, _ = bilinear(n=20)
+    with pytest.raises(ValueError, match=words):
+        BilinearRegressor(**arguments).fit(inputs.reshape(20, -1), labels)
+
+
+def test_bad_data():
+    inputs, labels, _ = bilinear(n=20)
+    found = BilinearRegressor(strength=1.0).fit(inputs, labels)
+    with pytest.raises(ValueError, match="samples of shape"):
+        found.predict(inputs[:, :, :3])
+    with pytest.raises(ValueError, match="NaN"):
+        found.fit(np.where(inputs > 4, np.nan, inputs), labels)
+    with pytest.raises(ValueError, match=r"y\[3\] = nan"):
+        found.fit(inputs, np.where(np.arange(20) == 3, np.nan, labels))
+    with pytest.raises(ValueError, match="one class"):
+        BilinearClassifier().fit(inputs, np.ones(20))
+    with pytest.raises(ValueError, match="tokens of one dimension"):
+        found.fit([np.zeros((2, 3)), np.zeros((2, 4))], [0.0, 1.0])
+    with pytest.raises(ValueError, match=r"pairs = 'some'"):
+        AttentionRegressor(pairs="some").fit(inputs, labels)
