@@ -102,7 +102,7 @@ class SymmetricSpectrumPrior(SpectrumPrior, SymmetricPrior):
         >>> from glassformer.models.spectra.given import power_law
         >>> prior = SymmetricSpectrumPrior(power_law(1.25, 400))
         >>> round(float(prior.mmse(np.array([10.0])).value[0]), 6), round(prior.mmse_dimension, 6)
-        (0.011944, 0.9975)
+        (0.011906, 0.9975)
     """
 
     spectrum: Spectrum

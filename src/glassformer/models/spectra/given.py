@@ -34,7 +34,7 @@ class Spectrum:
 
     Example:
         >>> Spectrum([2, 1, 1])
-        Spectrum('3 values, 5b1b0ac1')
+        Spectrum('3 values, ef4df1d8')
     """
 
     values: tuple[float, ...]
@@ -70,8 +70,8 @@ class Spectrum:
         """The spectrum with so many values: each is repeated, or neighbours are replaced by their mean.
 
         Example:
-            >>> Spectrum([1.0, 3.0]).resized(4).values, Spectrum([1.0, 2.0, 5.0, 6.0]).resized(2).values
-            ((1.0, 1.0, 3.0, 3.0), (1.5, 5.5))
+            >>> Spectrum([1.0, 3.0]).resized(4).sized(4), Spectrum([1.0, 2.0, 5.0, 6.0]).resized(2).values
+            (array([1., 1., 3., 3.]), (1.5, 5.5))
         """
         require_integer("count", count)
         if count == len(self.values):
@@ -83,7 +83,7 @@ class Spectrum:
         return self if count % len(self.values) == 0 else Spectrum(means, f"{self.name}, as {count} values")
 
     def sized(self, count: int) -> Array:
-        """So many values; their number is a multiple of those there are."""
+        """So many values, a multiple of those there are."""
         return np.repeat(self.values, count // len(self.values))
 
 
