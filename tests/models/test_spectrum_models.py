@@ -27,6 +27,7 @@ def test_released_power_law_theory(samples):
     assert limits(model, [samples / d**2])["error"][0] < table["error"][0]
 
 
+@pytest.mark.statistics
 @pytest.mark.parametrize(
     ("model", "components"),
     [
@@ -56,6 +57,7 @@ def test_transposed_and_scaled_models_have_the_same_theory():
     assert np.isclose(first, third, rtol=1e-12)
 
 
+@pytest.mark.statistics
 def test_perfect_recovery_is_where_degrees_of_freedom_are_counted():
     model = BilinearSequenceRegression(beta=2.0, spectrum=[0.0, 1.0])
     at = counting_threshold(model)
