@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data
-from glassformer.core.options import parameter
+from glassformer.core.options import as_text, parameter
 from glassformer.core.ranges import number_from
 from glassformer.models.base import FiniteSize, Model, require_teacher
 from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel, untied_channel
@@ -20,13 +20,15 @@ from glassformer.models.designs.quadratic import QuadraticDesign
 from glassformer.models.priors.laws import law_of
 from glassformer.models.priors.limits import bilinear_prior
 from glassformer.models.priors.scalar import ScalarPrior
-from glassformer.models.priors.slot import asked_for, matrix_prior, named, selected
+from glassformer.models.priors.slot import asked_for, lone_spectrum, matrix_prior, named, selected
+from glassformer.models.priors.spectrum import SymmetricSpectrumPrior
 from glassformer.models.priors.wishart import (
     FixedWidthWishartPrior,
     NarrowWishartPrior,
     SymmetricGaussianPrior,
     WishartPrior,
 )
+from glassformer.models.spectra.given import POWER_LAW
 from glassformer.models.students.base import Parametrisation
 from glassformer.models.token_correlation import correlation_root, told
 
@@ -60,6 +62,9 @@ class AttentionIndexed(Model):
 
         prior: without ``rho``, a finished :class:`~glassformer.models.priors.scalar.ScalarPrior` of symmetric matrices
             of any spectrum; once the model is made, it holds the prior of ``S``.
+        spectrum: eigenvalues of ``S``, instead of ``rho``: numbers, a file of them, or ``"power-law:EXPONENT:COUNT"``
+            (see :func:`~glassformer.models.spectra.given.spectrum_of`), as many as ``S`` has rows or a part of them.
+            They are divided by their standard deviation: errors start from one, the mean is known.
         width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, for :math:`1\ll r\ll d`, and data can
             be simulated. At a width of one or two the indices, sums of so few products, are far from Gaussian: there
             :class:`~glassformer.models.multi_index.SequenceMultiIndex` with the link
@@ -104,15 +109,23 @@ class AttentionIndexed(Model):
     untied: bool = parameter("different matrices of keys and queries", False)
     width: int | None = parameter("fixed width r, instead of --rho", None)
     token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
+    spectrum: Any = parameter(
+        f"eigenvalues of S, instead of --rho: a file of numbers, or {POWER_LAW}", None, read=as_text
+    )
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
         given = asked_for(self.prior)
         require_integer("tokens", self.tokens)
-        if self.width is not None:
+        if self.spectrum is not None:
+            others = {"rho": self.rho, "width": self.width, "prior": given, "untied": self.untied or None}
+            object.__setattr__(self, "spectrum", lone_spectrum(self.spectrum, **others))
+        elif self.width is not None:
             require_integer("width", self.width)
             self._require_alone(given)
         elif not (isinstance(given, ScalarPrior) or _is_width(self.rho)):
-            raise ParameterError("rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf", "give --rho or --width")
+            raise ParameterError(
+                "rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf", "give --rho, --width or --spectrum"
+            )
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
@@ -170,6 +183,8 @@ class AttentionIndexed(Model):
             raise IncompatibleError(f"a link and layers = {layers} exclude each other: give one layer")
         if given.pop("noise", 0) != 0:
             raise IncompatibleError(f"noise and layers = {layers} exclude each other")
+        if given.pop("spectrum", None) is not None:
+            raise IncompatibleError(f"a spectrum and layers = {layers} exclude each other: give one layer, or rho")
         if given.pop("token_correlation", 0) != 0:
             raise IncompatibleError(f"token_correlation and layers = {layers} exclude each other: give one layer")
         return given
@@ -180,6 +195,8 @@ class AttentionIndexed(Model):
 
     def _prior(self, given: object) -> ScalarPrior:
         """The prior that the user gave, or the one this width selects, limits included."""
+        if self.spectrum is not None:
+            return selected(SymmetricSpectrumPrior(self.spectrum))
         if isinstance(given, ScalarPrior):
             if self.untied:
                 raise IncompatibleError(f"prior = {given!r} and untied exclude each other: give rho")
@@ -207,6 +224,7 @@ class AttentionIndexed(Model):
         return {
             **({} if self.rho is None else {"rho": float(self.rho)}),
             **({} if self.width is None else {"width": int(self.width)}),
+            **({} if self.spectrum is None else {"spectrum": self.spectrum.name}),
             **named(self.prior),
             "tokens": int(self.tokens),
             "noise": self.noise,
@@ -242,8 +260,11 @@ class AttentionIndexed(Model):
         require_teacher({"d": (d, d), name: (wide, value)}, (d, d), wide)
         rho = None if self.rho is None else wide / d
         channel = self.channel if rho is None or self.untied else self.channel.at_power(1 + rho)
-        prior = self.prior if rho is None and self.width is None else None
-        model = replace(self, rho=rho, channel=channel, prior=prior, link=None)
+        spectrum = None if self.spectrum is None else self.spectrum.resized(d)
+        if spectrum is not None:
+            channel = channel.at_power(SymmetricSpectrumPrior(spectrum).second_moment)
+        prior = self.prior if rho is None and self.width is None and spectrum is None else None
+        model = replace(self, rho=rho, channel=channel, prior=prior, link=None, spectrum=spectrum)
         if self.untied:
             return FiniteSize(model, PairDesign, (2 * self.tokens, d), float(d * d))
         unit = wide * d if self.width is not None else d * d

@@ -22,7 +22,9 @@ from glassformer.models.priors.laws import NAMES as LAWS
 from glassformer.models.priors.laws import Gaussian
 from glassformer.models.priors.limits import bilinear_prior
 from glassformer.models.priors.scalar import ScalarPrior
-from glassformer.models.priors.slot import asked_for, centred, matrix_prior, named, selected
+from glassformer.models.priors.slot import asked_for, centred, lone_spectrum, matrix_prior, named, selected
+from glassformer.models.priors.spectrum import RectangularSpectrumPrior
+from glassformer.models.spectra.given import POWER_LAW
 from glassformer.models.students.base import Parametrisation
 from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
@@ -48,6 +50,9 @@ class BilinearSequenceRegression(Model):
             :class:`~glassformer.models.channels.link.contract.Link`); the same as ``channel=link``.
         noise_law: of discrete labels, instead of ``noise``: ``"flip:PROBABILITY"``, ``"neighbour:PROBABILITY"``, or a
             :class:`~glassformer.models.channels.confusion.ConfusionLaw`.
+        spectrum: singular values of ``S``, up to their scale, instead of ``rho``: numbers, a file of them, or
+            ``"power-law:EXPONENT:COUNT"``, as many as the shorter side has entries or a part of them; see
+            :func:`~glassformer.models.spectra.given.spectrum_of`.
         width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, and data can be simulated.
 
         prior: with ``width``, the law of the factors' entries: ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"`` or
@@ -94,6 +99,9 @@ class BilinearSequenceRegression(Model):
         None,
         read=as_text,
     )
+    spectrum: Any = parameter(
+        f"singular values of S, instead of --rho: a file of numbers, or {POWER_LAW}", None, read=as_text
+    )
 
     def __post_init__(self, link: Callable[..., Any] | None, noise_law: Any) -> None:
         if not (is_ratio(self.beta) or (is_number(self.beta) and self.beta == np.inf)):
@@ -101,7 +109,11 @@ class BilinearSequenceRegression(Model):
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         given = asked_for(self.prior)
-        if self.rho is None and self.width is None and not isinstance(given, ScalarPrior):
+        if self.spectrum is not None:
+            object.__setattr__(
+                self, "spectrum", lone_spectrum(self.spectrum, rho=self.rho, width=self.width, prior=given)
+            )
+        elif self.rho is None and self.width is None and not isinstance(given, ScalarPrior):
             raise IncompatibleError("the width is missing: give rho (0 and inf included), or a fixed width")
         if self.rho is not None and self.width is not None:
             raise IncompatibleError(f"rho = {self.rho} and width = {self.width} exclude each other: give one of them")
@@ -122,6 +134,10 @@ class BilinearSequenceRegression(Model):
 
     def _prior(self, given: object) -> ScalarPrior:
         """The prior that the user gave, or the one these parameters select, limits included."""
+        if self.spectrum is not None:
+            if not np.isfinite(self.beta):
+                raise ParameterError("beta", self.beta, "finite when a spectrum is given")
+            return selected(RectangularSpectrumPrior(float(self.beta), self.spectrum))
         if isinstance(given, ScalarPrior):
             if self.rho is not None or self.width is not None:
                 name, value = ("rho", self.rho) if self.rho is not None else ("width", self.width)
@@ -158,6 +174,7 @@ class BilinearSequenceRegression(Model):
         return {
             "beta": float(self.beta),
             **{name: type_(value) for name, value, type_ in sizes if value is not None},
+            **({} if self.spectrum is None else {"spectrum": self.spectrum.name}),
             **named(self.prior),
             "noise": self.noise,
             "channel": self.channel.label,
@@ -172,7 +189,7 @@ class BilinearSequenceRegression(Model):
         elif self.counts_low_rank:
             alpha = nuclear_norm_threshold_low_width(self.beta)
         elif self.rho is None:
-            alpha = np.nan
+            alpha = self.prior.convex_dimension
         else:
             alpha = nuclear_norm_threshold(self.beta, self.rho)
         return {"nuclear_norm_perfect_recovery": float(alpha)}
@@ -199,10 +216,14 @@ class BilinearSequenceRegression(Model):
             remedy = "give finite beta and rho, or width instead of rho = 0"
             raise no_data(f"beta = {self.beta}, rho = {self.rho}", remedy)
         shape = (max(1, round(self.beta * d)), d)
+        spectrum = None if self.spectrum is None else self.spectrum.resized(min(shape))
         wide = self.width or (0 if self.rho is None else max(1, round(self.rho * d)))
         name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
         require_teacher({"d": (d, d), "beta": (shape[0], self.beta), name: (wide, value)}, shape, wide)
         rho = None if self.rho is None else wide / d
-        model = BilinearSequenceRegression(shape[0] / d, rho, self.noise, self.channel, self.width, prior=self.prior)
+        prior = self.prior if spectrum is None else None
+        model = BilinearSequenceRegression(
+            shape[0] / d, rho, self.noise, self.channel, self.width, prior=prior, spectrum=spectrum
+        )
         unit = self.width * sum(shape) if self.width is not None else shape[0] * d
         return FiniteSize(model, DenseDesign, shape, float(unit))

@@ -134,6 +134,6 @@ def options_of(name: str) -> list[Option]:
 
     Example:
         >>> [option.word for option in options_of("bsr")]
-        ['--beta', '--rho', '--noise', '--channel', '--width', '--link', '--noise-law', '--prior']
+        ['--beta', '--rho', '--noise', '--channel', '--width', '--link', '--noise-law', '--prior', '--spectrum']
     """
     return options_in(*model_type(name).variants())

@@ -68,6 +68,7 @@ FIGURES = {
     "risk-1": Figure("Regularised risk: bilinear labels, and what is learned", "risk_panels.bilinear", own=True),
     "risk-2": Figure("Regularised risk: weight decay on a quadratic network", "risk_panels.network", own=True),
     "risk-3": Figure("Regularised risk: labels +1 and -1, three losses", "risk_panels.signs", own=True),
+    "risk-4": Figure("Regularised risk: a power-law teacher, scaling with samples", "risk_panels.scaling", own=True),
     "smi-1": Figure("Deep attention: overlaps, errors and phase diagram of two layers", "smi_panels.overlaps"),
     "smi-2-left": Figure("Deep attention: two layers in time, by message passing", "smi_panels.in_time"),
     "smi-2-right": Figure("Deep attention: two layers in time, by stochastic gradients", "smi_panels.in_passes"),

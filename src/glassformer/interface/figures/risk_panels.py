@@ -16,12 +16,16 @@ from glassformer.learners.gradient_descent import GradientDescent
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.models import AttentionIndexed, BilinearSequenceRegression
 from glassformer.models.base import Model
+from glassformer.models.spectra.given import power_law
 from glassformer.theory.limits import limits
 
 if TYPE_CHECKING:
     import pandas
 
 _Result = tuple["pandas.DataFrame", str, bool]
+# Power of eigenvalues. Where labels are noisier than the error, k of which are above the noise, and errors fall as
+# n^(1/(2 gamma) - 1), until all are.
+_EXPONENT = 1.25
 _BAYES, _SHADES = "0.1", ("#2b5c8a", "#b3402a", "#3f8f5b", "#8a5ca8")
 
 
@@ -93,6 +97,36 @@ def signs(path: Path, quick: bool, reference: Path | None) -> _Result:
         axes.set_title(r"labels $\mathrm{sign}(h)$, $\beta = 1$, $\rho = 0.3$, nuclear norm", fontsize=11)
         axes.legend(loc="upper right")
     return _summed(found)
+
+
+def scaling(path: Path, quick: bool, reference: Path | None) -> _Result:
+    """Figure ``risk-4``: quadratic networks whose eigenvalues fall as a power, and the power of what is learned."""
+    del reference
+    count, points, instances = (40, 6, 1) if quick else (100, 20, 3)
+    model = AttentionIndexed(spectrum=power_law(_EXPONENT, count), tokens=1, channel="linear", noise=1.0)
+    curves = [
+        _Curve("weight decay 1", RegularisedRisk(penalty="trace", strength=1.0), True),
+        _Curve("weight decay, best strength", RegularisedRisk(penalty="trace")),
+    ]
+    alpha, marks = np.geomspace(0.004, 30.0, points), [0.3, 1.0, 3.0, 9.0]
+    with canvas(path) as (axes,):
+        found = _drawn(axes, model, curves, alpha, marks, count, instances, "error")
+        _power(axes, found[0][1], 1 / (2 * _EXPONENT) - 1)
+        axes.set(xscale="log", yscale="log", xlim=(alpha[0], alpha[-1]), ylabel=ATTENTION_ERROR_LABEL)
+        law = rf"$\lambda_k\propto k^{{-{_EXPONENT}}}$, $k\leq {count}$"
+        axes.set_title(rf"quadratic network, {law}, noise $\Delta = 1$", fontsize=11)
+        axes.legend(loc="lower left")
+    return _summed(found)
+
+
+def _power(axes: Any, optimum: Table, slope: float) -> None:
+    """The predicted power of the sample ratio, beside the optimum where its own slope is closest to it."""
+    alpha, error = optimum["alpha"], optimum["error"]
+    local = np.gradient(np.log(error), np.log(alpha))
+    # Before anything is learned the slope passes every value.
+    place = int(np.argmin(np.where(error < 0.5 * error[0], np.abs(local - slope), np.inf)))
+    span = alpha[place] * np.array([0.3, 3.0])
+    axes.plot(span, 0.6 * error[place] * (span / alpha[place]) ** slope, "k--", lw=1, label=rf"$n^{{{slope:g}}}$")
 
 
 def _drawn(

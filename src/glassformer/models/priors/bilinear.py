@@ -9,9 +9,9 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
-from glassformer.core.numerics.decompositions import svd
 from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.scalar import ScalarPrior
+from glassformer.models.priors.shrunk import shrunk_rectangular
 from glassformer.models.spectra.rectangular import RectangularLaw
 
 # Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
@@ -109,35 +109,4 @@ class BilinearPrior(ScalarPrior):
             return Estimate(np.zeros_like(field), 1.0, 1.0)
         if precision >= _HUGE:
             return Estimate(field / precision, 1 / precision, 1 / precision)
-        law = RectangularLaw(self.beta, self.rho, 1 / precision)
-        left, s, right = svd(field / precision)
-        scale = np.sqrt(np.sqrt(field.size))
-        positive = np.maximum(s / scale, np.finfo(float).tiny)
-        shrunk, slope = law.shrinkage(positive)
-        signal = (left * (shrunk * scale)) @ right
-        onsager = _divergence(positive, shrunk, slope, abs(field.shape[0] - field.shape[1])) / precision
-        return Estimate(signal, float(law.mmse().value[0]), onsager)
-
-
-def _divergence(s: Array, shrunk: Array, slope: Array, excess: int) -> float:
-    r"""Mean derivative of a matrix shrinkage in its argument, at this very matrix.
-
-    For singular values :math:`s_i \to f_i` of a matrix with ``excess`` more columns than rows (or rows than columns),
-
-    .. math:: \mathrm{div} = \sum_i \Bigl[f'_i + \mathrm{excess}\,\frac{f_i}{s_i}\Bigr]
-       + \sum_{i\ne j} \frac{s_i f_i - s_j f_j}{s_i^2 - s_j^2},
-
-    per matrix entry; it tends to :math:`\hat q\,\mathrm{MMSE}`. At sizes below a hundred the difference decides
-    whether message passing is stable, since the coefficient of the Onsager term must be that of the denoiser applied.
-    """
-    squares = s**2
-    gaps = squares[:, None] - squares
-    np.fill_diagonal(gaps, 1.0)
-    products = s * shrunk
-    # Singular values that coincide to rounding repel in a random matrix; where they do not, the slope stands in.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        pairs = (products[:, None] - products) / gaps
-    pairs = np.where(gaps == 0, (slope + shrunk / s) / 2, pairs)
-    np.fill_diagonal(pairs, 0.0)
-    total = np.sum(slope) + excess * np.sum(shrunk / s) + np.sum(pairs)
-    return float(total / (len(s) * (len(s) + excess)))
+        return shrunk_rectangular(RectangularLaw(self.beta, self.rho, 1 / precision), field, precision)

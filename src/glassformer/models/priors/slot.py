@@ -15,6 +15,7 @@ from glassformer.models.priors.laws import NAMES, Gaussian, law_of
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.separable import SeparablePrior
 from glassformer.models.priors.spectrum_rows import SpectrumRowsPrior
+from glassformer.models.spectra.given import Spectrum, spectrum_of
 
 # A mean that is rounding, and the error before any data that is one.
 _ROUNDING, _START = 1e-9, 1e-6
@@ -89,6 +90,27 @@ def rows_prior(
     if law.rotational:
         return selected(GaussianRowsPrior(rows, heads, side_information))
     return selected(SeparablePrior(law, rows, heads, side_information), law)
+
+
+def lone_spectrum(given: object, **others: object) -> Spectrum:
+    """The spectrum that a user gave.
+
+    Args:
+        given: see :func:`~glassformer.models.spectra.given.spectrum_of`.
+        others: by name, what a spectrum excludes; a prior may be the one that the model made of it.
+
+    Raises:
+        ParameterError: it is none.
+        IncompatibleError: one of the others is given as well.
+
+    Example:
+        >>> lone_spectrum([1.0, 2.0], rho=None).values
+        (1.0, 2.0)
+    """
+    for name, value in others.items():
+        if value is not None and not isinstance(value, Gaussian):
+            raise IncompatibleError(f"{name} = {value} and spectrum exclude each other: give one of them")
+    return spectrum_of(given)
 
 
 def centred(given: object) -> Law:

@@ -9,10 +9,10 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
-from glassformer.core.numerics.decompositions import eigh
 from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.limits import GaussianMatrixPrior, exact
 from glassformer.models.priors.scalar import ScalarPrior
+from glassformer.models.priors.shrunk import shrunk_symmetric
 from glassformer.models.spectra.symmetric import SymmetricLaw
 
 # Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
@@ -138,27 +138,7 @@ class WishartPrior(SymmetricPrior):
             return Estimate(self.mean((len(field), len(field))), 1.0, 1.0)
         if precision >= _HUGE:
             return Estimate(field / precision, 1 / precision, 1 / precision)
-        law = SymmetricLaw(self.rho, 1 / precision)
-        values, vectors = eigh(field / precision)
-        shrunk, slope = law.shrinkage(values)
-        onsager = _divergence(values, shrunk, slope) / precision
-        return Estimate((vectors * shrunk) @ vectors.T, float(law.mmse().value[0]), onsager)
-
-
-def _divergence(values: Array, shrunk: Array, slope: Array) -> float:
-    r"""Mean derivative of a spectral function of a symmetric matrix in its argument, at this very matrix.
-
-    .. math:: \frac2{d^2}\Bigl[\sum_i f'_i + \sum_{i<j} \frac{f_i - f_j}{\lambda_i - \lambda_j}\Bigr]
-
-    tends to :math:`\hat q\,\mathrm{MMSE}`; at small sizes the difference decides whether message passing is stable.
-    """
-    gaps = values[:, None] - values
-    np.fill_diagonal(gaps, 1.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        pairs = (shrunk[:, None] - shrunk) / gaps
-    pairs = np.where(gaps == 0, slope, pairs)
-    np.fill_diagonal(pairs, 0.0)
-    return float((2 * np.sum(slope) + np.sum(pairs)) / len(values) ** 2)
+        return shrunk_symmetric(SymmetricLaw(self.rho, 1 / precision), field, precision)
 
 
 @dataclass(frozen=True)
