@@ -78,6 +78,8 @@ class Learner(ABC):
     """Learners that are like it: where it is refused, those of its family are proposed first."""
     papers: ClassVar[tuple[str, ...]] = ()
     """Keys of the papers behind it, beyond those behind the models."""
+    in_theory: ClassVar[tuple[str, ...]] = ()
+    """Settings that its theory depends on: others are refused where only theory is asked for."""
     storages: ClassVar[tuple[str, ...]] = IN_ONE_ARRAY
     """Ways of keeping the inputs that it can learn from."""
     continues: ClassVar[bool] = False

@@ -32,6 +32,7 @@ class LinearFit(Learner):
     """A fit of labels that are one linear functional of the signal each."""
 
     family: ClassVar[str] = "convex"
+    in_theory: ClassVar[tuple[str, ...]] = ("strength",)
     strength: float | None
 
     @classmethod

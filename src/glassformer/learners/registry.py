@@ -128,15 +128,20 @@ def taking(storage: str) -> list[str]:
     return [name for name in LEARNERS if storage in learner_type(name).storages]
 
 
-def options() -> list[Option]:
-    """The settings of all learners, as options of the command line.
+def options(theory: bool = False) -> list[Option]:
+    """The settings of all learners, as options of the command line; ``theory``: those that their theory depends on.
 
     Example:
         >>> next(option for option in options() if option.name == "floor").kind
         <class 'float'>
+        >>> [option.name for option in options(theory=True)]
+        ['strength', 'loss', 'penalty']
     """
     found: dict[str, Option] = {}
     for name in LEARNERS:
-        for one in options_in(learner_type(name)):
+        kind = learner_type(name)
+        for one in options_in(kind):
+            if theory and one.field not in kind.in_theory:
+                continue
             found.setdefault(one.name, Option(one.name, one.kind, {})).texts[name] = one.meaning
     return list(found.values())

@@ -68,6 +68,7 @@ class RegularisedRisk(Learner):
     title: ClassVar[str] = "regularised risk"
     family: ClassVar[str] = "convex"
     papers: ClassVar[tuple[str, ...]] = ("erba2025nuclear",)
+    in_theory: ClassVar[tuple[str, ...]] = ("loss", "penalty", "strength")
     storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
 
     loss: Any = parameter(

@@ -140,10 +140,14 @@ class Sweep:
                 "learner", self.learner, "nothing: what simulates is the algorithm of table [simulate]"
             )
         algorithm = self._simulation.get("algorithm", self.learner)
-        allowed = of_settings(learner_type(algorithm))
+        kind = learner_type(algorithm)
+        allowed = of_settings(kind)
+        if self.compute != "simulate":
+            allowed = {name: allowed[name] for name in kind.in_theory}
         for name, value in self.settings.items():
             if name not in allowed:
-                raise ParameterError(name, value, f"one of the settings of {algorithm}: {', '.join(allowed)}")
+                what = f"the settings of {algorithm}" if self.compute == "simulate" else f"those of its {self.compute}"
+                raise ParameterError(name, value, f"one of {what}: {', '.join(allowed) or 'there are none'}")
             check(name, value, allowed[name])
         learner(algorithm, **self.settings)
 

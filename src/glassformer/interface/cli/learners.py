@@ -6,12 +6,12 @@ import argparse
 from typing import Any
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """The settings of all learners, in groups of those that share them."""
+def add_settings(parser: argparse.ArgumentParser, theory: bool = False) -> None:
+    """The settings of all learners, or of their theory alone, in groups of those that share them."""
     from glassformer.learners.registry import options
 
     groups: dict[str, Any] = {}
-    for option in options():
+    for option in options(theory):
         title = ", ".join(option.texts)
         group = groups.setdefault(title, parser.add_argument_group(title))
         # Learners that share an option may mean something of their own by it.
@@ -24,7 +24,7 @@ def add_learner(parser: argparse.ArgumentParser) -> None:
     from glassformer.learners.registry import names
 
     parser.add_argument("--learner", default=names()[0], help=f"{titles()}; default {names()[0]}: Bayes-optimal")
-    add_settings(parser)
+    add_settings(parser, theory=True)
 
 
 def titles() -> str:
@@ -42,7 +42,8 @@ def learner_of(name: str, options: argparse.Namespace) -> Any:
     from glassformer.learners.registry import options as every
 
     own = {option.name: option for option in options_in(learner_type(name))}
-    given = {one.name: getattr(options, one.name) for one in every() if getattr(options, one.name) is not None}
+    said = {one.name: getattr(options, one.name, None) for one in every()}
+    given = {name: value for name, value in said.items() if value is not None}
     for option in given:
         if option not in own:
             raise IncompatibleError(f"--{option.replace('_', '-')} is no option of algorithm {name}")
