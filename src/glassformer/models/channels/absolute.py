@@ -19,8 +19,7 @@ _T = np.linspace(0.0, 13.0, 209)
 _R = np.linspace(0.0, 42.0, 253)
 _U = np.linspace(-12.0, 12.0, 161)
 _ROUNDING = 1e-14
-# From here on exp(-a^2/2) is nothing beside one; averages that are taken at once, so that temporaries, as many times the
-# nodes, stay in the cache.
+# From here on exp(-a^2/2) is nothing beside one; averages taken at once, so that temporaries stay in the cache.
 _FAR, _AT_ONCE = 9.6, 256
 
 
