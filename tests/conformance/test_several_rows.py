@@ -59,7 +59,7 @@ def test_scores_are_derivatives_of_the_log_partition(name):
 
 @pytest.mark.parametrize("name", ONE_IN_THE_SUITE)
 def test_squares_of_scores_equal_their_slopes_on_average(name):
-    channel, count = sampled_channel(MODELS[name], 64), 4000
+    channel, count = sampled_channel(MODELS[name], 64), 2000
     found = channel.posterior(*drawn(MODELS[name], channel, count, 5))
     gap = np.einsum("nak,nbk->nab", found.first, found.second) - found.curvature
     error = gap.std(axis=0) / np.sqrt(count)

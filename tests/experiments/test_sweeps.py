@@ -127,10 +127,10 @@ def test_another_learner_has_other_keys():
 
 
 def test_vectors_and_matrices_keep_their_shape(tmp_path):
-    parameters = {"depth": 2, "points": 64}
-    run_sweep(Sweep("attention", {"skip": [1.0, 2.0], "alpha": [0.05, 0.1]}, parameters=parameters), tmp_path)
+    parameters = {"depth": 2, "points": 32}
+    run_sweep(Sweep("attention", {"side_information": [0.0, 0.2], "alpha": [0.1]}, parameters=parameters), tmp_path)
     found = collect(tmp_path)
-    assert found["overlap"].dims == ("skip", "alpha", "row", "column")
+    assert found["overlap"].dims == ("side_information", "alpha", "row", "column")
     assert {"overlap_1_2", "row_error_2", "error", "status"} <= set(to_frame(found).columns)
 
 

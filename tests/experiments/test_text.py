@@ -65,7 +65,7 @@ def test_what_is_wrong_with_a_data_set_is_said(tmp_path, name, text, named):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("skip", [0.0, 1.0])
+@pytest.mark.parametrize("skip", [0.5])
 def test_masked_padding_changes_nothing_and_unmasked_does(data, skip):
     parameters = classifier._initial(data, SMALL, np.random.default_rng(0))
     parameters = {name: 10 * part for name, part in parameters.items()}
@@ -102,6 +102,7 @@ def test_gradients_agree_with_finite_differences(data):
             moved = {name: part + step * direction[name] for name, part in parameters.items()}
             return classifier._loss(moved, data.training.tokens[:20], data.training.labels[:20], 0.5, True)
 
+        loss = jax.jit(loss)
         slope = float(jax.grad(loss)(0.0))
         difference = float(loss(1e-5) - loss(-1e-5)) / 2e-5
     assert slope == pytest.approx(difference, rel=1e-6)

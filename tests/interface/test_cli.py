@@ -267,11 +267,11 @@ def test_figures_are_listed(run):
 def test_all_figures_are_drawn_but_those_that_lack_their_data(run, tmp_path, monkeypatch):
     from glassformer.interface.figures import catalogue
 
-    few = {name: catalogue.FIGURES[name] for name in ("bsr-3", "smi-3-right", "bsr-4")}
+    few = {name: catalogue.FIGURES[name] for name in ("bsr-3", "smi-3-right", "bsr-2")}
     monkeypatch.setattr(catalogue, "FIGURES", few)
     code, out, _ = run(f"figure --all --quick --out {tmp_path}")
     assert code == 0
-    assert {path.stem for path in tmp_path.iterdir()} == {"bsr-3", "bsr-4"}
+    assert {path.stem for path in tmp_path.iterdir()} == {"bsr-3", "bsr-2"}
     assert "smi-3-right: left out" in out
 
 
@@ -314,8 +314,10 @@ def test_figures_compare_with_published_data(run, tmp_path, name, table, words):
     import pandas
 
     pandas.DataFrame(table).to_csv(tmp_path / "published.csv", index=False)
-    _, out, _ = run(f"figure {name} --quick --out {tmp_path} --reference {tmp_path}")
+    code, out, _ = run(f"figure {name} --quick --out {tmp_path} --reference {tmp_path}")
+    assert code in (0, 3)
     assert words in out
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_papers_are_cited(run):
@@ -334,11 +336,14 @@ def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"bsr-3.png", "bsr-3.csv", "bsr-3.txt"}
 
 
-LONG_FIGURES = [pytest.param(name, marks=pytest.mark.statistics) for name in ("bsr-5-noisy", "bsr-7", "sgd-1", "smi-4")]
+LONG_FIGURES = [
+    pytest.param(name, marks=pytest.mark.statistics)
+    for name in ("bsr-1-noisy", "bsr-5-noisy", "bsr-7", "sgd-1", "smi-4")
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bsr-1", "bsr-1-noisy", "bsr-2", "bsr-4", "bsr-5", "bsr-8", *LONG_FIGURES])
+@pytest.mark.parametrize("name", ["bsr-1", "bsr-4", "bsr-8", *LONG_FIGURES])
 def test_every_figure_can_be_drawn(run, tmp_path, name):
     code, out, _ = run(f"figure {name} --quick --out {tmp_path}")
     assert code in (0, 3)

@@ -97,7 +97,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(variance):
 
 @pytest.mark.slow
 def test_strong_skip_leaves_one_layer_visible():
-    channel = DeepAttentionIndexedChannel(2, (1e4,), 1.5, last="linear")
+    channel = DeepAttentionIndexedChannel(2, (1e4,), 1.5, last="linear", points=64)
     value = channel.information(np.diag([1.0, 0.5])[None]).value[0]
     assert value[1, 1] == pytest.approx(3 / 0.5, rel=1e-3)  # T (T + 1)/(2 V), one linear layer
     assert abs(value[0, 0]) < 1e-3
@@ -105,7 +105,7 @@ def test_strong_skip_leaves_one_layer_visible():
 
 @pytest.mark.slow
 def test_information_is_the_slope_of_the_expected_log_partition():
-    channel = DeepAttentionIndexedChannel(2, (1.0,), 1.5, points=1024)
+    channel = MODEL.channel.with_points(512)
     v, step = np.array([0.5, 0.3]), 0.05
     information = channel.information(np.diag(v)[None])
     for k in range(2):
@@ -129,7 +129,7 @@ def test_limits_report_overlaps_per_layer_and_what_is_neglected():
 
 @pytest.mark.slow
 def test_fixed_points_make_the_free_entropy_stationary():
-    channel = MODEL.channel.with_points(1024)
+    channel = MODEL.channel.with_points(512)
     model = DeepAttentionIndexed(0.5, 2, 2, 1.0, channel)
     solution = state_evolution(model, [0.1])
     v = np.diag(solution.value[0])

@@ -127,7 +127,7 @@ class MessagePassing(Learner):
                 history.clear()
             elif teacher is not None:
                 estimate = state.estimate.signal if model.overlap_shape else state.estimate.signal[0]
-                measured = model.measured(estimate, teacher, state.estimate.variance)
+                measured = model.measured(estimate, teacher, state.estimate.variance, followed=True)
                 history.append({name: value for name, value in measured.items() if name in model.followed})
 
         known = None if side is None else Side(*side)

@@ -159,7 +159,7 @@ class OnlineSGD(Learner):
         def watch(weights: Array) -> dict[str, Any]:
             if teacher is None:
                 return {}
-            measured, prior = model.measured(weights, teacher), model.prior.in_rows
+            measured, prior = model.measured(weights, teacher, followed=True), model.prior.in_rows
             followed = {name: value for name, value in measured.items() if name in model.followed}
             return {**followed, "overlap": prior.gram(weights, teacher), "power": prior.gram(weights, weights)}
 

@@ -118,7 +118,7 @@ class SGD(Learner):
         def watch(weights: Array) -> dict[str, Any]:
             if teacher is None:
                 return {}
-            measured = model.measured(weights, teacher)
+            measured = model.measured(weights, teacher, followed=True)
             return {name: value for name, value in measured.items() if name in model.followed}
 
         found = row_descent(design, labels, model.traceable_label, start, self, rng, watch, checkpoint)

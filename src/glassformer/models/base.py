@@ -135,13 +135,16 @@ class Model(Trainable, ABC):
         """Shape of the signal behind a design: rows first, where there are several."""
         return (*self.overlap_shape[:1], *design.row_shape)
 
-    def measured(self, estimate: Array, signal: Array, variance: Array | None = None) -> dict[str, Any]:
+    def measured(
+        self, estimate: Array, signal: Array, variance: Array | None = None, followed: bool = False
+    ) -> dict[str, Any]:
         """Errors of an estimate, with the signs or rotations of its rows, which labels do not see, that suit it best.
 
         Args:
             estimate: of the signal.
             signal: the true one.
             variance: posterior covariance that the estimate claims, shape (P, P); none by default.
+            followed: without the label error, which is no part of histories and more work than all the rest.
 
         Returns:
             ``error`` and ``prior_error``; ``label_error`` where labels are discrete; for several rows also
@@ -157,7 +160,7 @@ class Model(Trainable, ABC):
         errors = {"error": float(np.mean(rows)), "prior_error": float(np.mean(np.diag(prior.gram(known, known))))}
         own, power = prior.gram(found, found), prior.gram(true, true)
         claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)
-        if channel.discrete:
+        if channel.discrete and not followed:
             errors["label_error"] = channel.wrong_of(turn @ own @ turn.T, turn @ cross, power, turn @ claimed @ turn.T)
         if not self.overlap_shape:
             return errors

@@ -41,7 +41,7 @@ CASES = {
 
 def exact_information(law, slope, labels, variance):
     """E g^2 for the link slope * z, by grids over label, field and mean."""
-    u, means = np.linspace(-8, 8, 801), np.linspace(-7, 7, 61)
+    u, means = np.linspace(-8, 8, 401), np.linspace(-7, 7, 41)
     weight = np.exp(-(u**2) / 2) * (u[1] - u[0]) / np.sqrt(2 * np.pi)
     step = labels[1] - labels[0] if len(labels) > 300 else 1.0
     rows = []
@@ -84,8 +84,8 @@ def test_the_noise_beside_the_prediction_error():
 
 @pytest.mark.slow
 def test_message_passing_on_votes():
-    model = SequenceMultiIndex(lambda z: 3 * z[0, 0], 1, 1, noise_law="logistic", points=128)
-    found = simulate(model, [4.0], d=150, instances=4)
+    model = SequenceMultiIndex(lambda z: 3 * z[0, 0], 1, 1, noise_law="logistic", points=64)
+    found = simulate(model, [4.0], d=100, instances=4)
     assert abs(found["error"][0] - found["theory"][0]) < 5 * found["standard_error"][0] + 0.01
 
 

@@ -66,7 +66,7 @@ def test_in_simulations(model):
 
 @pytest.mark.slow
 def test_in_simulations_of_several_rows():
-    result = simulate(DeepAttention(points=64), [1.5], d=300, instances=1, storage="generated")
+    result = simulate(DeepAttention(points=32), [1.5], d=150, instances=1, storage="generated")
     assert np.all(result["row_error"] < 0.2)
 
 

@@ -18,26 +18,28 @@ from glassformer.core.numerics.compiled import Specialised
 _CHUNK, _REST = 512, 64
 
 
-def chunks(data: Any) -> Iterator[tuple[Any, Any, int]]:
+def chunks(data: Any, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[Any, Any, int]]:
     """Parts of a tree of arrays over data points: the positions, the data there, and how many of them are real.
 
-    The last one is padded, so that there are two lengths only.
+    The last one is padded, so that there are two lengths only: ``most``, and ``rest`` where fewer are left.
     """
     count, start = len(jax.tree.leaves(data)[0]), 0
     while start < count:
-        length = _CHUNK if count - start >= _CHUNK else _REST
+        length = most if count - start >= most else rest
         turns = np.arange(start, min(start + length, count))
         start += length
         index = np.pad(turns, (0, length - len(turns)), mode="edge")
         yield index, jax.tree.map(lambda part, index=index: jnp.asarray(part[index]), data), len(turns)
 
 
-def in_chunks(work: Callable[[Any, Any], Any], data: Any) -> list[Array]:
+def in_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, rest: int = _REST) -> list[Array]:
     """``work(positions, chunk)`` of all chunks of the data, in double precision, on every core; results put together.
 
     Args:
         work: returns a tuple of arrays over the data points of its chunk.
         data: a tree of arrays over data points.
+        most: data points that are sent at once.
+        rest: where fewer are left.
     """
 
     def one(part: tuple[Any, Any, int]) -> list[Array]:
@@ -47,7 +49,7 @@ def in_chunks(work: Callable[[Any, Any], Any], data: Any) -> list[Array]:
             return [np.asarray(found)[:real] for found in work(index, chunk)]
 
     with jax.enable_x64(True), ThreadPoolExecutor(os.cpu_count()) as threads:
-        parts = list(threads.map(one, chunks(data)))
+        parts = list(threads.map(one, chunks(data, most, rest)))
     return [np.concatenate(found) for found in zip(*parts, strict=True)]
 
 

@@ -37,8 +37,9 @@ _TEMPERED = 0.5
 _FIRST_DAMPING = 0.1
 # Cost of a latent that cannot be.
 _IMPOSSIBLE = 1e30
-# Data points that are treated at once, so that temporaries stay in the cache; random numbers of the pool.
-_BATCH, _NUMBERS = 64, 2_000_000
+# Data points that are treated at once, so that temporaries stay in the cache, and numbers in the largest of them, which
+# bounds the memory where a data point is much work; random numbers of the pool.
+_BATCH, _AT_ONCE, _NUMBERS = 64, 2**20, 2_000_000
 # Latents up to which distances are written out entry by entry.
 _UNROLLED = 4
 
@@ -132,15 +133,20 @@ def posterior_moments(functions: Functions, dimension: int, data: Any, effort: E
         data: a tree of arrays whose first axis runs over data points.
         effort: numbers of points, starts and steps.
     """
-    with jax.enable_x64(True):
-        sample = _Sample(*(jnp.asarray(part) for part in _sample(dimension, effort)))
-
+    sample, batch = _sample(dimension, effort), _batch(dimension, effort)
     moments = Specialised(_moments, functions=functions, steps=effort.steps)
 
     def work(index: Any, chunk: Any) -> Any:
         return moments(jnp.asarray(index % len(sample.starts)), chunk, sample)
 
-    return Moments(*in_chunks(work, data))
+    # One length: compiling takes longer than all but the largest computations.
+    return Moments(*in_chunks(work, data, most=batch, rest=batch))
+
+
+def _batch(dimension: int, effort: Effort) -> int:
+    """Data points that are treated at once."""
+    numbers = 2 * effort.points * effort.starts * max(dimension, 1)
+    return min(_BATCH, 1 << max(0, (_AT_ONCE // numbers).bit_length() - 1))
 
 
 class _Sample(NamedTuple):
@@ -165,7 +171,8 @@ def _sample(dimension: int, effort: Effort) -> _Sample:
     starts = rng.standard_normal((pool, effort.starts, dimension))
     starts[:, 0] = 0.0
     stretches = np.sqrt(_FREEDOM / chi2.ppf(uniform[..., -1], _FREEDOM))
-    return _Sample(starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)
+    with jax.enable_x64(True):
+        return _Sample(*map(jnp.asarray, (starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)))
 
 
 def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int) -> Any:
@@ -183,7 +190,7 @@ def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps
         values = jnp.where(jnp.isfinite(values), values, 0.0)
         return _averages(values.reshape(-1, values.shape[-1]), log_weight)
 
-    return jax.lax.map(one, (turns, data), batch_size=_BATCH)
+    return jax.vmap(one)((turns, data))
 
 
 def _averages(values: Any, log_weight: Any) -> Any:
