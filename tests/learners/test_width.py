@@ -59,8 +59,9 @@ def test_the_width_of_nothing_is_not_told():
     ("inputs", "labels", "words"),
     [
         (np.ones((9, 4)), np.ones(9), r"X = \(9, 4\)"),
-        (np.random.default_rng(0).standard_normal((9, 2, 2)), np.ones(9), "labels that vary"),
-        (np.ones((9, 2, 2)), np.ones(8), "matches X"),
+        (np.random.default_rng(0).standard_normal((9, 4, 4)), np.ones(9), "labels that vary"),
+        (np.ones((9, 4, 4)), np.ones(8), "matches X"),
+        (np.ones((9, 2, 4)), np.ones(9), "none below 4"),
     ],
 )
 def test_what_is_refused(inputs, labels, words):
