@@ -54,6 +54,7 @@ _HOME = {
     "nuclear_norm_risk": "theory.nuclear_norm_risk",
     "nuclear_norm_threshold": "theory.nuclear_norm",
     "online_sgd": "theory.online_sgd",
+    "plan": "learners.plan",
     "phase_diagram": "theory.phase_diagram",
     "diagnose": "learners.own_data.diagnosis",
     "DataWarning": "core.errors",

@@ -13,6 +13,7 @@ from glassformer.models.registry import MODELS
 ASK = {
     "limits": ("bsr --alpha 0.3 --rho inf", "0.7"),
     "thresholds": ("bsr --rho 0.5", "0.75"),
+    "plan": ("bsr --rho inf --target-error 0.4", "0.6"),
     "landscape": ("bsr --alpha 0.5 --rho inf", "no hard phase"),
     "hysteresis": ("bsr --alpha 0.3,0.6 --rho inf", "0.4"),
     "trajectory": ("bsr --alpha 0.5 --rho 0.5 --noise 0.1 --steps 3", "0.5071"),

@@ -191,6 +191,17 @@ class Learner(ABC):
         """Columns of its limits that are worth printing beside the error."""
         return [name for name in ("cosine", "rank", "strength") if name in table.columns]
 
+    def curves(self, model: Any, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
+        """What reaches how much, by name: the quantity, and the error of the estimate that it belongs to.
+
+        Args:
+            model: whose limits they are.
+            table: of its limits.
+            quantity: a column of it.
+        """
+        del model
+        return {self.name: (table[quantity], table["error"])}
+
     def trajectory(self, model: Any, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         """Its error after every step in the limit of large sizes, or the reason why there is none.
 

@@ -80,6 +80,17 @@ class MessagePassing(Learner):
     def told(self, table: Table) -> list[str]:
         return ["row_error", "prediction_error"] if "row_error" in table.columns else ["overlap"]
 
+    def curves(self, model: Any, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
+        """The best there is, and message passing, which may stay above it: its errors on labels for one row only."""
+        best, own = table["error"], table["algorithmic_error"]
+        found = {"bayes_optimal": (table[quantity], best)}
+        if quantity == "error":
+            return {**found, "message_passing": (own, own)}
+        if model.overlap_shape:
+            return found
+        errors = model.channel.in_rows.label_errors(own[:, None, None], model.last_layer)
+        return {**found, "message_passing": (errors[quantity], own)}
+
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         from glassformer.theory.limits import limits
 

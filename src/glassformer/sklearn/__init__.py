@@ -9,5 +9,13 @@ except ImportError as error:  # pragma: no cover
 
 from glassformer.sklearn.attention import AttentionClassifier, AttentionRegressor
 from glassformer.sklearn.bilinear import BilinearClassifier, BilinearRegressor
+from glassformer.sklearn.forecasts import Forecast, forecast
 
-__all__ = ["AttentionClassifier", "AttentionRegressor", "BilinearClassifier", "BilinearRegressor"]
+__all__ = [
+    "AttentionClassifier",
+    "AttentionRegressor",
+    "BilinearClassifier",
+    "BilinearRegressor",
+    "Forecast",
+    "forecast",
+]

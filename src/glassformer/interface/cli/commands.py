@@ -27,6 +27,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "limits": Command("limits", "Bayes-optimal error and overlap against the sample ratio"),
     "thresholds": Command("thresholds", "weak and perfect recovery, and the hard phase", takes_alpha=False),
+    "plan": Command("plan", "samples that a target error takes, for any learner with a theory", takes_alpha=False),
     "landscape": Command("landscape", "free entropy against the overlap"),
     "hysteresis": Command("hysteresis", "fixed points followed up and down in the sample ratio"),
     "trajectory": Command("trajectory", "error after every step of an algorithm, in theory and on data"),

@@ -11,6 +11,7 @@ import numpy as np
 from glassformer.core.results import Table
 from glassformer.experiments.instances import Simulation
 from glassformer.interface.figures.style import canvas, colors, error_label, label_alpha
+from glassformer.learners.plan import Plan
 from glassformer.theory.free_entropy import Landscape
 from glassformer.theory.phase_diagram import PhaseDiagram
 from glassformer.theory.thresholds import Thresholds
@@ -119,6 +120,23 @@ def plot_thresholds(found: Thresholds, path: Path) -> None:
         axes.set_yticks(range(len(entries)), [entry.name.replace("_", " ") for entry in entries])
         axes.set_xlabel(label_alpha(found.parameters["alpha"]))
         axes.margins(x=0.3, y=0.2)
+
+
+def plot_plan(found: Plan, path: Path) -> None:
+    """The curves that were looked at, the target, and where it is reached."""
+    curves = {name: values for name, values in found.curves.items() if name != "alpha"}
+    with canvas(path) as (axes,):
+        for (name, values), color in zip(curves.items(), colors(len(curves)), strict=True):
+            axes.plot(found.curves["alpha"], values, ".-", ms=4, color=color, label=name.replace("_", " "))
+        axes.axhline(found.target, color="0.4", ls="--", lw=1, label=f"target {found.target:g}")
+        for entry in found.entries:
+            if np.isfinite(entry.alpha) and entry.alpha > 0:
+                axes.plot([entry.alpha], [found.target], "o", color="#b3402a")
+                axes.annotate(f"{entry.alpha:.4g}", (entry.alpha, found.target), (6, 6), textcoords="offset points")
+        axes.set(xscale="log", yscale="log", ylabel=found.quantity.replace("_", " "))
+        axes.set_ylim(bottom=found.target / 20, top=20.0 * max(1.0, found.target))
+        axes.set_xlabel(label_alpha(found.parameters["alpha"]))
+        axes.legend()
 
 
 def plot_landscapes(curves: Sequence[Landscape], path: Path) -> None:

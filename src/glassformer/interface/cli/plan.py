@@ -1,0 +1,67 @@
+"""How many samples a target takes."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.interface.cli.learners import add_learner, learner_of
+from glassformer.interface.cli.output import exit_code, heading, plots, print_json, print_rows, write
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The target, whose error it is of, and the size."""
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--target-error", type=float, metavar="X", help="that the quantity is to reach, > 0")
+    target.add_argument("--target-label-error", type=float, metavar="X", help="the same with --quantity label_error")
+    text = "error (of the estimate, default), label_error, prediction_error, plugin_error, test_loss, ..."
+    parser.add_argument("--quantity", help=text)
+    parser.add_argument("--d", type=int, help="token dimension at which samples are counted")
+    add_learner(parser)
+
+
+def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+    """Print the sample ratios, the samples and the thresholds beside them."""
+    from glassformer.learners.plan import plan
+
+    target, quantity = _asked(options)
+    found = plan(model(), target, learner_of(options.learner, options), quantity, options.d)
+    write(options, found, lambda path: plots().plot_plan(found, path))
+    if options.json:
+        print_json(found.to_dict())
+    else:
+        _print(found)
+    return exit_code([entry.status for entry in found.entries])
+
+
+def _asked(options: argparse.Namespace) -> tuple[float, str]:
+    """The target and its quantity, which the name of an option may say."""
+    from glassformer.core.errors import IncompatibleError
+
+    if options.target_label_error is None:
+        return options.target_error, options.quantity or "error"
+    if options.quantity not in (None, "label_error"):
+        raise IncompatibleError(
+            f"--target-label-error and --quantity {options.quantity} exclude each other: use --target-error"
+        )
+    return options.target_label_error, "label_error"
+
+
+def _print(found: Any) -> None:
+    print(heading(found.model, found.parameters))
+    print(f"{found.quantity} at or below {found.target:g}" + ("" if found.d is None else f", d = {found.d}"))
+    rows = [{**_row(one), "n": one.samples, "status": str(one.status)} for one in found.entries]
+    print_rows(rows, ["who", "alpha", "+-", *([] if found.d is None else ["n"]), "status", "note"])
+    if found.thresholds is not None:
+        beside = [{**_row(one), "threshold": one.name} for one in found.thresholds.entries if not math.isnan(one.alpha)]
+        print_rows(beside, ["threshold", "alpha", "+-", "note"])
+    for note in found.notes:
+        print(f"note: {note}")
+
+
+def _row(entry: Any) -> dict[str, Any]:
+    known = math.isfinite(entry.alpha)
+    error = f"{entry.error_estimate:.2g}" if known else "-"
+    return {"who": entry.name, "alpha": f"{entry.alpha:.8g}", "+-": error, "note": entry.note}

@@ -1,0 +1,369 @@
+"""How many samples a target takes: the theory of any learner, read the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.checks import is_number
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.integral import Array
+from glassformer.core.results import plain
+from glassformer.core.solution import Status
+from glassformer.learners.base import Learner
+from glassformer.learners.registry import chosen, names
+from glassformer.theory.crossings import Crossing, Looked, crossings, settled, unsettled
+from glassformer.theory.thresholds import Thresholds
+
+QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss")
+"""Columns of limits that may be asked for, where a learner's limits have them."""
+
+DEFAULT = names()[0]
+"""The learner that is meant where none is named."""
+
+# Sample ratios looked at first, as powers of two; steps of curves whose points cost little, and of others; how near to
+# thresholds; and how far it goes on, factor by factor, where the target is not reached.
+_FIRST, _LAST, _FINE, _COARSE = -5, 5, 0.5, 1.0
+_BESIDE = (0.98, 1.02)
+_FURTHER, _FARTHEST = 8, 21
+# Change over the last stretch, relative, below which a curve is level.
+_LEVEL = 0.01
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What it takes until a target is reached.
+
+    Attributes:
+        name: who reaches it; with ``_at_first`` where it is lost again.
+        alpha: from where on the quantity stays at or below the target; infinity where that is never seen.
+        error_estimate: absolute, of ``alpha``.
+        samples: at the size asked for; None without one, or where there is no number.
+        note: how to read it.
+        status: of the rows of limits that it rests on.
+    """
+
+    name: str
+    alpha: float
+    error_estimate: float
+    samples: int | None
+    note: str
+    status: Status
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known of it, by name."""
+        known: dict[str, Any] = plain(dict(vars(self)))
+        return known
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sample ratios at which a learner's error reaches a target, and what stands beside them.
+
+    Attributes:
+        model: short name of the model.
+        parameters: of model and learner.
+        quantity: that has a target.
+        target: of it.
+        d: token dimension for which samples are counted; None for none.
+        entries: what it takes, for each curve of the learner.
+        thresholds: of the learner; None where none are known.
+        curves: the quantity at the sample ratios looked at, by the name of who reaches it; ``alpha`` are the ratios.
+        notes: what else there is to say.
+    """
+
+    model: str
+    parameters: dict[str, Any]
+    quantity: str
+    target: float
+    d: int | None
+    entries: tuple[Needed, ...]
+    thresholds: Thresholds | None
+    curves: dict[str, Array]
+    notes: Sequence[str] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> Needed:
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        raise ParameterError("name", name, f"one of {', '.join(entry.name for entry in self.entries)}")
+
+    @property
+    def converged(self) -> bool:
+        """True when everything that entries rest on converged."""
+        return all(entry.status.ok for entry in self.entries)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as the command line writes it in JSON; None where there is no number."""
+        beside = [] if self.thresholds is None else [entry.to_dict() for entry in self.thresholds.entries]
+        return {
+            "model": self.model,
+            "parameters": plain(self.parameters),
+            "quantity": self.quantity,
+            "target": self.target,
+            "d": self.d,
+            "needed": [entry.to_dict() for entry in self.entries],
+            "thresholds": beside,
+            "curves": plain(self.curves),
+            "notes": list(self.notes),
+        }
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per entry."""
+        import pandas
+
+        return pandas.DataFrame([entry.to_dict() for entry in self.entries])
+
+    def to_xarray(self) -> Any:
+        """A data set over the dimension ``name``."""
+        return self.to_pandas().set_index("name").to_xarray()
+
+
+def plan(
+    model: Any, target: float, learner: str | Learner = DEFAULT, quantity: str = "error", d: int | None = None
+) -> Plan:
+    r"""The sample ratio from which on a learner's error is at or below a target.
+
+    Its theory (``limits`` of the learner) is computed from :math:`\alpha = 1/32` to 32, beside its thresholds, and
+    further in either direction where the target asks for it; where the curve passes the target, the cell is narrowed
+    down to :math:`10^{-7}` of its place. Errors need not fall with the number of samples: they rise towards a peak of
+    interpolation. The ratio is the one from which on the target is kept at all ratios looked at; where it was reached
+    before and lost, the first one is listed as well.
+
+    Args:
+        model: with a learner of which there is a theory.
+        target: of the quantity, > 0.
+        learner: or its name: message passing by default, with the Bayes-optimal error beside it. In a hard phase the
+            two reach a target at different ratios.
+        quantity: one of :data:`QUANTITIES`, if limits of this learner and this model have it.
+        d: token dimension at which samples are counted.
+
+    Returns:
+        :class:`Plan`. A target out of reach has ``alpha`` infinite and a note on how the curve ends.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: there is no theory, no such quantity, or the model has no finite size.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> found = plan(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0), 0.5, d=100)["bayes_optimal"]
+        >>> round(found.alpha, 6), found.samples
+        (0.397168, 3972)
+        >>> ridge = plan(BilinearSequenceRegression(rho=0.5, noise=0.1), 0.2, "ridge")["ridge"]
+        >>> round(ridge.alpha, 6)  # 1 - t - D + D/t
+        1.2
+    """
+    if not (is_number(target) and 0 < target < np.inf):
+        raise ParameterError("target", target, "a finite number > 0")
+    if quantity not in QUANTITIES:
+        raise ParameterError("quantity", quantity, f"one of {', '.join(QUANTITIES)}")
+    asked = chosen(learner)
+    size = None if d is None else model.at_size(d)
+    beside = _thresholds(asked, model)
+    theory = _Theory(model, asked, quantity, [] if beside is None else [entry.alpha for entry in beside.entries])
+    looked = _extended(theory, theory.at(_first_ratios(theory)), float(target))
+    entries = [entry for name in looked.found for entry in _needed(theory, name, looked, float(target))]
+    counted = tuple(_counted(entry, None if size is None else size.unit) for entry in entries)
+    return Plan(
+        model.name,
+        {**theory.parameters, "learner": asked.name},
+        quantity,
+        float(target),
+        d,
+        counted,
+        beside,
+        {"alpha": looked.alpha, **{name: one.value for name, one in looked.found.items()}},
+        [*_gap(counted), *_left_out(looked)],
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Curves at sample ratios that rise."""
+
+    alpha: Array
+    found: dict[str, Looked]
+
+    def with_other(self, other: _Seen) -> _Seen:
+        alpha = np.concatenate([self.alpha, other.alpha])
+        order = np.argsort(alpha, kind="stable")
+        return _Seen(alpha[order], {name: _joined(one, other.found[name], order) for name, one in self.found.items()})
+
+
+def _joined(one: Looked, other: Looked, order: NDArray[np.intp]) -> Looked:
+    status = [*one.status, *other.status]
+    value, error, estimate, blur = (np.concatenate([a, b])[order] for a, b in zip(one[:4], other[:4], strict=True))
+    return Looked(value, error, estimate, blur, [status[k] for k in order])
+
+
+class _Theory:
+    """Limits of a learner, as curves of one quantity, and the places of its thresholds."""
+
+    def __init__(self, model: Any, learner: Learner, quantity: str, places: Sequence[float]) -> None:
+        self.places = [place for place in places if np.isfinite(place)]
+        self.model, self.learner, self.quantity = model, learner, quantity
+        self.parameters: dict[str, Any] = {}
+        self.known: dict[bytes, _Seen] = {}
+
+    def at(self, alpha: NDArray[np.floating[Any]]) -> _Seen:
+        """All curves at these ratios; what several curves ask for is computed once."""
+        key = alpha.tobytes()
+        if key not in self.known:
+            self.known[key] = self._computed(np.asarray(alpha, dtype=float))
+        return self.known[key]
+
+    def _computed(self, alpha: Array) -> _Seen:
+        table = self.learner.limits(self.model, alpha, throw=False)
+        self.parameters = table.parameters
+        if self.quantity not in table.columns:
+            there = [name for name in QUANTITIES if name in table.columns]
+            raise IncompatibleError(
+                f"quantity = {self.quantity} is not among the limits of learner {self.learner.name} for this model "
+                f"({self.model.name}, channel {self.model.channel.label}): use {' or '.join(there)}"
+            )
+        blur = next((table[name] for name in _blurs(self.quantity) if name in table.columns), np.zeros_like(alpha))
+        curves = self.learner.curves(self.model, table, self.quantity)
+        rest = (table["error_estimate"], blur, table.status)
+        return _Seen(alpha, {name: Looked(value, error, *rest) for name, (value, error) in curves.items()})
+
+
+def _blurs(quantity: str) -> tuple[str, str]:
+    """The names that the standard error of a quantity may have."""
+    return quantity.replace("error", "standard_error"), f"{quantity}_standard_error"
+
+
+def _thresholds(learner: Learner, model: Any) -> Thresholds | None:
+    try:
+        return learner.thresholds(model)
+    except IncompatibleError:
+        return None
+
+
+def _first_ratios(theory: _Theory) -> Array:
+    step = _FINE if theory.model.has_curve else _COARSE
+    even = 2.0 ** np.arange(_FIRST, _LAST + step / 2, step)
+    near = [place for place in theory.places if even[0] < place < even[-1]]
+    return np.unique(np.concatenate([even, *(place * np.array(_BESIDE) for place in near)]))
+
+
+def _extended(theory: _Theory, seen: _Seen, target: float) -> _Seen:
+    """Further ratios, above until every curve is below the target or level, and below until every one is above it."""
+    for first in range(_LAST, _FARTHEST, _FURTHER):
+        if not any(_open(seen.alpha, one, target) for one in seen.found.values()):
+            break
+        seen = seen.with_other(theory.at(2.0 ** np.arange(first + 1, first + _FURTHER + 1)))
+    for first in range(_FIRST, -_FARTHEST, -_FURTHER):
+        if not any(_first_value(one) <= target for one in seen.found.values()):
+            break
+        seen = seen.with_other(theory.at(2.0 ** np.arange(first - _FURTHER, first)))
+    return seen
+
+
+def _first_value(looked: Looked) -> float:
+    values = looked.value[settled(looked)]
+    return float(values[0]) if len(values) else np.inf
+
+
+def _open(alpha: Array, looked: Looked, target: float) -> bool:
+    """Whether a curve ends above the target, and may yet come down to it."""
+    good = settled(looked)
+    if not good.any() or looked.value[good][-1] <= target:
+        return False
+    return _ending(alpha[good], looked.value[good]) == _FALLING
+
+
+_FALLING, _LEVELLED, _RISING = "it still falls there", "it levels off there", "it does not fall there"
+
+
+def _ending(alpha: Array, value: Array) -> str:
+    """How a curve ends: over the last stretch of 2^8, or of what there is, for a level as well."""
+    before = int(np.searchsorted(alpha, alpha[-1] / 2.0**_FURTHER))
+    fall = float(value[before] - value[-1])
+    if not fall > 0:
+        return _RISING
+    return _LEVELLED if fall <= _LEVEL * value[-1] else _FALLING
+
+
+def _needed(theory: _Theory, name: str, seen: _Seen, target: float) -> list[Needed]:
+    looked, alpha = seen.found[name], seen.alpha
+    good = settled(looked)
+    if not good.any():
+        return [Needed(name, np.nan, np.nan, None, "limits did not converge at any ratio", looked.status[0])]
+    likely, sampled = theory.places, not theory.model.has_curve
+    passed = crossings(lambda ratios: theory.at(ratios).found[name], alpha, looked, target, likely, sampled)
+    places, values = alpha[good], looked.value[good]
+    if not passed or not passed[-1].falls:
+        last = _never(name, places, values, target, _first_of(looked.status))
+    else:
+        lost = _first_of([one for one, a in zip(looked.status, alpha, strict=True) if a >= passed[-1].alpha])
+        status = passed[-1].status if lost.ok else lost
+        last = Needed(name, passed[-1].alpha, passed[-1].error_estimate, None, _how(passed[-1]), status)
+    before = [one for one in passed[:-1] if one.falls] if last.alpha < np.inf else [one for one in passed if one.falls]
+    return [*_at_first(name, before, passed), last]
+
+
+def _at_first(name: str, before: list[Crossing], passed: list[Crossing]) -> list[Needed]:
+    """Where the target is reached first, if it is lost again."""
+    if not before:
+        return []
+    first = before[0]
+    lost = passed[passed.index(first) + 1]
+    note = f"{_how(first)}; lost again at alpha = {lost.alpha:.6g}".removeprefix("; ")
+    status = first.status if lost.status.ok else lost.status
+    return [Needed(f"{name}_at_first", first.alpha, first.error_estimate, None, note, status)]
+
+
+def _first_of(status: Sequence[Status]) -> Status:
+    return next(iter(unsettled(status)), Status.CONVERGED)
+
+
+def _how(crossing: Crossing) -> str:
+    """What there is to say of a passage."""
+    before, after = crossing.sides
+    return f"passes the target in a leap from {before:.4g} to {after:.4g}" if crossing.jumps else ""
+
+
+def _never(name: str, alpha: Array, value: Array, target: float, status: Status) -> Needed:
+    """A target that is kept from the start, or not kept at the end."""
+    if value[-1] <= target:
+        note = f"at any ratio: {value[0]:.4g} at alpha = {alpha[0]:.3g} already"
+        return Needed(name, 0.0, float(alpha[0]), None, note, status)
+    note = f"not reached: {value[-1]:.4g} at alpha = {alpha[-1]:.4g}, {_ending(alpha, value)}"
+    least = int(np.argmin(value))
+    if least < len(value) - 1 and value[least] < (1 - _LEVEL) * value[-1]:
+        note = f"{note}; least seen {value[least]:.4g} at alpha = {alpha[least]:.4g}"
+    return Needed(name, np.inf, 0.0, None, note, status)
+
+
+def _counted(entry: Needed, unit: float | None) -> Needed:
+    if unit is None or not np.isfinite(entry.alpha):
+        return entry
+    samples, error = entry.alpha * unit, min(entry.error_estimate * unit, 0.5)
+    whole = np.rint(samples)
+    # A whole number that the error of the ratio does not tell it from is not rounded up to the next one.
+    return replace(entry, samples=int(whole if abs(samples - whole) <= error < 0.5 else np.ceil(samples)))
+
+
+def _gap(entries: Sequence[Needed]) -> list[str]:
+    """What a hard phase makes of the plan: curves of one learner that reach the target at different ratios."""
+    reached = sorted((one for one in entries if not one.name.endswith("_at_first")), key=lambda one: one.alpha)
+    if len(reached) < 2 or not reached[0].alpha < np.inf:
+        return []
+    first, last = reached[0], reached[-1]
+    if not last.alpha - first.alpha > first.error_estimate + last.error_estimate:
+        return []
+    return [
+        f"hard phase: {first.name} reaches the target at alpha = {first.alpha:.6g}, {last.name} at {last.alpha:.6g}; "
+        "between the two no efficient algorithm is known to"
+    ]
+
+
+def _left_out(seen: _Seen) -> list[str]:
+    status = next(iter(seen.found.values())).status
+    lost = [f"{a:.4g} ({one})" for a, one in zip(seen.alpha, status, strict=True) if unsettled([one])]
+    return [f"left out, because limits did not converge there: alpha = {', '.join(lost)}"] if lost else []

@@ -1,0 +1,257 @@
+"""What more samples would bring: the learning curve of an estimator beyond the data in hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from glassformer.core.checks import require_integer, require_name
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.integral import Array
+from glassformer.core.results import plain
+from glassformer.core.solution import Status
+from glassformer.learners.base import Learner
+from glassformer.learners.bayes import MessagePassing
+from glassformer.learners.own_data.width import EstimatedModel, estimate_model
+from glassformer.learners.regularised_risk import RegularisedRisk
+from glassformer.models.bilinear import BilinearSequenceRegression
+from glassformer.sklearn.sequences import sequences
+
+# Shares of the pilot set that are learned from to check theory on the rest, and the fewest samples of one.
+_SHARES, _FEWEST = (0.5, 0.75), 20
+# Standard deviations of an interval of 95 per cent, and the least noise that an interval reaches.
+_CONFIDENCE, _QUIETEST = 2.0, 1e-6
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Mean squared errors of predictions of new labels, noise included, against the number of samples.
+
+    Attributes:
+        n: numbers of samples, rising.
+        error: by theory with the estimated width and noise.
+        low: of the band of 95 per cent: what width and noise may be, the variance of the labels, and what held-back
+            samples contradict.
+        high: of it.
+        r2: share of the variance of the labels that is predicted.
+        checked_n: numbers of samples of the parts of the pilot set that were learned from.
+        measured: mean squared error on the rest, and ``measured_error``, its standard error.
+        checked: what theory says at ``checked_n``.
+        widened: by which share of the error held-back samples widen the band; zero where they agree.
+        estimated: width and noise, of labels of mean zero and variance one.
+        status: of message passing, which estimates them, or of theory; no forecast is to be believed of one that is
+            not ``converged``.
+    """
+
+    n: Array
+    error: Array
+    low: Array
+    high: Array
+    r2: Array
+    checked_n: Array
+    measured: Array
+    measured_error: Array
+    checked: Array
+    widened: float
+    estimated: EstimatedModel
+    status: Status
+
+    @property
+    def agrees(self) -> bool:
+        """Whether held-back samples agree with theory, within its band and two standard errors."""
+        return self.widened == 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per number of samples, those of the check first."""
+        nothing: dict[str, Any] = {"low": None, "high": None, "r2": None}
+        checks = zip(self.checked_n, self.checked, self.measured, self.measured_error, strict=True)
+        later = zip(self.n, self.error, self.low, self.high, self.r2, strict=True)
+        return [
+            *(
+                {"n": int(n), "error": float(e), **nothing, "measured": float(m), "measured_error": float(b)}
+                for n, e, m, b in checks
+            ),
+            *(
+                {"n": int(n), "error": float(e), "low": float(low), "high": float(high), "r2": float(r2)}
+                | {"measured": None, "measured_error": None}
+                for n, e, low, high, r2 in later
+            ),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The forecast in types that JSON knows."""
+        found = {"rho": self.estimated.rho, "noise": self.estimated.noise, "widened": self.widened}
+        return {**plain(found), "status": str(self.status), "points": plain(self.rows())}
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per number of samples."""
+        import pandas
+
+        return pandas.DataFrame(self.rows())
+
+    def plot(self, path: str | Path) -> None:
+        """Draw the curve, its band and the check; the format is that of the ending."""
+        from glassformer.interface.figures.style import canvas
+
+        with canvas(Path(path)) as (axes,):
+            axes.fill_between(self.n, self.low, self.high, color="#2b5c8a", alpha=0.2, lw=0, label="band")
+            n = np.concatenate([self.checked_n, self.n])
+            axes.plot(n, np.concatenate([self.checked, self.error]), ".-", color="#2b5c8a", label="theory")
+            bars = _CONFIDENCE * self.measured_error
+            axes.errorbar(self.checked_n, self.measured, bars, fmt="o", capsize=2, color="#b3402a", label="held back")
+            axes.set(xscale="log", xlabel="samples", ylabel="mean squared error of predictions")
+            axes.legend()
+
+
+def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, splits: int = 4) -> Forecast:
+    r"""The learning curve of an estimator to more samples, from a pilot set.
+
+    Width and noise are estimated from the pilot set
+    (:func:`~glassformer.learners.own_data.width.estimate_model`); the error of the estimator at :math:`\alpha = n/(dL)`
+    is that of its theory, ``E``, and of its predictions :math:`P(E + \Delta)`. The band is what the intervals of width
+    and noise, and the variance of that many labels, leave open. The estimator is fitted to parts of the pilot set as
+    well and predicts the rest: where these errors lie outside of the band, by more than two standard errors, it is
+    widened by as much, and ``agrees`` is false.
+
+    Args:
+        estimator: :class:`~glassformer.sklearn.bilinear.BilinearRegressor` with the square loss and a strength that is
+            chosen (``"cv"``, ``"theory"``), or ``solver="bayes"``. It is cloned, not changed.
+        X: pilot inputs, in any of the forms that the estimator takes.
+        y: their labels, shape (samples,).
+        n: numbers of samples.
+        splits: how often each part is drawn.
+
+    Returns:
+        :class:`Forecast`.
+
+    Raises:
+        IncompatibleError: there is no theory of this estimator.
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> from glassformer.sklearn import BilinearRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> S = rng.standard_normal((10, 1)) @ rng.standard_normal((1, 10))
+        >>> X = rng.standard_normal((160, 10, 10))
+        >>> y = np.einsum("nld,ld->n", X, S) + 3 * rng.standard_normal(160)
+        >>> found = forecast(BilinearRegressor(solver="bayes"), X, y, [320, 640], splits=1)
+        >>> bool(np.all(found.low < found.error) & np.all(found.error < found.high)), str(found.status)
+        (True, 'converged')
+    """
+    require_integer("splits", splits)
+    learner, wanted = _learner_of(estimator), _numbers_of(n)
+    labels = np.asarray(y, dtype=float)
+    whole = clone(estimator).fit(X, labels)
+    scaled = whole.scaling_.apply(sequences(whole, X, whole.shape_, reset=False))
+    unit = float(labels.std()) or 1.0
+    # Message passing has estimated them already.
+    estimated = whole.estimated_model_ or estimate_model(scaled, (labels - labels.mean()) / unit)
+    curve = _Curve(learner, estimated, unit, scaled.shape)
+    parts = np.array([int(share * len(labels)) for share in _SHARES], dtype=float)
+    if parts.min() < _FEWEST:
+        raise ParameterError("X", scaled.shape, f"{int(2 * _FEWEST)} samples at least, to check a forecast on parts")
+    measured, blur = _measured(estimator, X, labels, parts, splits)
+    error, low, high, status = curve.band(np.concatenate([parts, wanted]))
+    count = len(parts)
+    outside = np.maximum(low[:count] - measured, measured - high[:count]) - _CONFIDENCE * blur
+    widened = float(np.max(np.maximum(outside, 0.0) / error[:count]))
+    checked, error, low, high = error[:count], error[count:], low[count:], high[count:]
+    first = next((one for one in (estimated.status, status) if not one.ok), Status.CONVERGED)
+    return Forecast(
+        n=wanted,
+        error=error,
+        low=np.maximum(low - widened * error, 0.0),
+        high=high + widened * error,
+        r2=1 - error / float(np.var(labels)),
+        checked_n=parts,
+        measured=measured,
+        measured_error=blur,
+        checked=checked,
+        widened=widened,
+        estimated=estimated,
+        status=first,
+    )
+
+
+def _learner_of(estimator: Any) -> Learner:
+    """The learner whose theory is that of the estimator."""
+    if not getattr(estimator, "has_theory", False):
+        name = type(estimator).__name__
+        raise IncompatibleError(f"no theory forecasts {name}: use BilinearRegressor on numbers for labels")
+    require_name("solver", estimator.solver, LEARNERS)
+    return LEARNERS[estimator.solver](estimator)
+
+
+def _of_risk(estimator: Any) -> Learner:
+    if estimator.strength not in ("cv", "theory"):
+        raise ParameterError("strength", estimator.strength, "cv or theory, for a forecast: the best at every n")
+    if estimator.loss != "square":
+        raise ParameterError("loss", estimator.loss, "square, for a forecast")
+    return RegularisedRisk(estimator.loss, estimator.penalty)
+
+
+LEARNERS: dict[str, Callable[[Any], Learner]] = {"risk": _of_risk, "bayes": lambda estimator: MessagePassing()}
+
+
+def _numbers_of(n: ArrayLike) -> Array:
+    listed = np.unique(np.atleast_1d(np.asarray(n)))
+    for one in listed.tolist():
+        require_integer("n", one)
+    return listed.astype(float)
+
+
+class _Curve:
+    """Errors of predictions by theory, for the estimated model and for those at the ends of its intervals."""
+
+    def __init__(self, learner: Learner, estimated: EstimatedModel, unit: float, shape: tuple[int, ...]) -> None:
+        self.learner, self.samples, self.entries = learner, shape[0], shape[1] * shape[2]
+        self.total = unit**2 * estimated.power * (1 + estimated.noise)
+        noises = [max(estimated.noise + sign * estimated.noise_error, _QUIETEST) for sign in (-1, 1)]
+        ends = product(estimated.rho_interval, noises)
+        self.models = [
+            estimated.model,
+            *(BilinearSequenceRegression(beta=shape[1] / shape[2], rho=rho, noise=noise) for rho, noise in ends),
+        ]
+
+    def band(self, samples: Array) -> tuple[Array, Array, Array, Status]:
+        """The error at these numbers of samples, the ends of its band, and how theory ended."""
+        alpha, found, status = samples / self.entries, [], []
+        for model in self.models:
+            table = self.learner.limits(model, alpha, throw=False)
+            *_, (own, _) = self.learner.curves(model, table, "error").values()
+            noise = float(model.channel.label_noise)
+            found.append(self.total / (1 + noise) * np.stack([own, np.full_like(own, noise)]))
+            status += [one for one in table.status if one is not Status.BISTABLE]
+        # The share of the signal is known as well as the variance of the labels is.
+        doubt = _CONFIDENCE * np.sqrt(2 / self.samples)
+        low = np.min([(1 - doubt) * error + noise for error, noise in found], axis=0)
+        high = np.max([(1 + doubt) * error + noise for error, noise in found], axis=0)
+        return found[0].sum(axis=0), low, high, next((one for one in status if not one.ok), Status.CONVERGED)
+
+
+def _measured(estimator: Any, X: Any, y: Array, parts: Array, splits: int) -> tuple[Array, Array]:
+    """Mean squared errors on what each part leaves, and their standard errors, as those of one split."""
+    rng = check_random_state(0)
+    found = np.zeros((len(parts), splits))
+    blur = np.zeros_like(found)
+    for k, part in enumerate(parts.astype(int)):
+        for split in range(splits):
+            order = rng.permutation(len(y))
+            learned, rest = order[:part], order[part:]
+            own = clone(estimator).fit(_of(X, learned), y[learned])
+            squares = (own.predict(_of(X, rest)) - y[rest]) ** 2
+            found[k, split], blur[k, split] = squares.mean(), squares.std() / np.sqrt(len(rest))
+    return found.mean(axis=1), blur.mean(axis=1)
+
+
+def _of(X: Any, where: Any) -> Any:
+    """Some of the samples, of an array or a list."""
+    return X[where] if isinstance(X, np.ndarray) else [X[int(k)] for k in where]

@@ -1,0 +1,190 @@
+"""How many samples a target takes, against closed forms and against the curves that are inverted."""
+
+import numpy as np
+import pytest
+
+from glassformer import (
+    BilinearSequenceRegression,
+    GradientDescent,
+    IncompatibleError,
+    ParameterError,
+    RegularisedRisk,
+    Ridge,
+    Status,
+    limits,
+    plan,
+)
+from glassformer.interface.cli import main
+from glassformer.theory.crossings import Looked, crossings
+
+NOISY = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+HARD = BilinearSequenceRegression(beta=1, rho=0.3, channel="absolute")
+
+
+@pytest.fixture(scope="module")
+def hard():
+    return plan(HARD, 0.1, d=40)
+
+
+@pytest.mark.parametrize("target", [0.9, 0.2, 1e-3])
+def test_ridge_has_a_closed_form(target):
+    """At the best strength the error v solves v^2 + (alpha + D - 1) v = D."""
+    found = plan(NOISY, target, "ridge", d=30)["ridge"]
+    exact = 1 - target - 0.1 + 0.1 / target
+    assert abs(found.alpha - exact) <= found.error_estimate < 1e-6 * exact
+    assert found.samples == np.ceil(round(exact * 900, 6))
+    assert found.status.ok
+
+
+@pytest.mark.parametrize("learner", ["gamp", RegularisedRisk(strength=0.2)])
+def test_its_curve_at_the_ratio_is_the_target(learner):
+    found = plan(NOISY, 0.25, learner)
+    for entry in found.entries:
+        table = RegularisedRisk(strength=0.2).limits(NOISY, [entry.alpha]) if entry.name == "risk" else None
+        reached = (limits(NOISY, [entry.alpha]) if table is None else table)["error"][0]
+        assert reached == pytest.approx(0.25, rel=1e-7)
+    assert found.converged
+
+
+def test_a_peak_of_interpolation_is_lost_ground():
+    """The interpolator of least norm has 1 - alpha + D alpha/(1 - alpha), and D/(alpha - 1) beyond the peak."""
+    found = plan(NOISY, 0.7, RegularisedRisk(penalty="ridge", strength=0.0))
+    last, first = found["risk"], found["risk_at_first"]
+    below = (1.3 + 0.1 - np.sqrt(1.4**2 - 4 * 0.3)) / 2  # root of (1-a)^2 + D a = t (1-a)
+    assert last.alpha == pytest.approx(1 + 0.1 / 0.7, abs=max(last.error_estimate, 1e-9))
+    assert (
+        first.alpha == pytest.approx(below, abs=max(first.error_estimate, 1e-9)) or first.status is not Status.CONVERGED
+    )
+    assert "lost again at alpha = " in first.note
+
+
+@pytest.mark.statistics
+def test_a_hard_phase_is_named(hard):
+    """Bayes-optimal: perfect recovery at alpha = 0.51 by counting; message passing: at the end of the hard phase."""
+    best, algorithm = hard["bayes_optimal"], hard["message_passing"]
+    end = hard.thresholds["hard_phase_end"]
+    assert abs(best.alpha - 0.51) <= best.error_estimate < 1e-5
+    assert abs(algorithm.alpha - end.alpha) <= algorithm.error_estimate + end.error_estimate < 1e-5
+    assert all("in a leap" in entry.note for entry in hard.entries)
+    assert any(note.startswith("hard phase: bayes_optimal reaches") for note in hard.notes)
+    assert algorithm.samples > best.samples == np.ceil(best.alpha * 1600)
+
+
+def test_results_are_written_like_others():
+    found = plan(NOISY, 0.25)
+    document = found.to_dict()
+    assert [one["name"] for one in document["needed"]] == ["bayes_optimal", "message_passing"]
+    assert {one["name"] for one in document["thresholds"]} >= {"hard_phase_start", "hard_phase_end"}
+    assert len(found.to_pandas()) == found.to_xarray().sizes["name"] == 2
+    with pytest.raises(ParameterError, match="bayes_optimal, message_passing"):
+        found["nobody"]
+
+
+def test_targets_out_of_reach_say_how_the_curve_ends():
+    """At a fixed strength logistic loss makes estimates of labels without mistakes ever larger."""
+    model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
+    found = plan(model, 0.3, RegularisedRisk("logistic", strength=0.3))["risk"]
+    assert found.alpha == np.inf
+    assert found.samples is None
+    assert "it does not fall there; least seen 0.75" in found.note
+    easy = plan(NOISY, 1.5)["bayes_optimal"]
+    assert easy.alpha == 0
+    assert easy.note.startswith("at any ratio")
+
+
+def test_small_targets_are_looked_for_farther_away():
+    """The error of many samples is that of D/alpha seen on the degrees of freedom: 0.51 D/alpha."""
+    found = plan(NOISY, 1e-6)["bayes_optimal"]
+    assert found.alpha == pytest.approx(0.51 * 0.1 / 1e-6, rel=1e-3)
+    assert plan(NOISY, 0.999)["bayes_optimal"].alpha == pytest.approx(1e-3 * 1.1, rel=1e-3)
+
+
+def test_errors_on_labels():
+    model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
+    found = plan(model, 0.1, quantity="label_error")
+    for entry in found.entries:
+        assert limits(model, [entry.alpha])["label_error"][0] == pytest.approx(0.1, rel=1e-6)
+    with pytest.raises(IncompatibleError, match=r"quantity = label_error is not among.*use error or prediction_error"):
+        plan(NOISY, 0.1, quantity="label_error")
+
+
+def test_what_is_asked_for_is_checked():
+    with pytest.raises(ParameterError, match=r"target = 0 "):
+        plan(NOISY, 0)
+    with pytest.raises(ParameterError, match="quantity = 'overlap'"):
+        plan(NOISY, 0.1, quantity="overlap")
+    with pytest.raises(IncompatibleError, match="no theory is known"):
+        plan(NOISY, 0.1, GradientDescent())
+    with pytest.raises(IncompatibleError):
+        plan(BilinearSequenceRegression(rho=np.inf), 0.1, d=10)
+
+
+def curve_of(value, error_estimate=0.0, status=Status.CONVERGED):
+    def curve(alpha):
+        same = np.full_like(alpha, error_estimate)
+        return Looked(value(alpha), value(alpha), same, np.zeros_like(alpha), [status] * len(alpha))
+
+    return curve
+
+
+def test_errors_of_values_are_errors_of_ratios():
+    alpha = np.array([0.5, 1.0, 2.0])
+    exact, blurred = curve_of(lambda a: 1 / a), curve_of(lambda a: (1 + 1e-3) / a, error_estimate=1e-3)
+    (first,), (other,) = (crossings(one, alpha, one(alpha), 0.7) for one in (exact, blurred))
+    assert abs(first.alpha - 1 / 0.7) <= first.error_estimate
+    assert abs(other.alpha - 1 / 0.7) <= other.error_estimate < 5e-3
+
+
+def test_leaps_are_told_from_slopes():
+    alpha, leap = np.array([0.5, 1.0, 2.0]), 1.2345
+    curve = curve_of(lambda a: np.where(a < leap, 0.9 - 0.1 * a, 0.01 / a))
+    for likely in ([], [leap]):
+        (found,) = crossings(curve, alpha, curve(alpha), 0.1, likely)
+        assert found.jumps
+        assert found.sides == pytest.approx((0.9 - 0.1 * leap, 0.01 / leap), rel=1e-4)
+        assert abs(found.alpha - leap) <= found.error_estimate < 1e-5
+
+
+def test_what_did_not_converge_is_said_to_be_so():
+    def curve(alpha):
+        looked = curve_of(lambda a: 1 / a)(alpha)
+        return looked._replace(status=[Status.CONVERGED if a in (1.0, 2.0) else Status.ITERATION_LIMIT for a in alpha])
+
+    alpha = np.array([1.0, 2.0])
+    (found,) = crossings(curve, alpha, curve(alpha), 0.7)
+    assert found.status is Status.ITERATION_LIMIT
+    assert found.error_estimate >= 1
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    words = ["plan", "bsr", "--rho", "0.3", "--noise", "0.1", "--learner", "ridge", "--d", "30"]
+    files = ["--csv", str(tmp_path / "plan.csv"), "--plot", str(tmp_path / "plan.png")]
+    assert main([*words, "--target-error", "0.2", *files]) == 0
+    said = capsys.readouterr().out
+    assert "1.2" in said
+    assert "1080" in said
+    assert "interpolation" in said
+    assert (tmp_path / "plan.csv").read_text().startswith("name,alpha,error_estimate,samples")
+    assert (tmp_path / "plan.png").stat().st_size > 1000
+
+
+def test_label_errors_on_the_command_line(capsys):
+    words = ["plan", "bsr", "--rho", "0.3", "--channel", "sign"]
+    assert main([*words, "--target-label-error", "0.1"]) == 0
+    said = capsys.readouterr().out
+    assert main([*words, "--target-error", "0.1", "--quantity", "label_error"]) == 0
+    assert capsys.readouterr().out == said
+    assert main([*words, "--target-label-error", "0.1", "--quantity", "test_loss"]) == 2
+
+
+def test_what_did_not_converge_has_an_exit_code(monkeypatch, capsys):
+    def failing(self, model, alpha, throw=True):
+        table = RegularisedRisk("square", "ridge", 0.1).limits(model, alpha, throw)
+        table.status[:] = [Status.ITERATION_LIMIT if a > 1 else Status.CONVERGED for a in table["alpha"]]
+        return table
+
+    monkeypatch.setattr(Ridge, "limits", failing)
+    assert main(["plan", "bsr", "--noise", "0.1", "--rho", "1", "--learner", "ridge", "--target-error", "0.5"]) == 3
+    told = capsys.readouterr()
+    assert "iteration_limit" in told.out
+    assert "glassformer: iteration_limit" in told.err

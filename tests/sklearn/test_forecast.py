@@ -1,0 +1,80 @@
+"""Learning curves beyond the data in hand, against estimators that have them."""
+
+import numpy as np
+import pytest
+
+from glassformer import IncompatibleError, ParameterError
+from glassformer.sklearn import AttentionRegressor, BilinearClassifier, BilinearRegressor, forecast
+
+
+def drawn(seed, size=12, noise=0.2):
+    """A source of samples of width 2, in units and around means of their own."""
+    rng = np.random.default_rng(seed)
+    signal = rng.standard_normal((size, 2)) @ rng.standard_normal((2, size)) / np.sqrt(2) / size
+
+    def samples(n):
+        inputs = rng.standard_normal((n, size, size))
+        clean = np.einsum("nld,ld->n", inputs, signal)
+        return 1 + 2 * inputs, 5 + 3 * (clean + np.sqrt(noise) * rng.standard_normal(n))
+
+    return samples
+
+
+def reached(estimator, samples, sizes):
+    """Mean squared errors on new samples of the estimator that has so many."""
+    inputs, labels = samples(4000)
+    found = [estimator.fit(*samples(n)).predict(inputs) for n in sizes]
+    return np.array([np.mean((one - labels) ** 2) for one in found])
+
+
+@pytest.fixture(scope="module")
+def pilot():
+    samples = drawn(0)
+    return samples, forecast(BilinearRegressor(solver="bayes"), *samples(130), [260, 520], splits=1)
+
+
+def test_the_truth_at_larger_sizes_lies_in_the_band(pilot):
+    samples, found = pilot
+    true = reached(BilinearRegressor(solver="bayes"), samples, [260, 520])
+    assert found.status.ok
+    assert np.all(found.low <= true)
+    assert np.all(true <= found.high)
+    assert np.all(np.diff(found.error) < 0)
+    assert np.all(found.error < found.checked.min())
+
+
+def test_a_forecast_is_a_table_and_a_plot(pilot, tmp_path):
+    found = pilot[1]
+    assert found.to_pandas()["n"].tolist() == [65, 97, 260, 520]
+    assert found.to_dict()["points"][0]["measured"] == found.measured[0]
+    found.plot(tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").stat().st_size > 1000
+
+
+def test_what_has_no_theory_is_refused():
+    inputs, labels = drawn(1)(60)
+    for other in (AttentionRegressor(), BilinearClassifier()):
+        with pytest.raises(IncompatibleError, match="use BilinearRegressor"):
+            forecast(other, inputs, labels, 100)
+    with pytest.raises(ParameterError, match=r"strength = 1\.0"):
+        forecast(BilinearRegressor(strength=1.0), inputs, labels, 100)
+    with pytest.raises(ParameterError, match=r"n = 2\.5"):
+        forecast(BilinearRegressor(), inputs, labels, [2.5])
+    with pytest.raises(ParameterError, match="loss = 'huber'"):
+        forecast(BilinearRegressor(loss="huber"), inputs, labels, 100)
+
+
+@pytest.mark.statistics
+@pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
+@pytest.mark.parametrize("arguments", [{"solver": "bayes"}, {"strengths": 10}], ids=["bayes", "risk"])
+def test_bands_hold_what_they_say(arguments):
+    """Of forecasts whose message passing settled, which of so few samples is not always so."""
+    estimator, inside = BilinearRegressor(**arguments), []
+    for seed in range(8):
+        samples = drawn(seed, size=16)
+        found = forecast(estimator, *samples(200), [400, 800], splits=1)
+        if found.status.ok:
+            true = reached(estimator, samples, [400, 800])
+            inside += ((found.low <= true) & (true <= found.high)).tolist()
+    assert len(inside) >= 10
+    assert np.mean(inside) >= 0.85
