@@ -28,6 +28,7 @@ _HOME = {
     "LinkChannel": "models.channels.link.channel",
     "ParameterError": "core.errors",
     "AveragedGradientDescent": "learners.gradient_descent",
+    "BlindMessagePassing": "learners.blind",
     "GradientDescent": "learners.gradient_descent",
     "MessagePassing": "learners.bayes",
     "NuclearNorm": "learners.convex",

@@ -17,6 +17,7 @@ from glassformer.learners.own_data.arrays import observed
 from glassformer.learners.own_data.findings import contradictions, label_power, warn_of
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
+from glassformer.models.priors.scalar import ScalarPrior
 
 
 def gamp(
@@ -94,11 +95,12 @@ def passed(
     side: Side | None = None,
     start: Array | None = None,
     watch: Callable[[GampState], None] | None = None,
+    believed: ScalarPrior | None = None,
 ) -> Solution:
     """What :func:`gamp` returns, of data that are known to be those of the model: labels (instances, samples, ...)."""
     runs = [
         message_passing(
-            GampStep(model, design, labels[k], k, settings, seed, side, start),
+            GampStep(model, design, labels[k], k, settings, seed, side, start, believed),
             settings.max_iterations,
             settings.damping,
             watch,

@@ -13,6 +13,7 @@ from glassformer.learners.base import Learner
 # Name on the command line, and the class: imported when it is asked for. The first is the default.
 LEARNERS = {
     "gamp": "bayes:MessagePassing",
+    "blind-gamp": "blind:BlindMessagePassing",
     "ridge": "convex:Ridge",
     "nuclear-norm": "convex:NuclearNorm",
     "risk": "regularised_risk:RegularisedRisk",
@@ -123,7 +124,7 @@ def taking(storage: str) -> list[str]:
 
     Example:
         >>> taking("generated")
-        ['gamp', 'risk', 'online-sgd']
+        ['gamp', 'blind-gamp', 'risk', 'online-sgd']
     """
     return [name for name in LEARNERS if storage in learner_type(name).storages]
 
@@ -135,7 +136,7 @@ def options(theory: bool = False) -> list[Option]:
         >>> next(option for option in options() if option.name == "floor").kind
         <class 'float'>
         >>> [option.name for option in options(theory=True)]
-        ['strength', 'loss', 'penalty']
+        ['assumed_rho', 'strength', 'loss', 'penalty']
     """
     found: dict[str, Option] = {}
     for name in LEARNERS:

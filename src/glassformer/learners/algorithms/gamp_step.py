@@ -31,6 +31,7 @@ from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel, Scores
 from glassformer.models.designs.base import Design
 from glassformer.models.priors.base import Estimate, Prior
+from glassformer.models.priors.scalar import ScalarPrior
 
 if TYPE_CHECKING:
     from glassformer.learners.bayes import MessagePassing
@@ -141,6 +142,7 @@ class GampStep:
         seed: of random starts.
         side: side information, or None.
         begin: a signal to start from, shape (P, ...), or None.
+        believed: the prior that the signal is taken to have where that is not the model's own, or None.
     """
 
     model: Model
@@ -151,11 +153,12 @@ class GampStep:
     seed: int = 0
     side: Side | None = None
     begin: Array | None = None
+    believed: ScalarPrior | None = None
 
     @cached_property
     def prior(self) -> Prior:
         """What is learned, row by row."""
-        return self.model.prior.in_rows
+        return (self.model.prior if self.believed is None else self.believed).in_rows
 
     @cached_property
     def channel(self) -> Channel:

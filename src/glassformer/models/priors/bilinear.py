@@ -74,6 +74,9 @@ class BilinearPrior(ScalarPrior):
     def noisy_law(self, noise: Array) -> RectangularLaw:
         return RectangularLaw(self.beta, self.rho, noise)
 
+    def of_width(self, rho: float) -> BilinearPrior:
+        return BilinearPrior(self.beta, rho)
+
     def factor_width(self, columns: int) -> int:
         return max(1, round(self.rho * columns))
 

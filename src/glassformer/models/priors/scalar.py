@@ -74,6 +74,14 @@ class ScalarPrior(SignalPrior):
         """
         raise IncompatibleError(f"{type(self).__name__} has no known law of singular values: give finite rho > 0")
 
+    def of_width(self, rho: float) -> ScalarPrior:
+        """The prior of a product of Gaussian factors of width ``rho d`` whose shape is that of this signal.
+
+        Raises:
+            IncompatibleError: the signal is no matrix with both sides extensive.
+        """
+        raise IncompatibleError(f"{type(self).__name__} has no relatives of other widths: give finite rho > 0")
+
     def factor_width(self, columns: int) -> int:
         """Width of the factors of a signal of so many columns.
 

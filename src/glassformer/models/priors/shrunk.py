@@ -11,11 +11,15 @@ from glassformer.core.numerics.decompositions import eigh, svd
 from glassformer.models.priors.base import Estimate
 
 
-class Shrinkage(Protocol):
+class Shrinker(Protocol):
     """What a denoiser needs of the law of the values of a noisy matrix."""
 
     def shrinkage(self, s: Array) -> tuple[Array, Array]:
         """What is made of values, and its derivative."""
+
+
+class Shrinkage(Shrinker, Protocol):
+    """What is needed of one that knows what error it leaves."""
 
     def mmse(self) -> Integral:
         """The error that is left, shape (1,)."""
@@ -23,13 +27,19 @@ class Shrinkage(Protocol):
 
 def shrunk_rectangular(law: Shrinkage, field: Array, precision: float) -> Estimate:
     r"""Posterior mean of ``S`` from :math:`A Y`, of shape (L, d), at precision :math:`A > 0`."""
+    signal, onsager = spectral_rectangular(law, field, precision)
+    return Estimate(signal, float(law.mmse().value[0]), onsager)
+
+
+def spectral_rectangular(law: Shrinker, field: Array, precision: float) -> tuple[Array, float]:
+    """The matrix :math:`Y` with its singular values shrunk, and the Onsager coefficient: divergence over precision."""
     left, s, right = svd(field / precision)
     scale = np.sqrt(np.sqrt(field.size))
     positive = np.maximum(s / scale, np.finfo(float).tiny)
     shrunk, slope = law.shrinkage(positive)
     signal = (left * (shrunk * scale)) @ right
-    onsager = rectangular_divergence(positive, shrunk, slope, abs(field.shape[0] - field.shape[1])) / precision
-    return Estimate(signal, float(law.mmse().value[0]), onsager)
+    excess = abs(field.shape[0] - field.shape[1])
+    return signal, rectangular_divergence(positive, shrunk, slope, excess) / precision
 
 
 def shrunk_symmetric(law: Shrinkage, field: Array, precision: float) -> Estimate:

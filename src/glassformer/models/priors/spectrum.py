@@ -12,6 +12,7 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.models.priors.base import Estimate
+from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.shrunk import shrunk_rectangular, shrunk_symmetric
 from glassformer.models.priors.wishart import SymmetricPrior
@@ -222,6 +223,9 @@ class RectangularSpectrumPrior(SpectrumPrior):
     def noisy_law(self, noise: Array) -> RectangularAtomsLaw:
         values, weights = self.atoms
         return RectangularAtomsLaw(tuple(values), tuple(weights), noise, self.ratio)
+
+    def of_width(self, rho: float) -> BilinearPrior:
+        return BilinearPrior(float(self.beta), rho)
 
     def factor_width(self, columns: int) -> int:
         return max(1, round((1 - self.zeros) * min(1.0, self.beta) * columns))

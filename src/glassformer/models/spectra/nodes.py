@@ -36,3 +36,6 @@ class SpectralLaw(Protocol):
 
     def density(self, s: ArrayLike) -> Array:
         """Density of a single law at values ``s``."""
+
+    def denoise(self, s: ArrayLike) -> Array:
+        """What the Bayes-optimal denoiser of a single law makes of values ``s``."""

@@ -1,0 +1,86 @@
+"""Message passing that takes another width for the signal's, or none."""
+
+import numpy as np
+import pytest
+
+from glassformer import BilinearSequenceRegression, BlindMessagePassing, limits, simulate
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.models.priors.bilinear import BilinearPrior
+from glassformer.models.priors.measured import AssumedPrior, UnknownLawPrior
+from glassformer.models.spectra.estimated import EstimatedLaw
+from glassformer.models.spectra.rectangular import RectangularLaw
+
+MODEL = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+ASK = {"d": 40, "instances": 4, "seed": 2, "storage": "float32"}
+
+
+def test_a_wrong_width_costs_what_theory_says():
+    found = simulate(MODEL, [0.5], algorithm=BlindMessagePassing(assumed_rho=1.0), **ASK)
+    right = simulate(MODEL, [0.5], **ASK)
+    assert found.converged
+    excess = found["relative_error"] - right["relative_error"]
+    # Both runs see the same data: what is left is the spread of the difference, and a bias of order 1/d.
+    spread = np.std([w.error - r.error for w, r in zip(found.instances[0], right.instances[0], strict=True)], ddof=1)
+    assert abs(excess - (found["theory"] - right["theory"])) < 4 * spread / np.sqrt(4) + 0.4 / 40
+
+
+@pytest.mark.parametrize(("beta", "rho", "noise", "alpha"), [(1, 0.3, 0.1, 0.5), (2, 0.2, 0.5, 1), (0.5, 1, 0.1, 0.7)])
+def test_without_a_width_it_is_next_to_the_one_that_knows_it(beta, rho, noise, alpha):
+    model = BilinearSequenceRegression(beta=beta, rho=rho, noise=noise)
+    blind, knowing = (simulate(model, [alpha], algorithm=name, **ASK) for name in ("blind-gamp", "gamp"))
+    assert blind.converged
+    assert np.isclose(blind["theory"], knowing["theory"])
+    assert blind["relative_error"] < 1.06 * knowing["relative_error"]
+
+
+def test_without_noise_it_recovers_the_signal():
+    model = BilinearSequenceRegression(beta=1, rho=0.3)
+    found = simulate(model, [0.7], algorithm="blind-gamp", d=40, instances=1)
+    assert found.converged
+    assert found["error"][0] < 1e-6
+
+
+def test_the_claimed_error_is_the_error_of_any_denoiser():
+    rng = np.random.default_rng(1)
+    signal = BilinearPrior(1.5, 0.3).sample((180, 120), rng)
+    observed = signal + np.sqrt(0.5) * rng.standard_normal(signal.shape)
+    for prior in (AssumedPrior(BilinearPrior(1.5, 0.05)), AssumedPrior(BilinearPrior(1.5, 2.0)), UnknownLawPrior(2.0)):
+        found = prior.denoise(2 * observed, 2.0)
+        # Noise times the spread of the mean of 180 x 120 squares, twice for the part that depends on the denoiser.
+        assert abs(found.variance - np.mean((found.signal - signal) ** 2)) < 4 * 2 * 0.5 * np.sqrt(2 / observed.size)
+
+
+def test_the_slope_is_that_of_the_whole_denoiser():
+    s = np.sort(np.random.default_rng(3).uniform(0.2, 2.0, 12))
+    law, step = EstimatedLaw(beta=1.3, noise=0.02, smoothing=2.0), 1e-6
+    slope = law.shrinkage(s)[1]
+    for k in range(len(s)):
+        ahead, behind = (law.shrinkage(s + sign * step * (np.arange(len(s)) == k))[0][k] for sign in (1, -1))
+        assert np.isclose((ahead - behind) / (2 * step), slope[k], atol=1e-6)
+
+
+def test_the_estimated_denoiser_tends_to_the_optimal_one():
+    rng, gaps = np.random.default_rng(4), []
+    for d in (50, 400):
+        observed = BilinearPrior(1.0, 0.3).sample((d, d), rng) + rng.standard_normal((d, d))
+        s = np.linalg.svd(observed, compute_uv=False) / np.sqrt(d)
+        optimal = RectangularLaw(1.0, 0.3, 1.0).denoise(s)
+        gaps.append(np.mean((EstimatedLaw(1.0, 1.0).shrinkage(s)[0] - optimal) ** 2))
+    assert gaps[1] < 0.25 * gaps[0]
+
+
+def test_limits_are_those_of_what_is_assumed():
+    table = BlindMessagePassing(assumed_rho=0.3).limits(MODEL, [0.5])
+    np.testing.assert_allclose(table["error"], limits(MODEL, [0.5])["error"], rtol=1e-8)
+    blind = BlindMessagePassing().limits(MODEL, [0.5])
+    assert blind["error"][0] == limits(MODEL, [0.5])["error"][0]
+    assert any("not proven" in note for note in blind.notes)
+
+
+def test_what_it_cannot_learn_is_refused():
+    with pytest.raises(IncompatibleError, match="linear labels"):
+        simulate(BilinearSequenceRegression(beta=1, rho=0.3, channel="sign"), [1.0], d=10, algorithm="blind-gamp")
+    with pytest.raises(IncompatibleError, match="give finite rho"):
+        BlindMessagePassing(0.3).limits(BilinearSequenceRegression(beta=1, width=2), [1.0])
+    with pytest.raises(ParameterError, match="assumed_rho"):
+        BlindMessagePassing(assumed_rho=0.0)
