@@ -68,3 +68,10 @@ def test_what_has_no_such_theory_is_refused():
     ):
         with pytest.raises(IncompatibleError):
             assumed_prior_limits(model, [0.5], BilinearPrior(1.0, 0.3))
+
+
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_the_right_width_of_attention_is_the_optimum(tokens):
+    model = AttentionIndexed(rho=0.5, tokens=tokens, channel="linear", noise=0.1)
+    right = assumed_prior_limits(model, [0.3], model.prior)
+    assert np.isclose(right["error"][0], limits(model, [0.3])["error"][0], rtol=1e-6)

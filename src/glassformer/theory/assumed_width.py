@@ -59,7 +59,8 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
     prior = model.prior
     if not (model.channel.linear and isinstance(prior, ScalarPrior)) or prior.symmetric != assumed.symmetric:
         raise IncompatibleError("an assumed prior is for linear labels of one matrix of the same kind")
-    rows = [_fixed_point(prior, assumed, float(a), float(model.channel.noise)) for a in validated_alpha(alpha)]
+    counts = validated_alpha(alpha) / prior.degrees * float(np.prod(model.channel.field_components))
+    rows = [_fixed_point(prior, assumed, float(count), float(model.channel.noise)) for count in counts]
     error, estimate, noise, residual, steps = np.array(rows).T
     return Table(
         model=model.name,
@@ -128,9 +129,8 @@ def _roughly(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> float:
     return float(law.mmse().value[0] + law.unit[0] * (weight[used] @ (made - shrunk[used]) ** 2))
 
 
-def _fixed_point(prior: ScalarPrior, assumed: ScalarPrior, alpha: float, noise: float) -> tuple[float, ...]:
+def _fixed_point(prior: ScalarPrior, assumed: ScalarPrior, count: float, noise: float) -> tuple[float, ...]:
     """Error and its estimated error, effective noise, the last step and how many there were."""
-    count = alpha / prior.degrees
     error, step, residual = 1.0, 0, np.inf
     while step < _STEPS and residual > _ROUGH and noise + error > 0:
         new = _roughly(prior, assumed, (noise + error) / count)
