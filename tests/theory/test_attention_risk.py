@@ -87,9 +87,9 @@ def test_the_conjugate_of_slopes(tokens):
 def test_rules_agree_with_samples(channel, rule, levels, state):
     """Quadrature with the label's law against quasi-random points with an integration by parts instead."""
     model, loss, seen = aim(channel), CrossEntropy(1.0), found(*state)
-    fine, finer = (np.array(rule(model.channel, 1.5, loss, level).answers(seen)) for level in levels)
+    fine, finer = (np.array(rule(model.channel, 1.5, loss, accuracy=level).answers(seen)) for level in levels)
     np.testing.assert_allclose(fine, finer, rtol=1e-6, atol=1e-9)
-    sampled = SampledLabels(model.channel, 1.5, loss, 1)
+    sampled = SampledLabels(model.channel, 1.5, loss, accuracy=1)
     parts = np.array([part.answers(seen) for part in sampled.replicas])[:, :, 0]
     mean, bar = parts.mean(axis=0), parts.std(axis=0, ddof=1) / np.sqrt(len(parts))
     np.testing.assert_allclose(mean, np.array(sampled.answers(seen))[:, 0], rtol=1e-10)

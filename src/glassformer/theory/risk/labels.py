@@ -10,7 +10,7 @@ With :math:`\omega\sim N(0, q)`, :math:`\omega_0 = (m/q)\,\omega`, :math:`V_0 = 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ class Labels:
     channel: Any
     power: float
     loss: Loss
-    nodes: int = _NODES
+    nodes: int = field(default=_NODES, kw_only=True)
 
     @property
     def components(self) -> float:
