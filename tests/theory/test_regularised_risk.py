@@ -130,6 +130,15 @@ def test_ridge_through_the_loop_is_the_closed_form():
     )
 
 
+def test_least_squares_of_least_norm_around_its_divergence():
+    alpha = np.array([0.5, 0.7071, 0.98, 0.9999, 1.02, 1.5])
+    table = risk(bsr(noise=0.1), alpha, penalty="ridge", strength=0.0)
+    exact = np.where(alpha < 1, 1 - alpha + 0.1 * alpha / (1 - alpha), 0.1 / (alpha - 1))
+    assert table.converged
+    assert np.all(np.abs(table["error"] - exact) <= table["error_estimate"] + 1e-9 * exact)
+    assert np.all(table["error_estimate"] <= 0.01 * exact)
+
+
 def test_transposition_and_wide_knees():
     one = risk(bsr(2.0, 0.5, 0.1), [0.3, 0.9], "huber", strength=0.2)
     other = risk(bsr(0.5, 0.25, 0.1), [0.3, 0.9], "huber", strength=0.2)

@@ -208,10 +208,21 @@ def solved(problem: Problem, alpha: Array, strength: Array) -> Point:
     if not usual.any():
         return Point.known(problem, alpha, strength, known)
     some = alpha[usual], np.maximum(strength[usual], _LEAST)
-    point = point_at(problem, *some, _interpolated(problem, *some))
+    point = _without_a_penalty(problem, *some, point_at(problem, *some, _interpolated(problem, *some)))
     if usual.all():
         return point
     return Point.joined(usual, point, Point.known(problem, alpha[~usual], strength[~usual], known[~usual]))
+
+
+def _without_a_penalty(problem: Problem, alpha: Array, strength: Array, point: Point) -> Point:
+    """Points whose errors include what four times the strength that stands for none changes."""
+    none = strength <= _LEAST
+    if not none.any():
+        return point
+    found = point.at(none)
+    louder = point_at(problem, alpha[none], 4 * strength[none], found.logarithms).found.error
+    blur = found.error_estimate + np.abs(louder - found.found.error)
+    return Point.joined(none, found._replace(error_estimate=blur), point.at(~none))
 
 
 def point_at(problem: Problem, alpha: Array, strength: Array, start: Array) -> Point:
@@ -306,6 +317,8 @@ def _largest(problem: Problem, fields: Fields) -> Array:
 
 def _start(problem: Problem, alpha: Array, strength: Array) -> Array:
     """Where nothing is learned, or where thresholds leave half of the singular values' range, if they may."""
+    if problem.penalty.spectral == 0 and problem.loss.quadratic:
+        return np.log(np.stack(_of_ridge(problem, alpha, strength), axis=1))
     fields = _unlearned(problem, alpha)
     if problem.penalty.spectral > 0:
         # The gain at which the threshold is that; less than all that there is.
@@ -326,6 +339,19 @@ def _start(problem: Problem, alpha: Array, strength: Array) -> Array:
         new = (np.where(spare > 0, guess, part) for guess, part in zip((noise, gain, gain), fields, strict=True))
         fields = Fields(*new)
     return np.log(np.stack(fields, axis=1))
+
+
+def _of_ridge(problem: Problem, alpha: Array, strength: Array) -> Fields:
+    """Square loss and ridge in closed form, up to what a slope of the label on its field other than one changes."""
+    slope, rest = problem.labels.regression
+    count = alpha / problem.model.prior.degrees * problem.labels.components
+    least = problem.penalty.square * strength / problem.model.prior.degrees
+    half = 0.5 * (least + 1 - count)
+    root = np.sqrt(half**2 + count * least)
+    stiffness = np.where(half > 0, count * least / np.where(half > 0, half + root, 1.0), root - half)
+    kept = stiffness / (stiffness + least)
+    noise = (rest / slope**2 + (1 - kept) ** 2 * problem.power) / np.maximum(count - kept**2, _LEAST)
+    return Fields(np.maximum(noise, _NOTHING), slope * stiffness, stiffness)
 
 
 def _blur(problem: Problem, strength: Array, solution: Solution, found: Learned) -> Array:
