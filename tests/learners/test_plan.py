@@ -65,7 +65,7 @@ def test_a_hard_phase_is_named(hard):
     assert abs(algorithm.alpha - end.alpha) <= algorithm.error_estimate + end.error_estimate < 1e-5
     assert all("in a leap" in entry.note for entry in hard.entries)
     assert any(note.startswith("hard phase: bayes_optimal reaches") for note in hard.notes)
-    assert algorithm.samples > best.samples == np.ceil(best.alpha * 1600)
+    assert algorithm.samples > best.samples == 816
 
 
 def test_results_are_written_like_others():
