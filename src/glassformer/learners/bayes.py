@@ -127,7 +127,7 @@ class MessagePassing(Learner):
         teacher: Array | None = None,
     ) -> Reached:
         from glassformer.learners.algorithms.gamp_step import GampState, Side
-        from glassformer.learners.gamp import passed
+        from glassformer.learners.gamp import passed, reached
         from glassformer.learners.own_data.arrays import observed
 
         del checkpoint
@@ -143,14 +143,4 @@ class MessagePassing(Learner):
 
         known = None if side is None else Side(*side)
         found = passed(model, *observed(model, design, labels), self, seed, side=known, watch=follow)
-        return Reached(
-            estimates=found.value[:1],
-            status=found.status[0],
-            iterations=int(found.iterations[0]),
-            residual=float(found.residual[0]),
-            variance=found.extra["variance"][0],
-            claimed_error=float(found.error_estimate[0]),
-            nishimori_ratio=float(found.extra["nishimori_ratio"][0]),
-            damping=float(found.extra["damping"][0]),
-            history=history,
-        )
+        return reached(found, history)

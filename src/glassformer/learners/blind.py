@@ -130,19 +130,10 @@ class BlindMessagePassing(Learner):
         teacher: Array | None = None,
     ) -> Reached:
         from glassformer.learners.bayes import MessagePassing
-        from glassformer.learners.gamp import passed
+        from glassformer.learners.gamp import passed, reached
         from glassformer.learners.own_data.arrays import observed
 
         del checkpoint, side, teacher
         steps = MessagePassing(self.tolerance, None, self.max_iterations, self.damping)
         found = passed(model, *observed(model, design, labels), steps, seed, believed=self.denoiser(model))
-        return Reached(
-            estimates=found.value[:1],
-            status=found.status[0],
-            iterations=int(found.iterations[0]),
-            residual=float(found.residual[0]),
-            variance=found.extra["variance"][0],
-            claimed_error=float(found.error_estimate[0]),
-            nishimori_ratio=float(found.extra["nishimori_ratio"][0]),
-            damping=float(found.extra["damping"][0]),
-        )
+        return reached(found)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from glassformer.core.integral import Array
 from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.gamp_step import GampState, GampStep, Side
 from glassformer.learners.algorithms.message_passing import Run, message_passing
+from glassformer.learners.base import Reached
 from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.own_data.arrays import observed
 from glassformer.learners.own_data.findings import contradictions, label_power, warn_of
@@ -133,4 +135,19 @@ def _solution(model: Model, runs: list[Run[GampState]]) -> Solution:
             "nishimori_ratio": each(lambda state: state.ratio),
             "damping": each(lambda state: state.damping),
         },
+    )
+
+
+def reached(found: Solution, history: Sequence[dict[str, Any]] = ()) -> Reached:
+    """What a learner made of the first instance, from what :func:`passed` returns, and snapshots along the way."""
+    return Reached(
+        estimates=found.value[:1],
+        status=found.status[0],
+        iterations=int(found.iterations[0]),
+        residual=float(found.residual[0]),
+        variance=found.extra["variance"][0],
+        claimed_error=float(found.error_estimate[0]),
+        nishimori_ratio=float(found.extra["nishimori_ratio"][0]),
+        damping=float(found.extra["damping"][0]),
+        history=history,
     )

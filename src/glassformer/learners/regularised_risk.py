@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.theory.risk.losses import Loss
+    from glassformer.theory.risk.penalties import Penalty
     from glassformer.theory.thresholds import Thresholds
 
 
@@ -105,36 +107,35 @@ class RegularisedRisk(Learner):
 
     def _problem(self, model: Any) -> Any:
         from glassformer.theory.risk.limits import checked
+
+        return checked(model, *self._minimised)
+
+    @property
+    def _minimised(self) -> tuple[Loss, Penalty, float | None]:
+        """Loss, penalty and strength as the theory takes them."""
         from glassformer.theory.risk.losses import loss_of
         from glassformer.theory.risk.penalties import penalty_of
 
-        return checked(model, loss_of(self.loss), penalty_of(self.penalty), self.strength)
+        return loss_of(self.loss), penalty_of(self.penalty), self.strength
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
         from glassformer.theory.risk.limits import risk_limits
-        from glassformer.theory.risk.losses import loss_of
-        from glassformer.theory.risk.penalties import penalty_of
 
-        table = risk_limits(model, alpha, loss_of(self.loss), penalty_of(self.penalty), self.strength, throw)
+        table = risk_limits(model, alpha, *self._minimised, throw)
         return replace(table, parameters={**table.parameters, **self._own})
 
     @property
     def _own(self) -> dict[str, Any]:
-        from glassformer.theory.risk.losses import loss_of
-
         strength = "best" if self.strength is None else self.strength
-        return {"learner": self.name, "loss": loss_of(self.loss).name, "penalty": self.penalty, "strength": strength}
+        return {"learner": self.name, "loss": self._minimised[0].name, "penalty": self.penalty, "strength": strength}
 
     def thresholds(self, model: Any) -> Thresholds:
-        from glassformer.theory.risk.losses import loss_of
-        from glassformer.theory.risk.penalties import penalty_of
         from glassformer.theory.risk.thresholds import risk_thresholds
 
-        found = risk_thresholds(model, loss_of(self.loss), penalty_of(self.penalty), self.strength)
+        found = risk_thresholds(model, *self._minimised)
         return replace(found, parameters={**found.parameters, **self._own})
 
     def branches(self, model: Any, alpha: Any) -> Table:
-
         from glassformer.theory.hysteresis import one_branch
 
         return one_branch(self.limits(model, alpha, throw=False))
