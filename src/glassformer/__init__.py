@@ -62,6 +62,7 @@ _HOME = {
     "cross_validate": "learners.risk_path",
     "EstimatedModel": "learners.own_data.width",
     "estimate_model": "learners.own_data.width",
+    "leave_one_out": "learners.risk_path",
     "risk_path": "learners.risk_path",
     "ridge_error": "learners.ridge",
     "run_sweep": "experiments.sweeps.run",
