@@ -43,7 +43,7 @@ class LeftOutMisses:
         Example:
             >>> one = LeftOutMisses(np.arange(-50.0, 50.0), np.ones(100))
             >>> one.half_width(np.ones(1), 0.9)
-            array([46.])
+            array([45.])
         """
         order = np.argsort(np.abs(self.residuals))
         share = np.cumsum(self.weights[order])
