@@ -88,6 +88,12 @@ class Solution:
         error_estimate: residual amplified by the distance to the fixed point, plus integration error, ``(batch,)``.
         history: residual after each iteration, shape ``(iterations, batch)``; NaN once an element has stopped.
         extra: further arrays by name, for instance ``q_hat``.
+
+    Example:
+        >>> one = np.ones(1)
+        >>> found = Solution(one, [Status.ITERATION_LIMIT], 1e-3 * one, one, 1e-2 * one, np.ones((1, 1)))
+        >>> found.converged, found.settled
+        (False, array([False]))
     """
 
     value: NDArray[np.float64]

@@ -122,6 +122,12 @@ def thresholds(model: Model) -> Thresholds:
 
     Returns:
         :class:`Thresholds`; entries that do not apply have ``alpha`` NaN and say so in their note.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> found = thresholds(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0))
+        >>> found["perfect_recovery"].alpha, found["perfect_recovery"].note
+        (0.75, 'Bayes-optimal; counting of degrees of freedom')
     """
     ends = _hard_phase(model, resolved_curve(model)) if model.has_curve else ()
     entries = [

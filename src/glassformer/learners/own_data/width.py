@@ -53,6 +53,9 @@ class EstimatedModel:
         offset: ``m``.
         solution: of message passing with this model.
         status: how that ended: estimates of a run that did not settle are no more than a guess.
+
+    Example:
+        That of :func:`~glassformer.learners.own_data.width.estimate_model`, which makes it.
     """
 
     model: BilinearSequenceRegression
