@@ -41,6 +41,24 @@ def figures() -> str:
     return _table(rows)
 
 
+def commands() -> str:
+    """Every command of the command line."""
+    from glassformer.interface.cli.commands import COMMANDS
+
+    model = {True: " MODEL", False: ""}
+    rows = [(f"`glassformer {name}{model[one.takes_model]}`", one.text) for name, one in COMMANDS.items()]
+    return _table([("Command", "What it computes"), *rows])
+
+
+def documents() -> str:
+    """Every kind of document that ``--json`` prints."""
+    from glassformer.interface.cli.output import KINDS, schema_name
+    from glassformer.interface.documents import document
+
+    rows = [(f"`{schema_name(kind)}`", (document(kind).__doc__ or "").replace("``", "`")) for kind in KINDS]
+    return _table([("Schema", "What it holds"), *rows])
+
+
 def checks() -> str:
     """Every measurement too slow for the tests."""
     scripts = sorted((HOME / "benchmarks").glob("check_*.py"))
@@ -79,7 +97,14 @@ def _table(rows: list[tuple[str, ...]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
 
 
-CATALOGUES = {"figures": figures, "checks": checks, "tests": tests, "public": public}
+CATALOGUES = {
+    "figures": figures,
+    "commands": commands,
+    "documents": documents,
+    "checks": checks,
+    "tests": tests,
+    "public": public,
+}
 
 
 class Catalogue(SphinxDirective):

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if options.plot:
         plots().plot_landscapes(curves, options.plot)
     if options.json:
-        print_json({"model": found.name, "landscapes": [curve.to_dict() for curve in curves]})
+        print_json("landscapes", {"model": found.name, "landscapes": [curve.to_dict() for curve in curves]})
         return exit_code([status for curve in curves for status in curve.status])
     print(heading(found.name, found.parameters))
     for curve in curves:

@@ -9,7 +9,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-BAD_USAGE, NOT_CONVERGED = 2, 3
+FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
+# Documents that are printed as JSON, and their versions; what is in them says ``interface.documents``.
+KINDS = {
+    "table": 1,
+    "thresholds": 1,
+    "phase-diagram": 1,
+    "landscapes": 1,
+    "plan": 1,
+    "sweep": 1,
+    "doctor": 1,
+}
 
 
 def plots() -> Any:
@@ -27,15 +37,25 @@ def write(options: argparse.Namespace, result: Any, plot: Callable[[Path], None]
         plot(options.plot)
 
 
-def print_json(document: Any) -> None:
-    """Print what is in types that JSON knows."""
-    print(json.dumps(document, indent=2))
+def schema_name(kind: str) -> str:
+    """What a document of this kind says of itself.
+
+    Example:
+        >>> schema_name("table")
+        'glassformer/table/1'
+    """
+    return f"glassformer/{kind}/{KINDS[kind]}"
+
+
+def print_json(kind: str, document: dict[str, Any]) -> None:
+    """Print a document of this kind, in types that JSON knows."""
+    print(json.dumps({"schema": schema_name(kind), **document}, indent=2))
 
 
 def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
     """Print a table and return the exit code its statuses call for."""
     if options.json:
-        print_json(table.to_dict())
+        print_json("table", table.to_dict())
     else:
         print(heading(table.model, table.parameters))
         print_rows(table.rows(), columns)

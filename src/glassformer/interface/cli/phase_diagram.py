@@ -23,7 +23,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     found = phase_diagram(model(skip=values[0]), "skip", values)
     write(options, found, lambda path: plots().plot_phase_diagram(found, path))
     if options.json:
-        print_json(found.to_dict())
+        print_json("phase-diagram", found.to_dict())
         return 0
     document = found.to_dict()
     print(heading(found.model, document["parameters"]))

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     found = plan(model(), target, learner_of(options.learner, options), quantity, options.d)
     write(options, found, lambda path: plots().plot_plan(found, path))
     if options.json:
-        print_json(found.to_dict())
+        print_json("plan", found.to_dict())
     else:
         _print(found)
     return exit_code([entry.status for entry in found.entries])

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     found, beside = learner_of(options.learner, options).thresholds(asked), _of_rows(asked)
     write(options, found, lambda path: plots().plot_thresholds(found, path))
     if options.json:
-        print_json({**found.to_dict(), **beside})
+        print_json("thresholds", {**found.to_dict(), **beside})
         return 0
     print(heading(found.model, found.parameters))
     rows = [
