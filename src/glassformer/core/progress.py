@@ -1,14 +1,37 @@
-"""A progress bar on the terminal, and nothing elsewhere."""
+"""A progress bar on the terminal, whoever watches in its place, and nothing elsewhere."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 T = TypeVar("T")
 
 _notes: list[Callable[[str], None]] = []
+# Called with what is done, how many items of it, and of how many (None where nobody knows).
+Watcher = Callable[[str, int, int | None], None]
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """What is computed here tells a watcher how far it is, and no terminal; what that raises ends the computation.
+
+    Example:
+        >>> with watched(print):
+        ...     _ = list(track("ab", "spelling"))
+        spelling 0 2
+        spelling 1 2
+        spelling 2 2
+    """
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
@@ -18,6 +41,13 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
         >>> list(track([1, 2], "counting"))
         [1, 2]
     """
+    told = total if total is not None else _length(items)
+    if watcher := _watcher.get():
+        watcher(description, 0, told)
+        for done, item in enumerate(items, 1):
+            yield item
+            watcher(description, done, told)
+        return
     if not sys.stderr.isatty() or _notes:
         yield from items
         return
@@ -25,7 +55,7 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=total if total is not None else _length(items))
+        task = bar.add_task(description, total=told)
         _notes.append(lambda text: bar.update(task, description=f"{description}, {text}"))
         try:
             for item in items:
@@ -41,7 +71,9 @@ def note(text: str) -> None:
     Example:
         >>> note("step 100")
     """
-    if _notes:
+    if watcher := _watcher.get():
+        watcher(text, 0, None)
+    elif _notes:
         _notes[-1](text)
 
 

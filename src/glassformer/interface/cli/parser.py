@@ -6,12 +6,11 @@ import argparse
 import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 from glassformer import __version__
 from glassformer.interface.cli.commands import COMMANDS, Command
-from glassformer.interface.cli.output import BAD_USAGE
+from glassformer.interface.cli.output import BAD_USAGE, add_files
 from glassformer.models.registry import MODELS, build, options_of
 
 _EPILOG = """\
@@ -62,8 +61,7 @@ def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, 
         _add_parameters(own, name)
         module.add(own)
         own.add_argument("--json", action="store_true", help="print the result as JSON")
-        own.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
-        own.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
+        add_files(own)
         own.set_defaults(run=partial(_run, module.run))
 
 
