@@ -6,7 +6,7 @@ key goes, changes its name or its meaning; a key that comes does not make one.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
@@ -17,6 +17,9 @@ from glassformer.interface.cli.output import KINDS, schema_name
 StatusName = Annotated[str, Field(pattern=f"^({'|'.join(map(str, Status))})$", description="how it ended")]
 Alpha = Annotated[float | None, Field(description="sample ratio; null where there is none")]
 ErrorEstimate = Annotated[float | None, Field(description="absolute error of alpha; null where alpha is no number")]
+Reached = Annotated[
+    Literal["at_alpha", "never", "does_not_apply"], Field(description="what alpha stands for where it is null")
+]
 Parameters = Annotated[dict[str, JsonValue], Field(description="what defines the computation, by name")]
 
 
@@ -56,6 +59,7 @@ class Threshold(_Open):
     alpha: Alpha
     error_estimate: ErrorEstimate
     note: str
+    reached: Reached
     layer: str | None = None
     subspace: list[list[float]] | None = None
 
@@ -77,6 +81,7 @@ class DiagramPoint(_Open):
     alpha: Alpha
     error_estimate: ErrorEstimate
     note: str
+    reached: Reached
 
 
 class PhaseDiagram(_Closed):
@@ -113,6 +118,7 @@ class Needed(_Closed):
     error_estimate: ErrorEstimate
     samples: int | None
     note: str
+    reached: Literal["at_alpha", "never_seen", "unknown"]
     status: StatusName
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.ranges import numbers_from
-from glassformer.interface.cli.output import exit_code, heading, picture, plots, print_json
+from glassformer.core.showing import heading
+from glassformer.interface.cli.output import exit_code, picture, plots, print_json
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.files import require_place
+from glassformer.core.showing import heading
 
 FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
 # Documents that are printed as JSON, and their versions; what is in them says ``interface.documents``.
@@ -124,15 +125,6 @@ def exit_code(statuses: Sequence[Any]) -> int:
     for name, remedy in failed.items():
         print(f"glassformer: {name}: {remedy}", file=sys.stderr)
     return NOT_CONVERGED if failed else 0
-
-
-def heading(model: str, parameters: dict[str, Any]) -> str:
-    """One line that names the model and its parameters."""
-
-    def text(value: Any) -> str:
-        return f"{value:g}" if isinstance(value, float) else str(value)
-
-    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in sorted(parameters))
 
 
 def print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:

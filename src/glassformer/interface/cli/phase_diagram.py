@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.ranges import numbers_from
-from glassformer.interface.cli.output import heading, plots, print_json, print_rows, write
+from glassformer.core.showing import heading
+from glassformer.interface.cli.output import plots, print_json, print_rows, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +27,6 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         print_json("phase-diagram", found.to_dict())
         return 0
     document = found.to_dict()
-    print(heading(found.model, document["parameters"]))
+    print(heading(found.model, found.parameters))
     print_rows(document["points"], ["skip", "threshold", "alpha", "error_estimate", "note"])
     return 0

@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from glassformer.core.showing import heading
 from glassformer.interface.cli.learners import add_learner, learner_of
-from glassformer.interface.cli.output import exit_code, heading, plots, print_json, print_rows, write
+from glassformer.interface.cli.output import exit_code, plots, print_json, print_rows, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
