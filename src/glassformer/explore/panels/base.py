@@ -1,0 +1,120 @@
+"""What all panels share: a figure, a computation beside the page, how far it is, and what can be taken along."""
+
+from __future__ import annotations
+
+import html
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import panel as pn
+
+from glassformer.explore.answer import Answer, Asked
+from glassformer.explore.controls import Control
+from glassformer.explore.share import Share
+from glassformer.explore.work import Work
+
+if TYPE_CHECKING:
+    from glassformer.explore.bench import Bench
+
+
+class Panel(ABC):
+    """One figure of a page about one model."""
+
+    title: ClassVar[str]
+    """On its tab."""
+    fields: ClassVar[dict[str, str]] = {}
+    """Its own controls: names in the address, and labels."""
+    follows: ClassVar[tuple[str, ...]] = ()
+    """What of the address it depends on, beside the model and its own controls."""
+    by_itself: ClassVar[bool] = True
+    """Whether it is computed whenever something changes, where that takes no time; otherwise when asked to."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.work = Work(bench.later)
+        self.controls = {name: self._control(name, label) for name, label in self.fields.items()}
+        self.share = Share(self.title.lower().replace(" ", "-"))
+        self.run = pn.widgets.Button(name=f"Compute: {self.title.lower()}", button_type="primary", margin=(4, 8))
+        self.cancel = pn.widgets.Button(name="Cancel", disabled=True, margin=(4, 8))
+        self.progress = pn.pane.HTML(_told(""), sizing_mode="stretch_width", margin=(0, 8))
+        self.figure = self.drawing()
+        self.run.on_click(lambda _: self.ask())
+        self.cancel.on_click(lambda _: self._stop())
+        fields = [pn.Column(control.view, width=170) for control in self.controls.values()]
+        self.view = pn.Column(
+            *([pn.FlexBox(*fields)] if fields else []),
+            pn.FlexBox(self.run, self.cancel),
+            self.progress,
+            pn.pane.Bokeh(self.figure, sizing_mode="stretch_width"),
+            self.share.view,
+            sizing_mode="stretch_width",
+        )
+
+    def _control(self, name: str, label: str) -> Control:
+        text, change = self.bench.texts.get(name, ""), partial(self.bench.change, name)
+        return Control(name, label, text, change, among=self.among(name))
+
+    def among(self, name: str) -> tuple[str, ...]:
+        """The words that a control of its own allows; empty for any text."""
+        del name
+        return ()
+
+    @abstractmethod
+    def drawing(self) -> Any:
+        """The empty figure."""
+
+    @abstractmethod
+    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+        """Answer, in a thread of its own; ``so_far`` shows what there is before the end."""
+
+    @abstractmethod
+    def draw(self, answer: Answer) -> None:
+        """Put an answer into the figure."""
+
+    @abstractmethod
+    def grey(self, stale: bool) -> None:
+        """Show that what is drawn is not what is asked for, or that it is."""
+
+    def ask(self) -> None:
+        """Compute what the page asks for now."""
+        asked = self.bench.asked()
+        if asked is None:
+            return
+        self.stale()
+        self.cancel.disabled = False
+        self.tell("computing")
+        self.work.start(partial(self.compute, asked), self._show, self._fail, self.tell, self._over)
+
+    def stale(self) -> None:
+        """What is drawn no longer belongs to what is asked."""
+        self.work.drop()
+        self.grey(True)
+        self.tell("" if self.by_itself else "press the button to compute")
+
+    def tell(self, text: str) -> None:
+        """How far it is."""
+        self.progress.object = _told(text)
+
+    def _stop(self) -> None:
+        self.work.drop()
+        self.cancel.disabled = True
+        self.tell("cancelled")
+
+    def _show(self, answer: Answer) -> None:
+        self.draw(answer)
+        self.grey(False)
+        self.share.show(answer)
+        self.bench.refuse(None)
+
+    def _fail(self, error: Exception) -> None:
+        self.tell(str(error))
+        self.bench.refuse(error)
+
+    def _over(self) -> None:
+        self.cancel.disabled = True
+
+
+def _told(text: str) -> str:
+    return f'<p role="status" class="told">{html.escape(text) or "&nbsp;"}</p>'
