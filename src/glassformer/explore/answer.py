@@ -19,12 +19,14 @@ class Asked:
         model: itself.
         texts: what was asked, in the words of the command line.
         link: ``FILE.py:FUNCTION``, where labels are a function of one's own.
+        function: that function.
     """
 
     name: str
     model: Any
     texts: dict[str, str]
     link: str = ""
+    function: Callable[..., Any] | None = None
 
     def command(self, name: str, **other: Any) -> str:
         """A command line about this model."""

@@ -49,14 +49,15 @@ class Bench:
         self._refused = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self._remarks = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self.curve = Curve(self)
-        self.panels = [kind(self) for kind in kinds]
+        self._kinds, self._panels = kinds, dict[int, Panel]()
+        self._places = [pn.Column(sizing_mode="stretch_width") for _ in kinds]
         self.learners = pn.widgets.CheckBoxGroup(
             name="learners with a theory", options=with_theory(), value=self.texts["learners"].split(","), margin=(0, 8)
         )
         self.learners.param.watch(lambda event: self.change("learners", ",".join(event.new)), "value")
         self._tabs = pn.Tabs(
-            *((panel.title, panel.view) for panel in self.panels),
-            active=min(int(self.texts["panel"] or 0), max(len(kinds) - 1, 0)),
+            *((kind.title, place) for kind, place in zip(kinds, self._places, strict=True)),
+            active=int(self.texts["panel"]) if self.texts["panel"] in map(str, range(len(kinds))) else 0,
             sizing_mode="stretch_width",
         )
         self._tabs.param.watch(lambda event: self.change("panel", str(event.new)), "active")
@@ -86,9 +87,13 @@ class Bench:
         return pn.FlexBox(left, right, css_classes=["bench"], sizing_mode="stretch_width", align_items="flex-start")
 
     @property
-    def active(self) -> Panel | None:
-        """The panel that is in view below the curve."""
-        return self.panels[self._tabs.active] if self.panels else None
+    def active(self) -> Panel:
+        """The panel that is in view below the curve, made when it is first looked at."""
+        index = self._tabs.active
+        if index not in self._panels:
+            self._panels[index] = self._kinds[index](self)
+            self._places[index].append(self._panels[index].view)
+        return self._panels[index]
 
     def put(self, name: str, text: str) -> None:
         """Change a control from elsewhere on the page."""
@@ -98,6 +103,9 @@ class Bench:
         """Another text was written, or chosen."""
         if self.texts.get(name) != text:
             self.texts[name] = text
+            for panel in self._panels.values():
+                if name in panel.controls:
+                    panel.controls[name].put(text)
             self._moved()
             self.refresh(name)
 
@@ -115,7 +123,7 @@ class Bench:
         if shared or name in self.curve.follows:
             self.curve.ask()
         active = self.active
-        if active is not None and (shared or name in (*active.follows, *active.fields, "panel")):
+        if shared or name in (*active.follows, *active.fields, "panel"):
             if active.by_itself and asked.model.has_curve:
                 active.ask()
             else:
@@ -130,12 +138,11 @@ class Bench:
             self.refuse(error)
             return None
         self.refuse(None)
-        return Asked(self.name, model, dict(self.texts), self.link[1])
+        return Asked(self.name, model, dict(self.texts), self.link[1], self.link[0])
 
     def refuse(self, error: Exception | None) -> None:
         """Say what is wrong beside the control that is to blame, or below all if it is none; None for nothing."""
-        panel = self.active.controls if self.active else {}
-        controls = {**self.controls, **panel}
+        controls = {**self.controls, **self.active.controls}
         for control in controls.values():
             control.refuse("")
         blamed = controls.get(error.name) if isinstance(error, ParameterError) else None
@@ -152,5 +159,5 @@ class Bench:
 
     def end(self) -> None:
         """Compute nothing more."""
-        for panel in (self.curve, *self.panels):
+        for panel in (self.curve, *self._panels.values()):
             panel.work.end()

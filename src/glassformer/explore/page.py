@@ -9,9 +9,15 @@ import panel as pn
 
 from glassformer.explore.bench import Bench
 from glassformer.explore.panels.base import Panel
+from glassformer.explore.panels.data import Data
+from glassformer.explore.panels.diagram import Diagram
+from glassformer.explore.panels.entropy import Entropy
+from glassformer.explore.panels.plan import Samples
+from glassformer.explore.panels.spectrum import Spectrum
+from glassformer.explore.panels.time import InTime
 from glassformer.explore.question import address, from_address
 
-PANELS: tuple[type[Panel], ...] = ()
+PANELS: tuple[type[Panel], ...] = (Entropy, Spectrum, InTime, Data, Diagram, Samples)
 _TABS = {"bsr": "bsr", "aim": "aim", "attention": "attention"}
 STYLE = """
 .bench { gap: 16px; }

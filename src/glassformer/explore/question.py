@@ -23,6 +23,8 @@ VIEW = {
     "points": "6",
     "steps": "30",
     "target": "0.2",
+    "planned": "gamp",
+    "trained": "none",
     "horizontal": "",
     "vertical": "alpha",
     "grid": "12",
@@ -66,7 +68,9 @@ def given(model: str, texts: Texts) -> dict[str, Any]:
     """
     found = {option.field: _read(option, texts.get(option.field, "").strip()) for option in offered(model)}
     defaults = {option.field: option.default for option in offered(model)}
-    return {name: value for name, value in found.items() if value is not None and value != defaults[name]}
+    needed = {option.field for option in offered(model) if option.required}
+    said = {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in said.items() if name in needed or value != defaults[name]}
 
 
 def _read(option: Option, text: str) -> Any:
@@ -108,6 +112,18 @@ def ratios(texts: Texts) -> list[float]:
     if len(found) > _MOST:
         raise ParameterError("alpha", text, f"at most {_MOST} sample ratios")
     return found
+
+
+def positive(texts: Texts) -> str:
+    """The sample ratios of the curve above zero, as the command line writes them: learners need samples.
+
+    Example:
+        >>> positive({"alpha": "0:1:5"}), positive({"alpha": "0,0.5"})
+        ('0.25:1.0:4', '0.5')
+    """
+    found = [alpha for alpha in ratios(texts) if alpha > 0]
+    even = ":" in texts["alpha"] and len(found) > 1
+    return f"{found[0]}:{found[-1]}:{len(found)}" if even else ",".join(map(str, found))
 
 
 def chosen_ratio(texts: Texts) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import panel as pn
@@ -24,7 +25,7 @@ class Panel(ABC):
 
     title: ClassVar[str]
     """On its tab."""
-    fields: ClassVar[dict[str, str]] = {}
+    fields: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Its own controls: names in the address, and labels."""
     follows: ClassVar[tuple[str, ...]] = ()
     """What of the address it depends on, beside the model and its own controls."""
@@ -40,6 +41,8 @@ class Panel(ABC):
         self.cancel = pn.widgets.Button(name="Cancel", disabled=True, margin=(4, 8))
         self.progress = pn.pane.HTML(_told(""), sizing_mode="stretch_width", margin=(0, 8))
         self.figure = self.drawing()
+        # There from the first answer on: an empty figure says nothing, and costs time.
+        self._place = pn.Column(sizing_mode="stretch_width")
         self.run.on_click(lambda _: self.ask())
         self.cancel.on_click(lambda _: self._stop())
         fields = [pn.Column(control.view, width=170) for control in self.controls.values()]
@@ -47,8 +50,7 @@ class Panel(ABC):
             *([pn.FlexBox(*fields)] if fields else []),
             pn.FlexBox(self.run, self.cancel),
             self.progress,
-            pn.pane.Bokeh(self.figure, sizing_mode="stretch_width"),
-            self.share.view,
+            self._place,
             sizing_mode="stretch_width",
         )
 
@@ -105,6 +107,8 @@ class Panel(ABC):
     def _show(self, answer: Answer) -> None:
         self.draw(answer)
         self.grey(False)
+        if not self._place.objects:
+            self._place.extend([pn.pane.Bokeh(self.figure, sizing_mode="stretch_width"), self.share.view])
         self.share.show(answer)
         self.bench.refuse(None)
 

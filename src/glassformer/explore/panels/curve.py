@@ -13,12 +13,13 @@ from bokeh.events import Tap
 from bokeh.models import Legend, LegendItem
 
 from glassformer.core.errors import GlassformerError
+from glassformer.core.ranges import numbers_from
 from glassformer.core.results import Table
 from glassformer.explore import words
 from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, mark, source
 from glassformer.explore.panels.base import Panel
-from glassformer.explore.question import ratios
+from glassformer.explore.question import positive, ratios
 from glassformer.explore.shelf import shelved, shelved_table
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import LEARNERS, learner, learner_type, names
@@ -95,7 +96,7 @@ class Curve(Panel):
         for name in [name for name in asked.texts["learners"].split(",") if name]:
             so_far(_answer(asked, found))
             try:
-                table = self._of_learner(asked, name, [a for a in alpha if a > 0])
+                table = self._of_learner(asked, name, numbers_from("alpha", positive(asked.texts)))
                 found = replace(found, tables={**found.tables, name: table})
             except GlassformerError as error:
                 found = replace(found, missing={**found.missing, name: str(error)})
@@ -207,11 +208,9 @@ def _answer(asked: Asked, found: Curves) -> Answer:
     learners = [name for name in found.tables if name != _OPTIMAL]
     frames = [one.to_pandas().assign(learner=name) for name, one in found.tables.items()]
     commands = [asked.command("limits", alpha=spec), asked.command("thresholds")]
-    commands += [asked.command("limits", alpha=spec, learner=name) for name in learners]
-    calls = "".join(
-        f"\n{name.replace('-', '_')} = learner({name!r}).limits(model, [a for a in result['alpha'] if a > 0], throw=False)"
-        for name in learners
-    )
+    above = positive(asked.texts)
+    commands += [asked.command("limits", alpha=above, learner=name) for name in learners]
+    calls = "".join(f"\n{_named(name)}.limits(model, {words.along(above)}, throw=False)" for name in learners)
     imports = {"learner": "glassformer.learners.registry"} if learners else {}
     return Answer(
         drawn=found,
@@ -221,6 +220,10 @@ def _answer(asked: Asked, found: Curves) -> Answer:
         code=asked.code(f"limits(model, {words.along(spec)}, throw=False){calls}", **imports),
         plot=partial(plot_limits, optimum),
     )
+
+
+def _named(name: str) -> str:
+    return f"{name.replace('-', '_')} = learner({name!r})"
 
 
 def _said(found: Curves, optimum: Table) -> str:
