@@ -46,6 +46,7 @@ class Bench:
         self.controls = {o.field: of_option(o, self.texts[o.field], partial(self.change, o.field)) for o in offered}
         self.controls["alpha"] = self._control("alpha", "sample ratios alpha", MODELS[name].ratio)
         self.controls["at"] = self._control("at", "alpha of the panels below", "or click into the curve")
+        self.quick = True
         self._refused = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self._remarks = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self.curve = Curve(self)
@@ -114,6 +115,7 @@ class Bench:
         asked = self.asked()
         if asked is None:
             return
+        self.quick = asked.model.has_curve
         try:
             self.curve.at(question.chosen_ratio(self.texts))
         except GlassformerError as error:
@@ -124,10 +126,7 @@ class Bench:
             self.curve.ask()
         active = self.active
         if shared or name in (*active.follows, *active.fields, "panel"):
-            if active.by_itself and asked.model.has_curve:
-                active.ask()
-            else:
-                active.stale()
+            active.ask() if active.alone else active.stale()
 
     def asked(self) -> Asked | None:
         """The question as it stands, or None with the reason beside the control that is to blame."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -38,21 +38,26 @@ class Panel(ABC):
         self.controls = {name: self._control(name, label) for name, label in self.fields.items()}
         self.share = Share(self.title.lower().replace(" ", "-"))
         self.run = pn.widgets.Button(name=f"Compute: {self.title.lower()}", button_type="primary", margin=(4, 8))
-        self.cancel = pn.widgets.Button(name="Cancel", disabled=True, margin=(4, 8))
+        self.cancel = pn.widgets.Button(name="Cancel", margin=(4, 8))
         self.progress = pn.pane.HTML(_told(""), sizing_mode="stretch_width", margin=(0, 8))
-        self.figure = self.drawing()
-        # There from the first answer on: an empty figure says nothing, and costs time.
+        # What is drawn is there from the first answer on: an empty figure says nothing, and costs time.
         self._place = pn.Column(sizing_mode="stretch_width")
+        self.run.visible = not self.alone
+        self.cancel.visible = False
         self.run.on_click(lambda _: self.ask())
         self.cancel.on_click(lambda _: self._stop())
         fields = [pn.Column(control.view, width=170) for control in self.controls.values()]
         self.view = pn.Column(
             *([pn.FlexBox(*fields)] if fields else []),
-            pn.FlexBox(self.run, self.cancel),
-            self.progress,
+            pn.FlexBox(self.run, self.cancel, self.progress, align_items="center"),
             self._place,
             sizing_mode="stretch_width",
         )
+
+    @property
+    def alone(self) -> bool:
+        """Whether it follows every change."""
+        return self.by_itself and self.bench.quick
 
     def _control(self, name: str, label: str) -> Control:
         text, change = self.bench.texts.get(name, ""), partial(self.bench.change, name)
@@ -62,6 +67,16 @@ class Panel(ABC):
         """The words that a control of its own allows; empty for any text."""
         del name
         return ()
+
+    @cached_property
+    def figure(self) -> Any:
+        """What is drawn into."""
+        return self.drawing()
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is an answer in the figure."""
+        return bool(self._place.objects)
 
     @abstractmethod
     def drawing(self) -> Any:
@@ -85,15 +100,16 @@ class Panel(ABC):
         if asked is None:
             return
         self.stale()
-        self.cancel.disabled = False
+        self.cancel.visible = True
         self.tell("computing")
         self.work.start(partial(self.compute, asked), self._show, self._fail, self.tell, self._over)
 
     def stale(self) -> None:
         """What is drawn no longer belongs to what is asked."""
         self.work.drop()
-        self.grey(True)
-        self.tell("" if self.by_itself else "press the button to compute")
+        if self.drawn:
+            self.grey(True)
+        self.tell("" if self.alone else "press the button to compute")
 
     def tell(self, text: str) -> None:
         """How far it is."""
@@ -101,14 +117,15 @@ class Panel(ABC):
 
     def _stop(self) -> None:
         self.work.drop()
-        self.cancel.disabled = True
+        self.cancel.visible = False
         self.tell("cancelled")
 
     def _show(self, answer: Answer) -> None:
+        figure = self.figure
         self.draw(answer)
         self.grey(False)
-        if not self._place.objects:
-            self._place.extend([pn.pane.Bokeh(self.figure, sizing_mode="stretch_width"), self.share.view])
+        if not self.drawn:
+            self._place.extend([pn.pane.Bokeh(figure, sizing_mode="stretch_width"), self.share.view])
         self.share.show(answer)
         self.bench.refuse(None)
 
@@ -117,7 +134,7 @@ class Panel(ABC):
         self.bench.refuse(error)
 
     def _over(self) -> None:
-        self.cancel.disabled = True
+        self.cancel.visible = False
 
 
 def _told(text: str) -> str:

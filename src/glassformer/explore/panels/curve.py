@@ -53,6 +53,7 @@ class Curve(Panel):
 
     title = "Error"
     follows = ("alpha", "learners")
+    _where: float | None = None
 
     def drawing(self) -> Any:
         made = canvas(f"sample ratio {MODELS[self.bench.name].ratio}", "estimation error")
@@ -80,7 +81,7 @@ class Curve(Panel):
         self._items = {name: LegendItem(label=name, renderers=pair[:1]) for name, pair in self._renderers.items()}
         self._items["runs"] = LegendItem(label="runs on data", renderers=[runs])
         made.add_layout(Legend(items=list(self._items.values()), orientation="horizontal", ncols=3), "above")
-        self._at = mark(made, None)
+        self._at = mark(made, self._where)
         made.on_event(Tap, lambda event: self.bench.put("at", f"{max(event.x, 0.0):.4g}"))
         made.y_range.start = 0
         return made
@@ -128,6 +129,8 @@ class Curve(Panel):
 
     def points(self, simulation: Table | None) -> None:
         """Runs on data, or none."""
+        if "figure" not in vars(self):
+            return
         if simulation is None:
             fill(self._points, {"alpha": []})
             fill(self._bars, {"alpha": []})
@@ -143,7 +146,9 @@ class Curve(Panel):
 
     def at(self, alpha: float) -> None:
         """Mark the sample ratio that other panels are about."""
-        self._at.location = alpha
+        self._where = alpha
+        if self.drawn:
+            self._at.location = alpha
 
     def grey(self, stale: bool) -> None:
         for pair in self._renderers.values():
