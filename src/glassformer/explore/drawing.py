@@ -41,7 +41,7 @@ def source(*names: str) -> ColumnDataSource:
     return ColumnDataSource({name: [] for name in names})
 
 
-def fill(held: ColumnDataSource, columns: Mapping[str, Sequence[Any]]) -> None:
+def fill(held: ColumnDataSource, columns: Mapping[str, Any]) -> None:
     """Put columns in the place of those there are; what a figure reads and is not given becomes empty text."""
     length = len(next(iter(columns.values()), []))
     held.data = {

@@ -1,4 +1,4 @@
-"""The tab of a link of one's own: a function from a file that the command line named, or from the page if it said so."""
+"""The tab of a link of one's own: a function from a file that the command line named, or from the page if it may."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def link(z):
     return jnp.tanh(z[0, 0])
 '''
 _WITHOUT = (
-    "No link is given. Start with <code>glassformer explore --link FILE.py:FUNCTION</code> to look at a function of your "
-    "own, or with <code>--allow-code</code> to write one into this page: without it the page runs no code."
+    "No link is given. Start with <code>glassformer explore --link FILE.py:FUNCTION</code> to look at a function of "
+    "your own, or with <code>--allow-code</code> to write one into this page: without it the page runs no code."
 )
 
 

@@ -127,9 +127,9 @@ def positive(texts: Texts) -> str:
 
 
 def chosen_ratio(texts: Texts) -> float:
-    """The sample ratio that was clicked; a third of the way along the curve before."""
+    """The sample ratio that was clicked; before, one on the way down, a sixth along the curve."""
     found = ratios(texts)
-    return number_from("at", texts["at"]) if texts["at"] else found[len(found) // 3]
+    return number_from("at", texts["at"]) if texts["at"] else found[len(found) // 6]
 
 
 def whole(texts: Texts, name: str) -> int:

@@ -8,7 +8,7 @@ import param
 from panel.custom import JSComponent
 
 
-class Slider(JSComponent):  # type: ignore[misc]
+class Slider(JSComponent):
     """A number between two ends, named by a label."""
 
     label = param.String(default="")

@@ -25,7 +25,7 @@ from glassformer.learners.base import Learner
 from glassformer.learners.registry import LEARNERS, learner, learner_type, names
 from glassformer.models.registry import MODELS
 
-_COLUMNS = ("alpha", "error", "estimate", "status")
+_COLUMNS = ("alpha", "error", "estimate", "status", "marker")
 _OPTIMAL, _REACHED = "Bayes-optimal", "message passing"
 
 
@@ -62,7 +62,7 @@ class Curve(Panel):
         for k, (name, held) in enumerate(self._lines.items()):
             color, dash = COLORS[k % len(COLORS)], DASHES[k % len(DASHES)]
             line = made.line("alpha", "error", source=held, color=color, line_dash=dash, line_width=2.5)
-            dots = made.scatter("alpha", "error", source=held, color=color, size=5)
+            dots = made.scatter("alpha", "error", source=held, color=color, size=6, marker="marker")
             self._renderers[name] = [line, dots]
         self._marks, self._bars = source("alpha", "name", "value"), source("alpha", "low", "high")
         self._points = source("alpha", "error", "estimate", "status", "theory")
@@ -198,8 +198,9 @@ def _places(thresholds: Any, largest: float) -> list[tuple[float, str]]:
 
 
 def _columns(table: Table, name: str) -> dict[str, Any]:
-    status = [str(one) for one in table.status]
-    return {"alpha": table["alpha"], "error": table[name], "estimate": table["error_estimate"], "status": status}
+    columns = {"alpha": table["alpha"], "error": table[name], "estimate": table["error_estimate"]}
+    marker = ["circle" if one.ok else "x" for one in table.status]
+    return {**columns, "status": [str(one) for one in table.status], "marker": marker}
 
 
 def _empty() -> dict[str, Any]:

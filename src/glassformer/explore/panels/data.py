@@ -52,13 +52,12 @@ class Data(Panel):
 
     def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
         alpha, parts = _spread(asked), []
-        settings = {name: whole(asked.texts, name) for name in ("d", "instances", "seed")}
-        settings["algorithm"] = asked.texts["algorithm"]
+        sizes = {name: whole(asked.texts, name) for name in ("d", "instances", "seed")}
+        settings: dict[str, Any] = {**sizes, "algorithm": asked.texts["algorithm"]}
         for one in alpha:
             parts.append(simulate(asked.model, [one], **settings))
-            answer = _answer(asked, _joined(parts), settings)
-            so_far(answer)
-        return answer
+            so_far(_answer(asked, _joined(parts), settings))
+        return _answer(asked, _joined(parts), settings)
 
     def draw(self, answer: Answer) -> None:
         found: Simulation = answer.drawn
