@@ -24,6 +24,7 @@ def canvas(horizontal: str, vertical: str, height: int = 380, **more: Any) -> An
         y_axis_label=vertical,
         tools="pan,wheel_zoom,box_zoom,reset,save",
         active_scroll=None,
+        toolbar_location="below",
         **more,
     )
     made.toolbar.logo = None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 import panel as pn
+from panel.io.resources import LOCAL_DIST
 
 from glassformer.explore.bench import Bench
 from glassformer.explore.own_link import Given, OwnLink
@@ -56,6 +58,12 @@ class Page:
 
     def __init__(self, first: str, given: Given) -> None:
         self._document, self._given = pn.state.curdoc, given
+        # Style sheets come from here, of parts made later too, and from nowhere else.
+        self._document.template_variables["dist_url"] = LOCAL_DIST
+        # What is computed before the page is there waits for it: a document without a session forgets.
+        self._waiting: list[Callable[[], None]] | None = []
+        self._lock = Lock()
+        pn.state.onload(self._loaded)
         asked = from_address(pn.state.location.search if pn.state.location else "")
         self._names = tabs()
         tab = asked.get("tab") or first
@@ -64,7 +72,9 @@ class Page:
         self._open_tabs: dict[str, Bench | OwnLink] = {}
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in self._names]
         titles = [f"{name}: {MODELS[name].title}" if name in MODELS else "your own link" for name in self._names]
-        self._tabs = pn.Tabs(*zip(titles, self._places, strict=True), active=active, sizing_mode="stretch_width")
+        self._tabs = pn.Tabs(
+            *zip(titles, self._places, strict=True), active=active, dynamic=True, sizing_mode="stretch_width"
+        )
         self._tabs.param.watch(lambda event: self._open(event.new), "active")
         head = pn.pane.HTML("<h1>glassformer explorer</h1>", margin=(0, 8))
         self.view = pn.Column(head, self._tabs, sizing_mode="stretch_width")
@@ -94,7 +104,17 @@ class Page:
             pn.state.location.search = address(name, texts, beginning(texts.get("family", name)))
 
     def _later(self, function: Callable[[], None]) -> None:
+        with self._lock:
+            if self._waiting is not None:
+                self._waiting.append(function)
+                return
         self._document.add_next_tick_callback(function)
+
+    def _loaded(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting or [], None
+        for function in waiting:
+            function()
 
     def end(self) -> None:
         """The person has left."""

@@ -48,7 +48,8 @@ def offered(model: str) -> list[Option]:
 def beginning(model: str) -> dict[str, str]:
     """What is asked of a model at first, by the fields of its options and the names of :data:`VIEW`."""
     parameters = {option.field: _begin(option) for option in offered(model)}
-    return {**parameters, "alpha": MODELS[model].usual, **VIEW}
+    across = next(option.field for option in offered(model) if option.usual)
+    return {**parameters, "alpha": MODELS[model].usual, **VIEW, "horizontal": across}
 
 
 def _begin(option: Option) -> str:

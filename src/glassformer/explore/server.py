@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any
 
@@ -59,6 +60,8 @@ def server(port: int = 0, first: str = "bsr", given: Given | None = None) -> Any
 
 def serve(first: str, port: int, show: bool, given: Given) -> None:
     """Answer until interrupted."""
+    # Bokeh says so of every button that is pressed.
+    warnings.filterwarnings("ignore", "reference already known")
     made = server(port, first, given)
     made.start()
     print(f"glassformer explorer at {address(made)} (Ctrl-C stops it)", flush=True)

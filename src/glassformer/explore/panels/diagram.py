@@ -85,8 +85,7 @@ class Diagram(Panel):
 
     def _axes(self, asked: Asked) -> tuple[tuple[str, list[float]], tuple[str, list[float]]]:
         usual = {option.field: option.usual for option in offered(asked.name) if option.usual}
-        horizontal = asked.texts["horizontal"] or next(iter(self.among("horizontal")))
-        vertical, count = asked.texts["vertical"], whole(asked.texts, "grid")
+        horizontal, vertical, count = asked.texts["horizontal"], asked.texts["vertical"], whole(asked.texts, "grid")
         if not 2 <= count <= _MOST:
             raise ParameterError("grid", count, f"an integer from 2 to {_MOST}")
         if horizontal == vertical:

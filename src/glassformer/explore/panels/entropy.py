@@ -26,7 +26,7 @@ class Entropy(Panel):
     follows = ("at",)
 
     def drawing(self) -> Any:
-        made = canvas("overlap q", "free entropy Φ(q) − Φ(0) [nats]", 320)
+        made = canvas("overlap q", "free entropy Φ(q) − Φ(0) [nats]", 320, y_range=(0, 1))
         self._curve, self._maxima = source("overlap", "height", "estimate", "status"), source("overlap", "height")
         self._line = made.line("overlap", "height", source=self._curve, color=COLORS[0], line_width=2.5)
         tops = made.scatter("overlap", "height", source=self._maxima, color=COLORS[4], size=10, legend_label="maximum")

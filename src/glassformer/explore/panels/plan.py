@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from bokeh.models import Legend, LegendItem
 
 from glassformer.core.ranges import number_from
 from glassformer.explore.answer import Answer, Asked
@@ -39,6 +40,8 @@ class Samples(Panel):
             made.line("alpha", "error", source=one, color=COLORS[k], line_dash=DASHES[k], line_width=2.5)
             for k, one in enumerate(self._curves)
         ]
+        self._legend = Legend(items=[], orientation="horizontal")
+        made.add_layout(self._legend, "above")
         made.line("alpha", "error", source=self._target, color="#555555", line_dash="dotted", line_width=2)
         places = made.scatter("alpha", "error", source=self._reached, color="#000000", marker="diamond", size=12)
         hover(made, self._lines, ("who", "@who"), ("alpha", "@alpha{0.0000}"), ("error", "@error{0.000000}"))
@@ -74,10 +77,14 @@ class Samples(Panel):
         alpha, least = found.curves["alpha"], found.target / 100
         for held in self._curves:
             fill(held, {"alpha": []})
+        self._legend.items = [
+            LegendItem(label=name.replace("_", " "), renderers=[line])
+            for name, line in zip(curves, self._lines, strict=False)
+        ]
         for held, (name, values) in zip(self._curves, curves.items(), strict=False):
             # A logarithmic axis has no place for zero, nor for what is far below the target.
-            seen = values > least
-            fill(held, {"alpha": alpha[seen], "error": values[seen], "who": [name.replace("_", " ")] * int(seen.sum())})
+            seen, who = values > least, name.replace("_", " ")
+            fill(held, {"alpha": alpha[seen], "error": values[seen], "who": [who] * int(seen.sum())})
         fill(self._target, {"alpha": [alpha[0], alpha[-1]], "error": [found.target] * 2})
         there = [one for one in found.entries if np.isfinite(one.alpha) and one.alpha > 0]
         columns = {"alpha": [one.alpha for one in there], "error": [found.target] * len(there)}

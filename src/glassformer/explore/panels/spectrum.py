@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from glassformer.theory.limits import limits
 
 _NONE = "none"
 # Points of a density, bars of a histogram, and noise that is next to none.
-_POINTS, _BARS, _QUIET = 400, 40, 1e-3
+_POINTS, _BARS, _QUIET = 400, 16, 1e-3
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,15 @@ class Spectrum(Panel):
         return (_NONE, *names()) if name == "trained" else ()
 
     def drawing(self) -> Any:
-        made = canvas("singular value, or eigenvalue", "density", 320)
+        made = canvas("singular value, or eigenvalue", "density", 320, y_range=(0, 1))
         self._held = [source("value", "density") for _ in range(4)]
         told = ("signal, theory", "seen by message passing, theory", "signal, one matrix", "trained, one matrix")
         self._lines = []
         for k, (held, name) in enumerate(zip(self._held, told, strict=True)):
             look = {"color": COLORS[k], "line_dash": DASHES[k % 2], "line_width": 2.5, "legend_label": name}
-            kind = made.line if k < 2 else made.step
+            kind = made.line if k < 2 else partial(made.step, mode="before")
             self._lines.append(kind("value", "density", source=held, **look))
         hover(made, self._lines, ("value", "@value{0.0000}"), ("density", "@density{0.0000}"))
-        made.y_range.start = 0
         return made
 
     def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
@@ -75,10 +75,13 @@ class Spectrum(Panel):
         found: Spectra = answer.drawn
         for held, (value, density) in zip(self._held[:2], (found.signal, found.noisy), strict=True):
             fill(held, {"value": value, "density": density})
-        # Zeros of a narrow signal, and of what is trained, would dwarf all else: the axis follows what theory has.
-        self.figure.y_range.end = 1.3 * float(np.max(np.concatenate([found.noisy[1], [0.1]])))
-        for held, values in zip(self._held[2:], (found.teacher, found.trained), strict=True):
-            fill(held, {"value": []} if values is None else _steps(values))
+        matrices = [values for values in (found.teacher, found.trained) if values is not None]
+        steps = _steps(matrices) if matrices else [{"value": [], "density": []}] * 2
+        for held, columns in zip(self._held[2:], steps, strict=True):
+            fill(held, columns)
+        # The zeros of a narrow matrix are one high bar that would dwarf all else.
+        heights = [np.max(found.noisy[1]), *(sorted(one["density"])[-2] for one in steps if one["density"])]
+        self.figure.y_range.end = 1.25 * float(max(heights))
 
     def grey(self, stale: bool) -> None:
         for line in self._lines:
@@ -107,9 +110,12 @@ def _values(matrix: Any, symmetric: bool) -> Any:
     return np.linalg.svd(matrix, compute_uv=False) / matrix.size**0.25
 
 
-def _steps(values: Any) -> dict[str, Any]:
-    density, edges = np.histogram(values, bins=min(_BARS, max(8, len(values) // 3)), density=True)
-    return {"value": [edges[0], *edges], "density": [0.0, *density, 0.0]}
+def _steps(matrices: list[Any]) -> list[dict[str, Any]]:
+    """A histogram of the values of each, on the same bars."""
+    every = np.concatenate(matrices)
+    edges = np.linspace(every.min(), every.max(), _BARS + 1)
+    densities = [np.histogram(values, edges, density=True)[0].tolist() for values in matrices]
+    return [{"value": [edges[0], *edges], "density": [0.0, *density, 0.0]} for density in densities]
 
 
 def _answer(asked: Asked, alpha: float, q_hat: float, found: Spectra) -> Answer:
