@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 
 from glassformer.core.integral import Array, Integral
+from glassformer.core.remembered import remembered
 from glassformer.models import Model
 
 # Points of the curve per decade of q_hat, points around every extremum, and the relative change that makes one.
@@ -113,6 +114,11 @@ def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
         most: largest sample ratio of interest.
     """
     decades = _decades(model, most)
+    found: StateCurve = remembered(lambda: _resolved(model, decades), "equation of state", model, decades)
+    return found
+
+
+def _resolved(model: Model, decades: int) -> StateCurve:
     grid = overlap_grid(model, _DENSITY * (6 + decades), largest=10.0**decades)
     curve = equation_of_state(model, grid)
     rises = np.diff(curve.alpha) > 0
