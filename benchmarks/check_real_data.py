@@ -103,7 +103,8 @@ class Network(BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Network:
         x = padded(X) if isinstance(X, list) else X
-        self.mean_, self.scale_ = x.mean(axis=0), x.std(axis=0) + 1e-8
+        spread = x.std(axis=0)
+        self.mean_, self.scale_ = x.mean(axis=0), np.where(spread > 1e-6, spread, 1.0)
         self.length_ = x.shape[1]
         x = jnp.asarray((x - self.mean_) / self.scale_, dtype=jnp.float32)
         self.unit_ = (float(y.mean()), float(y.std())) if self.classes == 1 else (0.0, 1.0)
