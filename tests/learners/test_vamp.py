@@ -73,7 +73,7 @@ def test_what_it_is_not_for():
     with pytest.raises(IncompatibleError, match="vamp learns from linear labels"):
         vamp(signs, x, y)
     for other in (signs, DeepAttention(depth=1, points=64)):
-        with pytest.raises(IncompatibleError, match="for linear labels of one matrix"):
+        with pytest.raises(IncompatibleError, match="of one matrix"):
             vector_state_evolution(other, np.ones(5), 10)
     with pytest.raises(DataError, match="1 to 10 finite numbers >= 0"):
         vector_state_evolution(MODEL, -np.ones(5), 10)

@@ -21,7 +21,10 @@ def parameter(
         option: its name there, if that is another one. A truth value that is true by default is an option that makes it
             false.
         read: makes the value from the name of the option and its text, where a number or the text itself is not meant.
-        more: ``metavar``, and ``required`` for an option that cannot be left out though the class has a default.
+        more: ``metavar``; ``required`` for an option that cannot be left out though the class has a default; ``usual``,
+            the ends of the range of a number that is worth a look, and ``begin``, where a look begins if not at the
+            default; ``among``, the words that a text may be; ``opens_file``, whether the text may name a file that is
+            read.
     """
     return field(default=default, metadata={"help": text, "option": option, "read": read, **more})
 
@@ -50,6 +53,10 @@ class Option:
         default: of the class.
         metavar: stands for the value in the help.
         read: see :func:`parameter`.
+        usual: see :func:`parameter`.
+        begin: see :func:`parameter`.
+        among: see :func:`parameter`.
+        opens_file: see :func:`parameter`.
     """
 
     field: str
@@ -60,6 +67,10 @@ class Option:
     default: Any
     metavar: str
     read: Callable[[str, str], Any] | None
+    usual: tuple[float, float] | None = None
+    begin: Any = None
+    among: tuple[str, ...] = ()
+    opens_file: bool = False
 
     @property
     def word(self) -> str:
@@ -115,4 +126,5 @@ def _option(one: Field[Any]) -> Option:
         default=None if one.default is MISSING else one.default,
         metavar=one.metadata.get("metavar") or name.upper().replace("_", "-"),
         read=read,
+        **{key: one.metadata[key] for key in ("usual", "begin", "among", "opens_file") if key in one.metadata},
     )

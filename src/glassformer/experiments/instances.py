@@ -21,7 +21,7 @@ from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.core.solution import Status
-from glassformer.learners.base import Ending, Learner
+from glassformer.learners.base import Ending, Learner, Reached
 from glassformer.learners.registry import taking
 from glassformer.models import FiniteSize
 from glassformer.models.designs.generated import GeneratedDesign
@@ -72,6 +72,7 @@ class Simulation(Table):
     """A :class:`~glassformer.core.results.Table` that also keeps every run, in ``instances[point][instance]``."""
 
     instances: Sequence[Sequence[Run]] = field(default_factory=list)
+    drawing = "plot_simulation"
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per sample ratio, with the list of its runs."""
@@ -138,13 +139,25 @@ class Experiment:
             runs[point].append(self.keeper.run(Run, own, partial(self._run, designs, n, seed)))
         return runs
 
-    def _run(self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Run:
-        """One instance: a teacher, its labels, what the learner made of them, and how good that is."""
+    def learned(self) -> tuple[Array, Reached]:
+        """The teacher of the first instance, and what the learner makes of as many samples as there are at most."""
+        self._require_resources()
+        return self._learned(_Designs(self), int(self.samples.max()), self.seed, None)
+
+    def _learned(
+        self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint | None
+    ) -> tuple[Array, Reached]:
+        """A teacher, its labels, and what the learner made of them."""
         model, design = self.size.model, designs.of(seed, samples)
         signal = model.prior.sample(model.signal_shape(design), np.random.default_rng([seed, 0]))
         labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
         side = model.prior.side_observation(signal, np.random.default_rng([seed, 3]))
-        found = self.settings.learn(model, design, labels, seed, checkpoint, side, signal)
+        return signal, self.settings.learn(model, design, labels, seed, checkpoint, side, signal)
+
+    def _run(self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Run:
+        """One instance: what was learned, and how good that is."""
+        model = self.size.model
+        signal, found = self._learned(designs, samples, seed, checkpoint)
         measured = [model.measured(estimate, signal, found.variance) for estimate in found.estimates]
         reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(Ending)}
         for name in measured[0]:

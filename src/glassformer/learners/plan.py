@@ -13,6 +13,7 @@ from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
+from glassformer.core.showing import ShownOfModel
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import chosen, names
@@ -55,13 +56,13 @@ class Needed:
     status: Status
 
     def to_dict(self) -> dict[str, Any]:
-        """What is known of it, by name."""
-        known: dict[str, Any] = plain(dict(vars(self)))
-        return known
+        """What is known of it, by name; ``reached`` tells whether there is such a sample ratio."""
+        reached = "never_seen" if np.isinf(self.alpha) else "unknown" if np.isnan(self.alpha) else "at_alpha"
+        return {**plain(dict(vars(self))), "reached": reached}
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShownOfModel):
     """Sample ratios at which a learner's error reaches a target, and what stands beside them.
 
     Attributes:
@@ -85,6 +86,12 @@ class Plan:
     thresholds: Thresholds | None
     curves: dict[str, Array]
     notes: Sequence[str] = field(default_factory=list)
+    drawing = "plot_plan"
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        size = "" if self.d is None else f", d = {self.d}"
+        return (f"{self.quantity} at or below {self.target:g}{size}", *self.notes)
 
     def __getitem__(self, name: str) -> Needed:
         for entry in self.entries:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,7 @@ from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
 from glassformer.core.settings import Iteration
+from glassformer.core.showing import Shown
 from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
 from glassformer.learners.algorithms.left_out import LeftOut, left_out
@@ -21,6 +22,9 @@ from glassformer.learners.algorithms.proximal_gradient import Risk, Scale, least
 from glassformer.learners.algorithms.several_classes import BestConstants, best_constants
 from glassformer.theory.risk.losses import Loss, loss_of
 from glassformer.theory.risk.penalties import Penalty, penalty_of
+
+if TYPE_CHECKING:
+    import pandas
 
 # Strengths of a path by default, the share of the largest useful one that the least is, and a margin for rounding.
 _STRENGTHS, _LEAST, _EDGE = 20, 1e-3, 1 + 1e-6
@@ -34,7 +38,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class RiskPath:
+class RiskPath(Shown):
     """Minimisers at several strengths, the largest first.
 
     Attributes:
@@ -52,6 +56,14 @@ class RiskPath:
     gaps: Array
     status: tuple[Status, ...]
     iterations: int
+    drawing = "plot_risk_path"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per strength."""
+        import pandas
+
+        columns = {"strength": self.strengths, "rank": self.ranks, "intercept": self.intercepts, "gap": self.gaps}
+        return pandas.DataFrame({**columns, "status": [str(status) for status in self.status]})
 
     @property
     def ranks(self) -> Array:
@@ -65,7 +77,7 @@ class RiskPath:
 
 
 @dataclass(frozen=True)
-class CrossValidation:
+class CrossValidation(Shown):
     """Loss on samples that were held back, at several strengths.
 
     Attributes:
@@ -77,6 +89,14 @@ class CrossValidation:
     strengths: Array
     losses: Array
     converged: bool
+    drawing = "plot_cross_validation"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per strength."""
+        import pandas
+
+        columns = {"strength": self.strengths, "loss": self.mean, "standard_error": self.standard_error}
+        return pandas.DataFrame(columns)
 
     @property
     def mean(self) -> Array:

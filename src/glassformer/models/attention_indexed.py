@@ -95,22 +95,26 @@ class AttentionIndexed(Model):
 
     channel_names: ClassVar[tuple[str, ...]] = NAMES
 
-    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None)
+    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None, usual=(0.05, 1.5), begin=0.5)
     tokens: int = parameter("tokens T per sample", 2)
-    channel: Any = parameter(", ".join(NAMES), "softmax")
-    noise: float = parameter("label noise variance Delta", 0.0)
-    temperature: float = parameter("inverse temperature of softmax", 1.0)
+    channel: Any = parameter(", ".join(NAMES), "softmax", among=NAMES)
+    noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
+    temperature: float = parameter("inverse temperature of softmax", 1.0, usual=(0.1, 10.0))
     link: InitVar[Callable[..., Any] | None] = parameter(
         "function of one sample, from indices (T, T), instead of --channel; NumPy or jax.numpy. Its file is run",
         None,
         metavar="FILE.py:FUNCTION",
+        opens_file=True,
     )
     prior: Any = None
     untied: bool = parameter("different matrices of keys and queries", False)
     width: int | None = parameter("fixed width r, instead of --rho", None)
     token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
     spectrum: Any = parameter(
-        f"eigenvalues of S, instead of --rho: a file of numbers, or {POWER_LAW}", None, read=as_text
+        f"eigenvalues of S, instead of --rho: a file of numbers, or {POWER_LAW}",
+        None,
+        read=as_text,
+        opens_file=True,
     )
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:

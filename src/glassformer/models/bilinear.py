@@ -81,15 +81,16 @@ class BilinearSequenceRegression(Model):
     channel_names: ClassVar[tuple[str, ...]] = NAMES
     tokens_parameter: ClassVar[str] = "beta"
 
-    beta: float = parameter("L/d; inf allowed", 1.0)
-    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None)
-    noise: float = parameter("label noise variance Delta", 0.0)
-    channel: Any = parameter(", ".join(NAMES), "gaussian")
+    beta: float = parameter("L/d; inf allowed", 1.0, usual=(0.25, 4.0))
+    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None, usual=(0.05, 1.5), begin=0.5)
+    noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
+    channel: Any = parameter(", ".join(NAMES), "gaussian", among=NAMES)
     width: int | None = parameter("fixed width r, instead of --rho", None)
     link: InitVar[Callable[..., Any] | None] = parameter(
         "function of one sample, from a field h to a number, instead of --channel; NumPy or jax.numpy. Its file is run",
         None,
         metavar="FILE.py:FUNCTION",
+        opens_file=True,
     )
     noise_law: InitVar[Any] = parameter(
         f"of discrete labels, instead of --noise: {', '.join(CONFUSIONS)}", None, read=as_text
@@ -100,7 +101,10 @@ class BilinearSequenceRegression(Model):
         read=as_text,
     )
     spectrum: Any = parameter(
-        f"singular values of S, instead of --rho: a file of numbers, or {POWER_LAW}", None, read=as_text
+        f"singular values of S, instead of --rho: a file of numbers, or {POWER_LAW}",
+        None,
+        read=as_text,
+        opens_file=True,
     )
 
     def __post_init__(self, link: Callable[..., Any] | None, noise_law: Any) -> None:

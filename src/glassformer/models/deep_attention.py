@@ -80,19 +80,22 @@ class DeepAttention(Model):
 
     depth: int = parameter("attention layers P", 2)
     tokens: int = parameter("tokens L per sequence", 2)
-    skip: float | Sequence[float] = parameter("skip strength c, or a comma list, one per layer", 1.0, read=numbers_from)
-    activation: str = parameter("softmax or linear", "softmax")
+    skip: float | Sequence[float] = parameter(
+        "skip strength c, or a comma list, one per layer", 1.0, read=numbers_from, usual=(0.0, 4.0)
+    )
+    activation: str = parameter("softmax or linear", "softmax", among=("softmax", "linear"))
     tied: bool = parameter("keys and queries have weights of their own", True, option="untied")
     heads: int = parameter("heads H on disjoint coordinates", 1)
-    output: str = parameter("attention or sequence", "attention")
-    noise: float = parameter("label noise variance Delta", 0.0)
+    output: str = parameter("attention or sequence", "attention", among=("attention", "sequence"))
+    noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
     head_weights: Sequence[Sequence[float]] | None = None
-    side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0)
+    side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0, usual=(0.0, 0.9))
     limit: str | None = parameter("large-skip, or large-depth at the ratio depth/skip", None)
     points: int = parameter(
         "sampled data points per replica, a power of two; errors fall about as their inverse",
         2048,
         option="data_points",
+        begin=128,
     )
     token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)

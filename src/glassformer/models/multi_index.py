@@ -76,16 +76,18 @@ class SequenceMultiIndex(Model):
     link: Callable[[Any], Any] = parameter(
         "function of one sample, from fields Z of shape (P, L) to a label; NumPy or jax.numpy. Its file is run",
         metavar="FILE.py:FUNCTION",
+        opens_file=True,
     )
     indices: int = parameter("directions P of the weights", 1, required=True)
     tokens: int = parameter("tokens L per sequence", 1)
-    noise: float = parameter("label noise variance Delta", 0.0)
-    label_type: str = parameter("auto, discrete or continuous", "auto")
+    noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0), begin=0.1)
+    label_type: str = parameter("auto, discrete or continuous", "auto", among=("auto", "discrete", "continuous"))
     side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0)
     points: int = parameter(
         "sampled data points per replica, a power of two; errors fall about as their inverse",
         2048,
         option="data_points",
+        begin=256,
     )
     noise_law: Any = parameter(
         f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)}", None, read=as_text

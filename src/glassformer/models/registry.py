@@ -24,12 +24,14 @@ class Entry(NamedTuple):
         title: what it is.
         ratio: the sample ratio it counts.
         papers: keys of the papers behind it, or their numbers, as ``"arXiv:2410.18858"``.
+        usual: sample ratios that are worth a look, as the command line writes them.
     """
 
     home: str
     title: str
     ratio: str
     papers: tuple[str, ...] = ()
+    usual: str = "0:3:31"
 
 
 MODELS = {
@@ -38,15 +40,21 @@ MODELS = {
         "bilinear sequence regression",
         "n/(dL), or n/(r(L+d)) at rho 0",
         ("erba2025bilinear",),
+        "0:1.5:61",
     ),
     "aim": Entry(
         "attention_indexed:AttentionIndexed",
         "attention-indexed model",
         "n/d^2, or n/(rd) at rho 0",
         ("boncoraglio2025bayes", "maillard2024bayes"),
+        "0:0.75:61",
     ),
-    "attention": Entry("deep_attention:DeepAttention", "deep attention network", "n/d", ("troiani2025fundamental",)),
-    "smi": Entry("multi_index:SequenceMultiIndex", "sequence multi-index model", "n/d", ("troiani2025fundamental",)),
+    "attention": Entry(
+        "deep_attention:DeepAttention", "deep attention network", "n/d", ("troiani2025fundamental",), "0.1:1.5:8"
+    ),
+    "smi": Entry(
+        "multi_index:SequenceMultiIndex", "sequence multi-index model", "n/d", ("troiani2025fundamental",), "0.25:3:12"
+    ),
 }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
+from glassformer.core.showing import ShownOfModel
 from glassformer.models.base import Model, counting_threshold
 from glassformer.models.channels.exponents import Exponents
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
@@ -51,17 +52,22 @@ class Threshold:
     layer: str | None = None
     subspace: list[list[float]] | None = None
 
+    @property
+    def reached(self) -> str:
+        """``at_alpha``, ``never`` or ``does_not_apply``: JSON has one word, null, for what is no finite number."""
+        return "does_not_apply" if np.isnan(self.alpha) else "never" if np.isinf(self.alpha) else "at_alpha"
+
     def to_dict(self) -> dict[str, Any]:
         """What is known of it, by name."""
-        known: dict[str, Any] = plain({name: value for name, value in vars(self).items() if value is not None})
-        return known
+        known = {name: value for name, value in vars(self).items() if value is not None}
+        return {**plain(known), "reached": self.reached}
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class Thresholds(ShownOfModel):
     """All thresholds of a model, whether it has a hard phase and how that is known, and the exponents of a link.
 
-    What is not known is None; so are infinite numbers in :meth:`to_dict`.
+    What is not known is None; so are infinite numbers in :meth:`to_dict`, where ``reached`` tells what they stand for.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -76,6 +82,12 @@ class Thresholds:
     hard_phase: bool | None
     hard_phase_reason: str = ""
     exponents: Exponents | None = None
+    drawing = "plot_thresholds"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        said = {True: "yes", False: "no", None: "unknown"}[self.hard_phase]
+        return (f"hard phase: {said} ({self.hard_phase_reason})",)
 
     def __getitem__(self, name: str) -> Threshold:
         for entry in self.entries:
@@ -84,7 +96,7 @@ class Thresholds:
         raise ParameterError("name", name, f"one of {', '.join(entry.name for entry in self.entries)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """The thresholds as the command line writes them in JSON; None where there is none."""
+        """The thresholds as the command line writes them in JSON; None where there is none, and why in ``reached``."""
         exponents = {} if self.exponents is None else self.exponents._asdict()
         return {
             "model": self.model,
@@ -122,6 +134,12 @@ def thresholds(model: Model) -> Thresholds:
 
     Returns:
         :class:`Thresholds`; entries that do not apply have ``alpha`` NaN and say so in their note.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> found = thresholds(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0))
+        >>> found["perfect_recovery"].alpha, found["perfect_recovery"].note
+        (0.75, 'Bayes-optimal; counting of degrees of freedom')
     """
     ends = _hard_phase(model, resolved_curve(model)) if model.has_curve else ()
     entries = [

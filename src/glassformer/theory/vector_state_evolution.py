@@ -10,7 +10,6 @@ from glassformer.core.integral import Array, Integral
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
-from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.theory.fixed_point import Index, fixed_point
 
 # Least variances, of noise in units of the mean eigenvalue and of errors; the smallest share left open.
@@ -53,8 +52,8 @@ def vector_state_evolution(
         >>> vector_state_evolution(model, np.ones(450), 900).value.round(4)  # orthogonal inputs tell more
         array([0.294])
     """
-    prior = model.prior
-    if not (model.channel.linear and isinstance(prior, ScalarPrior)) or prior.symmetric:
+    prior = model.matrix_prior
+    if not model.channel.linear or prior.symmetric:
         raise IncompatibleError("vector message passing is for linear labels of one matrix: use bsr, channel gaussian")
     known = np.asarray(eigenvalues, dtype=float).ravel()
     if not known.size or known.size > entries or not np.all(np.isfinite(known)) or np.any(known < 0):

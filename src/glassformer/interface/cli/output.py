@@ -9,7 +9,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-BAD_USAGE, NOT_CONVERGED = 2, 3
+from glassformer.core.files import require_place
+from glassformer.core.showing import heading
+
+FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
+# Documents that are printed as JSON, and their versions; what is in them says ``interface.documents``.
+KINDS = {
+    "table": 1,
+    "thresholds": 1,
+    "phase-diagram": 1,
+    "landscapes": 1,
+    "plan": 1,
+    "sweep": 1,
+    "doctor": 1,
+}
 
 
 def plots() -> Any:
@@ -19,23 +32,85 @@ def plots() -> Any:
     return plots
 
 
-def write(options: argparse.Namespace, result: Any, plot: Callable[[Path], None]) -> None:
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """Files that a result goes to, and how it is drawn."""
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
+    text = "width and height of the drawing in inches, for instance 6x4"
+    parser.add_argument("--plot-size", metavar="WxH", help=text)
+    parser.add_argument("--plot-theme", metavar="NAME", help="light (default) or dark")
+
+
+def require_writable(options: argparse.Namespace) -> None:
+    """Raise before anything is computed if a file that is asked for could not be written afterwards.
+
+    Raises:
+        DataError: its folder is not there, or it is a folder itself, or may not be written.
+        ParameterError: a plot of no known format, size or theme.
+        IncompatibleError: the look of a plot that is not asked for.
+    """
+    for name in ("csv", "plot", "netcdf"):
+        path = getattr(options, name, None)
+        if path is not None:
+            require_place(name, path)
+    if hasattr(options, "plot_size"):
+        picture(options)
+
+
+def picture(options: argparse.Namespace) -> Any:
+    """Where the plot goes and how it looks; None where none is asked for."""
+    from glassformer.core.errors import IncompatibleError
+
+    look = {"--plot-size": options.plot_size, "--plot-theme": options.plot_theme}
+    given = [name for name, value in look.items() if value is not None]
+    if options.plot is None:
+        if given:
+            raise IncompatibleError(f"{given[0]} is for a plot: name its file with --plot")
+        return None
+    from glassformer.interface.figures.style import Picture
+
+    return Picture(options.plot, _size(options.plot_size), options.plot_theme or "light")
+
+
+def _size(text: str | None) -> tuple[float, float] | None:
+    from glassformer.core.errors import ParameterError
+
+    if text is None:
+        return None
+    try:
+        width, height = (float(length) for length in text.lower().split("x"))
+    except ValueError:
+        raise ParameterError("plot_size", text, "a width and a height in inches, as in 6x4") from None
+    return width, height
+
+
+def write(options: argparse.Namespace, result: Any, plot: Callable[[Any], None]) -> None:
     """Write the result to the files that were asked for."""
     if options.csv:
         result.to_pandas().to_csv(options.csv, index=False)
     if options.plot:
-        plot(options.plot)
+        plot(picture(options))
 
 
-def print_json(document: Any) -> None:
-    """Print what is in types that JSON knows."""
-    print(json.dumps(document, indent=2))
+def schema_name(kind: str) -> str:
+    """What a document of this kind says of itself.
+
+    Example:
+        >>> schema_name("table")
+        'glassformer/table/1'
+    """
+    return f"glassformer/{kind}/{KINDS[kind]}"
+
+
+def print_json(kind: str, document: dict[str, Any]) -> None:
+    """Print a document of this kind, in types that JSON knows."""
+    print(json.dumps({"schema": schema_name(kind), **document}, indent=2))
 
 
 def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
     """Print a table and return the exit code its statuses call for."""
     if options.json:
-        print_json(table.to_dict())
+        print_json("table", table.to_dict())
     else:
         print(heading(table.model, table.parameters))
         print_rows(table.rows(), columns)
@@ -50,15 +125,6 @@ def exit_code(statuses: Sequence[Any]) -> int:
     for name, remedy in failed.items():
         print(f"glassformer: {name}: {remedy}", file=sys.stderr)
     return NOT_CONVERGED if failed else 0
-
-
-def heading(model: str, parameters: dict[str, Any]) -> str:
-    """One line that names the model and its parameters."""
-
-    def text(value: Any) -> str:
-        return f"{value:g}" if isinstance(value, float) else str(value)
-
-    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in sorted(parameters))
 
 
 def print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:
