@@ -200,3 +200,15 @@ def test_independent_inputs_are_not_blamed():
     for shape in [(10, 2, 100), (12, 4, 4), (50, 10, 10), (100, 3, 40), (30, 1, 8)] * 20:
         assert not contradictions(rng.standard_normal(shape))
     assert not contradictions(np.sign(rng.standard_normal((200, 8, 8))))
+
+
+def test_a_width_that_residuals_contradict_is_named():
+    """A width of 0.5 for 0.1; the right one says nothing."""
+    rng = np.random.default_rng(0)
+    true, wrong = (BilinearSequenceRegression(beta=1, rho=rho, noise=0.1) for rho in (0.1, 0.5))
+    X, S = rng.standard_normal((600, 30, 30)), true.prior.sample((30, 30), rng)
+    y = np.einsum("nld,ld->n", X, S) / 30 + np.sqrt(0.1) * rng.standard_normal(600)
+    with pytest.warns(DataWarning, match=r"claimed error 0\..* estimate_model\(X, y\)"):
+        found = gamp(wrong, X, y)
+    assert found.status[0] is Status.CONTRADICTED
+    assert gamp(true, X, y).converged

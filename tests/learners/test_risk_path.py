@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.optimize
+from sklearn.linear_model import LogisticRegression
 
 from glassformer import (
     BilinearSequenceRegression,
@@ -17,6 +18,7 @@ from glassformer import (
 from glassformer.core.settings import Iteration
 from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
 from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
+from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.designs.pooled import PooledDesign
 from glassformer.theory.risk.losses import Hinge, Huber, Logistic, Square
@@ -177,3 +179,21 @@ def test_left_out_samples_tell_the_error_on_new_ones():
     assert np.mean((design.forward(estimate, 0) - labels) ** 2) < 0.6 * true
     with pytest.raises(IncompatibleError, match="loss hinge has kinks"):
         leave_one_out(design, np.sign(labels), estimate, 0.3, "hinge")
+
+
+def test_several_classes_at_once_are_multinomial_regression():
+    """With the ridge penalty scikit-learn has the same problem, constants without penalty included."""
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((120, 2, 3))
+    odds = inputs.reshape(120, 6) @ rng.standard_normal((6, 3)) + [0.0, 1.0, -1.0]
+    classes = np.argmax(odds + rng.gumbel(size=odds.shape), axis=1)
+    design = SeveralClasses(DenseDesign(inputs), 3)
+    path = risk_path(design, np.eye(3)[classes], SoftmaxLoss(), "ridge", [0.5], intercept=True, settings=ACCURATE)
+    # Fields are in units of the root of the number of entries.
+    flat = inputs.reshape(120, 6) / np.sqrt(6)
+    theirs = LogisticRegression(C=1 / 0.5, tol=1e-10, max_iter=5000).fit(flat, classes)
+    np.testing.assert_allclose(path.estimates[0].reshape(3, 6), theirs.coef_, atol=2e-3)
+    np.testing.assert_allclose(path.intercepts[0], theirs.intercept_ - theirs.intercept_.mean(), atol=2e-3)
+    low = risk_path(design, np.eye(3)[classes], SoftmaxLoss(), "nuclear", 4, intercept=True)
+    assert low.converged
+    assert not low.estimates[0].any()

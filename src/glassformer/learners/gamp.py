@@ -16,7 +16,7 @@ from glassformer.learners.algorithms.message_passing import Run, message_passing
 from glassformer.learners.base import Reached
 from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.own_data.arrays import observed
-from glassformer.learners.own_data.findings import contradictions, label_power, warn_of
+from glassformer.learners.own_data.findings import claimed_error, contradictions, label_power, warn_of
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
 from glassformer.models.priors.scalar import ScalarPrior
@@ -63,7 +63,7 @@ def gamp(
         instance tells.
 
     Warns:
-        DataWarning: the inputs, or the size of the labels, contradict the model.
+        DataWarning: the inputs, the size of the labels, or the residuals of linear ones contradict the model.
 
     Raises:
         DataError: inputs or labels are no numbers, do not match each other or the model, or are not finite.
@@ -84,7 +84,11 @@ def gamp(
     against = [*contradictions(next(own.parts())), *label_power(model, own, y[0])]
     warn_of(against)
     found = passed(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
-    return blaming_the_inputs(found) if against else found
+    if against:
+        return blaming_the_inputs(found)
+    doubt = claimed_error(model, own, y[0], found)
+    warn_of(doubt)
+    return replace(found, status=[Status.CONTRADICTED, *found.status[1:]]) if doubt else found
 
 
 def passed(

@@ -19,6 +19,7 @@ from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
 from glassformer.learners.algorithms.left_out import LeftOut, left_out
 from glassformer.learners.algorithms.proximal_gradient import Risk, Scale, least_risk, scale_of
+from glassformer.learners.algorithms.several_classes import BestConstants, best_constants
 from glassformer.theory.risk.losses import Loss, loss_of
 from glassformer.theory.risk.penalties import Penalty, penalty_of
 
@@ -136,15 +137,17 @@ class _Fit(NamedTuple):
     scale: Scale | None = None
 
     def at(self, strength: float, loss: Loss | None = None) -> Risk:
-        rows, columns = self.design.signal_shape
+        rows, columns = self.design.signal_shape[-2:]
         unit = 1.0 if self.penalty.positive else float(rows * columns) ** 0.25
         spectral, square = strength * self.penalty.spectral * unit, strength * self.penalty.square
         return Risk(self.design, self.labels, loss or self.loss, spectral, square, self.penalty.positive)
 
-    def best_intercept(self, fields: Array) -> float:
-        """The constant that, added to the fields, makes the loss least."""
+    def best_intercept(self, fields: Array) -> Any:
+        """The constant that, added to the fields, makes the loss least; of several fields one each."""
         if not self.intercept:
             return 0.0
+        if fields.ndim > 1:
+            return best_constants(self.loss, self.labels, fields, np.zeros(fields.shape[1]))
 
         def pull(shift: float) -> float:
             return float(np.sum(_slopes(self.loss, self.labels, fields + shift)))
@@ -156,10 +159,15 @@ class _Fit(NamedTuple):
             reach *= 2
         return 0.0 if pull(-reach) < 0 else -reach
 
-    def solved(self, strength: float, start: Array, shift: float, settings: Iteration) -> tuple[Solution, float]:
+    def solved(self, strength: float, start: Array, shift: Any, settings: Iteration) -> tuple[Solution, Any]:
         """Estimate and intercept in turn, the latter by secants of how far the best one is from that assumed."""
         if not self.intercept:
             return least_risk(self.at(strength), settings, start, self.scale), 0.0
+        if self.labels.ndim > 1:
+            found = least_risk(
+                self.at(strength, BestConstants(self.loss, np.zeros(self.labels.shape[1]))), settings, start, self.scale
+            )
+            return found, self.best_intercept(self.design.forward(found.value[0], 0))
         spread, slope, before = _spread(self.labels, self.loss.weights) or 1.0, -1.0, (np.nan, np.nan)
         for _ in range(_ROUNDS):
             found = least_risk(self.at(strength, Shifted(self.loss, shift)), settings, start, self.scale)
@@ -399,7 +407,7 @@ def _largest_strength(fit: _Fit) -> float:
         return float(fit.scale.largest * bend / one.square)
     nothing = np.zeros_like(fit.labels)
     slopes = _slopes(fit.loss, fit.labels, nothing + fit.best_intercept(nothing))
-    pull = float(singular_values(fit.design.adjoint(slopes, 0))[0])
+    pull = float(np.max(singular_values(fit.design.adjoint(slopes, 0))))
     return _EDGE * (pull or 1.0) / one.spectral
 
 
@@ -420,8 +428,9 @@ def _folds(labels: Array, groups: ArrayLike | None, folds: int, seed: int, binar
     if folds > len(first):
         raise ParameterError("folds", folds, f"an integer from 2 to {len(first)}, the number of samples or groups")
     order = np.random.default_rng(seed).permutation(len(first))
-    if binary:
-        order = order[np.argsort(labels[first][order], kind="stable")]
+    if binary or labels.ndim > 1:
+        kind = labels if binary else labels.argmax(axis=-1)
+        order = order[np.argsort(kind[first][order], kind="stable")]
     number = np.empty(len(first), dtype=int)
     number[order] = np.arange(len(first)) % folds
     return [number[own] == k for k in range(folds)]

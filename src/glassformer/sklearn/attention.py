@@ -124,7 +124,8 @@ class AttentionRegressor(_Attention, SequenceRegressor):
 class AttentionClassifier(_Attention, SequenceClassifier):
     r"""Classification with log-odds :math:`\langle \tilde x_a^T S\,\tilde x_b\rangle_{ab} + b`, ``S`` of low rank.
 
-    Of more than two classes each is told from the rest, with a matrix of its own.
+    Of more than two classes each has a matrix of its own: with the logistic loss their probabilities are the softmax of
+    their log-odds; with others each is told from the rest.
 
     Args:
         shape: as for :class:`AttentionRegressor`, like all that is not listed here.
@@ -133,7 +134,7 @@ class AttentionClassifier(_Attention, SequenceClassifier):
         solver: ``"risk"``.
         loss: ``"logistic"``, which gives probabilities, ``"hinge"`` or ``"square"``.
         penalty: as there.
-        strength: as there, but not by theory; each class has its own.
+        strength: as there, but not by theory; one for all classes of the logistic loss.
         strengths: as there.
         folds: as there; classes have equal shares in them.
         scale: as there.

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.metaestimators import available_if
@@ -23,6 +23,7 @@ from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
+from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
 from glassformer.learners.risk_path import rank_of
 from glassformer.sklearn.misses import Misses
 from glassformer.sklearn.scaling import learned
@@ -56,7 +57,7 @@ class SequenceEstimator(BaseEstimator):
         """What sees tokens as they are given as the signal of this matrix sees scaled ones."""
 
     def _learn(self, given: Sequences, targets: list[Array], weights: Array, intercept: bool) -> list[Signal]:
-        """One signal per target, of the samples that weigh anything."""
+        """One signal per target, or per column of one, of the samples that weigh anything."""
         kept = weights > 0
         part = given if kept.all() else given.at(kept)
         self.shape_ = (int(given.values.shape[1]), int(given.values.shape[2]))
@@ -64,8 +65,14 @@ class SequenceEstimator(BaseEstimator):
         design = self._design(self.scaling_.apply(part), part, weights[kept])
         solve, found = solver_of(self.solver), []
         for target in targets:
-            groups = _repeated(part, target[kept])
-            found.append(solve(self, Task(design, target[kept], weights[kept], groups, intercept)))
+            own, groups = target[kept], _repeated(part, target[kept])
+            if own.ndim == 1:
+                found.append(solve(self, Task(design, own, weights[kept], groups, intercept, self.loss)))
+                continue
+            several = SeveralClasses(design, own.shape[1])
+            one = solve(self, Task(several, own, weights[kept], groups, intercept, SoftmaxLoss()))
+            parts = zip(one.matrix, one.intercept, strict=True)
+            found += [one._replace(matrix=matrix, intercept=shift) for matrix, shift in parts]
         return found
 
     def _tell(self, signals: list[Signal], units: float) -> None:
@@ -183,13 +190,17 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
 
 
 def _has_chances(estimator: Any) -> bool:
-    if estimator.loss == "logistic":
+    return isinstance(estimator.loss, str) and estimator.loss == "logistic"
+
+
+def _require_chances(estimator: Any) -> bool:
+    if _has_chances(estimator):
         return True
     raise AttributeError(f"loss = {estimator.loss!r} gives no probabilities: use loss='logistic'")
 
 
 class SequenceClassifier(ClassifierMixin, SequenceEstimator):
-    """Classes from sequences; of more than two, each against the rest."""
+    """Classes from sequences; of more than two all at once, by softmax, or each against the rest."""
 
     predicts_numbers = False
 
@@ -217,7 +228,10 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         if len(present) < 2:
             raise ValueError(f"y has samples of one class only, {present.tolist()}: expected two classes or more")
         singled = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        targets = [np.where(y == one, 1.0, -1.0) for one in singled]
+        if self._at_once:
+            targets = [np.where(y[:, None] == self.classes_, 1.0, 0.0)]
+        else:
+            targets = [np.where(y == one, 1.0, -1.0) for one in singled]
         signals = self._learn(given, targets, weights, True)
         self._tell(signals, 1.0)
         offsets = np.array([one.intercept for one in signals])
@@ -230,6 +244,11 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
     def _seen_means(self) -> Array:
         """What the coefficients of each class make of the mean that was subtracted from inputs."""
 
+    @property
+    def _at_once(self) -> bool:
+        """Whether classes have a softmax: more than two of them, and the loss that has probabilities."""
+        return len(self.classes_) > 2 and _has_chances(self)
+
     def decision_function(self, X: Any) -> Array:
         """Log-odds (logistic loss) of the second class, shape (n,), or of each of several, shape (n, classes)."""
         fields = self._fields(self._seen(X)) + self.offsets_
@@ -240,14 +259,14 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         odds = self.decision_function(X)
         return np.asarray(self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)])
 
-    @available_if(_has_chances)
+    @available_if(_require_chances)
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities of the classes, shape (n, classes); of several, those against the rest, normalised."""
-        chance = expit(self.decision_function(X))
-        if chance.ndim == 1:
-            return np.column_stack([1 - chance, chance])
-        total = chance.sum(axis=1, keepdims=True)
-        return np.where(total > 0, chance / np.where(total > 0, total, 1.0), 1 / chance.shape[1])
+        """Probabilities of the classes, shape (n, classes)."""
+        odds = self.decision_function(X)
+        if odds.ndim > 1:
+            return np.asarray(softmax(odds, axis=1))
+        chance = expit(odds)
+        return np.column_stack([1 - chance, chance])
 
 
 def _power(design: Any) -> Array:

@@ -32,6 +32,7 @@ class Task(NamedTuple):
         weights: of the samples, > 0.
         groups: equal for samples that are equal.
         intercept: whether a constant is to be fitted.
+        loss: of labels and fields.
     """
 
     design: Any
@@ -39,14 +40,15 @@ class Task(NamedTuple):
     weights: Array
     groups: NDArray[np.int64]
     intercept: bool
+    loss: Any
 
 
 class Signal(NamedTuple):
     """What was learned.
 
     Attributes:
-        matrix: that sees scaled inputs.
-        intercept: what is added to its fields.
+        matrix: that sees scaled inputs; of several classes one each.
+        intercept: what is added to its fields; a number, or one per class.
         strength: of the penalty; NaN without one.
         iterations: steps of the last run.
         validation: what chose the strength, if anything did.
@@ -55,7 +57,7 @@ class Signal(NamedTuple):
     """
 
     matrix: Array
-    intercept: float
+    intercept: Any
     strength: float
     iterations: int
     validation: CrossValidation | None = None
@@ -90,7 +92,7 @@ def by_risk(settings: Any, task: Task) -> Signal:
     if not path.converged:
         text = f"a minimum was not reached within max_iterations = {settings.max_iterations}: raise it, or tolerance"
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
-    matrix, intercept = chosen.unit * path.estimates[-1], chosen.unit * float(path.intercepts[-1])
+    matrix, intercept = chosen.unit * path.estimates[-1], chosen.unit * path.intercepts[-1]
     misses = _left_out(settings, scaled, path, chosen)
     return Signal(matrix, intercept, chosen.strength, path.iterations, chosen.validation, chosen.estimated, misses)
 
@@ -135,7 +137,7 @@ def solver_of(name: object) -> Callable[[Any, Task], Signal]:
 
 
 def _problem(settings: Any, task: Task) -> tuple[Any, Array, Any, str]:
-    return task.design, task.labels, settings.loss, settings.penalty
+    return task.design, task.labels, task.loss, settings.penalty
 
 
 def _shared(settings: Any, task: Task) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Risk(NamedTuple):
     """What is minimised, over the first instance of a design.
 
     Attributes:
-        design: inputs.
+        design: inputs. Its signals are matrices, or several, each of which is penalised by itself.
         labels: of its samples, as the loss takes them.
         loss: of labels and fields.
         spectral: :math:`w_1`, in the metric of the design's signals.
@@ -59,12 +59,12 @@ class Risk(NamedTuple):
         if self.positive:
             values, vectors = eigh(matrix)
             left = np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square)
-            return (vectors * left) @ vectors.T, left
+            return (vectors * left[..., None, :]) @ np.swapaxes(vectors, -1, -2), left
         if self.spectral == 0:
             return matrix / (1 + step * self.square), np.zeros(0)
         left, values, right = svd(matrix)
         kept = np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square)
-        return (left * kept) @ right, kept
+        return (left * kept[..., None, :]) @ right, kept
 
     def slopes(self, fields: Array, width: float) -> Array:
         """Slopes of the loss, or of its envelope."""
@@ -222,7 +222,7 @@ def scale_of(risk: Risk) -> Scale:
     """Square of the largest singular value of the weighted inputs, by the power method, and the unit of the metric."""
     rng = np.random.default_rng(0)
     v = rng.standard_normal(risk.design.signal_shape)
-    v = v + v.T if risk.positive else v
+    v = v + np.swapaxes(v, -1, -2) if risk.positive else v
     unit = risk.unit(v)
     value = 1.0
     for _ in range(_POWER):

@@ -14,11 +14,15 @@ import numpy as np
 
 from glassformer.core.errors import DataWarning
 from glassformer.core.integral import Array
+from glassformer.core.solution import Solution, Status
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
 
 # Standard errors by which a limit must be passed, multiplications that looking may take, and samples it needs.
 _CHANCE, _WORK, _FEWEST = 5.0, 2e9, 10
+# Harmless relative distance of a claimed error from the measured one, standard errors beside it, and errors below which
+# a signal counts as known.
+_CLAIM, _CERTAIN, _KNOWN = 0.15, 2.5, 1e-6
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,26 @@ def label_power(model: Model, design: Design, labels: Array) -> tuple[Finding, .
     text = f"relative distance of the mean square of y from {expected:.4g}, that of the model; rescale y, or noise"
     found = Finding("label power", off, 0.25, _CHANCE * chance, text)
     return () if found.harmless else (found,)
+
+
+def claimed_error(model: Model, design: Design, labels: Array, found: Solution) -> tuple[Finding, ...]:
+    r"""Whether residuals of linear labels, shape (n,), speak of another error than a run that settled claims.
+
+    Their mean square, with the Onsager term, is :math:`\alpha/A = \Delta + E`, whatever width is believed in.
+    """
+    settled = found.status[0] in (Status.CONVERGED, Status.CONTRADICTED)
+    if labels.ndim > 1 or not settled or not getattr(model.channel, "linear", False):
+        return ()
+    noise, claimed = float(model.channel.label_noise), float(found.error_estimate[0])
+    measured = design.sample_ratio / float(found.extra["precision"][0]) - noise
+    chance = np.sqrt(2 / len(labels)) * (noise + max(measured, claimed)) / max(claimed, 1e-300)
+    text = (
+        f"relative distance of the claimed error {claimed:.3g} from what residuals leave for it, {measured:.3g}; "
+        "width or noise of the model is not that of the labels: take those of estimate_model(X, y)"
+    )
+    off = abs(measured / max(claimed, 1e-300) - 1)
+    one = Finding("claimed error", off, _CLAIM, _CERTAIN * chance, text)
+    return () if one.harmless or claimed <= _KNOWN else (one,)
 
 
 def _mean(sample: Sample) -> Finding:
