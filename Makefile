@@ -1,4 +1,5 @@
 # make demo : recompute a published figure into out/
+# make explore : move sliders in the browser
 # make test : every check
 # make docs : the documentation
 # Each creates .venv on first use. Another interpreter: make PYTHON=python3.12 test
@@ -17,10 +18,11 @@ BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fast statistics docs bench dist oldest format clean
+.PHONY: help demo explore test fast statistics docs bench dist oldest format clean
 
 help:
 	@echo "make demo    recompute a published figure: PNG, CSV and summary in $(OUT)/"
+	@echo "make explore move sliders in the browser; ARGS=attention, for example, begins there"
 	@echo "make test    every check: lint, format, types, all tests"
 	@echo "make docs    the documentation, in docs/_build/html"
 	@echo "make fast    the tests not marked slow"
@@ -34,6 +36,9 @@ help:
 demo: .venv/.ready-run
 	@# Exit code 3: the figure is there, and a run at this finite size did not settle; the summary names it.
 	$(BIN)/glassformer figure bsr-1 --out "$(OUT)" $(if $(REFERENCE),--reference "$(REFERENCE)") || [ $$? -eq 3 ]
+
+explore: .venv/.ready-explore
+	$(BIN)/glassformer explore $(ARGS)
 
 test: .venv/.ready-test
 	$(BIN)/ruff check .
@@ -96,7 +101,7 @@ clean:
 	@$(PIP) --editable .
 	@touch $@
 
-.venv/.ready-test .venv/.ready-bench .venv/.ready-release: .venv/.ready-%: .venv/.ready-run
+.venv/.ready-test .venv/.ready-bench .venv/.ready-explore .venv/.ready-release: .venv/.ready-%: .venv/.ready-run
 	@rm -f $@
 	@$(PIP) --editable '.[$*]'
 	@touch $@

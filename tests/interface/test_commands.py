@@ -30,6 +30,7 @@ ASK = {
     "completion": ("bash", "phase-diagram"),
     "schema": ("table", "glassformer/table/1"),
     "cite": ("bsr", "2410.18858"),
+    "explore": ("bsr --check", "127.0.0.1"),
 }
 SWEEP = '[sweep]\nmodel = "bsr"\ncompute = "limits"\n[grid]\nalpha = [0.5]\nrho = [1]\n'
 

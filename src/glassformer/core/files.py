@@ -77,10 +77,10 @@ def require_place(name: str, path: Path) -> None:
         >>> require_place("csv", Path("/"))
         Traceback (most recent call last):
         ...
-        glassformer.core.errors.DataError: csv = / is not allowed: expected a file, and this is a folder...
+        glassformer.core.errors.DataError: csv = '/' is not allowed: expected a file, not a folder; name a file in it
     """
     if path.is_dir():
-        raise DataError(name, str(path), "a file, and this is a folder", "name a file in it")
+        raise DataError(name, str(path), "a file, not a folder", "name a file in it")
     folder = made(path.parent, name)
     try:
         with path.open("r+b") if path.exists() else tempfile.TemporaryFile(dir=folder):

@@ -27,7 +27,7 @@ def kept(compute: Callable[[], Array], *parts: Any) -> Array:
         compute: returns the table.
         parts: all that determines it beside the code of this package, which counts by content.
     """
-    folder, key = cache_folder(), identified(parts, _code(), np.__version__)
+    folder, key = cache_folder(), identified(parts, code_of_rooms("core", "models"), np.__version__)
     if folder is None or key is None:
         return compute()
     path = folder / "tables" / f"{key}.npy"
@@ -42,11 +42,11 @@ def kept(compute: Callable[[], Array], *parts: Any) -> Array:
     return table
 
 
-@lru_cache(maxsize=1)
-def _code() -> str:
-    """Content of the modules that tables are computed by."""
+@lru_cache(maxsize=8)
+def code_of_rooms(*rooms: str) -> str:
+    """Content of the modules of these rooms of the package, which tables are computed by."""
     found = hashlib.sha256()
-    for room in ("core", "models"):
+    for room in rooms:
         for path in sorted((_PACKAGE / room).rglob("*.py")):
             found.update(path.read_bytes())
     return found.hexdigest()

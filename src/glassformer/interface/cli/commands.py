@@ -33,6 +33,7 @@ COMMANDS = {
     "trajectory": Command("trajectory", "error after every step of an algorithm, in theory and on data"),
     "simulate": Command("simulate", "an algorithm on simulated data, next to theory"),
     "phase-diagram": Command("phase_diagram", "thresholds against the skip strength", takes_alpha=False, varies="skip"),
+    "explore": Command("explore", "move sliders in the browser", takes_model=False),
     "figure": Command("figure", "compute and draw a figure of the papers", takes_model=False),
     "sweep": Command("sweep", "one computation on a grid of parameters, kept point by point", takes_model=False),
     "doctor": Command("doctor", "versions, devices, threads and memory, and a self-test", takes_model=False),

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from glassformer import __version__
+from glassformer.core.progress import busy
 from glassformer.interface.cli.commands import COMMANDS, Command
 from glassformer.interface.cli.output import BAD_USAGE, add_files
 from glassformer.models.registry import MODELS, build, options_of
@@ -33,7 +34,7 @@ def parser_for(words: Sequence[str]) -> Parser:
     text = "Exact limits of learning from sequences of tokens, and the algorithms that reach them."
     parser = Parser(prog="glassformer", description=text, **_SHARED)
     parser.add_argument("--version", action="version", version=f"glassformer {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for name, command in COMMANDS.items():
         own = commands.add_parser(name, help=command.text, description=command.text, **_SHARED)
         if name in words:
@@ -75,7 +76,8 @@ def _add_parameters(parser: argparse.ArgumentParser, model: str) -> None:
 
 
 def _run(run: Callable[[argparse.Namespace, Any], int], options: argparse.Namespace) -> int:
-    return run(options, partial(model_of, options))
+    with busy(f"{options.command} {options.model}"):
+        return run(options, partial(model_of, options))
 
 
 def model_of(options: argparse.Namespace, **other: Any) -> Any:

@@ -76,6 +76,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
     """Errors after every step."""
     with canvas(path) as (axes,):
         draw_trajectory(axes, table)
+        mark_unsettled(axes, table["iteration"], table["error"], table.status)
         _finish(axes, table.model, table.parameters)
         axes.set_xlabel("step")
 

@@ -15,7 +15,7 @@ from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.showing import Shown
 from glassformer.learners.own_data.arrays import as_inputs, first_bad
 from glassformer.learners.own_data.findings import Finding, findings, sampled
-from glassformer.learners.own_data.spectrum import spectrum
+from glassformer.learners.own_data.spectrum import alike, spectrum
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,6 +163,14 @@ def _all_findings(inputs: Array) -> tuple[Finding, ...]:
     return (*findings(inputs), spectrum(sampled(inputs)))
 
 
+def _of_singular_values(inputs: Array) -> Verdict:
+    """On vector message passing, which takes singular values as they are and vectors for random ones."""
+    wrong = [one for one in (*findings(inputs), alike(sampled(inputs))) if not one.harmless]
+    reason = ", ".join(f"{one.name} {one.value:.3g}" for one in wrong)
+    fine = "singular vectors show no structure; singular values may be any"
+    return Verdict("vamp and its state evolution, on linear labels of X as it is", not wrong, reason or fine)
+
+
 def _verdicts(inputs: Array, own: tuple[Finding, ...]) -> tuple[Verdict, ...]:
     """On the data as they are, standardised, whitened; and on what assumes nothing."""
     found, measured = [], own
@@ -173,6 +181,8 @@ def _verdicts(inputs: Array, own: tuple[Finding, ...]) -> tuple[Verdict, ...]:
         if not wrong:
             break
         measured = _all_findings(following(inputs)) if following else ()
+    if not found[0].trusted:
+        found.append(_of_singular_values(inputs))
     fit = "convex fits and their cross-validation (risk, estimators)"
     found.append(Verdict(fit, True, "they assume nothing of X but independent samples; their theory is that above"))
     return tuple(found)

@@ -1,0 +1,163 @@
+"""All about one model: controls made from the table, the curve, and the panels below it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import panel as pn
+
+from glassformer.core.errors import GlassformerError, ParameterError
+from glassformer.explore import question
+from glassformer.explore.answer import Asked
+from glassformer.explore.controls import Control, of_option
+from glassformer.explore.panels.base import Panel
+from glassformer.explore.panels.curve import Curve, with_theory
+from glassformer.models.registry import MODELS
+
+
+class Bench:
+    """One tab of a page.
+
+    Args:
+        name: of the model in the table.
+        texts: what is asked at the start, by name; what is not among it begins where the table says.
+        later: has a function called in the thread of the page.
+        moved: called when what is asked has changed.
+        link: a function of one's own, and how the command line names it.
+        kinds: of the panels below the curve.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        texts: dict[str, str],
+        later: Callable[[Callable[[], None]], None],
+        moved: Callable[[], None],
+        kinds: tuple[type[Panel], ...],
+        link: tuple[Callable[..., Any] | None, str] = (None, ""),
+    ) -> None:
+        self.name, self.later, self.link, self._moved = name, later, link, moved
+        self.start = question.beginning(name)
+        self.texts = {**self.start, **{key: text for key, text in texts.items() if key in self.start}}
+        offered = [o for o in question.offered(name) if not (link[0] and o.field == "channel")]
+        self.controls = {o.field: of_option(o, self.texts[o.field], partial(self.change, o.field)) for o in offered}
+        self.controls["alpha"] = self._control("alpha", "sample ratios alpha", MODELS[name].ratio)
+        self.controls["at"] = self._control("at", "alpha of the panels below", "or click into the curve")
+        self.quick = True
+        self._refused = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
+        self._remarks = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
+        self.curve = Curve(self)
+        self._kinds, self._panels = kinds, dict[int, Panel]()
+        self._places = [pn.Column(sizing_mode="stretch_width") for _ in kinds]
+        self.learners = pn.widgets.CheckBoxGroup(
+            name="learners with a theory", options=with_theory(), value=self.texts["learners"].split(","), margin=(0, 8)
+        )
+        self.learners.param.watch(lambda event: self.change("learners", ",".join(event.new)), "value")
+        self._tabs = pn.Tabs(
+            *((kind.title, place) for kind, place in zip(kinds, self._places, strict=True)),
+            active=int(self.texts["panel"]) if self.texts["panel"] in map(str, range(len(kinds))) else 0,
+            dynamic=True,
+            sizing_mode="stretch_width",
+        )
+        self._tabs.param.watch(lambda event: self.change("panel", str(event.new)), "active")
+        self.view = self._laid_out(offered)
+        self.refresh("alpha")
+
+    def _control(self, name: str, label: str, meaning: str) -> Control:
+        return Control(name, label, self.texts[name], partial(self.change, name), meaning)
+
+    def _laid_out(self, offered: list[Any]) -> Any:
+        first = [self.controls[o.field].view for o in offered if o.usual or o.among]
+        rest = [self.controls[o.field].view for o in offered if not (o.usual or o.among)]
+        more = pn.Card(*rest, title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
+        left = pn.Column(
+            *first,
+            self.controls["alpha"].view,
+            self.controls["at"].view,
+            pn.pane.HTML("<p class='label'>Learners with a theory, beside the Bayes-optimal one</p>", margin=(0, 8)),
+            self.learners,
+            self._remarks,
+            more,
+            self._refused,
+            css_classes=["left"],
+            sizing_mode="stretch_width",
+        )
+        right = pn.Column(self.curve.view, self._tabs, css_classes=["right"], sizing_mode="stretch_width")
+        return pn.FlexBox(left, right, css_classes=["bench"], sizing_mode="stretch_width", align_items="flex-start")
+
+    @property
+    def active(self) -> Panel:
+        """The panel that is in view below the curve, made when it is first looked at."""
+        index = self._tabs.active
+        if index not in self._panels:
+            self._panels[index] = self._kinds[index](self)
+            self._places[index].append(self._panels[index].view)
+        return self._panels[index]
+
+    def put(self, name: str, text: str) -> None:
+        """Change a control from elsewhere on the page."""
+        self.controls[name].put(text)
+
+    def change(self, name: str, text: str) -> None:
+        """Another text was written, or chosen."""
+        if self.texts.get(name) != text:
+            self.texts[name] = text
+            for panel in self._panels.values():
+                if name in panel.controls:
+                    panel.controls[name].put(text)
+            self._moved()
+            self.refresh(name)
+
+    def refresh(self, name: str) -> None:
+        """Ask for what depends on a text that has changed."""
+        asked = self.asked()
+        if asked is None:
+            return
+        self.quick = asked.model.has_curve
+        try:
+            self.curve.at(question.chosen_ratio(self.texts))
+        except GlassformerError as error:
+            self.refuse(error)
+            return
+        shared = name in self.controls and name != "at"
+        if shared or name in self.curve.follows:
+            self.curve.ask()
+        active = self.active
+        if shared or name in (*active.follows, *active.fields, "panel"):
+            active.ask() if active.alone else active.stale()
+
+    def asked(self) -> Asked | None:
+        """The question as it stands, or None with the reason beside the control that is to blame."""
+        try:
+            model = question.built(self.name, self.texts, self.link[0])
+            question.ratios(self.texts)
+        except GlassformerError as error:
+            self.refuse(error)
+            return None
+        self.refuse(None)
+        return Asked(self.name, model, dict(self.texts), self.link[1], self.link[0])
+
+    def refuse(self, error: Exception | None) -> None:
+        """Say what is wrong beside the control that is to blame, or below all if it is none; None for nothing."""
+        controls = {**self.controls, **self.active.controls}
+        for control in controls.values():
+            control.refuse("")
+        blamed = controls.get(error.name) if isinstance(error, ParameterError) else None
+        if blamed is not None:
+            blamed.refuse(str(error))
+        alone = error if blamed is None else None
+        self._refused.object = f'<p role="alert" class="refused">{html.escape(str(alone))}</p>' if alone else ""
+
+    def remark(self, missing: dict[str, str]) -> None:
+        """Why learners have no curve."""
+        self._remarks.object = "".join(
+            f'<p class="refused">{html.escape(name)}: {html.escape(reason)}</p>' for name, reason in missing.items()
+        )
+
+    def end(self) -> None:
+        """Compute nothing more."""
+        for panel in (self.curve, *self._panels.values()):
+            panel.work.end()

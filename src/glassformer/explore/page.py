@@ -1,0 +1,127 @@
+"""The page of one person: a tab for every model, what is asked in its address, and nothing shared with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import panel as pn
+from panel.io.resources import LOCAL_DIST
+
+from glassformer.explore.bench import Bench
+from glassformer.explore.own_link import Given, OwnLink
+from glassformer.explore.panels.base import Panel
+from glassformer.explore.panels.data import Data
+from glassformer.explore.panels.diagram import Diagram
+from glassformer.explore.panels.entropy import Entropy
+from glassformer.explore.panels.plan import Samples
+from glassformer.explore.panels.spectrum import Spectrum
+from glassformer.explore.panels.time import InTime
+from glassformer.explore.question import address, beginning, from_address
+from glassformer.models.registry import MODELS, options_of
+
+PANELS: tuple[type[Panel], ...] = (Entropy, Spectrum, InTime, Data, Diagram, Samples)
+LINK = "link"
+STYLE = """
+.bench { gap: 16px; }
+.left { flex: 1 1 260px; max-width: 340px; }
+.right { flex: 3 1 340px; min-width: 0; }
+.told { color: #444; font-size: 13px; margin: 2px 0; min-height: 1.2em; }
+.refused { color: #a03000; font-size: 13px; margin: 2px 0; }
+.said { margin: 4px 0; max-width: 75ch; }
+.wide { overflow-x: auto; max-height: 360px; }
+.wide td, .wide th { padding: 1px 8px; text-align: right; font-size: 12px; }
+summary { cursor: pointer; padding: 4px 0; }
+pre { overflow-x: auto; background: #f4f4f4; padding: 8px; white-space: pre-wrap; }
+@media (max-width: 700px) { .left { max-width: none; } }
+"""
+
+
+def tabs() -> list[str]:
+    """Models that need no link, and the tab of those that have one.
+
+    Example:
+        >>> tabs()
+        ['bsr', 'aim', 'attention', 'link']
+    """
+    return [name for name in MODELS if not any(o.required and o.opens_file for o in options_of(name))] + [LINK]
+
+
+class Page:
+    """What one person sees.
+
+    Args:
+        first: the tab that is open at first.
+        given: what the command line said of links.
+    """
+
+    def __init__(self, first: str, given: Given) -> None:
+        self._document, self._given = pn.state.curdoc, given
+        # Style sheets come from here, of parts made later too, and from nowhere else.
+        self._document.template_variables["dist_url"] = LOCAL_DIST
+        # What is computed before the page is there waits for it: a document without a session forgets.
+        self._waiting: list[Callable[[], None]] | None = []
+        self._lock = Lock()
+        pn.state.onload(self._loaded)
+        asked = from_address(pn.state.location.search if pn.state.location else "")
+        self._names = tabs()
+        tab = asked.get("tab") or first
+        active = self._names.index(tab) if tab in self._names else 0
+        self._asked = {tab: asked}
+        self._open_tabs: dict[str, Bench | OwnLink] = {}
+        self._places = [pn.Column(sizing_mode="stretch_width") for _ in self._names]
+        titles = [f"{name}: {MODELS[name].title}" if name in MODELS else "your own link" for name in self._names]
+        self._tabs = pn.Tabs(
+            *zip(titles, self._places, strict=True), active=active, dynamic=True, sizing_mode="stretch_width"
+        )
+        self._tabs.param.watch(lambda event: self._open(event.new), "active")
+        head = pn.pane.HTML("<h1>glassformer explorer</h1>", margin=(0, 8))
+        self.view = pn.Column(head, self._tabs, sizing_mode="stretch_width")
+        self._open(active)
+        pn.state.on_session_destroyed(lambda _: self.end())
+
+    def _open(self, index: int) -> None:
+        name = self._names[index]
+        if name not in self._open_tabs:
+            asked = self._asked.get(name, {})
+            if name == LINK:
+                made: Bench | OwnLink = OwnLink(self._given, asked, self._bench, self._locate)
+            else:
+                made = self._bench(name, asked)
+            self._open_tabs[name] = made
+            self._places[index].append(made.view)
+        self._locate()
+
+    def _bench(self, name: str, asked: dict[str, str], link: tuple[Any, str] = (None, "")) -> Bench:
+        return Bench(name, asked, self._later, self._locate, PANELS, link)
+
+    def _locate(self) -> None:
+        """Put what is asked into the address."""
+        name = self._names[self._tabs.active]
+        if name in self._open_tabs and pn.state.location:
+            texts = self._open_tabs[name].texts
+            pn.state.location.search = address(name, texts, beginning(texts.get("family", name)))
+
+    def _later(self, function: Callable[[], None]) -> None:
+        with self._lock:
+            if self._waiting is not None:
+                self._waiting.append(function)
+                return
+        self._document.add_next_tick_callback(function)
+
+    def _loaded(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting or [], None
+        for function in waiting:
+            function()
+
+    def end(self) -> None:
+        """The person has left."""
+        for one in self._open_tabs.values():
+            one.end()
+
+
+def page(first: str, given: Given) -> Any:
+    """The page as Panel has it."""
+    return Page(first, given).view

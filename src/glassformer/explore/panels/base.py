@@ -1,0 +1,141 @@
+"""What all panels share: a figure, a computation beside the page, how far it is, and what can be taken along."""
+
+from __future__ import annotations
+
+import html
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import panel as pn
+
+from glassformer.explore.answer import Answer, Asked
+from glassformer.explore.controls import Control
+from glassformer.explore.share import Share
+from glassformer.explore.work import Work
+
+if TYPE_CHECKING:
+    from glassformer.explore.bench import Bench
+
+
+class Panel(ABC):
+    """One figure of a page about one model."""
+
+    title: ClassVar[str]
+    """On its tab."""
+    fields: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Its own controls: names in the address, and labels."""
+    follows: ClassVar[tuple[str, ...]] = ()
+    """What of the address it depends on, beside the model and its own controls."""
+    by_itself: ClassVar[bool] = True
+    """Whether it is computed whenever something changes, where that takes no time; otherwise when asked to."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.work = Work(bench.later)
+        self.controls = {name: self._control(name, label) for name, label in self.fields.items()}
+        self.share = Share(self.title.lower().replace(" ", "-"))
+        self.run = pn.widgets.Button(name=f"Compute: {self.title.lower()}", button_type="primary", margin=(4, 8))
+        self.cancel = pn.widgets.Button(name="Cancel", margin=(4, 8))
+        self.progress = pn.pane.HTML(_told(""), sizing_mode="stretch_width", margin=(0, 8))
+        # What is drawn is there from the first answer on: an empty figure says nothing, and costs time.
+        self._place = pn.Column(sizing_mode="stretch_width")
+        self.run.visible = not self.alone
+        self.cancel.visible = False
+        self.run.on_click(lambda _: self.ask())
+        self.cancel.on_click(lambda _: self._stop())
+        fields = [pn.Column(control.view, width=170) for control in self.controls.values()]
+        self.view = pn.Column(
+            *([pn.FlexBox(*fields)] if fields else []),
+            pn.FlexBox(self.run, self.cancel, self.progress, align_items="center"),
+            self._place,
+            sizing_mode="stretch_width",
+        )
+
+    @property
+    def alone(self) -> bool:
+        """Whether it follows every change."""
+        return self.by_itself and self.bench.quick
+
+    def _control(self, name: str, label: str) -> Control:
+        text, change = self.bench.texts.get(name, ""), partial(self.bench.change, name)
+        return Control(name, label, text, change, among=self.among(name))
+
+    def among(self, name: str) -> tuple[str, ...]:
+        """The words that a control of its own allows; empty for any text."""
+        del name
+        return ()
+
+    @cached_property
+    def figure(self) -> Any:
+        """What is drawn into."""
+        return self.drawing()
+
+    @property
+    def drawn(self) -> bool:
+        """Whether there is an answer in the figure."""
+        return bool(self._place.objects)
+
+    @abstractmethod
+    def drawing(self) -> Any:
+        """The empty figure."""
+
+    @abstractmethod
+    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+        """Answer, in a thread of its own; ``so_far`` shows what there is before the end."""
+
+    @abstractmethod
+    def draw(self, answer: Answer) -> None:
+        """Put an answer into the figure."""
+
+    @abstractmethod
+    def grey(self, stale: bool) -> None:
+        """Show that what is drawn is not what is asked for, or that it is."""
+
+    def ask(self) -> None:
+        """Compute what the page asks for now."""
+        asked = self.bench.asked()
+        if asked is None:
+            return
+        self.stale()
+        self.cancel.visible = True
+        self.tell("computing")
+        self.work.start(partial(self.compute, asked), self._show, self._fail, self.tell, self._over)
+
+    def stale(self) -> None:
+        """What is drawn no longer belongs to what is asked."""
+        self.work.drop()
+        if self.drawn:
+            self.grey(True)
+        self.tell("" if self.alone else "press the button to compute")
+
+    def tell(self, text: str) -> None:
+        """How far it is."""
+        self.progress.object = _told(text)
+
+    def _stop(self) -> None:
+        self.work.drop()
+        self.cancel.visible = False
+        self.tell("cancelled")
+
+    def _show(self, answer: Answer) -> None:
+        figure = self.figure
+        self.draw(answer)
+        self.grey(False)
+        if not self.drawn:
+            self._place.extend([pn.pane.Bokeh(figure, sizing_mode="stretch_width"), self.share.view])
+        self.share.show(answer)
+        self.bench.refuse(None)
+
+    def _fail(self, error: Exception) -> None:
+        self.tell(str(error))
+        self.bench.refuse(error)
+
+    def _over(self) -> None:
+        self.cancel.visible = False
+
+
+def _told(text: str) -> str:
+    return f'<p role="status" class="told">{html.escape(text) or "&nbsp;"}</p>'

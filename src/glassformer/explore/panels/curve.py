@@ -1,0 +1,247 @@
+"""The error against the sample ratio: Bayes-optimal, of learners with a theory, and of runs on data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas
+from bokeh.events import Tap
+from bokeh.models import Legend, LegendItem
+
+from glassformer.core.errors import GlassformerError
+from glassformer.core.ranges import numbers_from
+from glassformer.core.results import Table
+from glassformer.explore import words
+from glassformer.explore.answer import Answer, Asked
+from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, mark, source
+from glassformer.explore.panels.base import Panel
+from glassformer.explore.question import positive, ratios
+from glassformer.explore.shelf import shelved, shelved_table
+from glassformer.learners.base import Learner
+from glassformer.learners.registry import LEARNERS, learner, learner_type, names
+from glassformer.models.registry import MODELS
+
+_COLUMNS = ("alpha", "error", "estimate", "status", "marker")
+_OPTIMAL, _REACHED = "Bayes-optimal", "message passing"
+
+
+def with_theory() -> list[str]:
+    """Learners that may be drawn beside the Bayes-optimal one.
+
+    Example:
+        >>> with_theory()
+        ['blind-gamp', 'ridge', 'nuclear-norm', 'risk', 'online-sgd']
+    """
+    return [name for name in LEARNERS if name != names()[0] and learner_type(name).limits is not Learner.limits]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Limits by the name of the learner, thresholds, and why something is missing."""
+
+    tables: dict[str, Table]
+    thresholds: Any
+    missing: dict[str, str]
+
+
+class Curve(Panel):
+    """Always in view; a click into it asks the other panels for that sample ratio."""
+
+    title = "Error"
+    follows = ("alpha", "learners")
+    _where: float | None = None
+
+    def drawing(self) -> Any:
+        made = canvas(f"sample ratio {MODELS[self.bench.name].ratio}", "estimation error")
+        self._lines = {name: source(*_COLUMNS) for name in (_OPTIMAL, _REACHED, *with_theory())}
+        self._renderers: dict[str, list[Any]] = {}
+        for k, (name, held) in enumerate(self._lines.items()):
+            color, dash = COLORS[k % len(COLORS)], DASHES[k % len(DASHES)]
+            line = made.line("alpha", "error", source=held, color=color, line_dash=dash, line_width=2.5)
+            dots = made.scatter("alpha", "error", source=held, color=color, size=6, marker="marker")
+            self._renderers[name] = [line, dots]
+        self._marks, self._bars = source("alpha", "name", "value"), source("alpha", "low", "high")
+        self._points = source("alpha", "error", "estimate", "status", "theory")
+        upright = made.vspan(x="alpha", source=self._marks, color="#555555", line_dash="dashed", line_width=1.2)
+        made.text(
+            "alpha", "value", "name", source=self._marks, angle=np.pi / 2, x_offset=-3, y_offset=-6,
+            text_font_size="12px", text_color="#444444",
+        )  # fmt: skip
+        made.segment("alpha", "low", "alpha", "high", source=self._bars, color="#000000", line_width=1.5)
+        runs = made.scatter("alpha", "error", source=self._points, color="#000000", marker="diamond", size=10)
+        told = [("alpha", "@alpha{0.0000}"), ("error", "@error{0.000000}"), ("status", "@status")]
+        curves = [one for pair in self._renderers.values() for one in pair[1:]]
+        hover(made, curves, *told, ("error estimate", "@estimate{0.0e+0}"))
+        hover(made, [runs], *told, ("standard error", "@estimate"), ("theory", "@theory"))
+        hover(made, [upright], ("threshold", "@name"), ("alpha", "@alpha{0.000000}"))
+        self._items = {name: LegendItem(label=name, renderers=pair[:1]) for name, pair in self._renderers.items()}
+        self._items["runs"] = LegendItem(label="runs on data", renderers=[runs])
+        made.add_layout(Legend(items=list(self._items.values()), orientation="horizontal", ncols=3), "above")
+        self._at = mark(made, self._where)
+        made.on_event(Tap, lambda event: self.bench.put("at", f"{max(event.x, 0.0):.4g}"))
+        made.y_range.start = 0
+        return made
+
+    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+        alpha = ratios(asked.texts)
+        found = Curves({}, None, {})
+        for table in _limits(asked.model, alpha):
+            found = replace(found, tables={_OPTIMAL: table})
+            so_far(_answer(asked, found))
+        thresholds = shelved(lambda: _thresholds(asked.model), "thresholds", asked.model)
+        found = replace(found, thresholds=thresholds)
+        for name in [name for name in asked.texts["learners"].split(",") if name]:
+            so_far(_answer(asked, found))
+            try:
+                table = self._of_learner(asked, name, numbers_from("alpha", positive(asked.texts)))
+                found = replace(found, tables={**found.tables, name: table})
+            except GlassformerError as error:
+                found = replace(found, missing={**found.missing, name: str(error)})
+        return _answer(asked, found)
+
+    def _of_learner(self, asked: Asked, name: str, alpha: list[float]) -> Table:
+        one = learner(name)
+        refusal = one.refusal(asked.model)
+        if refusal is not None:
+            raise GlassformerError(refusal)
+        return shelved_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
+
+    def draw(self, answer: Answer) -> None:
+        found: Curves = answer.drawn
+        table = found.tables[_OPTIMAL]
+        fill(self._lines[_OPTIMAL], _columns(table, "error"))
+        apart = table["algorithmic_error"] > table["error"] * (1 + 1e-6) + 1e-9
+        fill(self._lines[_REACHED], _columns(table, "algorithmic_error") if apart.any() else _empty())
+        for name in with_theory():
+            one = found.tables.get(name)
+            fill(self._lines[name], _empty() if one is None else _columns(one, "error"))
+        for name, held in self._lines.items():
+            self._items[name].visible = len(held.data["alpha"]) > 0
+        largest = float(np.max(table["alpha"]))
+        places = [] if found.thresholds is None else _places(found.thresholds, largest)
+        fill(self._marks, {"alpha": [a for a, _ in places], "name": [n for _, n in places], "value": [0] * len(places)})
+        self.points(None)
+        self.bench.remark(found.missing)
+
+    def points(self, simulation: Table | None) -> None:
+        """Runs on data, or none."""
+        if "figure" not in vars(self):
+            return
+        if simulation is None:
+            fill(self._points, {"alpha": []})
+            fill(self._bars, {"alpha": []})
+        else:
+            blur = np.nan_to_num(simulation["standard_error"])
+            alpha, error = simulation["alpha_realised"], simulation["error"]
+            theory, status = [f"{x:.6f}" for x in simulation["theory"]], [str(one) for one in simulation.status]
+            estimate = [f"{x:.2g}" for x in simulation["standard_error"]]
+            columns = {"alpha": alpha, "error": error, "estimate": estimate, "status": status, "theory": theory}
+            fill(self._points, columns)
+            fill(self._bars, {"alpha": alpha, "low": error - blur, "high": error + blur})
+        self._items["runs"].visible = simulation is not None
+
+    def at(self, alpha: float) -> None:
+        """Mark the sample ratio that other panels are about."""
+        self._where = alpha
+        if self.drawn:
+            self._at.location = alpha
+
+    def grey(self, stale: bool) -> None:
+        for pair in self._renderers.values():
+            for one in pair:
+                one.glyph.line_alpha = GREYED if stale else CLEAR
+            pair[1].glyph.fill_alpha = GREYED if stale else CLEAR
+
+
+def _limits(model: Any, alpha: list[float]) -> Iterator[Table]:
+    """Bayes-optimal limits, at one sample ratio after the other where each of them takes long."""
+    compute = partial(_of_optimum, model)
+    if model.has_curve:
+        yield compute(alpha)
+        return
+    parts = []
+    for one in alpha:
+        parts.append(compute([one]))
+        yield _joined(parts)
+
+
+def _of_optimum(model: Any, alpha: list[float]) -> Table:
+    from glassformer.theory.limits import limits
+
+    return shelved_table(lambda: limits(model, alpha, throw=False), "limits", model, alpha)
+
+
+def _joined(tables: list[Table]) -> Table:
+    columns = {name: np.concatenate([one[name] for one in tables]) for name in tables[0].columns}
+    notes = list(dict.fromkeys(note for one in tables for note in one.notes))
+    status = [status for one in tables for status in one.status]
+    return replace(tables[0], columns=columns, status=status, notes=notes)
+
+
+def _thresholds(model: Any) -> Any:
+    from glassformer.theory.thresholds import thresholds
+
+    return thresholds(model)
+
+
+def _places(thresholds: Any, largest: float) -> list[tuple[float, str]]:
+    """Where lines stand, each place once, with the names of all that begin there."""
+    found: dict[float, list[str]] = {}
+    for entry in thresholds.entries:
+        if 0 < entry.alpha <= largest:
+            found.setdefault(round(entry.alpha, 9), []).append(entry.name.replace("_", " "))
+    return [(alpha, ", ".join(names)) for alpha, names in found.items()]
+
+
+def _columns(table: Table, name: str) -> dict[str, Any]:
+    columns = {"alpha": table["alpha"], "error": table[name], "estimate": table["error_estimate"]}
+    marker = ["circle" if one.ok else "x" for one in table.status]
+    return {**columns, "status": [str(one) for one in table.status], "marker": marker}
+
+
+def _empty() -> dict[str, Any]:
+    return {name: [] for name in _COLUMNS}
+
+
+def _answer(asked: Asked, found: Curves) -> Answer:
+    from glassformer.interface.figures.plots import plot_limits
+
+    optimum, spec = found.tables[_OPTIMAL], asked.texts["alpha"]
+    learners = [name for name in found.tables if name != _OPTIMAL]
+    frames = [one.to_pandas().assign(learner=name) for name, one in found.tables.items()]
+    commands = [asked.command("limits", alpha=spec), asked.command("thresholds")]
+    above = positive(asked.texts)
+    commands += [asked.command("limits", alpha=above, learner=name) for name in learners]
+    calls = "".join(f"\n{_named(name)}.limits(model, {words.along(above)}, throw=False)" for name in learners)
+    imports = {"learner": "glassformer.learners.registry"} if learners else {}
+    return Answer(
+        drawn=found,
+        frame=pandas.concat(frames) if learners else optimum.to_pandas(),
+        said=_said(found, optimum),
+        command="\n".join(commands),
+        code=asked.code(f"limits(model, {words.along(spec)}, throw=False){calls}", **imports),
+        plot=partial(plot_limits, optimum),
+    )
+
+
+def _named(name: str) -> str:
+    return f"{name.replace('-', '_')} = learner({name!r})"
+
+
+def _said(found: Curves, optimum: Table) -> str:
+    """What the figure shows, in words."""
+    alpha, error = optimum["alpha"], optimum["error"]
+    text = f"The Bayes-optimal error goes from {error[0]:.4g} at alpha = {alpha[0]:.4g} to {error[-1]:.4g} at "
+    text += f"{alpha[-1]:.4g}."
+    doubtful = sum(not status.ok for status in optimum.status)
+    text += f" {doubtful} of {len(alpha)} points are not plainly converged; the table has their status." * (
+        doubtful > 0
+    )
+    if found.thresholds is not None:
+        known = [(e.name.replace("_", " "), e.alpha) for e in found.thresholds.entries if np.isfinite(e.alpha)]
+        text += " Thresholds: " + ", ".join(f"{name} at {alpha:.4g}" for name, alpha in known) + "." * bool(known)
+    return " ".join([text, *optimum.notes])

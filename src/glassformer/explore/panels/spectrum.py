@@ -1,0 +1,140 @@
+"""Singular values, or eigenvalues: of the signal, of what message passing sees of it, and of a trained matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.experiments.simulation import experiment_of
+from glassformer.explore.answer import Answer, Asked
+from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
+from glassformer.explore.panels.base import Panel
+from glassformer.explore.question import chosen_ratio, whole
+from glassformer.explore.shelf import shelved
+from glassformer.learners.registry import learner, names
+from glassformer.theory.limits import limits
+
+_NONE = "none"
+# Points of a density, bars of a histogram, and noise that is next to none.
+_POINTS, _BARS, _QUIET = 400, 16, 1e-3
+
+
+@dataclass(frozen=True)
+class Spectra:
+    """Values on an axis and the densities there, and those of matrices of a finite size; None without a run."""
+
+    signal: Any
+    noisy: Any
+    teacher: Any = None
+    trained: Any = None
+
+
+class Spectrum(Panel):
+    """Laws from theory as lines, one trained matrix and its teacher as steps."""
+
+    title = "Spectrum"
+    fields: ClassVar[dict[str, str]] = {"trained": "trained matrix", "d": "token dimension d", "seed": "seed"}
+    follows = ("at",)
+
+    def among(self, name: str) -> tuple[str, ...]:
+        return (_NONE, *names()) if name == "trained" else ()
+
+    def drawing(self) -> Any:
+        made = canvas("singular value, or eigenvalue", "density", 320, y_range=(0, 1))
+        self._held = [source("value", "density") for _ in range(4)]
+        told = ("signal, theory", "seen by message passing, theory", "signal, one matrix", "trained, one matrix")
+        self._lines = []
+        for k, (held, name) in enumerate(zip(self._held, told, strict=True)):
+            look = {"color": COLORS[k], "line_dash": DASHES[k % 2], "line_width": 2.5, "legend_label": name}
+            kind = made.line if k < 2 else partial(made.step, mode="before")
+            self._lines.append(kind("value", "density", source=held, **look))
+        hover(made, self._lines, ("value", "@value{0.0000}"), ("density", "@density{0.0000}"))
+        return made
+
+    def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+        alpha = chosen_ratio(asked.texts)
+        if asked.model.overlap_shape:
+            raise IncompatibleError(f"the weights of model {asked.name} are a few rows, not a matrix with a spectrum")
+        q_hat, found = shelved(lambda: _laws(asked.model, alpha), "spectrum", asked.model, alpha)
+        name = asked.texts["trained"]
+        if name != _NONE:
+            so_far(_answer(asked, alpha, q_hat, found))
+            d, seed = whole(asked.texts, "d"), whole(asked.texts, "seed")
+            signal, reached = experiment_of(asked.model, [alpha], d, 1, seed, learner(name)).learned()
+            teacher, trained = (_values(one, asked.model.prior.symmetric) for one in (signal, reached.estimates[0]))
+            found = replace(found, teacher=teacher, trained=trained)
+        return _answer(asked, alpha, q_hat, found)
+
+    def draw(self, answer: Answer) -> None:
+        found: Spectra = answer.drawn
+        for held, (value, density) in zip(self._held[:2], (found.signal, found.noisy), strict=True):
+            fill(held, {"value": value, "density": density})
+        matrices = [values for values in (found.teacher, found.trained) if values is not None]
+        steps = _steps(matrices) if matrices else [{"value": [], "density": []}] * 2
+        for held, columns in zip(self._held[2:], steps, strict=True):
+            fill(held, columns)
+        # The zeros of a narrow matrix are one high bar that would dwarf all else.
+        heights = [np.max(found.noisy[1]), *(sorted(one["density"])[-2] for one in steps if one["density"])]
+        self.figure.y_range.end = 1.25 * float(max(heights))
+
+    def grey(self, stale: bool) -> None:
+        for line in self._lines:
+            line.glyph.line_alpha = GREYED if stale else CLEAR
+
+
+def _laws(model: Any, alpha: float) -> tuple[float, Spectra]:
+    """The conjugate overlap at a sample ratio, and the laws of the signal and of it in noise of variance 1/q_hat."""
+    q_hat = float(limits(model, [alpha], throw=False)["q_hat"][0])
+    noisy = _density(model, 1 / max(q_hat, 1e-3))
+    return q_hat, Spectra(_density(model, _QUIET), noisy)
+
+
+def _density(model: Any, noise: float) -> tuple[Any, Any]:
+    law = model.prior.noisy_law(np.array([max(noise, _QUIET)]))
+    low, high = np.nanmin(law.support), np.nanmax(law.support)
+    # The middles of as many cells: at the very edges some densities have no value.
+    value = low + (high - low) * (np.arange(_POINTS) + 0.5) / _POINTS
+    return value, law.density(value)
+
+
+def _values(matrix: Any, symmetric: bool) -> Any:
+    """In the unit of the laws."""
+    if symmetric:
+        return np.linalg.eigvalsh(matrix)
+    return np.linalg.svd(matrix, compute_uv=False) / matrix.size**0.25
+
+
+def _steps(matrices: list[Any]) -> list[dict[str, Any]]:
+    """A histogram of the values of each, on the same bars."""
+    every = np.concatenate(matrices)
+    edges = np.linspace(every.min(), every.max(), _BARS + 1)
+    densities = [np.histogram(values, edges, density=True)[0].tolist() for values in matrices]
+    return [{"value": [edges[0], *edges], "density": [0.0, *density, 0.0]} for density in densities]
+
+
+def _answer(asked: Asked, alpha: float, q_hat: float, found: Spectra) -> Answer:
+    kinds = {"signal": found.signal, "noisy": found.noisy}
+    frames = [pandas.DataFrame({"of": name, "value": own[0], "density": own[1]}) for name, own in kinds.items()]
+    runs = {"teacher": found.teacher, "trained": found.trained}
+    frames += [pandas.DataFrame({"of": name, "value": own}) for name, own in runs.items() if own is not None]
+    said = f"At alpha = {alpha:.4g} message passing sees the signal in noise of variance 1/q_hat"
+    said += f" = {1 / max(q_hat, 1e-300):.4g}"
+    low, high = float(np.min(found.noisy[0])), float(np.max(found.noisy[0]))
+    said += f": values from {low:.3g} to {high:.3g}."
+    if found.trained is not None:
+        said += f" The trained matrix has values up to {np.max(found.trained):.3g}, its teacher up to "
+        said += f"{np.max(found.teacher):.3g}."
+    call = f"limits(model, [{alpha!r}], throw=False)\n"
+    call += 'law = model.prior.noisy_law(1 / result["q_hat"])  # law.support, law.density(values)'
+    if found.trained is not None:
+        name, d, seed = asked.texts["trained"], whole(asked.texts, "d"), whole(asked.texts, "seed")
+        call += f"\nsignal, reached = experiment_of(model, [{alpha!r}], {d}, 1, {seed}, learner({name!r})).learned()"
+        imports = {"experiment_of": "glassformer.experiments.simulation", "learner": "glassformer.learners.registry"}
+        return Answer(found, pandas.concat(frames), said, "", asked.code(call, **imports))
+    return Answer(found, pandas.concat(frames), said, "", asked.code(call))

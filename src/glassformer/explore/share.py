@@ -1,0 +1,64 @@
+"""What a person takes along: a table, a picture, and the words that give the same numbers elsewhere."""
+
+from __future__ import annotations
+
+import html
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import panel as pn
+
+from glassformer.explore.answer import Answer
+
+# Lines of the table beside a figure.
+_LINES = 200
+
+
+class Share:
+    """Below a figure: what it shows in words and numbers, and what can be downloaded of it."""
+
+    def __init__(self, name: str) -> None:
+        self._answer: Answer | None = None
+        wide = {"sizing_mode": "stretch_width", "margin": (0, 8)}
+        self._said = pn.pane.HTML("", **wide)
+        self._table, self._words = pn.pane.HTML("", **wide), pn.pane.HTML("", **wide)
+        # What a button does not have yet it makes when it is pressed.
+        ready = {"auto": True, "embed": False, "disabled": True, "width": 150, "margin": (4, 8)}
+        self._csv = pn.widgets.FileDownload(
+            callback=self._as_csv, filename=f"{name}.csv", label=f"CSV: {name}", **ready
+        )
+        self._png = pn.widgets.FileDownload(
+            callback=self._as_png, filename=f"{name}.png", label=f"PNG: {name}", **ready
+        )
+        self.view = pn.Column(
+            self._said, pn.FlexBox(self._csv, self._png), self._words, self._table, sizing_mode="stretch_width"
+        )
+
+    def show(self, answer: Answer) -> None:
+        """Have the latest answer to offer."""
+        self._answer = answer
+        self._said.object = f'<p class="said">{html.escape(answer.said)}</p>'
+        lines = answer.frame.head(_LINES).to_html(index=False, border=0, float_format=lambda x: f"{x:.6g}")
+        more = f"<p>The first {_LINES} of {len(answer.frame)} rows.</p>" if len(answer.frame) > _LINES else ""
+        self._table.object = _folded("Values as a table", f'<div class="wide">{lines}</div>{more}')
+        told = [("Command line", answer.command), ("Python", answer.code)]
+        blocks = [f"<h4>{title}</h4><pre>{html.escape(text)}</pre>" for title, text in told if text]
+        self._words.object = _folded("Code that gives the same numbers", "".join(blocks))
+        self._csv.disabled, self._png.disabled = False, answer.plot is None
+
+    def _as_csv(self) -> io.BytesIO:
+        return io.BytesIO(b"" if self._answer is None else self._answer.frame.to_csv(index=False).encode())
+
+    def _as_png(self) -> io.BytesIO:
+        if self._answer is None or self._answer.plot is None:
+            return io.BytesIO()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "figure.png"
+            self._answer.plot(path)
+            return io.BytesIO(path.read_bytes())
+
+
+def _folded(title: str, content: str) -> Any:
+    return f"<details><summary>{title}</summary>{content}</details>"

@@ -1,0 +1,99 @@
+"""Tables kept for all pages: the latest in memory, and on disk those that took long."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.cache_folder import cache_folder
+from glassformer.core.errors import DataError
+from glassformer.core.files import made, replaced
+from glassformer.core.fingerprint import identified
+from glassformer.core.kept import code_of_rooms
+from glassformer.core.results import Table
+from glassformer.core.solution import Status
+
+# What a table may depend on.
+_ROOMS = ("core", "models", "theory", "learners", "experiments")
+# Tables in memory, and seconds from which on one is worth a file.
+_LATEST, _LONG = 128, 1.0
+
+_memory: OrderedDict[str, Any] = OrderedDict()
+_lock = Lock()
+
+
+def shelved(compute: Callable[[], Any], *parts: Any) -> Any:
+    """A result that is computed once while it is among the latest.
+
+    Args:
+        compute: returns it.
+        parts: all that determines it beside the code of this package.
+    """
+    key = identified(*parts)
+    if key is None:
+        return compute()
+    with _lock:
+        if key in _memory:
+            _memory.move_to_end(key)
+            return _memory[key]
+    found = compute()
+    with _lock:
+        _memory[key] = found
+        while len(_memory) > _LATEST:
+            _memory.popitem(last=False)
+    return found
+
+
+def shelved_table(compute: Callable[[], Table], *parts: Any) -> Table:
+    """The same of a table, which is kept on disk as well if it took long.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression, limits
+        >>> model = BilinearSequenceRegression(rho=0.5)
+        >>> table = shelved_table(lambda: limits(model, [0.3]), "limits", model, [0.3])
+        >>> shelved_table(lambda: limits(model, [0.3]), "limits", model, [0.3]) is table
+        True
+    """
+    found: Table = shelved(lambda: _on_disk(compute, parts), *parts)
+    return found
+
+
+def _on_disk(compute: Callable[[], Table], parts: tuple[Any, ...]) -> Table:
+    folder, key = cache_folder(), identified(parts, code_of_rooms(*_ROOMS), np.__version__)
+    if folder is None or key is None:
+        return compute()
+    path = folder / "explore" / f"{key}.json"
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return _read(path)
+    start = time.perf_counter()
+    table = compute()
+    if time.perf_counter() - start > _LONG:
+        # What cannot be kept is there all the same.
+        with contextlib.suppress(DataError, TypeError):
+            text = _written(table)
+            made(path.parent, "cache")
+            with replaced(path, "w", "cache", durable=False) as file:
+                file.write(text)
+    return table
+
+
+def _written(table: Table) -> str:
+    """The numbers digit by digit, infinite ones included, which JSON as other programs write it has no word for."""
+    columns = {name: np.asarray(column).tolist() for name, column in table.columns.items()}
+    said = {"model": table.model, "parameters": table.parameters, "columns": columns, "notes": list(table.notes)}
+    return json.dumps({**said, "status": [status.name for status in table.status]})
+
+
+def _read(path: Path) -> Table:
+    said = json.loads(path.read_text())
+    columns = {name: np.array(column) for name, column in said["columns"].items()}
+    status = [Status[name] for name in said["status"]]
+    return Table(said["model"], said["parameters"], columns, status, said["notes"])
