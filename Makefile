@@ -18,7 +18,7 @@ BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo explore test fast statistics docs bench format clean
+.PHONY: help demo explore test fast statistics docs bench dist oldest format clean
 
 help:
 	@echo "make demo    recompute a published figure: PNG, CSV and summary in $(OUT)/"
@@ -28,6 +28,8 @@ help:
 	@echo "make fast    the tests not marked slow"
 	@echo "make statistics  tests of many seeds and samples, minutes each"
 	@echo "make bench   how fast: every benchmarks/bench_*.py"
+	@echo "make dist    wheel and sdist in dist/, built twice and compared, and the wheel tried in a new environment"
+	@echo "make oldest  the fast tests with the oldest supported versions of what is depended on"
 	@echo "make format  rewrite the code in the house format"
 	@echo "make clean   remove the environment, results and caches"
 
@@ -58,6 +60,28 @@ statistics: .venv/.ready-test
 bench: .venv/.ready-bench
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(BIN)/python "$$script"; done
 
+# The time that archives are stamped with: that of the last change, so that the same sources make the same bytes.
+EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 1767225600)
+dist: .venv/.ready-release
+	@rm -rf dist build && mkdir build
+	@for once in first second; do \
+	  SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m build --outdir build/$$once . >build/$$once.log 2>&1 || { cat build/$$once.log; exit 1; }; done
+	@for file in build/first/*; do cmp "$$file" "build/second/$${file##*/}"; done
+	@mv build/first dist
+	@$(PYTHON) -m venv --clear build/clean
+	@build/clean/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt dist/*.whl
+	@cd build && clean/bin/python -c 'from importlib.resources import files; assert files("glassformer").joinpath("py.typed").is_file()'
+	cd build && clean/bin/glassformer doctor
+	@cd dist && sha256sum *
+
+oldest:
+	@rm -rf build/oldest
+	@$(PYTHON) -m venv --clear build/oldest
+	@build/oldest/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints-oldest.txt \
+	  --editable '.[cluster,sklearn]' cvxpy hypothesis mpmath psutil pytest pytest-xdist
+	OPENBLAS_NUM_THREADS=1 build/oldest/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not slow and not statistics" \
+	  -W ignore::DeprecationWarning $(ARGS)
+
 format: .venv/.ready-test
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
@@ -77,7 +101,7 @@ clean:
 	@$(PIP) --editable .
 	@touch $@
 
-.venv/.ready-test .venv/.ready-bench .venv/.ready-explore: .venv/.ready-%: .venv/.ready-run
+.venv/.ready-test .venv/.ready-bench .venv/.ready-explore .venv/.ready-release: .venv/.ready-%: .venv/.ready-run
 	@rm -f $@
 	@$(PIP) --editable '.[$*]'
 	@touch $@

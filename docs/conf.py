@@ -26,6 +26,8 @@ extensions = [
 source_suffix = [".md", ".rst"]
 exclude_patterns = ["_build", "_extensions", "gallery", "tutorials", "auto/*/*.ipynb", "sg_execution_times.rst"]
 
+smartquotes_action = "qe"  # two dashes begin an option
+
 html_theme = "furo"
 html_title = "glassformer"
 html_static_path = ["_static"]

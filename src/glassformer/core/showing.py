@@ -81,7 +81,8 @@ class Shown:
         )
         ends = [name for name in dict.fromkeys(frame.get("status", ())) if name in remedies]
         said = [*self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
-        return f"<p><b>{escape(self.title)}</b></p>{table}" + "".join(f"<p>{escape(text)}</p>" for text in said)
+        wide = f'<div style="overflow-x: auto">{table}</div>'
+        return f"<p><b>{escape(self.title)}</b></p>{wide}" + "".join(f"<p>{escape(text)}</p>" for text in said)
 
 
 class ShownOfModel(Shown):
@@ -121,7 +122,7 @@ class Drawing:
 
     def _repr_html_(self) -> str:
         encoded = base64.b64encode(self._png).decode()
-        return f'<img alt="{escape(self.text)}" src="data:image/png;base64,{encoded}"/>'
+        return f'<img style="max-width: 100%" alt="{escape(self.text)}" src="data:image/png;base64,{encoded}"/>'
 
 
 def heading(model: str, parameters: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 _NAME = re.compile(r"[\w.-]+")
-_NOT_FOR_USERS = ("test", "docs", "bench")
+_NOT_FOR_USERS = ("test", "docs", "bench", "release")
 
 
 class Check(NamedTuple):

@@ -1,0 +1,57 @@
+"""
+A model of your own
+===================
+
+From a function to its learning curve: what can be learned of it, from how many samples, and whether the algorithm gets
+there. The function is a *link*: it takes the fields of one sample, ``Z = W X^T / sqrt(d)``, and gives the label.
+"""
+
+# %%
+# The link
+# --------
+# Two hidden directions and one token: the second direction decides how much of the first one is seen. JAX must be able
+# to trace the function, so it is written with ``jax.numpy``.
+
+import jax.numpy as jnp
+
+from glassformer import SequenceMultiIndex, limits, simulate, thresholds
+
+
+def gated(Z):  # one row per direction, one column per token
+    return Z[0, 0] * jnp.tanh(Z[1, 0])
+
+
+model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.1, points=64)
+
+# %%
+# Where does learning begin?
+# --------------------------
+# A result shows itself. Statuses that are not good are marked, and what to do about them stands below.
+
+thresholds(model)
+
+# %%
+# The learning curve
+# ------------------
+# ``throw=False`` keeps points that did not converge, with their status, instead of raising.
+
+curve = limits(model, [1.5, 3.0, 5.0], throw=False)
+curve
+
+# %%
+# Every result draws itself; ``plot("curve.pdf")`` also writes a file, and ``.figure`` is Matplotlib's.
+
+curve.plot()
+
+# %%
+# Does message passing get there?
+# -------------------------------
+# Data are drawn and learned from. Beside the error of the runs stands the theory at the same sizes.
+
+runs = simulate(model, [3.0, 5.0], d=60, instances=1, seed=0)
+runs.plot()
+
+# %%
+# What next: ``glassformer.testing.check_model(model)`` compares the parts of a model with each other, and explains what
+# does not fit. Label noise of any law, priors and channels of your own are in :doc:`/own-parts`; the same model on the
+# command line is ``glassformer limits smi --link links.py:gated --indices 2 --tokens 1 --noise 0.1 --alpha 1:5:5``.

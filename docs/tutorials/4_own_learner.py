@@ -1,0 +1,65 @@
+"""
+A learner of your own
+=====================
+
+What does *your* way of training reach, next to the best there is? A learner is a small class: it says which models it
+is for, what it does with data and, where that is known, its error in theory. Then it takes part in everything:
+simulations beside theory, sweeps, the command line.
+"""
+
+# %%
+# Averaging labels against inputs
+# -------------------------------
+# The simplest estimate of all: Hebb's rule, the sum of inputs weighted by their labels, scaled by one number.
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from glassformer import BilinearSequenceRegression, Ridge, Status, limits, simulate
+from glassformer.learners.base import Learner, Reached
+
+
+@dataclass(frozen=True)
+class Hebb(Learner):
+    """The sum of inputs, weighted by their labels, times one number: the best one."""
+
+    title: ClassVar[str] = "Hebb's rule"
+    family: ClassVar[str] = "convex"
+
+    def obstacle(self, model):
+        return None if model.channel.linear else "is for linear labels"
+
+    def theory(self, model, alpha, optimum=None):
+        # What the noise, and the other entries of the signal, which act as noise, leave.
+        noise = model.channel.label_noise
+        return (1 + noise) / (alpha + 1 + noise)
+
+    def learn(self, model, design, labels, seed=0, checkpoint=None, side=None, teacher=None):
+        estimate = design.adjoint(labels, 0) / (design.sample_ratio + 1 + model.channel.label_noise)
+        return Reached(estimate[None], status=Status.CONVERGED, iterations=1, residual=0.0)
+
+
+# %%
+# Beside theory, and beside others
+# --------------------------------
+
+model = BilinearSequenceRegression(rho=0.3, noise=0.1)
+runs = simulate(model, [0.5, 1.0, 2.0], d=40, instances=4, algorithm=Hebb())
+runs.plot()
+
+# %%
+# The Bayes-optimal error and that of ridge regression tell what is lost by not inverting anything, and by not knowing
+# the width:
+
+for name, error in {
+    "Hebb": runs["theory"],
+    "ridge": Ridge().limits(model, runs["alpha"])["error"],
+    "best": limits(model, runs["alpha"])["error"],
+}.items():
+    print(f"{name:6s}", np.round(error, 3))
+
+# %%
+# To have it on the command line as ``--algorithm hebb``, and checked by the suite that checks every learner, it takes
+# one line in each of two tables: ``CONTRIBUTING.md`` has the complete skeleton.

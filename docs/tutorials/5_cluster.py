@@ -1,0 +1,69 @@
+"""
+A sweep on a cluster
+====================
+
+One computation on a grid of parameters, kept point by point: what is interrupted continues, what is extended computes
+what is new, and many machines may work on one store.
+"""
+
+# %%
+# A grid
+# ------
+# Simulations of a bilinear model at two widths, four sample ratios and two seeds.
+
+import tempfile
+
+from glassformer import Sweep, collect, run_sweep
+
+store = tempfile.mkdtemp()
+sweep = Sweep(
+    "bsr",
+    {"rho": [0.2, 0.5], "alpha": "0.2:0.8:4"},
+    compute="simulate",
+    parameters={"noise": 0.1},
+    simulation={"d": 30, "instances": 2, "algorithm": "ridge"},
+)
+print(run_sweep(sweep, store))
+
+# %%
+# The same call again computes nothing: every point has a checked record.
+
+print(run_sweep(sweep, store).computed)
+
+# %%
+# A wider grid computes what is new.
+
+wider = Sweep(
+    "bsr",
+    {"rho": [0.2, 0.5, 1.0], "alpha": "0.2:0.8:4"},
+    compute="simulate",
+    parameters={"noise": 0.1},
+    simulation={"d": 30, "instances": 2, "algorithm": "ridge"},
+)
+print(run_sweep(wider, store).computed)
+
+# %%
+# One data set
+# ------------
+# All records over their axes, as an xarray data set that knows its units; ``status`` stands beside every value.
+
+found = collect(store)
+found
+
+# %%
+
+import matplotlib.pyplot as plt
+
+for rho, error in found["error"].mean("seed").groupby("rho"):
+    plt.plot(found["alpha"], error.squeeze(), "o", label=rf"$\rho = {rho}$")
+plt.xlabel(r"$\alpha = n/(dL)$")
+plt.ylabel("error of ridge regression")
+plt.legend()
+
+# %%
+# On many machines
+# ----------------
+# The same sweep as a file, ``sweep.toml``, runs as ``glassformer sweep run sweep.toml --store results --workers 4`` on
+# one machine, and with ``--scheduler ADDRESS`` on the workers of a dask scheduler. :doc:`/sweeps` has a complete job
+# for SLURM; without dask, an array of jobs that run the same command on the same store shares the work as well. A job
+# that runs into its time limit is submitted again and goes on where it stopped.
