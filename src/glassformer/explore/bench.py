@@ -72,7 +72,8 @@ class Bench:
     def _laid_out(self, offered: list[Any]) -> Any:
         first = [self.controls[o.field].view for o in offered if o.usual or o.among]
         rest = [self.controls[o.field].view for o in offered if not (o.usual or o.among)]
-        more = pn.Card(*rest, title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
+        self._hidden = {o.field for o in offered if not (o.usual or o.among)}
+        self._more = pn.Card(*rest, title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
         left = pn.Column(
             *first,
             self.controls["alpha"].view,
@@ -80,7 +81,7 @@ class Bench:
             pn.pane.HTML("<p class='label'>Learners with a theory, beside the Bayes-optimal one</p>", margin=(0, 8)),
             self.learners,
             self._remarks,
-            more,
+            self._more,
             self._refused,
             css_classes=["left"],
             sizing_mode="stretch_width",
@@ -148,6 +149,7 @@ class Bench:
         blamed = controls.get(error.name) if isinstance(error, ParameterError) else None
         if blamed is not None:
             blamed.refuse(str(error))
+            self._more.collapsed = self._more.collapsed and blamed.name not in self._hidden
         alone = error if blamed is None else None
         self._refused.object = f'<p role="alert" class="refused">{html.escape(str(alone))}</p>' if alone else ""
 

@@ -108,7 +108,15 @@ class Page:
             if self._waiting is not None:
                 self._waiting.append(function)
                 return
-        self._document.add_next_tick_callback(function)
+        if self._left():
+            self.end()
+        else:
+            self._document.add_next_tick_callback(function)
+
+    def _left(self) -> bool:
+        """Whether nobody looks at the page any more, some time before its session is given up."""
+        context = self._document.session_context
+        return context is not None and context.session is not None and context.session.connection_count == 0
 
     def _loaded(self) -> None:
         with self._lock:

@@ -20,7 +20,7 @@ VIEW = {
     "d": "60",
     "instances": "2",
     "seed": "0",
-    "points": "6",
+    "places": "6",
     "steps": "30",
     "target": "0.2",
     "planned": "gamp",

@@ -42,7 +42,6 @@ class Panel(ABC):
         self.progress = pn.pane.HTML(_told(""), sizing_mode="stretch_width", margin=(0, 8))
         # What is drawn is there from the first answer on: an empty figure says nothing, and costs time.
         self._place = pn.Column(sizing_mode="stretch_width")
-        self.run.visible = not self.alone
         self.cancel.visible = False
         self.run.on_click(lambda _: self.ask())
         self.cancel.on_click(lambda _: self._stop())
@@ -106,6 +105,7 @@ class Panel(ABC):
 
     def stale(self) -> None:
         """What is drawn no longer belongs to what is asked."""
+        self.run.visible = not self.alone
         self.work.drop()
         if self.drawn:
             self.grey(True)

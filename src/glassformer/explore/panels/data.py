@@ -29,7 +29,7 @@ class Data(Panel):
         "algorithm": "algorithm",
         "d": "token dimension d",
         "instances": "instances",
-        "points": "sample ratios",
+        "places": "sample ratios",
         "seed": "seed",
     }
     by_itself = False
@@ -85,9 +85,9 @@ class Data(Panel):
 
 def _spread(asked: Asked) -> list[float]:
     """Sample ratios of runs, spread over those of the curve."""
-    count, along = whole(asked.texts, "points"), [a for a in ratios(asked.texts) if a > 0]
+    count, along = whole(asked.texts, "places"), [a for a in ratios(asked.texts) if a > 0]
     if not 1 <= count <= _MOST:
-        raise ParameterError("points", count, f"an integer from 1 to {_MOST}")
+        raise ParameterError("places", count, f"an integer from 1 to {_MOST}")
     places = np.unique(np.linspace(0, len(along) - 1, count + 2).round().astype(int)[1:-1])
     return [float(f"{along[place]:.6g}") for place in places]
 
