@@ -31,8 +31,9 @@ from glassformer import (
     run_sweep,
     simulate,
 )
-from glassformer.experiments.sweeps.collect import plot, to_frame
+from glassformer.experiments.sweeps.collect import to_frame
 from glassformer.experiments.sweeps.engines import outcomes
+from glassformer.experiments.sweeps.picture import plot
 from glassformer.experiments.sweeps.run import progress
 from glassformer.experiments.sweeps.store import Store
 from glassformer.interface.cli import main

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -64,3 +65,25 @@ def made(folder: Path, what: str) -> Path:
 def unwritable(path: Path, what: str, error: OSError) -> DataError:
     """The error for a place that cannot be written to."""
     return DataError(what, str(path), "a place that can be written to", f"make room, or choose another ({error})")
+
+
+def require_place(name: str, path: Path) -> None:
+    """Raise unless the file ``path`` can be written, whose folder is made if needed.
+
+    Raises:
+        DataError: it cannot, and why.
+
+    Example:
+        >>> require_place("csv", Path("/"))
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.DataError: csv = '/' is not allowed: expected a file, not a folder; name a file in it
+    """
+    if path.is_dir():
+        raise DataError(name, str(path), "a file, not a folder", "name a file in it")
+    folder = made(path.parent, name)
+    try:
+        with path.open("r+b") if path.exists() else tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise unwritable(path, name, error) from error

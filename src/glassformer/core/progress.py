@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-_notes: list[Callable[[str], None]] = []
+# Before a computation of unknown length says anything, in seconds: short ones need not.
+_PATIENCE = 0.5
 # Called with what is done, how many items of it, and of how many (None where nobody knows).
 Watcher = Callable[[str, int, int | None], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
@@ -48,21 +50,32 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
             yield item
             watcher(description, done, told)
         return
-    if not sys.stderr.isatty() or _notes:
+    if not sys.stderr.isatty() or any(line.counted for line in _lines):
         yield from items
         return
-    from rich.console import Console
-    from rich.progress import Progress
+    with _line(description, told, counted=True) as line:
+        for item in items:
+            yield item
+            line.bar.advance(line.task)
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=told)
-        _notes.append(lambda text: bar.update(task, description=f"{description}, {text}"))
+
+@contextmanager
+def busy(description: str) -> Iterator[None]:
+    """On a terminal, show what is computed here, of a length that nobody knows, once it takes long and notes something.
+
+    Example:
+        >>> with busy("thinking"):
+        ...     note("step 100")
+    """
+    if _watcher.get() or not sys.stderr.isatty() or _waiting:
+        yield
+        return
+    with ExitStack() as opened:
+        _waiting.append(_Waiting(description, time.monotonic() + _PATIENCE, opened))
         try:
-            for item in items:
-                yield item
-                bar.advance(task)
+            yield
         finally:
-            _notes.pop()
+            _waiting.pop()
 
 
 def note(text: str) -> None:
@@ -73,8 +86,53 @@ def note(text: str) -> None:
     """
     if watcher := _watcher.get():
         watcher(text, 0, None)
-    elif _notes:
-        _notes[-1](text)
+        return
+    if not _lines and _waiting and time.monotonic() > _waiting[-1].until:
+        _waiting[-1].opened.enter_context(_line(_waiting[-1].description, None, counted=False))
+    if _lines:
+        line = _lines[-1]
+        line.bar.update(line.task, description=f"{line.description}, {text}")
+
+
+class _Line(NamedTuple):
+    """One line of the bars on the terminal."""
+
+    bar: Any
+    task: Any
+    description: str
+    counted: bool
+
+
+class _Waiting(NamedTuple):
+    """A computation that has said nothing yet, until when it need not, and what closes its line."""
+
+    description: str
+    until: float
+    opened: ExitStack
+
+
+_lines: list[_Line] = []
+_waiting: list[_Waiting] = []
+
+
+@contextmanager
+def _line(description: str, total: int | None, counted: bool) -> Iterator[_Line]:
+    """A line of its own, below those that are there."""
+    with nullcontext(_lines[-1].bar) if _lines else _bar() as bar:
+        line = _Line(bar, bar.add_task(description, total=total), description, counted)
+        _lines.append(line)
+        try:
+            yield line
+        finally:
+            _lines.pop()
+            bar.remove_task(line.task)
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    return Progress(console=Console(stderr=True), transient=True)
 
 
 def _length(items: Iterable[object]) -> int | None:

@@ -55,9 +55,9 @@ class Needed:
     status: Status
 
     def to_dict(self) -> dict[str, Any]:
-        """What is known of it, by name."""
-        known: dict[str, Any] = plain(dict(vars(self)))
-        return known
+        """What is known of it, by name; ``reached`` tells whether there is such a sample ratio."""
+        reached = "never_seen" if np.isinf(self.alpha) else "unknown" if np.isnan(self.alpha) else "at_alpha"
+        return {**plain(dict(vars(self))), "reached": reached}
 
 
 @dataclass(frozen=True)

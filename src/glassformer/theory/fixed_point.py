@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.integral import Array, Integral
+from glassformer.core.progress import note
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 
@@ -104,6 +105,7 @@ def fixed_point(
         # After the last evaluation nothing moves: the residual reported is that of the value returned.
         if active.size == 0 or remaining == 0:
             break
+        note(f"iteration {len(history)}, {active.size} of {batch} not converged, residual {np.max(size[keep]):.1e}")
         x[active] = _stay_inside(here[keep], step[keep], inside)
     return Solution(
         value=x.reshape(np.shape(start)),

@@ -43,8 +43,15 @@ class PhaseDiagram:
 
     def curve(self, name: str) -> np.ndarray[Any, Any]:
         """Sample ratio of the threshold ``name`` at each value; NaN where there is none."""
-        found = [[entry.alpha for entry in one.entries if entry.name == name] for one in self.thresholds]
-        return np.array([alphas[0] if alphas else np.nan for alphas in found])
+        return self._of_threshold(name, "alpha")
+
+    def curve_error(self, name: str) -> np.ndarray[Any, Any]:
+        """Absolute errors of :meth:`curve`."""
+        return self._of_threshold(name, "error_estimate")
+
+    def _of_threshold(self, name: str, field: str) -> np.ndarray[Any, Any]:
+        found = [[getattr(entry, field) for entry in one.entries if entry.name == name] for one in self.thresholds]
+        return np.array([values[0] if values else np.nan for values in found], dtype=float)
 
     def to_dict(self) -> dict[str, Any]:
         """The diagram as the command line writes it in JSON."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quasi_random import confident
+from glassformer.core.progress import note
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.evolution_map import EvolutionMap
@@ -143,6 +144,7 @@ def _newton(fine: EvolutionMap, found: Solution, index: Index, settings: Iterati
     for _ in range(_POLICY.rounds):
         if where.size == 0:
             break
+        note(f"refining {where.size} of {batch} fixed points with all data points")
         here, own = state[where], index[where]
         mapped, rest = fine.with_replicas(here, own, kept)
         usable = is_covariance(mapped)

@@ -51,17 +51,22 @@ class Threshold:
     layer: str | None = None
     subspace: list[list[float]] | None = None
 
+    @property
+    def reached(self) -> str:
+        """``at_alpha``, ``never`` or ``does_not_apply``: JSON has one word, null, for what is no finite number."""
+        return "does_not_apply" if np.isnan(self.alpha) else "never" if np.isinf(self.alpha) else "at_alpha"
+
     def to_dict(self) -> dict[str, Any]:
         """What is known of it, by name."""
-        known: dict[str, Any] = plain({name: value for name, value in vars(self).items() if value is not None})
-        return known
+        known = {name: value for name, value in vars(self).items() if value is not None}
+        return {**plain(known), "reached": self.reached}
 
 
 @dataclass(frozen=True)
 class Thresholds:
     """All thresholds of a model, whether it has a hard phase and how that is known, and the exponents of a link.
 
-    What is not known is None; so are infinite numbers in :meth:`to_dict`.
+    What is not known is None; so are infinite numbers in :meth:`to_dict`, where ``reached`` tells what they stand for.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -84,7 +89,7 @@ class Thresholds:
         raise ParameterError("name", name, f"one of {', '.join(entry.name for entry in self.entries)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """The thresholds as the command line writes them in JSON; None where there is none."""
+        """The thresholds as the command line writes them in JSON; None where there is none, and why in ``reached``."""
         exponents = {} if self.exponents is None else self.exponents._asdict()
         return {
             "model": self.model,

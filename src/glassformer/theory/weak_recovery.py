@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quasi_random import mean_and_error
+from glassformer.core.progress import note
 from glassformer.models.base import Model
 from glassformer.models.channels.base import Averages, Channel, Response, controlled
 from glassformer.theory.known_direction import Crossing, KnownDirection
@@ -116,6 +117,7 @@ def instability(
     found = _fastest(model, basis, response)
     within_reach = channel.sampled and found.error <= accuracy * np.sqrt(_POLICY.most) * found.rate
     while within_reach and found.error > accuracy * found.rate and points < most * channel.points:
+        note(f"growth of what is not yet known, {2 * points} data points")
         response = response.joined(_response(channel.with_points(2 * points), variance, unknown, basis, points))
         points, found = 2 * points, _fastest(model, basis, response)
     if channel.louder is None:
@@ -427,6 +429,7 @@ class _Search:
 
     def at(self, alpha: float, roughly: bool = False) -> Instability:
         """The fastest growing overlap; ``roughly`` with few data points."""
+        note(f"threshold looked for at alpha = {alpha:.3g}")
         variance = evolved(self._model, np.array([alpha]), subspace=self._known, coarse=True).value
         if roughly:
             return instability(self._model, variance[0], self._outside, np.inf, _POLICY.roughly)

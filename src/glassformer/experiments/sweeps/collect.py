@@ -1,4 +1,4 @@
-"""The records of a sweep as one labelled data set, and as a picture."""
+"""The records of a sweep as one labelled data set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassformer import __version__
-from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.errors import DataError
 from glassformer.core.results import scalars
 from glassformer.experiments.sweeps.store import Record, Store
 
@@ -68,38 +68,6 @@ def to_frame(found: xarray.Dataset) -> pandas.DataFrame:
     names = sorted(map(str, flat.data_vars), key=lambda name: flat[name].ndim > 1)
     columns = {label: part for name in names for label, part in scalars(name, flat[name].to_numpy()).items()}
     return pandas.DataFrame({**{str(name): flat[name].to_numpy() for name in axes}, **columns})
-
-
-def plot(found: xarray.Dataset, path: Path, quantity: str | None = None) -> None:
-    """Draw one quantity over ``alpha``, or else over the longest axis, one curve per point of the others.
-
-    Args:
-        found: what :func:`collect` returns.
-        path: the picture, in the format of its ending.
-        quantity: a variable of one number per point; ``error`` if there is one.
-
-    Raises:
-        ParameterError: there is no such variable.
-    """
-    from glassformer.interface.figures.style import canvas, colors
-
-    names = [name for name in found.data_vars if not {"row", "column"} & set(found[name].dims)]
-    drawable = [str(name) for name in names if np.issubdtype(found[name].dtype, np.number)]
-    chosen = quantity or ("error" if "error" in drawable else drawable[0])
-    if chosen not in drawable:
-        raise ParameterError("quantity", chosen, f"one of {', '.join(drawable)}")
-    column = found[chosen].mean("seed") if "seed" in found.dims else found[chosen]
-    axis = "alpha" if "alpha" in column.dims else max(column.sizes, key=lambda name: column.sizes[name])
-    others = [name for name in column.dims if name != axis]
-    curves = column.stack(curve=others).transpose("curve", axis) if others else column.expand_dims("curve")
-    with canvas(path) as (axes,):
-        for curve, color in zip(curves, colors(curves.sizes["curve"]), strict=True):
-            label = ", ".join(f"{name} = {curve[name].item():g}" for name in others if curve[name].dtype.kind in "fi")
-            axes.plot(found[axis], curve, ".-", color=color, label=label or None)
-        axes.set_xlabel(f"{axis} = {found[axis].attrs['units']}" if "units" in found[axis].attrs else str(axis))
-        axes.set_ylabel(chosen.replace("_", " "))
-        if others and curves.sizes["curve"] <= 12:
-            axes.legend()
 
 
 def _coordinate(values: list[Any]) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from glassformer.core.cache_folder import keep_compiled
 from glassformer.core.ranges import numbers_from
-from glassformer.interface.cli.output import BAD_USAGE
+from glassformer.interface.cli.output import BAD_USAGE, require_writable
 from glassformer.interface.cli.parser import parser_for
 
 __all__ = ["main", "parse_alpha"]
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not hasattr(options, "run"):
             parser.print_help()
             return BAD_USAGE
+        require_writable(options)
         return int(options.run(options))
     except (GlassformerError, OSError) as error:
         print(f"glassformer: error: {' '.join(str(error).split())}", file=sys.stderr)

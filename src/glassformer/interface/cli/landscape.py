@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.ranges import numbers_from
-from glassformer.interface.cli.output import exit_code, heading, plots, print_json
+from glassformer.interface.cli.output import exit_code, heading, picture, plots, print_json
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if options.csv:
         pandas.concat([curve.to_pandas() for curve in curves]).to_csv(options.csv, index=False)
     if options.plot:
-        plots().plot_landscapes(curves, options.plot)
+        plots().plot_landscapes(curves, picture(options))
     if options.json:
         print_json({"model": found.name, "landscapes": [curve.to_dict() for curve in curves]})
         return exit_code([status for curve in curves for status in curve.status])

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from glassformer.core.files import require_place
+
 BAD_USAGE, NOT_CONVERGED = 2, 3
 
 
@@ -19,12 +21,64 @@ def plots() -> Any:
     return plots
 
 
-def write(options: argparse.Namespace, result: Any, plot: Callable[[Path], None]) -> None:
+def add_files(parser: argparse.ArgumentParser) -> None:
+    """Files that a result goes to, and how it is drawn."""
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
+    text = "width and height of the drawing in inches, for instance 6x4"
+    parser.add_argument("--plot-size", metavar="WxH", help=text)
+    parser.add_argument("--plot-theme", metavar="NAME", help="light (default) or dark")
+
+
+def require_writable(options: argparse.Namespace) -> None:
+    """Raise before anything is computed if a file that is asked for could not be written afterwards.
+
+    Raises:
+        DataError: its folder is not there, or it is a folder itself, or may not be written.
+        ParameterError: a plot of no known format, size or theme.
+        IncompatibleError: the look of a plot that is not asked for.
+    """
+    for name in ("csv", "plot", "netcdf"):
+        path = getattr(options, name, None)
+        if path is not None:
+            require_place(name, path)
+    if hasattr(options, "plot_size"):
+        picture(options)
+
+
+def picture(options: argparse.Namespace) -> Any:
+    """Where the plot goes and how it looks; None where none is asked for."""
+    from glassformer.core.errors import IncompatibleError
+
+    look = {"--plot-size": options.plot_size, "--plot-theme": options.plot_theme}
+    given = [name for name, value in look.items() if value is not None]
+    if options.plot is None:
+        if given:
+            raise IncompatibleError(f"{given[0]} is for a plot: name its file with --plot")
+        return None
+    from glassformer.interface.figures.style import Picture
+
+    return Picture(options.plot, _size(options.plot_size), options.plot_theme or "light")
+
+
+def _size(text: str | None) -> tuple[float, float] | None:
+    from glassformer.core.errors import ParameterError
+
+    if text is None:
+        return None
+    try:
+        width, height = (float(length) for length in text.lower().split("x"))
+    except ValueError:
+        raise ParameterError("plot_size", text, "a width and a height in inches, as in 6x4") from None
+    return width, height
+
+
+def write(options: argparse.Namespace, result: Any, plot: Callable[[Any], None]) -> None:
     """Write the result to the files that were asked for."""
     if options.csv:
         result.to_pandas().to_csv(options.csv, index=False)
     if options.plot:
-        plot(options.plot)
+        plot(picture(options))
 
 
 def print_json(document: Any) -> None:

@@ -6,12 +6,12 @@ import argparse
 import importlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 from glassformer import __version__
+from glassformer.core.progress import busy
 from glassformer.interface.cli.commands import COMMANDS, Command
-from glassformer.interface.cli.output import BAD_USAGE
+from glassformer.interface.cli.output import BAD_USAGE, add_files
 from glassformer.models.registry import MODELS, build, options_of
 
 _EPILOG = """\
@@ -34,7 +34,7 @@ def parser_for(words: Sequence[str]) -> Parser:
     text = "Exact limits of learning from sequences of tokens, and the algorithms that reach them."
     parser = Parser(prog="glassformer", description=text, **_SHARED)
     parser.add_argument("--version", action="version", version=f"glassformer {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
     for name, command in COMMANDS.items():
         own = commands.add_parser(name, help=command.text, description=command.text, **_SHARED)
         if name in words:
@@ -62,8 +62,7 @@ def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, 
         _add_parameters(own, name)
         module.add(own)
         own.add_argument("--json", action="store_true", help="print the result as JSON")
-        own.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
-        own.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
+        add_files(own)
         own.set_defaults(run=partial(_run, module.run))
 
 
@@ -77,7 +76,8 @@ def _add_parameters(parser: argparse.ArgumentParser, model: str) -> None:
 
 
 def _run(run: Callable[[argparse.Namespace, Any], int], options: argparse.Namespace) -> int:
-    return run(options, partial(model_of, options))
+    with busy(f"{options.command} {options.model}"):
+        return run(options, partial(model_of, options))
 
 
 def model_of(options: argparse.Namespace, **other: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glassformer.interface.figures.plots import draw_landscape
+from glassformer.interface.figures.plots import draw_landscape, limit_height
 from glassformer.interface.figures.reference import LANDSCAPE, load
 from glassformer.interface.figures.style import canvas, colors
 from glassformer.models import BilinearSequenceRegression
@@ -49,20 +49,13 @@ def _produce(path: Path, quick: bool, reference: Path | None, noise: float) -> t
             link = "h" if channel == "gaussian" else "|h|"
             axes.set_title(rf"$y = {link}$, $\beta = 1$, $\rho = {_RHO}$, $\Delta = {noise:g}$", fontsize=11)
             axes.legend(title=r"$\alpha$", loc="lower left")
-            _limit_height(axes, curves[channel], 0.97 if noise == 0 else 0.9)
+            limit_height(axes, curves[channel], 0.97 if noise == 0 else 0.9)
     data = pandas.concat([c.to_pandas().assign(channel=name) for name, cs in curves.items() for c in cs])
     return data, _summary(curves, noise, load(reference, LANDSCAPE)), True
 
 
 def _model(channel: str, noise: float = 0.0) -> BilinearSequenceRegression:
     return BilinearSequenceRegression(beta=1.0, rho=_RHO, noise=noise, channel=channel)
-
-
-def _limit_height(axes: object, curves: list[Landscape], largest: float) -> None:
-    """Show the part up to an overlap: at a perfect one a noiseless free entropy diverges either way."""
-    shown = np.concatenate([(c.free_entropy - c.free_entropy[0])[c.overlap < largest] for c in curves])
-    margin = 0.08 * np.ptp(shown)
-    axes.set_ylim(shown.min() - margin, shown.max() + margin)  # type: ignore[attr-defined]
 
 
 def _summary(curves: dict[str, list[Landscape]], noise: float, published: pandas.DataFrame | None) -> str:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.experiments.instances import Simulation
-from glassformer.interface.figures.style import canvas, colors, error_label, label_alpha
+from glassformer.interface.figures.curves import draw_curve, draw_runs, mark_unsettled, rows_of
+from glassformer.interface.figures.style import Picture, canvas, colors, error_label, label_alpha
 from glassformer.learners.plan import Plan
 from glassformer.theory.free_entropy import Landscape
 from glassformer.theory.phase_diagram import PhaseDiagram
@@ -26,31 +28,50 @@ _SYMBOLS = {
     "width": "r",
     "noise": r"\Delta",
 }
+# What else a title names: the link, by the parameter that holds it, and how.
+_LINKS = {"channel": "{} channel", "link": "link {}", "activation": "{} attention"}
+# Overlaps up to here, as a share of the largest, say how high a landscape is drawn: beyond, it may diverge. How much
+# larger than the differences between its maxima and minima the drawing is.
+_INNER, _ROOM = 0.97, 4.0
 
 
-def plot_limits(table: Table, path: Path) -> None:
+def plot_limits(table: Table, path: Path | Picture) -> None:
     """Error against the sample ratio; dashed where message passing stays above the Bayes-optimal one."""
+    alpha, error = table["alpha"], table["error"]
     with canvas(path) as (axes,):
-        who = table.parameters.get("learner", "Bayes-optimal")
-        axes.plot(table["alpha"], table["error"], color="#2b5c8a", marker="o", ms=3, label=who)
-        if "algorithmic_error" in table.columns and np.any(table["algorithmic_error"] > table["error"] + 1e-6):
-            axes.plot(table["alpha"], table["algorithmic_error"], "--", color="#b3402a", label="message passing")
-        _finish(axes, table.parameters)
+        who = str(table.parameters.get("learner", "Bayes-optimal"))
+        draw_curve(axes, alpha, error, table["error_estimate"], color="C0", marker="o", ms=3, label=who)
+        _draw_rows(axes, table)
+        if "algorithmic_error" in table.columns and np.any(table["algorithmic_error"] > error + 1e-6):
+            draw_curve(axes, alpha, table["algorithmic_error"], ls="--", color="C1", label="message passing")
+        mark_unsettled(axes, alpha, error, table.status)
+        _finish(axes, table.model, table.parameters)
 
 
-def plot_branches(table: Table, path: Path) -> None:
+def _draw_rows(axes: Any, table: Table) -> None:
+    """The error of each row where there are several."""
+    rows = list(rows_of(table["row_error"])) if "row_error" in table.columns else []
+    if len(rows) > 1:
+        for (name, values), color in zip(rows, colors(len(rows)), strict=True):
+            draw_curve(axes, table["alpha"], values, lw=1, ls="-.", color=color, label=name)
+
+
+def plot_branches(table: Table, path: Path | Picture) -> None:
     """The fixed points followed up and down in the sample ratio."""
+    alpha = table["alpha"]
     with canvas(path) as (axes,):
-        axes.plot(table["alpha"], table["error_up"], color="#b3402a", marker=">", ms=4, label="upwards, from ignorance")
-        axes.plot(table["alpha"], table["error_down"], color="#2b5c8a", marker="<", ms=4, label="downwards, informed")
-        _finish(axes, table.parameters)
+        up, down = table["error_up"], table["error_down"]
+        draw_curve(axes, alpha, up, color="C1", marker=">", ms=4, label="upwards, from ignorance")
+        draw_curve(axes, alpha, down, color="C0", marker="<", ms=4, label="downwards, informed")
+        mark_unsettled(axes, alpha, up, table.status)
+        _finish(axes, table.model, table.parameters)
 
 
-def plot_trajectory(table: Table, path: Path) -> None:
+def plot_trajectory(table: Table, path: Path | Picture) -> None:
     """Errors after every step."""
     with canvas(path) as (axes,):
         draw_trajectory(axes, table)
-        _finish(axes, table.parameters)
+        _finish(axes, table.model, table.parameters)
         axes.set_xlabel("step")
 
 
@@ -58,113 +79,143 @@ def draw_trajectory(axes: Any, table: Table, names: Sequence[str] = ()) -> None:
     """Errors after every step, of each row where there are several; runs as marks with their standard errors."""
     ratios = np.unique(table["alpha"])
     error = "row_error" if "row_error" in table.columns else "error"
-    rows = int(np.prod(table[error].shape[1:]))
-    shades = iter(colors(len(ratios) * rows))
+    shades = iter(colors(len(ratios) * int(np.prod(table[error].shape[1:]))))
+    measured = f"measured_{error}"
     for alpha in ratios:
         at = table["alpha"] == alpha
-        for k in range(rows):
-            row = [names[k] if names else f"row {k + 1}"] if rows > 1 else []
+        theory = list(rows_of(table[error][at], names))
+        for k, (row, values) in enumerate(theory):
             color = next(shades)
-            label = ", ".join([*row, rf"$\alpha = {alpha:.4g}$"])
-            axes.plot(table["iteration"][at], _row(table[error], at, k), color=color, label=label)
-            if f"measured_{error}" in table.columns:
-                marks = _row(table[f"measured_{error}"], at, k)
-                blur = _row(table[f"measured_{error.replace('error', 'standard_error')}"], at, k)
-                axes.errorbar(table["iteration"][at], marks, _bars(blur), fmt="o", ms=3, capsize=2, color=color)
+            label = ", ".join(filter(None, [row, rf"$\alpha = {alpha:.4g}$"]))
+            axes.plot(table["iteration"][at], values, color=color, label=label)
+            if measured in table.columns:
+                marks, blur = (list(rows_of(table[name][at]))[k][1] for name in (measured, _blur_of(measured)))
+                draw_runs(axes, table["iteration"][at], marks, blur, color=color, ms=3)
 
 
-def _row(column: np.ndarray, at: np.ndarray, row: int) -> np.ndarray:
-    """One row of a column of numbers or of vectors, where ``at`` says."""
-    return np.asarray(column[at].reshape(int(at.sum()), -1)[:, row])
+def _blur_of(name: str) -> str:
+    """The column of the standard errors of a column of errors."""
+    return name.replace("error", "standard_error")
 
 
-def plot_simulation(result: Simulation, path: Path) -> None:
-    """Mean error of the runs with its standard error, and theory."""
+def plot_simulation(result: Simulation, path: Path | Picture) -> None:
+    """Mean error of the runs with its standard error, and theory, of each row where there are several."""
+    alpha, parameters = result["alpha"], result.parameters
     with canvas(path) as (axes,):
         # Few points are no curve: a line between them would claim values that were not computed.
-        line = "-" if len(result["alpha"]) >= 10 else ""
-        axes.plot(result["alpha"], result["theory"], line, color="#2b5c8a", marker="s", mfc="w", label="theory")
-        parameters = result.parameters
+        line = "-" if len(alpha) >= 10 else "none"
+        axes.plot(alpha, result["theory"], ls=line, color="C0", marker="s", mfc="none", label="theory")
         label = f"{parameters['algorithm'].upper()}, $d = {parameters['d']}$"
-        axes.errorbar(
-            result["alpha"],
-            result["error"],
-            _bars(result["standard_error"]),
-            fmt="o",
-            ms=4,
-            capsize=2,
-            label=label,
-            color="#b3402a",
-        )
-        _finish(axes, parameters)
+        draw_runs(axes, alpha, result["error"], result["standard_error"], ms=4, color="C1", label=label)
+        _draw_run_rows(axes, result, line)
+        mark_unsettled(axes, alpha, result["error"], result.status)
+        _finish(axes, result.model, parameters)
 
 
-def plot_phase_diagram(found: PhaseDiagram, path: Path) -> None:
-    """Thresholds against the parameter."""
+def _draw_run_rows(axes: Any, result: Simulation, line: str) -> None:
+    """The error of each row of the runs beside its theory, where there are several."""
+    names = ("row_error", _blur_of("row_error"), "row_theory")
+    rows = list(zip(*(rows_of(result[name]) for name in names), strict=True)) if names[0] in result.columns else []
+    if len(rows) > 1:
+        for ((name, error), (_, blur), (_, theory)), color in zip(rows, colors(len(rows)), strict=True):
+            axes.plot(result["alpha"], theory, ls=line, color=color, marker="s", mfc="none", ms=4, lw=1)
+            draw_runs(axes, result["alpha"], error, blur, ms=3, color=color, label=name)
+
+
+def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
+    """Thresholds against the parameter, with their errors."""
     names = [entry.name for entry in found.thresholds[0].entries]
     with canvas(path) as (axes,):
         for name, color in zip(names, colors(len(names)), strict=True):
-            axes.plot(found.values, found.curve(name), "-o", ms=3, color=color, label=name.replace("_", " "))
+            look = {"color": color, "marker": "o", "ms": 3, "label": name.replace("_", " ")}
+            draw_curve(axes, np.asarray(found.values), found.curve(name), found.curve_error(name), **look)
         axes.set_xlabel(found.parameter)
         axes.set_ylabel(label_alpha(found.thresholds[0].parameters["alpha"]))
+        axes.set_title(_title(found.model, found.to_dict()["parameters"]), fontsize=11)
         axes.legend()
 
 
-def plot_thresholds(found: Thresholds, path: Path) -> None:
-    """Thresholds as marks on the axis of the sample ratio."""
+def plot_thresholds(found: Thresholds, path: Path | Picture) -> None:
+    """Thresholds as marks on the axis of the sample ratio, with their errors."""
     entries = [entry for entry in found.entries if np.isfinite(entry.alpha)]
     with canvas(path, size=(6.2, 2.6)) as (axes,):
         for row, (entry, color) in enumerate(zip(entries, colors(len(entries)), strict=True)):
-            axes.plot([entry.alpha], [row], "o", color=color)
+            axes.errorbar([entry.alpha], [row], xerr=[entry.error_estimate], fmt="o", capsize=3, color=color)
             axes.annotate(f"{entry.alpha:.4g}", (entry.alpha, row), (6, -4), textcoords="offset points")
         axes.set_yticks(range(len(entries)), [entry.name.replace("_", " ") for entry in entries])
         axes.set_xlabel(label_alpha(found.parameters["alpha"]))
+        axes.set_title(_title(found.model, found.parameters), fontsize=11)
         axes.margins(x=0.3, y=0.2)
 
 
-def plot_plan(found: Plan, path: Path) -> None:
+def plot_plan(found: Plan, path: Path | Picture) -> None:
     """The curves that were looked at, the target, and where it is reached."""
     curves = {name: values for name, values in found.curves.items() if name != "alpha"}
     with canvas(path) as (axes,):
         for (name, values), color in zip(curves.items(), colors(len(curves)), strict=True):
-            axes.plot(found.curves["alpha"], values, ".-", ms=4, color=color, label=name.replace("_", " "))
-        axes.axhline(found.target, color="0.4", ls="--", lw=1, label=f"target {found.target:g}")
-        for entry in found.entries:
-            if np.isfinite(entry.alpha) and entry.alpha > 0:
-                axes.plot([entry.alpha], [found.target], "o", color="#b3402a")
-                axes.annotate(f"{entry.alpha:.4g}", (entry.alpha, found.target), (6, 6), textcoords="offset points")
+            look = {"color": color, "marker": ".", "ms": 4, "label": name.replace("_", " ")}
+            draw_curve(axes, found.curves["alpha"], values, **look)
+        axes.axhline(found.target, color="0.5", ls="--", lw=1, label=f"target {found.target:g}")
+        reached = [entry.alpha for entry in found.entries if np.isfinite(entry.alpha) and entry.alpha > 0]
+        for k, alpha in enumerate(reached):
+            axes.plot([alpha], [found.target], "o", color="C1")
+            # One above the other: thresholds may be close.
+            axes.annotate(f"{alpha:.4g}", (alpha, found.target), (6, 6 + 12 * k), textcoords="offset points")
         axes.set(xscale="log", yscale="log", ylabel=found.quantity.replace("_", " "))
         axes.set_ylim(bottom=found.target / 20, top=20.0 * max(1.0, found.target))
         axes.set_xlabel(label_alpha(found.parameters["alpha"]))
+        axes.set_title(_title(found.model, found.parameters), fontsize=11)
         axes.legend()
 
 
-def plot_landscapes(curves: Sequence[Landscape], path: Path) -> None:
+def plot_landscapes(curves: Sequence[Landscape], path: Path | Picture) -> None:
     """Free entropy against the overlap, each curve from its value at zero overlap."""
     with canvas(path) as (axes,):
         for curve, color in zip(curves, colors(len(curves)), strict=True):
             draw_landscape(axes, curve, color)
+        limit_height(axes, curves)
         axes.set_xlabel(r"overlap $q$")
         axes.set_ylabel(r"free entropy $\Phi(q) - \Phi(0)$ [nats]")
+        axes.set_title(_title(curves[0].model, curves[0].parameters), fontsize=11)
         axes.legend(title=r"$\alpha$")
 
 
 def draw_landscape(axes: Any, curve: Landscape, color: Any) -> None:
     """One landscape and its maxima."""
-    height = curve.free_entropy - curve.free_entropy[0]
+    height = _height(curve)
     axes.plot(curve.overlap, height, color=color, label=f"{curve.alpha:g}")
     axes.plot(curve.maxima, np.interp(curve.maxima, curve.overlap, height), "o", color=color, ms=4)
+    mark_unsettled(axes, curve.overlap, height, curve.status)
 
 
-def _bars(errors: np.ndarray) -> np.ndarray | None:
-    return None if np.all(np.isnan(errors)) else errors
+def limit_height(axes: Any, curves: Sequence[Landscape], share: float = _INNER) -> None:
+    """Show all maxima, and the rest up to a share of the largest overlap: there a free entropy may diverge."""
+    inner = np.concatenate([_height(curve)[curve.overlap <= curve.largest - (1 - share)] for curve in curves])
+    turns = [np.append(curve.maxima, curve.minima) for curve in curves]
+    marked = np.concatenate([np.interp(at, c.overlap, _height(c)) for at, c in zip(turns, curves, strict=True)])
+    low, high = np.nanmin(inner), np.nanmax(inner)
+    if marked.size:
+        # What is said of maxima must be seen: the rest takes at most so many times their height.
+        room = _ROOM * max(np.ptp(np.append(marked, 0.0)), np.finfo(float).tiny)
+        low, high = max(low, marked.min() - room), max(min(high, marked.max() + room), marked.max())
+    margin = 0.08 * (high - low) or 1.0
+    axes.set_ylim(low - margin, high + margin)
 
 
-def _finish(axes: Any, parameters: dict[str, Any]) -> None:
+def _height(curve: Landscape) -> Array:
+    return np.asarray(curve.free_entropy - curve.free_entropy[0])
+
+
+def _finish(axes: Any, model: str, parameters: dict[str, Any]) -> None:
     axes.set_xlabel(label_alpha(parameters["alpha"]))
     axes.set_ylabel(error_label(parameters["alpha"]))
     axes.set_ylim(bottom=0)
-    shown = [f"${symbol} = {parameters[name]:g}$" for name, symbol in _SYMBOLS.items() if name in parameters]
-    kind = f"{parameters['channel']} channel" if "channel" in parameters else ""
-    axes.set_title(", ".join([kind, *shown] if kind else shown), fontsize=11)
+    axes.set_title(_title(model, parameters), fontsize=11)
     axes.legend()
+
+
+def _title(model: str, parameters: dict[str, Any]) -> str:
+    """The model, its link and its parameters by symbol."""
+    links = [form.format(parameters[name]) for name, form in _LINKS.items() if name in parameters]
+    shown = [f"${symbol} = {parameters[name]:g}$" for name, symbol in _SYMBOLS.items() if name in parameters]
+    return ", ".join([model, *links, *shown])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from cycler import cycler
 
 from glassformer.core.errors import ParameterError
 
@@ -32,33 +34,83 @@ _SETTINGS: Any = {
     "xtick.top": True,
     "ytick.right": True,
     "savefig.dpi": 200,
+    "axes.prop_cycle": cycler(color=["#2b5c8a", "#b3402a"]),
+    "image.cmap": "viridis",
 }
 
 
+THEMES: dict[str, dict[str, Any]] = {
+    "light": {},
+    "dark": {
+        "figure.facecolor": "#14181f",
+        "axes.facecolor": "#14181f",
+        "savefig.facecolor": "#14181f",
+        "grid.color": "#2c333d",
+        "axes.prop_cycle": cycler(color=["#7fb2e5", "#f0906f"]),
+        "image.cmap": "cool",
+        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "#d8dee6"),
+    },
+}
+"""Looks of a plot by name, over the house's own."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Where a plot goes and how it looks.
+
+    Attributes:
+        path: the file, in the format of its ending.
+        size: width and height in inches; None for what suits the plot.
+        theme: one of ``THEMES``.
+
+    Raises:
+        ParameterError: a format, a size or a theme that there is not.
+
+    Example:
+        >>> Picture(Path("error.pdf"), (4, 3), "dark").theme
+        'dark'
+    """
+
+    path: Path
+    size: tuple[float, float] | None = None
+    theme: str = "light"
+
+    def __post_init__(self) -> None:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        formats = FigureCanvasAgg.get_supported_filetypes()
+        if self.path.suffix.lstrip(".").lower() not in formats:
+            raise ParameterError("plot", str(self.path), f"a file ending in one of {', '.join(sorted(formats))}")
+        if self.size is not None and not all(1 <= length <= 50 for length in self.size):
+            raise ParameterError("plot_size", self.size, "a width and a height of 1 to 50 inches")
+        if self.theme not in THEMES:
+            raise ParameterError("plot_theme", self.theme, f"one of {', '.join(THEMES)}")
+
+
 @contextmanager
-def canvas(path: Path, columns: int = 1, size: tuple[float, float] = (6.2, 4.4)) -> Iterator[list[Axes]]:
-    """Axes side by side, saved to ``path`` in the format of its ending."""
+def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] = (6.2, 4.4)) -> Iterator[list[Axes]]:
+    """Axes side by side, saved to the file of the picture in the format of its ending."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    asked = Picture(picture) if isinstance(picture, Path) else picture
     # A figure of its own, not pyplot's: no display is asked for and no global state is left behind.
-    with rc_context(_SETTINGS):
-        formats = FigureCanvasAgg.get_supported_filetypes()
-        if path.suffix.lstrip(".").lower() not in formats:
-            raise ParameterError("plot", str(path), f"a file ending in one of {', '.join(sorted(formats))}")
-        figure = Figure(figsize=(size[0] * columns, size[1]), layout="constrained")
+    look: Any = _SETTINGS | THEMES[asked.theme]
+    with rc_context(look):
+        figure = Figure(figsize=asked.size or (size[0] * columns, size[1]), layout="constrained")
         FigureCanvasAgg(figure)
         yield list(figure.subplots(1, columns, squeeze=False)[0])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path)
+        asked.path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(asked.path)
 
 
 def colors(count: int) -> list[Any]:
     """Distinguishable colours in order, readable in print and for colour-blind readers."""
-    from matplotlib import colormaps
+    from matplotlib import colormaps, rcParams
 
-    return [colormaps["viridis"](x) for x in np.linspace(0.0, 0.85, count)] if count > 1 else ["#2b5c8a"]
+    shades = colormaps[rcParams["image.cmap"]]
+    return [shades(x) for x in np.linspace(0.0, 0.85, count)] if count > 1 else ["C0"]
 
 
 def label_alpha(unit: str) -> str:

@@ -1,0 +1,64 @@
+"""The records of a sweep as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray
+
+from glassformer.core.errors import ParameterError
+from glassformer.interface.figures.curves import draw_curve, draw_runs
+from glassformer.interface.figures.style import canvas, colors
+
+
+def plot(found: xarray.Dataset, path: Path, quantity: str | None = None) -> None:
+    """Draw one quantity over ``alpha``, or else over the longest axis, one curve per point of the others.
+
+    Args:
+        found: what :func:`collect` returns.
+        path: the picture, in the format of its ending.
+        quantity: a variable of one number per point; ``error`` if there is one.
+
+    Raises:
+        ParameterError: there is no such variable.
+    """
+    names = [name for name in found.data_vars if not {"row", "column"} & set(found[name].dims)]
+    drawable = [str(name) for name in names if np.issubdtype(found[name].dtype, np.number)]
+    chosen = quantity or ("error" if "error" in drawable else drawable[0])
+    if chosen not in drawable:
+        raise ParameterError("quantity", chosen, f"one of {', '.join(drawable)}")
+    points = _points(found, chosen)
+    dims = points["value"].dims
+    axis = "alpha" if "alpha" in dims else max(dims, key=lambda name: points.sizes[name])
+    others = [name for name in dims if name != axis]
+    curves = points.stack(curve=others) if others else points.expand_dims("curve")
+    with canvas(path) as (axes,):
+        for k, color in enumerate(colors(curves.sizes["curve"])):
+            curve = curves.isel(curve=k)
+            label = ", ".join(f"{name} = {curve[name].item():g}" for name in others if curve[name].dtype.kind in "fi")
+            _draw(axes, curve, found[axis].to_numpy(), found.attrs["compute"] == "simulate", color, label or None)
+        axes.set_xlabel(f"{axis} = {found[axis].attrs['units']}" if "units" in found[axis].attrs else str(axis))
+        axes.set_ylabel(chosen.replace("_", " "))
+        if others and curves.sizes["curve"] <= 12:
+            axes.legend()
+
+
+def _points(found: xarray.Dataset, chosen: str) -> xarray.Dataset:
+    """One quantity as ``value``, over seeds their mean, with its error bar ``blur`` and whether it ``settled``."""
+    value, settled = found[chosen], found["status"] == "converged"
+    own = {"error": ["standard_error", "error_estimate"]}.get(chosen, [chosen.replace("error", "standard_error")])
+    blur = next((found[name] for name in own if name in found and name != chosen), xarray.full_like(value, np.nan))
+    return xarray.Dataset({"value": value, "blur": blur, "settled": settled})
+
+
+def _draw(axes: Any, curve: xarray.Dataset, x: Any, runs: bool, color: Any, label: str | None) -> None:
+    """One curve; means of runs are not joined: a line would claim values that were not computed."""
+    value, blur = curve["value"].to_numpy(), curve["blur"].to_numpy()
+    if runs:
+        draw_runs(axes, x, value, blur, color=color, label=label, ms=4)
+    else:
+        draw_curve(axes, x, value, blur, marker=".", color=color, label=label)
+    at = ~curve["settled"].to_numpy().astype(bool) & np.isfinite(value)
+    axes.plot(x[at], value[at], "x", color="0.5", ms=7, clip_on=False)

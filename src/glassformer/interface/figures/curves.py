@@ -1,0 +1,74 @@
+"""What every plot of a curve says of its points: rows, error bars, statuses, and jumps as jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.integral import Array
+from glassformer.core.solution import Status
+
+# A step is a jump if it is this share of the axis and this many times steeper than the curve on either side of it.
+_HIGH, _STEEP = 0.05, 5.0
+
+
+def draw_curve(axes: Any, alpha: Array, value: Array, error: Array | None = None, **look: Any) -> Any:
+    """A line through the points, broken and dotted where the curve jumps, with error bars where they are known."""
+    order = np.argsort(alpha, kind="stable")
+    alpha, value = alpha[order], value[order]
+    (line,) = axes.plot(*broken(alpha, value), **look)
+    for k in jumps(alpha, value):
+        axes.plot(alpha[k : k + 2], value[k : k + 2], ":", color=line.get_color(), lw=0.8)
+    if error is not None and np.any(error[np.isfinite(error)] > 0):
+        axes.errorbar(alpha, value, error[order], fmt="none", elinewidth=1, capsize=2, ecolor=line.get_color())
+    return line
+
+
+def draw_runs(axes: Any, x: Array, mean: Array, blur: Array, **look: Any) -> None:
+    """Means of runs as marks, never joined, with their standard errors where there are any."""
+    axes.errorbar(x, mean, None if np.all(np.isnan(blur)) else blur, fmt="o", capsize=2, **look)
+
+
+def broken(alpha: Array, value: Array) -> tuple[Array, Array]:
+    """The points with a gap wherever they jump."""
+    places = jumps(alpha, value) + 1
+    return np.insert(alpha, places, np.nan), np.insert(value, places, np.nan)
+
+
+def jumps(alpha: Array, value: Array) -> NDArray[np.int64]:
+    """Points after which a curve, sorted along ``alpha``, steps much more steeply than on both sides of the step.
+
+    Example:
+        >>> alpha = np.linspace(0.0, 1.0, 11)
+        >>> jumps(alpha, np.where(alpha < 0.45, 1 - 0.1 * alpha, 0.0))
+        array([4])
+        >>> jumps(alpha, np.exp(-3 * alpha)).size
+        0
+    """
+    if len(alpha) < 4:
+        return np.zeros(0, dtype=np.int64)
+    step = np.abs(np.diff(value))
+    slope = np.nan_to_num(step / np.maximum(np.diff(alpha), np.finfo(float).tiny))
+    beside = np.maximum(np.append(0.0, slope[:-1]), np.append(slope[1:], 0.0))
+    large = np.nan_to_num(step) > _HIGH * np.nanmax(np.abs(value), initial=0.0)
+    return np.flatnonzero(large & (slope > _STEEP * beside))
+
+
+def mark_unsettled(axes: Any, alpha: Array, value: Array, status: Sequence[Status | str]) -> None:
+    """A mark on every point that did not converge, one entry of the legend for each status."""
+    names = np.array([str(one) for one in status])
+    failed = sorted({*names} - {str(Status.CONVERGED)})
+    for name, marker in zip(failed, "xP1*2v" * len(names), strict=False):
+        at = (names == name) & np.isfinite(value)
+        look = {"ms": 7, "ls": "none", "zorder": 5, "clip_on": False}
+        axes.plot(alpha[at], value[at], marker, color="0.5", label=name.replace("_", " "), **look)
+
+
+def rows_of(column: Array, names: Sequence[str] = ()) -> Iterator[tuple[str, Array]]:
+    """The rows of a column of numbers or of vectors, each with its name; a single one has none."""
+    flat = column.reshape(len(column), -1)
+    for k in range(flat.shape[1]):
+        yield (names[k] if len(names) else f"row {k + 1}") if flat.shape[1] > 1 else "", flat[:, k]

@@ -1,0 +1,105 @@
+"""What plots show, looked up in the axes, and paths that are checked before anything is computed."""
+
+import shlex
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from glassformer import BilinearSequenceRegression, limits
+from glassformer.core.results import Table
+from glassformer.core.solution import Status
+from glassformer.interface.cli import main
+from glassformer.interface.figures import plots
+from glassformer.theory.free_entropy import landscape
+from glassformer.theory.thresholds import Threshold
+
+
+@pytest.fixture
+def axes(monkeypatch):
+    """The axes that plots draw on, kept."""
+    drawn = Figure().subplots()
+
+    @contextmanager
+    def kept(path, columns=1, size=None):
+        yield [drawn]
+
+    monkeypatch.setattr(plots, "canvas", kept)
+    return drawn
+
+
+def labels(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_what_did_not_converge_is_marked_and_a_jump_is_no_slope(axes):
+    alpha = np.linspace(0.1, 1.0, 10)
+    error = np.where(alpha < 0.55, 1 - 0.1 * alpha, 0.0)
+    status = [Status.CONVERGED] * 9 + [Status.ITERATION_LIMIT]
+    columns = {"alpha": alpha, "error": error, "error_estimate": np.full(10, 0.01)}
+    plots.plot_limits(Table("bsr", {"alpha": "n/(dL)", "channel": "gaussian", "rho": 0.3}, columns, status), Path())
+    assert "iteration limit" in labels(axes)
+    assert axes.get_title() == r"bsr, gaussian channel, $\rho = 0.3$"
+    curve = axes.lines[0].get_ydata()
+    assert np.isnan(curve).sum() == 1
+    assert len(axes.collections) == 1  # the error bars
+    assert any(line.get_linestyle() == ":" and len(line.get_xdata()) == 2 for line in axes.lines)
+
+
+def test_rows_are_curves_of_their_own(axes):
+    columns = {"alpha": np.array([1.0, 2.0]), "error": np.array([0.5, 0.4]), "error_estimate": np.zeros(2)}
+    columns["row_error"] = np.array([[0.9, 0.1], [0.7, 0.1]])
+    plots.plot_limits(Table("smi", {"alpha": "n/d", "link": "f"}, columns, [Status.CONVERGED] * 2), Path())
+    assert labels(axes) == ["Bayes-optimal", "row 1", "row 2"]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_landscapes_show_their_maxima(axes, noise):
+    model = BilinearSequenceRegression(rho=0.5, noise=noise, channel="absolute")
+    curves = [landscape(model, alpha, points=60) for alpha in (0.8, 1.1)]
+    plots.plot_landscapes(curves, Path())
+    low, high = axes.get_ylim()
+    heights = [np.interp(c.maxima, c.overlap, c.free_entropy - c.free_entropy[0]) for c in curves]
+    assert all(low < height < high for height in np.concatenate(heights))
+    assert high - low < 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--csv {folder}", "csv"),
+        ("--csv {file}/below.csv", "csv"),
+        ("--plot {folder}/a.xyz", "plot"),
+        ("--plot {folder}/a.png --plot-size 4", "plot_size"),
+        ("--plot {folder}/a.png --plot-size 4x0", "plot_size"),
+        ("--plot {folder}/a.png --plot-theme gray", "plot_theme"),
+        ("--plot-theme dark", "--plot"),
+    ],
+)
+def test_files_that_cannot_be_written_stop_before_the_computation(options, said, tmp_path, monkeypatch, capsys):
+    def refuse(options):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr("glassformer.interface.cli.limits.numbers_from", refuse)
+    (tmp_path / "file").touch()
+    line = options.format(folder=tmp_path, file=tmp_path / "file")
+    assert main(shlex.split(f"limits bsr --alpha 0.1 --rho 0.5 {line}")) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_size_and_theme_of_a_plot(tmp_path):
+    from matplotlib.image import imread
+
+    table = limits(BilinearSequenceRegression(rho=np.inf), [0.3])
+    plots.plot_limits(table, plots.Picture(tmp_path / "a.png", (3.0, 2.0), "dark"))
+    drawn = imread(tmp_path / "a.png")
+    assert drawn.shape[:2] == (400, 600)
+    assert drawn[2, 2, :3].max() < 0.2
+
+
+def test_never_and_does_not_apply_are_told_apart():
+    found = [Threshold("a", alpha, 0.0, "").to_dict() for alpha in (0.5, np.inf, np.nan)]
+    assert [one["reached"] for one in found] == ["at_alpha", "never", "does_not_apply"]
+    assert [one["alpha"] for one in found] == [0.5, None, None]
