@@ -13,6 +13,7 @@ from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.explore import question
 from glassformer.explore.answer import Asked
 from glassformer.explore.controls import Control, of_option
+from glassformer.explore.order import in_order
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.panels.curve import Curve, with_theory
 from glassformer.models.registry import MODELS
@@ -105,12 +106,15 @@ class Bench:
     def change(self, name: str, text: str) -> None:
         """Another text was written, or chosen."""
         if self.texts.get(name) != text:
-            self.texts[name] = text
-            for panel in self._panels.values():
-                if name in panel.controls:
-                    panel.controls[name].put(text)
-            self._moved()
-            self.refresh(name)
+            in_order(self._change, name, text)
+
+    def _change(self, name: str, text: str) -> None:
+        self.texts[name] = text
+        for panel in self._panels.values():
+            if name in panel.controls:
+                panel.controls[name].put(text)
+        self._moved()
+        self.refresh(name)
 
     def refresh(self, name: str) -> None:
         """Ask for what depends on a text that has changed."""
