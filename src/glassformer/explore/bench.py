@@ -13,6 +13,7 @@ from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.explore import question
 from glassformer.explore.answer import Asked
 from glassformer.explore.controls import Control, of_option
+from glassformer.explore.order import in_order
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.panels.curve import Curve, with_theory
 from glassformer.models.registry import MODELS
@@ -72,7 +73,8 @@ class Bench:
     def _laid_out(self, offered: list[Any]) -> Any:
         first = [self.controls[o.field].view for o in offered if o.usual or o.among]
         rest = [self.controls[o.field].view for o in offered if not (o.usual or o.among)]
-        more = pn.Card(*rest, title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
+        self._hidden = {o.field for o in offered if not (o.usual or o.among)}
+        self._more = pn.Card(*rest, title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
         left = pn.Column(
             *first,
             self.controls["alpha"].view,
@@ -80,7 +82,7 @@ class Bench:
             pn.pane.HTML("<p class='label'>Learners with a theory, beside the Bayes-optimal one</p>", margin=(0, 8)),
             self.learners,
             self._remarks,
-            more,
+            self._more,
             self._refused,
             css_classes=["left"],
             sizing_mode="stretch_width",
@@ -104,12 +106,15 @@ class Bench:
     def change(self, name: str, text: str) -> None:
         """Another text was written, or chosen."""
         if self.texts.get(name) != text:
-            self.texts[name] = text
-            for panel in self._panels.values():
-                if name in panel.controls:
-                    panel.controls[name].put(text)
-            self._moved()
-            self.refresh(name)
+            in_order(self._change, name, text)
+
+    def _change(self, name: str, text: str) -> None:
+        self.texts[name] = text
+        for panel in self._panels.values():
+            if name in panel.controls:
+                panel.controls[name].put(text)
+        self._moved()
+        self.refresh(name)
 
     def refresh(self, name: str) -> None:
         """Ask for what depends on a text that has changed."""
@@ -148,6 +153,7 @@ class Bench:
         blamed = controls.get(error.name) if isinstance(error, ParameterError) else None
         if blamed is not None:
             blamed.refuse(str(error))
+            self._more.collapsed = self._more.collapsed and blamed.name not in self._hidden
         alone = error if blamed is None else None
         self._refused.object = f'<p role="alert" class="refused">{html.escape(str(alone))}</p>' if alone else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -10,6 +11,7 @@ import panel as pn
 from panel.io.resources import LOCAL_DIST
 
 from glassformer.explore.bench import Bench
+from glassformer.explore.order import in_order
 from glassformer.explore.own_link import Given, OwnLink
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.panels.data import Data
@@ -75,7 +77,7 @@ class Page:
         self._tabs = pn.Tabs(
             *zip(titles, self._places, strict=True), active=active, dynamic=True, sizing_mode="stretch_width"
         )
-        self._tabs.param.watch(lambda event: self._open(event.new), "active")
+        self._tabs.param.watch(lambda event: in_order(self._open, event.new), "active")
         head = pn.pane.HTML("<h1>glassformer explorer</h1>", margin=(0, 8))
         self.view = pn.Column(head, self._tabs, sizing_mode="stretch_width")
         self._open(active)
@@ -108,13 +110,21 @@ class Page:
             if self._waiting is not None:
                 self._waiting.append(function)
                 return
-        self._document.add_next_tick_callback(function)
+        if self._left():
+            self.end()
+        else:
+            self._document.add_next_tick_callback(partial(in_order, function))
+
+    def _left(self) -> bool:
+        """Whether nobody looks at the page any more, some time before its session is given up."""
+        context = self._document.session_context
+        return context is not None and context.session is not None and context.session.connection_count == 0
 
     def _loaded(self) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting or [], None
         for function in waiting:
-            function()
+            self._later(function)
 
     def end(self) -> None:
         """The person has left."""

@@ -20,7 +20,7 @@ VIEW = {
     "d": "60",
     "instances": "2",
     "seed": "0",
-    "points": "6",
+    "places": "6",
     "steps": "30",
     "target": "0.2",
     "planned": "gamp",
@@ -78,10 +78,7 @@ def _read(option: Option, text: str) -> Any:
     if not text:
         return None
     if option.kind is int:
-        value = number_from(option.name, text)
-        if value != int(value):
-            raise ParameterError(option.name, text, "a whole number")
-        return int(value)
+        return _whole(option.name, text)
     return option.value(number_from(option.name, text) if option.kind is float else text)
 
 
@@ -139,9 +136,13 @@ def whole(texts: Texts, name: str) -> int:
     Raises:
         ParameterError: it is none.
     """
-    value = number_from(name, texts[name])
-    if value != value // 1 or not abs(value) < 2**53:
-        raise ParameterError(name, texts[name], "a whole number")
+    return _whole(name, texts[name])
+
+
+def _whole(name: str, text: str) -> int:
+    value = number_from(name, text)
+    if not (abs(value) < 2**53 and value.is_integer()):
+        raise ParameterError(name, text, "a whole number")
     return int(value)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -13,6 +15,8 @@ from glassformer.core.errors import GlassformerError
 from glassformer.core.progress import watched
 
 _LOG = logging.getLogger(__name__)
+# Seconds between two words of how far it is.
+_EVERY = 0.2
 
 
 class DroppedError(Exception):
@@ -73,14 +77,18 @@ class Work:
             self._later(partial(unless_dropped, function, *given))
 
         def watch(text: str, done: int, total: int | None) -> None:
+            nonlocal told
             if dropped.is_set():
                 raise DroppedError
-            later(tell, text if total is None else f"{text}: {done} of {total}")
+            if time.monotonic() - told > _EVERY:
+                told = time.monotonic()
+                later(tell, text if total is None else f"{text}: {done} of {total}")
 
         def so_far(answer: Any) -> None:
             watch("computing", 0, None)
             later(show, answer)
 
+        told = -math.inf
         try:
             with watched(watch):
                 found = compute(so_far)

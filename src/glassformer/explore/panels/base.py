@@ -13,6 +13,7 @@ import panel as pn
 
 from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.controls import Control
+from glassformer.explore.order import in_order
 from glassformer.explore.share import Share
 from glassformer.explore.work import Work
 
@@ -42,10 +43,9 @@ class Panel(ABC):
         self.progress = pn.pane.HTML(_told(""), sizing_mode="stretch_width", margin=(0, 8))
         # What is drawn is there from the first answer on: an empty figure says nothing, and costs time.
         self._place = pn.Column(sizing_mode="stretch_width")
-        self.run.visible = not self.alone
         self.cancel.visible = False
-        self.run.on_click(lambda _: self.ask())
-        self.cancel.on_click(lambda _: self._stop())
+        self.run.on_click(lambda _: in_order(self.ask))
+        self.cancel.on_click(lambda _: in_order(self._stop))
         fields = [pn.Column(control.view, width=170) for control in self.controls.values()]
         self.view = pn.Column(
             *([pn.FlexBox(*fields)] if fields else []),
@@ -106,6 +106,7 @@ class Panel(ABC):
 
     def stale(self) -> None:
         """What is drawn no longer belongs to what is asked."""
+        self.run.visible = not self.alone
         self.work.drop()
         if self.drawn:
             self.grey(True)

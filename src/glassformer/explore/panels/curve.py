@@ -34,7 +34,7 @@ def with_theory() -> list[str]:
 
     Example:
         >>> with_theory()
-        ['blind-gamp', 'ridge', 'nuclear-norm', 'risk', 'online-sgd']
+        ['blind-gamp', 'ridge', 'nuclear-norm', 'risk']
     """
     return [name for name in LEARNERS if name != names()[0] and learner_type(name).limits is not Learner.limits]
 

@@ -13,7 +13,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
 from glassformer.explore.answer import Answer, Asked
-from glassformer.explore.drawing import COLORS, canvas, fill, hover, source
+from glassformer.explore.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.question import ratios, whole
 from glassformer.learners.registry import names
@@ -29,7 +29,7 @@ class Data(Panel):
         "algorithm": "algorithm",
         "d": "token dimension d",
         "instances": "instances",
-        "points": "sample ratios",
+        "places": "sample ratios",
         "seed": "seed",
     }
     by_itself = False
@@ -41,12 +41,21 @@ class Data(Panel):
         made = canvas("sample ratio alpha", "error of a run", 320)
         self._runs = source("alpha", "error", "seed", "status", "iterations")
         self._theory = source("alpha", "error")
-        made.scatter("alpha", "error", source=self._theory, color=COLORS[0], marker="dash", size=24, line_width=3,
-                     legend_label="theory")  # fmt: skip
-        runs = made.scatter("alpha", "error", source=self._runs, color="#000000", marker="diamond", size=9,
-                            legend_label="one run")  # fmt: skip
+        self._dashes = made.scatter(
+            "alpha",
+            "error",
+            source=self._theory,
+            color=COLORS[0],
+            marker="dash",
+            size=24,
+            line_width=3,
+            legend_label="theory",
+        )
+        self._dots = made.scatter(
+            "alpha", "error", source=self._runs, color="#000000", marker="diamond", size=9, legend_label="one run"
+        )
         told = [("alpha", "@alpha{0.0000}"), ("error", "@error{0.000000}"), ("seed", "@seed")]
-        hover(made, [runs], *told, ("status", "@status"), ("iterations", "@iterations"))
+        hover(made, [self._dots], *told, ("status", "@status"), ("iterations", "@iterations"))
         made.y_range.start = 0
         return made
 
@@ -78,16 +87,15 @@ class Data(Panel):
         self.bench.curve.points(None)
 
     def grey(self, stale: bool) -> None:
-        if stale:
-            fill(self._runs, {"alpha": []})
-            fill(self._theory, {"alpha": []})
+        for one in (self._dots, self._dashes):
+            one.glyph.update(line_alpha=GREYED if stale else CLEAR, fill_alpha=GREYED if stale else CLEAR)
 
 
 def _spread(asked: Asked) -> list[float]:
     """Sample ratios of runs, spread over those of the curve."""
-    count, along = whole(asked.texts, "points"), [a for a in ratios(asked.texts) if a > 0]
+    count, along = whole(asked.texts, "places"), [a for a in ratios(asked.texts) if a > 0]
     if not 1 <= count <= _MOST:
-        raise ParameterError("points", count, f"an integer from 1 to {_MOST}")
+        raise ParameterError("places", count, f"an integer from 1 to {_MOST}")
     places = np.unique(np.linspace(0, len(along) - 1, count + 2).round().astype(int)[1:-1])
     return [float(f"{along[place]:.6g}") for place in places]
 

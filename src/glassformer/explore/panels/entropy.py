@@ -33,7 +33,7 @@ class Entropy(Panel):
         told = [("overlap", "@overlap{0.000000}"), ("free entropy", "@height{0.000000}")]
         hover(made, [self._line], *told, ("error estimate", "@estimate{0.0e+0}"), ("status", "@status"))
         hover(made, [tops], *told)
-        made.legend.location = "top_left"
+        made.legend.location = "bottom_left"
         return made
 
     def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
@@ -62,6 +62,7 @@ class Entropy(Panel):
         margin = 0.1 * float(np.ptp(inner)) + 1e-9
         self.figure.y_range.update(start=float(inner.min()) - margin, end=float(inner.max()) + margin)
         tops = np.interp(found.maxima, found.overlap, height) if len(found.maxima) else []
+        self.figure.legend.visible = len(found.maxima) > 0
         fill(self._maxima, {"overlap": found.maxima, "height": tops})
 
     def grey(self, stale: bool) -> None:

@@ -1,0 +1,154 @@
+"""The explorer in a real browser, as two people use it."""
+
+import http.client
+import io
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+
+import numpy as np
+import pandas
+import pytest
+
+from glassformer import BilinearSequenceRegression, limits
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+REFUSED = ("403 GET / ", "403 GET /static/", "403 GET /ws ")  # what a test below asks for
+QUIET = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """A server in a process of its own, whose log has nothing to say at the end."""
+    folder = tmp_path_factory.mktemp("explore")
+    command = [sys.executable, "-m", "glassformer", "explore", "--no-browser"]
+    settings = {**os.environ, "GLASSFORMER_CACHE": str(folder / "cache")}
+    with (
+        (folder / "log").open("w+") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=settings) as server,
+    ):
+        line = server.stdout.readline()
+        yield line.split()[3]
+        server.terminate()
+        server.wait(30)
+        log.seek(0)
+        told = [line for line in log.read().splitlines() if not line.startswith(REFUSED)]
+        assert not told
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium, as root, brings one")
+    sync = pytest.importorskip("playwright.sync_api")
+    with sync.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Opens a page in a window of its own; whatever goes wrong in it, or leaves this machine, fails the test."""
+    wrong, windows = [], []
+
+    def opened(query="", width=1280):
+        window = browser.new_context(viewport={"width": width, "height": 900})
+        windows.append(window)
+        page = window.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("request", lambda asked: None if _own(asked.url, address) else wrong.append(asked.url))
+        page.set_default_timeout(20_000)
+        page.goto(address + query)
+        page.get_by_text("Values as a table").first.wait_for()
+        return page
+
+    yield opened
+    for window in windows:
+        window.close()
+    assert not wrong
+
+
+def _own(url, address):
+    return url.startswith((address, "data:", "blob:"))
+
+
+def _said(page, text):
+    page.get_by_text(text).first.wait_for()
+
+
+def test_a_slider_moves_the_curve_and_the_address_leads_back(visit, address):
+    first, second = visit("?alpha=0:1:21&rho=inf&at=0.25"), visit()
+    slider = first.get_by_role("slider", name="noise slider")
+    for _ in range(10):
+        slider.press("ArrowRight")
+    expected = limits(BilinearSequenceRegression(rho=np.inf, noise=0.1), [0.0, 1.0])["error"][1]
+    _said(first, f"goes from 1 at alpha = 0 to {expected:.4g} at 1")
+    first.wait_for_url("**noise=0.1*")
+    again = visit(first.url.removeprefix(address))
+    assert again.get_by_role("textbox", name="noise").input_value() == "0.1"
+    _said(again, f"goes from 1 at alpha = 0 to {expected:.4g} at 1")
+    # The other person's page is as it was.
+    assert second.get_by_role("textbox", name="noise").input_value() == "0.0"
+    with again.expect_download() as taken:
+        again.get_by_role("button", name="CSV: error").click()
+    told = pandas.read_csv(io.BytesIO(taken.value.path().read_bytes()))
+    model = BilinearSequenceRegression(rho=np.inf, noise=0.1)
+    np.testing.assert_allclose(told["error"], limits(model, np.linspace(0, 1, 21))["error"], rtol=1e-14)
+    with again.expect_download() as taken:
+        again.get_by_role("button", name="PNG: free-entropy").click()
+    assert taken.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_bad_value_is_refused_beside_its_control_on_a_narrow_screen(visit):
+    page = visit("?alpha=0:1:5", width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    field = page.get_by_role("textbox", name="rho")
+    field.fill("-1")
+    field.press("Enter")
+    refused = page.get_by_role("alert").filter(has_text="rho = -1.0 is not allowed: expected >= 0")
+    refused.wait_for()
+    assert 0 < refused.bounding_box()["y"] - field.bounding_box()["y"] < 120
+    field.fill("0.4")
+    field.press("Enter")
+    refused.wait_for(state="detached")
+
+
+def test_runs_appear_and_can_be_cancelled(visit):
+    page = visit("?alpha=0.2:1:5&noise=0.1&panel=3&d=16&instances=1&places=2")
+    page.get_by_role("button", name="Compute: simulated data").click()
+    _said(page, "2 runs at 2 sample ratios")
+    size = page.get_by_role("textbox", name="instances")
+    size.fill("500")
+    size.press("Enter")
+    page.get_by_role("button", name="Compute: simulated data").click()
+    page.get_by_role("button", name="Cancel").click()
+    _said(page, "cancelled")
+
+
+def test_it_answers_this_machine_alone(address):
+    place = address.removeprefix("http://").strip("/")
+
+    def status(path, **headers):
+        with closing(http.client.HTTPConnection(place, timeout=60)) as connection:
+            connection.request("GET", path, headers=headers)
+            with connection.getresponse() as answer:
+                return answer.status
+
+    assert status("/liveness") in (200, 404)
+    assert status("/", Host="evil.example") == 403
+    assert status("/static/js/bokeh.min.js", Host=f"evil.example:{place.partition(':')[2]}") == 403
+    socket = {
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "x" * 22,
+    }
+    socket["Sec-WebSocket-Key"] = "x" * 22
+    assert status("/ws", Origin="http://evil.example", **socket) == 403
