@@ -16,7 +16,7 @@ def gated(Z):
     return Z[0, 0] * jnp.tanh(Z[1, 0])
 
 
-model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.5, points=256)
+model = SequenceMultiIndex(gated, indices=2, tokens=1, noise=0.5, points=64)
 curve = limits(model, np.linspace(1, 5, 5), throw=False)
 settled = [status.ok for status in curve.status]
 for row, name in enumerate(["signal", "gate"]):
