@@ -78,7 +78,7 @@ oldest:
 	@rm -rf build/oldest
 	@$(PYTHON) -m venv --clear build/oldest
 	@build/oldest/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints-oldest.txt \
-	  --editable '.[cluster,sklearn]' cvxpy hypothesis mpmath psutil pytest pytest-xdist
+	  --editable '.[cluster,explore,sklearn]' cvxpy hypothesis mpmath psutil pytest pytest-xdist
 	OPENBLAS_NUM_THREADS=1 build/oldest/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not slow and not statistics" \
 	  -W ignore::DeprecationWarning $(ARGS)
 

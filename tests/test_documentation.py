@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import glassformer
+from glassformer.interface.cli import main
 
 HOME = Path(__file__).parents[1]
 PAGES = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]
@@ -28,3 +29,12 @@ def test_files_that_a_page_names_are_there(page):
     skeletons = re.findall(r"^New file `(\S+)`", page.read_text(), flags=re.MULTILINE)
     for place in re.findall(r"`((?:tests|benchmarks|docs|src)/[\w/.]+\.\w+)`", page.read_text()):
         assert place in skeletons or (HOME / place).is_file(), place
+
+
+def test_single_numbers_beside_published_ones(capsys):
+    page = (HOME / "docs" / "papers.md").read_text()
+    assert main(["thresholds", "bsr", "--rho", "0.5"]) == 0
+    printed = capsys.readouterr().out
+    for name in ("perfect_recovery", "nuclear_norm_perfect_recovery"):
+        (value,) = re.findall(rf"^{name} +(\S+)", printed, flags=re.MULTILINE)
+        assert f"| {value} |" in page

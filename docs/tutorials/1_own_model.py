@@ -48,7 +48,7 @@ curve.plot()
 # -------------------------------
 # Data are drawn and learned from. Beside the error of the runs stands the theory at the same sizes.
 
-runs = simulate(model, [3.0, 5.0], d=60, instances=1, seed=0)
+runs = simulate(model, 5.0, d=60, instances=1, seed=0)
 runs.plot()
 
 # %%
