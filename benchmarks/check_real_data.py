@@ -156,6 +156,7 @@ def classifiers(classes: int) -> dict[str, Any]:
     pls = GridSearchCV(PLSRegression(scale=False), {"n_components": COMPONENTS}, cv=3)
     return {
         "BilinearClassifier": BilinearClassifier(strengths=12, tolerance=1e-3),
+        "BilinearClassifier, softmax": BilinearClassifier(loss="softmax", strengths=12, tolerance=1e-3),
         "AttentionClassifier": AttentionClassifier(strengths=12, tolerance=1e-3),
         "LogisticRegressionCV": Flat(
             LogisticRegressionCV(Cs=10, l1_ratios=(0,), use_legacy_attributes=False, max_iter=500)

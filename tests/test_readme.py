@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import Sweep
+from glassformer.models.priors.bilinear import BilinearPrior
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -22,7 +23,8 @@ PAGES = [README, *sorted((README.parent / "docs").glob("*.md"))]
 def test_every_python_block_of_a_page_runs(page, capsys):
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     rng = np.random.default_rng(0)
-    names: dict[str, object] = {"X": rng.standard_normal((300, 20, 20)), "y": rng.standard_normal(300)}
+    inputs, signal = rng.standard_normal((300, 20, 20)), BilinearPrior(1.0, 0.5).sample((20, 20), rng)
+    names: dict[str, object] = {"X": inputs, "y": np.einsum("nld,ld->n", inputs, signal) / 20}
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)
     assert page != README or {"mine", "deep", "solution", "curve"} <= set(names)

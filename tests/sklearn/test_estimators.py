@@ -84,6 +84,11 @@ def test_classes_of_several_kinds():
     assert several.coef_.shape == (3, 5, 6) and several.rank_.shape == (3,)
     np.testing.assert_allclose(several.predict_proba(inputs).sum(axis=1), 1)
     assert several.score(inputs, three) > 0.55
+    at_once = BilinearClassifier(loss="softmax", strength=0.5).fit(inputs, three)
+    np.testing.assert_allclose(at_once.predict_proba(inputs).sum(axis=1), 1)
+    assert at_once.score(inputs, three) > 0.55
+    assert at_once.rank_.shape == (3,)
+    assert BilinearClassifier(loss="softmax", strength=0.5).fit(inputs, scores(fields)).coef_.shape == (5, 6)
     odds = two.decision_function(inputs)
     np.testing.assert_allclose(odds, np.einsum("nld,ld->n", inputs, two.coef_) + two.intercept_, atol=1e-9)
 

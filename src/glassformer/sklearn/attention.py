@@ -124,17 +124,17 @@ class AttentionRegressor(_Attention, SequenceRegressor):
 class AttentionClassifier(_Attention, SequenceClassifier):
     r"""Classification with log-odds :math:`\langle \tilde x_a^T S\,\tilde x_b\rangle_{ab} + b`, ``S`` of low rank.
 
-    Of more than two classes each has a matrix of its own: with the logistic loss their probabilities are the softmax of
-    their log-odds; with others each is told from the rest.
+    Of more than two classes each has a matrix of its own and is told from the rest; with ``loss="softmax"`` all are
+    learned at once.
 
     Args:
         shape: as for :class:`AttentionRegressor`, like all that is not listed here.
         pairs: as there.
         linear: as there.
         solver: ``"risk"``.
-        loss: ``"logistic"``, which gives probabilities, ``"hinge"`` or ``"square"``.
+        loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
         penalty: as there.
-        strength: as there, but not by theory; one for all classes of the logistic loss.
+        strength: as there, but not by theory; each class has its own, but for ``loss="softmax"``.
         strengths: as there.
         folds: as there; classes have equal shares in them.
         scale: as there.

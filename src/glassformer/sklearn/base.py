@@ -67,7 +67,8 @@ class SequenceEstimator(BaseEstimator):
         for target in targets:
             own, groups = target[kept], _repeated(part, target[kept])
             if own.ndim == 1:
-                found.append(solve(self, Task(design, own, weights[kept], groups, intercept, self.loss)))
+                loss = "logistic" if isinstance(self.loss, str) and self.loss == "softmax" else self.loss
+                found.append(solve(self, Task(design, own, weights[kept], groups, intercept, loss)))
                 continue
             several = SeveralClasses(design, own.shape[1])
             one = solve(self, Task(several, own, weights[kept], groups, intercept, SoftmaxLoss()))
@@ -190,13 +191,13 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
 
 
 def _has_chances(estimator: Any) -> bool:
-    return isinstance(estimator.loss, str) and estimator.loss == "logistic"
+    return isinstance(estimator.loss, str) and estimator.loss in ("logistic", "softmax")
 
 
 def _require_chances(estimator: Any) -> bool:
     if _has_chances(estimator):
         return True
-    raise AttributeError(f"loss = {estimator.loss!r} gives no probabilities: use loss='logistic'")
+    raise AttributeError(f"loss = {estimator.loss!r} gives no probabilities: use loss='logistic' or 'softmax'")
 
 
 class SequenceClassifier(ClassifierMixin, SequenceEstimator):
@@ -246,8 +247,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
 
     @property
     def _at_once(self) -> bool:
-        """Whether classes have a softmax: more than two of them, and the loss that has probabilities."""
-        return len(self.classes_) > 2 and _has_chances(self)
+        """Whether classes have a softmax; of two it is the logistic loss."""
+        return len(self.classes_) > 2 and isinstance(self.loss, str) and self.loss == "softmax"
 
     def decision_function(self, X: Any) -> Array:
         """Log-odds (logistic loss) of the second class, shape (n,), or of each of several, shape (n, classes)."""
@@ -261,12 +262,15 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
 
     @available_if(_require_chances)
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities of the classes, shape (n, classes)."""
+        """Probabilities, shape (n, classes); of several by softmax, or against the rest and normalised."""
         odds = self.decision_function(X)
-        if odds.ndim > 1:
+        if self._at_once:
             return np.asarray(softmax(odds, axis=1))
         chance = expit(odds)
-        return np.column_stack([1 - chance, chance])
+        if chance.ndim == 1:
+            return np.column_stack([1 - chance, chance])
+        total = chance.sum(axis=1, keepdims=True)
+        return np.where(total > 0, chance / np.where(total > 0, total, 1.0), 1 / chance.shape[1])
 
 
 def _power(design: Any) -> Array:

@@ -102,15 +102,15 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
 class BilinearClassifier(_Bilinear, SequenceClassifier):
     r"""Classification of sequences ``X`` of shape (L, d), log-odds :math:`\mathrm{Tr}\,X^TC + b`, ``C`` of low rank.
 
-    Of more than two classes each has a matrix of its own: with the logistic loss their probabilities are the softmax of
-    their log-odds; with others each is told from the rest.
+    Of more than two classes each has a matrix of its own and is told from the rest; with ``loss="softmax"`` all are
+    learned at once.
 
     Args:
         shape: as for :class:`BilinearRegressor`, like all that is not listed here.
         solver: ``"risk"``.
-        loss: ``"logistic"``, which gives probabilities, ``"hinge"`` or ``"square"``.
+        loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
         penalty: as there.
-        strength: as there, but not by theory; one for all classes of the logistic loss.
+        strength: as there, but not by theory; each class has its own, but for ``loss="softmax"``.
         strengths: as there.
         folds: as there; classes have equal shares in them.
         scale: as there.

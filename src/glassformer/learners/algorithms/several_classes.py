@@ -12,8 +12,9 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.theory.risk.losses import Loss
 
-# Newton steps to the best constants, halvings of one, and slopes per sample that are none.
-_STEPS, _HALVINGS, _FLAT = 50, 20, 1e-7
+# Newton steps to the best constants, the size of those that cannot lead uphill, halvings of others, and slopes per
+# sample that are none.
+_STEPS, _SMALL, _HALVINGS, _FLAT = 50, 0.3, 20, 1e-7
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class BestConstants(SoftmaxLoss):
 def best_constants(loss: Any, y: Array, h: Array, start: Array) -> Array:
     """Constants, shape (classes,), of sum zero that, added to fields of shape (n, classes), make the loss least.
 
-    Newton's method, whose steps are halved where they lead uphill.
+    Newton's method, whose steps are halved where they lead uphill, on the softmax loss, of weighted samples or not.
 
     Example:
         >>> y = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -128,15 +129,21 @@ def best_constants(loss: Any, y: Array, h: Array, start: Array) -> Array:
     """
     shift, weights = start, np.broadcast_to(loss.weights, (len(h), 1))
     for _ in range(_STEPS):
-        slope = loss.slope(y, h + shift).sum(axis=0)
+        chance = softmax(h + shift, axis=-1)
+        slope = (weights * (chance - y)).sum(axis=0)
         if np.max(np.abs(slope)) <= _FLAT * float(weights.sum()):
             break
-        chance = softmax(h + shift, axis=-1)
         bend = np.diag((weights * chance).sum(axis=0)) - (weights * chance).T @ chance
-        step, value = np.linalg.lstsq(bend, slope, rcond=1e-12)[0], float(np.sum(loss.value(y, h + shift)))
-        for _ in range(_HALVINGS):
-            if float(np.sum(loss.value(y, h + shift - step))) <= value:
-                break
-            step = 0.5 * step
-        shift = shift - step
+        step = np.linalg.lstsq(bend, slope, rcond=1e-12)[0]
+        shift = shift - (step if np.max(np.abs(step)) <= _SMALL else _shortened(loss, y, h + shift, step))
     return np.asarray(shift - shift.mean())
+
+
+def _shortened(loss: Any, y: Array, h: Array, step: Array) -> Array:
+    """A step away from fields that makes the loss no larger."""
+    value = float(np.sum(loss.value(y, h)))
+    for _ in range(_HALVINGS):
+        if float(np.sum(loss.value(y, h - step))) <= value:
+            break
+        step = 0.5 * step
+    return step
