@@ -21,6 +21,7 @@ ASK = {
     "phase-diagram": ("attention --depth 1 --data-points 32 --skip 1", "weak_recovery"),
     "figure": ("--list", "bsr-1"),
     "sweep": ("run sweep.toml --store results", "1 point"),
+    "explore": ("--check", "answered with"),
     "cite": ("bsr", "2410.18858"),
 }
 
