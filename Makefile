@@ -63,7 +63,7 @@ format: .venv/.ready-test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv out build dist docs/_build .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv out build dist docs/_build docs/auto .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is removed before an install and written after it: it exists only when the install went through.

@@ -1,32 +1,63 @@
-"""Configuration of the documentation: `make docs` builds it into docs/_build."""
+"""Configuration of the documentation: `make docs` builds it into docs/_build.
+
+Everything a page needs is copied beside it: mathematics, styles and search work without a network.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "glassformer"
 author = "The glassformer developers"
+project_copyright = "the glassformer developers"
 extensions = [
-    "matplotlib.sphinxext.plot_directive",
+    "catalogues",
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
+    "sphinx-mathjax-offline",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
 ]
 source_suffix = [".md", ".rst"]
-exclude_patterns = ["_build"]
-html_theme = "alabaster"
-html_theme_options = {"description": "Exact limits of learning from sequences of tokens", "fixed_sidebar": True}
+exclude_patterns = ["_build", "_extensions", "gallery", "tutorials", "auto/*/*.ipynb", "sg_execution_times.rst"]
+
+html_theme = "furo"
 html_title = "glassformer"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_show_sourcelink = False
+html_copy_source = False
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+autosummary_generate = False
 napoleon_custom_sections = [("Source", "notes")]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-plot_include_source = True
-plot_html_show_source_link = False
-plot_html_show_formats = False
-plot_formats = [("png", 110)]
-plot_rcparams = {
-    "figure.figsize": (5.6, 3.8),
-    "font.size": 10,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["gallery", "tutorials"],
+    "gallery_dirs": ["auto/gallery", "auto/tutorials"],
+    "filename_pattern": r"/",
+    "ignore_pattern": r"_style\.py",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "capture_repr": ("_repr_html_", "__repr__"),
+    "ignore_repr_types": r"matplotlib",
+    "write_computation_times": False,
+    "reset_modules": ("catalogues.plain_figures",),
+    "download_all_examples": False,
+    "show_signature": False,
+    "min_reported_time": 1e9,
+    "doc_module": ("glassformer",),
 }
-plot_apply_rcparams = True

@@ -1,3 +1,10 @@
+"""
+Any number of tokens
+====================
+
+Softmax attention: curves for any number of tokens fall on each other.
+"""
+
 import matplotlib.pyplot as plt
 import numpy as np
 

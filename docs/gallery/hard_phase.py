@@ -1,3 +1,11 @@
+"""
+A hard phase
+============
+
+Free entropy of labels `|h|`: between two sample ratios a second maximum hides the signal from every known
+algorithm.
+"""
+
 import matplotlib.pyplot as plt
 
 from glassformer import BilinearSequenceRegression, landscape, thresholds

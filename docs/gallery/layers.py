@@ -1,3 +1,10 @@
+"""
+Layer after layer
+=================
+
+Two layers of attention: the last one is found long before the first.
+"""
+
 import matplotlib.pyplot as plt
 import numpy as np
 

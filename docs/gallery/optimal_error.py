@@ -1,3 +1,10 @@
+"""
+The best possible error
+=======================
+
+Best possible error for three widths, and message passing on simulated data.
+"""
+
 import matplotlib.pyplot as plt
 import numpy as np
 

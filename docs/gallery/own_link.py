@@ -1,3 +1,10 @@
+"""
+A link of one's own
+===================
+
+A direction that gates another one, learned together with it.
+"""
+
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,3 +1,10 @@
+"""
+Perfect recovery
+================
+
+How many labels fix the signal: by the best possible estimator, and by minimal nuclear norm.
+"""
+
 import matplotlib.pyplot as plt
 import numpy as np
 

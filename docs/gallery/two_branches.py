@@ -1,3 +1,10 @@
+"""
+Two branches
+============
+
+Warm starts upwards and downwards: fixed points that depend on where one comes from.
+"""
+
 import matplotlib.pyplot as plt
 import numpy as np
 

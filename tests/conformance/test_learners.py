@@ -23,6 +23,7 @@ NETWORK = DeepAttention(depth=1, points=64)
 FOR = {
     "gamp": (LINEAR, None, {"max_iterations": 20}),
     "blind-gamp": (LINEAR, NETWORK, {"max_iterations": 20}),
+    "vamp": (LINEAR, NETWORK, {"max_iterations": 20}),
     "ridge": (LINEAR, AttentionIndexed(0.5), {"strength": 0.2}),
     "nuclear-norm": (LINEAR, NETWORK, {"strength": 0.2}),
     "risk": (LINEAR, NETWORK, {"strength": 0.2}),

@@ -155,7 +155,7 @@ def test_settings_out_of_range_are_named(name):
         ClassifierTraining(**{name: -1})
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_the_figure(tmp_path, capsys):
     folder = tmp_path / "data"
     folder.mkdir()

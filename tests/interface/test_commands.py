@@ -2,11 +2,16 @@
 
 import json
 import shlex
+import shutil
+import subprocess
 
 import pytest
+from pydantic import ValidationError
 
 from glassformer.interface.cli import main
 from glassformer.interface.cli.commands import COMMANDS
+from glassformer.interface.cli.output import KINDS, schema_name
+from glassformer.interface.documents import document, json_schema
 from glassformer.models.registry import MODELS
 
 # A question to each that is answered at once, and what its answer contains.
@@ -21,9 +26,13 @@ ASK = {
     "phase-diagram": ("attention --depth 1 --data-points 32 --skip 1", "weak_recovery"),
     "figure": ("--list", "bsr-1"),
     "sweep": ("run sweep.toml --store results", "1 point"),
-    "explore": ("--check", "answered with"),
+    "doctor": ("--json", '"ok": true'),
+    "completion": ("bash", "phase-diagram"),
+    "schema": ("table", "glassformer/table/1"),
     "cite": ("bsr", "2410.18858"),
+    "explore": ("bsr --check", "127.0.0.1"),
 }
+SWEEP = '[sweep]\nmodel = "bsr"\ncompute = "limits"\n[grid]\nalpha = [0.5]\nrho = [1]\n'
 
 
 @pytest.fixture(params=COMMANDS)
@@ -44,9 +53,7 @@ def test_every_command_is_checked():
 
 def test_it_answers(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "sweep.toml").write_text(
-        '[sweep]\nmodel = "bsr"\ncompute = "limits"\n[grid]\nalpha = [0.5]\nrho = [1]\n'
-    )
+    (tmp_path / "sweep.toml").write_text(SWEEP)
     question, answer = ASK[command]
     assert call(f"{command} {question}") == 0
     assert answer in capsys.readouterr().out
@@ -70,4 +77,54 @@ def test_what_it_says_of_a_model_is_json_as_well(command, capsys):
     if not COMMANDS[command].takes_model:
         pytest.skip("no model follows")
     assert call(f"{command} {ASK[command][0]} --json") == 0
-    assert json.loads(capsys.readouterr().out)
+    assert validated(capsys.readouterr().out)
+
+
+def validated(printed):
+    """The document, which must be what the schema that it names allows."""
+    found = json.loads(printed)
+    name, kind, version = found["schema"].split("/")
+    assert (name, int(version)) == ("glassformer", KINDS[kind])
+    return document(kind).model_validate(found)
+
+
+def test_other_documents_name_their_schema(capsys, tmp_path, monkeypatch):
+    question, _ = ASK["sweep"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    assert call(f"sweep {question} --json") == 0
+    assert validated(capsys.readouterr().out).complete
+    checks = {"sound": lambda: (True, "as it should be"), "broken": lambda: (1 / 0, "never")}
+    monkeypatch.setattr("glassformer.interface.doctor.CHECKS", checks)
+    assert call("doctor --json") == 1
+    found = validated(capsys.readouterr().out)
+    assert [check.ok for check in found.checks] == [True, False]
+    assert "ZeroDivisionError" in found.checks[1].found
+    assert call("doctor") == 1
+    assert "FAILED" in capsys.readouterr().out
+
+
+def test_a_document_of_another_shape_is_refused():
+    with pytest.raises(ValidationError, match="points"):
+        document("table").model_validate({"schema": "glassformer/table/1", "model": "bsr", "parameters": {}})
+    assert {kind: json_schema(kind)["$id"] for kind in KINDS} == {kind: schema_name(kind) for kind in KINDS}
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
+def test_words_are_completed(capsys, tmp_path):
+    assert call("completion bash") == 0
+    script = tmp_path / "completion.sh"
+    script.write_text(capsys.readouterr().out)
+    for line, expected in (
+        ("th", {"thresholds"}),
+        ("limits a", {"aim", "attention"}),
+        ("limits bsr --no", {"--noise", "--noise-law"}),
+        ("limits bsr --channel s", {"sign"}),
+        ("simulate bsr --algorithm gam", {"gamp"}),
+    ):
+        words = ["glassformer", *line.split(" ")]
+        ask = f"source {script}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_glassformer; "
+        answer = subprocess.run(
+            ["bash", "-c", f'{ask} printf "%s\\n" "${{COMPREPLY[@]}}"'], capture_output=True, text=True, check=True
+        )
+        assert set(answer.stdout.split()) == expected, line

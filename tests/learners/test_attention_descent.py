@@ -98,7 +98,7 @@ def test_starts_are_trained_as_if_each_were_alone():
     np.testing.assert_allclose(together.signals[0], alone.signals[0], atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_averaging_over_starts_halves_the_error_of_gradient_descent():
     ask = {"d": 30, "instances": 2, "storage": "float32"}
     settings = GradientDescent(max_steps=1500, floor=1e-6, starts=16)

@@ -1,3 +1,5 @@
+"""Ridge and minimal nuclear norm: published expressions, closed forms and released curves."""
+
 import csv
 from pathlib import Path
 

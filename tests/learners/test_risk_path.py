@@ -7,15 +7,18 @@ import scipy.optimize
 from glassformer import (
     BilinearSequenceRegression,
     DataError,
+    IncompatibleError,
     ParameterError,
     RegularisedRisk,
     cross_validate,
+    leave_one_out,
     risk_path,
 )
 from glassformer.core.settings import Iteration
 from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
 from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
 from glassformer.models.designs.dense import DenseDesign
+from glassformer.models.designs.pooled import PooledDesign
 from glassformer.theory.risk.losses import Hinge, Huber, Logistic, Square
 
 ACCURATE = Iteration(tolerance=1e-8, max_iterations=20000)
@@ -127,3 +130,50 @@ def test_what_is_refused(arguments, error, words):
 def test_a_path_that_was_stopped_says_so():
     path = risk_path(*data(), strengths=[0.1], settings=Iteration(tolerance=1e-10, max_iterations=3))
     assert not path.converged and path.gaps[0] > 1e-10
+
+
+def attention(samples=80):
+    rng = np.random.default_rng(0)
+    tokens, w = rng.standard_normal((samples, 3, 6)), rng.standard_normal((2, 6))
+    labels = np.sum((tokens @ w[0]) ** 2 - 0.5 * (tokens @ w[1]) ** 2, axis=1) / 6
+    return PooledDesign(tokens, 3 * np.eye(6)), labels + 0.2 * rng.standard_normal(samples)
+
+
+@pytest.mark.parametrize(
+    ("make", "loss", "penalty"),
+    [
+        (data, Square(), "nuclear"),
+        (data, Huber(), "elastic"),
+        (data, Square(), "ridge"),
+        (attention, Square(), "trace"),
+    ],
+)
+def test_samples_that_are_left_out_and_fitted_without(make, loss, penalty):
+    """One step from the minimiser ends where the others have theirs, but for what is of second order in a sample."""
+    design, labels = make()
+    whole = risk_path(design, labels, loss, penalty, [0.5], intercept=True, settings=ACCURATE)
+    shift, estimate = float(whole.intercepts[0]), whole.estimates[0]
+    found = leave_one_out(design, labels, estimate, 0.5, loss, penalty, intercept=shift)
+    alone, seen = [], design.forward(estimate, 0) + shift
+    for k in range(6):
+        others = np.arange(design.samples) != k
+        path = risk_path(design.rows(others), labels[others], loss, penalty, [0.5], intercept=True, settings=ACCURATE)
+        alone.append(design.forward(path.estimates[0], 0)[k] + path.intercepts[0])
+    moved = np.sqrt(np.mean((np.array(alone) - seen[:6]) ** 2))
+    first = 1e-2 if penalty == "ridge" and isinstance(loss, Square) else 0.2
+    assert np.sqrt(np.mean((found.fields[:6] - alone) ** 2)) < first * moved
+
+
+def test_left_out_samples_tell_the_error_on_new_ones():
+    rng = np.random.default_rng(0)
+    design, new = DenseDesign.sample(400, (16, 16), rng), DenseDesign.sample(4000, (16, 16), rng)
+    signal = rng.standard_normal((16, 2)) @ rng.standard_normal((2, 16)) / np.sqrt(2)
+    labels, later = (one.forward(signal, 0) + 0.5 * rng.standard_normal(one.samples) for one in (design, new))
+    estimate = risk_path(design, labels, strengths=[0.3]).estimates[0]
+    found = leave_one_out(design, labels, estimate, 0.3)
+    true = np.mean((new.forward(estimate, 0) - later) ** 2)
+    # Four standard deviations of the mean of 400 squares.
+    assert abs(np.mean((found.fields - labels) ** 2) / true - 1) < 4 * np.sqrt(2 / 400)
+    assert np.mean((design.forward(estimate, 0) - labels) ** 2) < 0.6 * true
+    with pytest.raises(IncompatibleError, match="loss hinge has kinks"):
+        leave_one_out(design, np.sign(labels), estimate, 0.3, "hinge")

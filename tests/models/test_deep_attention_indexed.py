@@ -48,7 +48,7 @@ def test_labels_are_those_of_the_network(tokens, skip, temperature):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variance", [(1.0, 1.0), (0.3, 0.2)])
+@pytest.mark.parametrize("variance", [pytest.param((1.0, 1.0), marks=pytest.mark.statistics), (0.3, 0.2)])
 def test_posterior_of_two_layers_agrees_with_a_grid(variance):
     """Scores and log partition from Gauss-Hermite quadrature over all three fields of the first layer."""
     channel = DeepAttentionIndexedChannel(2, (1.0,), 1.5, effort=Effort(2048, 8, 10))
@@ -95,7 +95,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(variance):
     assert np.all(np.abs(gap.mean(axis=0)) < 4 * error + 0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_strong_skip_leaves_one_layer_visible():
     channel = DeepAttentionIndexedChannel(2, (1e4,), 1.5, last="linear", points=64)
     value = channel.information(np.diag([1.0, 0.5])[None]).value[0]
@@ -103,7 +103,7 @@ def test_strong_skip_leaves_one_layer_visible():
     assert abs(value[0, 0]) < 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_information_is_the_slope_of_the_expected_log_partition():
     channel = MODEL.channel.with_points(512)
     v, step = np.array([0.5, 0.3]), 0.05

@@ -161,7 +161,7 @@ def test_leading_threshold_of_two_layers_against_plain_sampling():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variance", [(0.6, 0.3), (0.95, 1e-3)])
+@pytest.mark.parametrize("variance", [pytest.param((0.6, 0.3), marks=pytest.mark.statistics), (0.95, 1e-3)])
 def test_posterior_of_two_layers_agrees_with_a_grid(variance):
     channel = DeepAttentionChannel(DeepAttention().network, effort=Effort(8192, 32, 15))
     rng, v = np.random.default_rng(3), np.array(variance)
@@ -248,7 +248,7 @@ def test_untied_linear_layer_is_found_at_its_closed_form():
     np.testing.assert_allclose(found.matrix, 0.5 * np.eye(2), atol=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_untied_softmax_layer_is_found_at_its_closed_form():
     """Two tokens: m = s + 1, E[q~^2 | s] = s make F = [[3, 2], [2, 1]] on the diagonal."""
     found = instability(DeepAttention(depth=1, tied=False, points=256), np.eye(2), np.eye(2), accuracy=8e-3)
@@ -476,7 +476,7 @@ def test_deep_attention_from_the_command_line(capsys, tmp_path):
     assert "other" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_without_skip_mixing_may_be_singular_and_thresholds_are_finite():
     found = instability(DeepAttention(skip=0.0, points=256), np.eye(2), np.eye(2))
     assert np.isfinite(found.rate)
@@ -509,7 +509,7 @@ def test_landscape_of_one_row_peaks_at_its_fixed_point():
         landscape(model, 0.3, row=3)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_landscape_with_side_information_alone_peaks_at_what_it_tells():
     curve = landscape(DeepAttention(side_information=0.3, points=64), 0.0, points=30)
     assert curve.maxima == pytest.approx(0.3, abs=2e-3)

@@ -113,6 +113,7 @@ def test_estimates_are_turned_before_they_are_compared():
     assert abs(aligning[2, 2]) == 1
 
 
+@pytest.mark.statistics
 def test_linear_layer_becomes_learnable_where_its_gram_matrix_says():
     """D = (S/r - 1) I, so alpha_c = r/(L(L + 1)); the bound of labels in cells is not passed."""
     model = DeepAttention(depth=1, rank=2, activation="linear", points=64)

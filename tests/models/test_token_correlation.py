@@ -47,6 +47,7 @@ def test_one_layer_inverts_whatever_the_correlation():
     assert found.alpha == pytest.approx(1 / 6, rel=1e-6)
 
 
+@pytest.mark.statistics
 def test_two_layers_respect_the_bound_of_their_own_labels():
     model = DeepAttention(depth=2, points=256, token_correlation=0.6)
     rate, error = growth_bound(model)

@@ -56,3 +56,18 @@ def test_where_there_is_no_theory():
             kind(**arguments).fit(inputs, labels > 20)
     with pytest.raises(ValueError, match="sample_weight exclude each other"):
         BilinearRegressor(solver="bayes").fit(inputs, labels, sample_weight=2 * np.ones(40))
+
+
+def test_intervals_hold_as_many_new_labels_as_they_say():
+    """Of 1000 noisy labels of one data set each; as many data sets as it takes are in benchmarks/check_coverage.py."""
+    inputs, labels, new, clean = of_a_model()
+    later = clean + 1.5 * np.random.default_rng(1).standard_normal(1000)
+    for arguments in ({"solver": "bayes"}, {"strength": 0.3}):
+        found = BilinearRegressor(**arguments).fit(inputs, labels)
+        low, high = found.predict_interval(new, coverage=0.9).T
+        assert 0.85 <= np.mean((low <= later) & (later <= high)) <= 0.95
+        mean, deviation = found.predict(new, return_std=True)
+        assert 0.75 < np.mean(deviation**2) / np.mean((mean - later) ** 2) < 1.33
+        assert np.all(np.diff(found.predict_interval(new[:1], coverage=0.5)) < high[0] - low[0])
+    with pytest.raises(ValueError, match=r"coverage = 1.5 .*\(0, 1\)"):
+        found.predict_interval(new, coverage=1.5)

@@ -1,7 +1,8 @@
-"""A progress bar on the terminal, whoever watches in its place, and nothing elsewhere."""
+"""A progress bar on the terminal and in notebooks, whoever watches in its place, and nothing elsewhere."""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -37,7 +38,7 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
-    """Yield ``items``, with a bar and the time left on standard error when that is a terminal.
+    """Yield ``items``, with a bar and the time left, on standard error when that is a terminal, or in the notebook.
 
     Example:
         >>> list(track([1, 2], "counting"))
@@ -50,7 +51,7 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
             yield item
             watcher(description, done, told)
         return
-    if not sys.stderr.isatty() or any(line.counted for line in _lines):
+    if not (sys.stderr.isatty() or in_notebook()) or any(line.counted for line in _lines):
         yield from items
         return
     with _line(description, told, counted=True) as line:
@@ -76,6 +77,19 @@ def busy(description: str) -> Iterator[None]:
             yield
         finally:
             _waiting.pop()
+
+
+def in_notebook() -> bool:
+    """Whether this is the kernel of a notebook that can show a bar: ``ipywidgets`` is what it is sent through.
+
+    Example:
+        >>> in_notebook()
+        False
+    """
+    shell = sys.modules.get("IPython")
+    if shell is None or type(shell.get_ipython()).__name__ != "ZMQInteractiveShell":
+        return False
+    return importlib.util.find_spec("ipywidgets") is not None
 
 
 def note(text: str) -> None:

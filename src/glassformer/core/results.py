@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.core.errors import ConvergenceError
 from glassformer.core.integral import Array
+from glassformer.core.showing import ShownOfModel
 from glassformer.core.solution import Status
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(ShownOfModel):
     """Rows over ``alpha``: what :func:`limits`, :func:`landscape` and :func:`simulate` return.
 
     Attributes:
@@ -47,6 +48,12 @@ class Table:
     columns: dict[str, Array]
     status: Sequence[Status]
     notes: Sequence[str] = field(default_factory=list)
+
+    drawing = "plot_limits"
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        return self.notes
 
     @property
     def converged(self) -> bool:
@@ -96,6 +103,20 @@ class Table:
         }
         variables["status"] = (dimension, np.array([str(status) for status in self.status], dtype=object))
         return xarray.Dataset(variables, attrs={"model": self.model, **self.parameters}).set_coords("alpha")
+
+
+@dataclass(frozen=True)
+class Branches(Table):
+    """Fixed points followed up and down in the sample ratio."""
+
+    drawing = "plot_branches"
+
+
+@dataclass(frozen=True)
+class Steps(Table):
+    """Errors after every step, one sample ratio after the other."""
+
+    drawing = "plot_trajectory"
 
 
 def scalars(name: str, column: Array) -> dict[str, Array]:

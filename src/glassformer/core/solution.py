@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.errors import ConvergenceError
+from glassformer.core.showing import Shown
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class Status(Enum):
@@ -77,7 +81,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
-class Solution:
+class Solution(Shown):
     """The end of a batch of iterations; every field has the batch as its first axis.
 
     Attributes:
@@ -88,6 +92,12 @@ class Solution:
         error_estimate: residual amplified by the distance to the fixed point, plus integration error, ``(batch,)``.
         history: residual after each iteration, shape ``(iterations, batch)``; NaN once an element has stopped.
         extra: further arrays by name, for instance ``q_hat``.
+
+    Example:
+        >>> one = np.ones(1)
+        >>> found = Solution(one, [Status.ITERATION_LIMIT], 1e-3 * one, one, 1e-2 * one, np.ones((1, 1)))
+        >>> found.converged, found.settled
+        (False, array([False]))
     """
 
     value: NDArray[np.float64]
@@ -97,6 +107,7 @@ class Solution:
     error_estimate: NDArray[np.float64]
     history: NDArray[np.float64]
     extra: dict[str, Any] = field(default_factory=dict)
+    drawing = "plot_history"
 
     @property
     def converged(self) -> bool:
@@ -107,6 +118,14 @@ class Solution:
     def settled(self) -> NDArray[np.bool_]:
         """Which elements have status ``CONVERGED``, shape ``(batch,)``."""
         return np.array([status.ok for status in self.status], dtype=bool)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per element of the batch: how it ended."""
+        import pandas
+
+        ends = {"status": [str(status) for status in self.status]}
+        names = ("residual", "iterations", "error_estimate")
+        return pandas.DataFrame({**{name: getattr(self, name) for name in names}, **ends})
 
     def at(self, where: NDArray[Any]) -> Solution:
         """The elements ``where``, indices or flags, alone."""

@@ -72,6 +72,7 @@ class Simulation(Table):
     """A :class:`~glassformer.core.results.Table` that also keeps every run, in ``instances[point][instance]``."""
 
     instances: Sequence[Sequence[Run]] = field(default_factory=list)
+    drawing = "plot_simulation"
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per sample ratio, with the list of its runs."""

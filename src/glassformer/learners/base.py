@@ -132,6 +132,16 @@ class Learner(ABC):
 
         return f"algorithm {self.name} {obstacle}: use {' or '.join(proposals(self, model))}"
 
+    def require(self, model: Any) -> None:
+        """Refuse a model that it is not for.
+
+        Raises:
+            IncompatibleError: it is not for this model; what to use instead is said.
+        """
+        refusal = self.refusal(model)
+        if refusal is not None:
+            raise IncompatibleError(refusal)
+
     def completed(self, model: Any) -> Self:
         """Itself, with settings that were left open as they are for this model."""
         del model

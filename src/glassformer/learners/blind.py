@@ -88,7 +88,7 @@ class BlindMessagePassing(Learner):
         from glassformer.theory.assumed_width import assumed_prior_limits
         from glassformer.theory.limits import limits
 
-        self._require(model)
+        self.require(model)
         if self.assumed_rho is None:
             optimum = limits(model, alpha, throw=throw)
             found = replace(optimum, notes=[*optimum.notes, _CONSISTENT])
@@ -98,11 +98,6 @@ class BlindMessagePassing(Learner):
             if throw:
                 found.raise_unless_converged()
         return replace(found, parameters={**found.parameters, "learner": self.name})
-
-    def _require(self, model: Any) -> None:
-        refusal = self.refusal(model)
-        if refusal is not None:
-            raise IncompatibleError(refusal)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         from glassformer.theory.limits import limits

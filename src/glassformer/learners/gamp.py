@@ -84,7 +84,7 @@ def gamp(
     against = [*contradictions(next(own.parts())), *label_power(model, own, y[0])]
     warn_of(against)
     found = passed(model, own, y, settings or MessagePassing(), seed, side=side, start=start, watch=watch)
-    return _blaming_the_inputs(found) if against else found
+    return blaming_the_inputs(found) if against else found
 
 
 def passed(
@@ -98,11 +98,12 @@ def passed(
     start: Array | None = None,
     watch: Callable[[GampState], None] | None = None,
     believed: ScalarPrior | None = None,
+    step: type[GampStep] = GampStep,
 ) -> Solution:
     """What :func:`gamp` returns, of data that are known to be those of the model: labels (instances, samples, ...)."""
     runs = [
         message_passing(
-            GampStep(model, design, labels[k], k, settings, seed, side, start, believed),
+            step(model, design, labels[k], k, settings, seed, side, start, believed),
             settings.max_iterations,
             settings.damping,
             watch,
@@ -112,7 +113,8 @@ def passed(
     return _solution(model, runs)
 
 
-def _blaming_the_inputs(found: Solution) -> Solution:
+def blaming_the_inputs(found: Solution) -> Solution:
+    """A run on inputs that contradict the model, where it did not settle."""
     return replace(found, status=[status if status.ok else Status.MISTAKEN for status in found.status])
 
 

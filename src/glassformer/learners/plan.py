@@ -13,6 +13,7 @@ from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
+from glassformer.core.showing import ShownOfModel
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import chosen, names
@@ -61,7 +62,7 @@ class Needed:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShownOfModel):
     """Sample ratios at which a learner's error reaches a target, and what stands beside them.
 
     Attributes:
@@ -85,6 +86,12 @@ class Plan:
     thresholds: Thresholds | None
     curves: dict[str, Array]
     notes: Sequence[str] = field(default_factory=list)
+    drawing = "plot_plan"
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        size = "" if self.d is None else f", d = {self.d}"
+        return (f"{self.quantity} at or below {self.target:g}{size}", *self.notes)
 
     def __getitem__(self, name: str) -> Needed:
         for entry in self.entries:

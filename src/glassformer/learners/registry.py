@@ -14,6 +14,7 @@ from glassformer.learners.base import Learner
 LEARNERS = {
     "gamp": "bayes:MessagePassing",
     "blind-gamp": "blind:BlindMessagePassing",
+    "vamp": "vamp:VectorMessagePassing",
     "ridge": "convex:Ridge",
     "nuclear-norm": "convex:NuclearNorm",
     "risk": "regularised_risk:RegularisedRisk",

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from glassformer.core.checks import is_number, require_integer
-from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.errors import DataError, IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
 from glassformer.core.settings import Iteration
+from glassformer.core.showing import Shown
 from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
+from glassformer.learners.algorithms.left_out import LeftOut, left_out
 from glassformer.learners.algorithms.proximal_gradient import Risk, Scale, least_risk, scale_of
 from glassformer.theory.risk.losses import Loss, loss_of
 from glassformer.theory.risk.penalties import Penalty, penalty_of
+
+if TYPE_CHECKING:
+    import pandas
 
 # Strengths of a path by default, the share of the largest useful one that the least is, and a margin for rounding.
 _STRENGTHS, _LEAST, _EDGE = 20, 1e-3, 1 + 1e-6
@@ -32,7 +37,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class RiskPath:
+class RiskPath(Shown):
     """Minimisers at several strengths, the largest first.
 
     Attributes:
@@ -50,6 +55,14 @@ class RiskPath:
     gaps: Array
     status: tuple[Status, ...]
     iterations: int
+    drawing = "plot_risk_path"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per strength."""
+        import pandas
+
+        columns = {"strength": self.strengths, "rank": self.ranks, "intercept": self.intercepts, "gap": self.gaps}
+        return pandas.DataFrame({**columns, "status": [str(status) for status in self.status]})
 
     @property
     def ranks(self) -> Array:
@@ -63,7 +76,7 @@ class RiskPath:
 
 
 @dataclass(frozen=True)
-class CrossValidation:
+class CrossValidation(Shown):
     """Loss on samples that were held back, at several strengths.
 
     Attributes:
@@ -75,6 +88,14 @@ class CrossValidation:
     strengths: Array
     losses: Array
     converged: bool
+    drawing = "plot_cross_validation"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per strength."""
+        import pandas
+
+        columns = {"strength": self.strengths, "loss": self.mean, "standard_error": self.standard_error}
+        return pandas.DataFrame(columns)
 
     @property
     def mean(self) -> Array:
@@ -252,6 +273,55 @@ def cross_validate(
         fields = [away.forward(s, 0) + b for s, b in zip(path.estimates, path.intercepts, strict=True)]
         losses.append([_mean_loss(own, y[held], h, w[held]) for h in fields])
     return CrossValidation(wanted, np.array(losses), converged)
+
+
+def leave_one_out(
+    design: Any,
+    labels: ArrayLike,
+    estimate: Array,
+    strength: float,
+    loss: Any = "square",
+    penalty: str = "nuclear",
+    *,
+    intercept: float = 0.0,
+    weights: ArrayLike | None = None,
+) -> LeftOut:
+    """What a minimiser would have said of each of its samples without having seen it, to first order.
+
+    Equation :eq:`leave-one-out` of the documentation.
+
+    Args:
+        design: as for :func:`risk_path`, with its inputs in one array.
+        labels: as there.
+        estimate: the minimiser, shape (L, d).
+        strength: at which it is one.
+        loss: as there, without kinks.
+        penalty: as there.
+        intercept: that was added to the fields; the left-out samples had their part in it.
+        weights: as there, > 0.
+
+    Returns:
+        Fields without the sample, the intercept included, and degrees of freedom of the fit.
+
+    Raises:
+        IncompatibleError: a loss with kinks.
+
+    Example:
+        >>> from glassformer.models.designs.dense import DenseDesign
+        >>> rng = np.random.default_rng(0)
+        >>> design = DenseDesign.sample(150, (10, 10), rng)
+        >>> signal = np.outer(rng.standard_normal(10), rng.standard_normal(10))
+        >>> labels = design.forward(signal, 0) + 0.5 * rng.standard_normal(150)
+        >>> estimate = risk_path(design, labels, strengths=[0.3]).estimates[0]
+        >>> seen, unseen = design.forward(estimate, 0), leave_one_out(design, labels, estimate, 0.3)
+        >>> bool(np.std(labels - seen) < 0.5 < np.std(labels - unseen.fields)), bool(unseen.degrees < 100)
+        (True, True)
+    """
+    fit = _prepared(design, labels, loss, penalty, True, weights)
+    if not np.isfinite(fit.loss.sharpness):
+        raise IncompatibleError(f"loss {fit.loss.name} has kinks, and no errors without a sample: use square or huber")
+    found = left_out(fit.at(strength, Shifted(fit.loss, intercept)), estimate, constant=True)
+    return found._replace(fields=found.fields + intercept)
 
 
 def rank_of(matrix: Array) -> int:

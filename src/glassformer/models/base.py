@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from glassformer.core.checks import is_number
 from glassformer.core.declarations import declared
+from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
 from glassformer.models.designs.base import Design
@@ -125,6 +126,17 @@ class Model(Trainable, ABC):
     def overlap_shape(self) -> tuple[int, ...]:
         """Shape of one overlap in results: empty for numbers, (P, P) for matrices."""
         return self.prior.overlap_shape
+
+    @property
+    def matrix_prior(self) -> ScalarPrior:
+        """The prior of a signal that is one matrix.
+
+        Raises:
+            IncompatibleError: the signal has several rows.
+        """
+        if self.overlap_shape:
+            raise IncompatibleError(f"this is for a signal of one matrix, not for the rows of {self.name}")
+        return cast(ScalarPrior, self.prior)
 
     @property
     def followed(self) -> tuple[str, ...]:

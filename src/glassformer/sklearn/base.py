@@ -19,10 +19,12 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from glassformer.core.errors import ParameterError
+from glassformer.core.checks import is_number
+from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
 from glassformer.learners.risk_path import rank_of
+from glassformer.sklearn.misses import Misses
 from glassformer.sklearn.scaling import learned
 from glassformer.sklearn.sequences import Sequences, sequences
 from glassformer.sklearn.solvers import Signal, Task, solver_of
@@ -40,6 +42,8 @@ class SequenceEstimator(BaseEstimator):
 
     has_theory: bool = False
     """Whether targets are linear in what is learned, of which width and noise can be estimated."""
+    predicts_numbers: bool = True
+    """Whether targets are numbers, and have intervals."""
     by_position: bool = True
     """Whether tokens of different positions are seen by different weights."""
 
@@ -80,11 +84,14 @@ class SequenceEstimator(BaseEstimator):
         self.n_iter_ = max(1, max(one.iterations for one in signals))
         self.cross_validation_ = signals[0].validation if single else [one.validation for one in signals]
 
-    def _fields(self, X: Any) -> Array:
-        """Of all signals, shape (n, signals), without intercepts."""
+    def _seen(self, X: Any) -> Any:
+        """The design of new samples."""
         check_is_fitted(self)
         given = sequences(self, X, self.shape_, reset=False)
-        design = self._design(self.scaling_.apply(given), given, None)
+        return self._design(self.scaling_.apply(given), given, None)
+
+    def _fields(self, design: Any) -> Array:
+        """Of all signals, shape (n, signals), without intercepts."""
         return np.stack([design.forward(matrix, 0) for matrix in self.signals_], axis=1)
 
     def __sklearn_tags__(self) -> Any:
@@ -118,6 +125,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         spread = float(np.sqrt(share @ (y - mean) ** 2)) or 1.0
         signals = self._learn(given, [(y - mean) / spread], weights, self.loss != "square")
         self.offset_, self.unit_ = mean + spread * signals[0].intercept, spread
+        self.misses_ = signals[0].misses
         self._tell(signals, spread)
         self.intercept_ = self.offset_ - self._seen_mean()
         return self
@@ -126,10 +134,52 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
     def _seen_mean(self) -> float:
         """What the coefficients make of the mean that was subtracted from inputs."""
 
-    def predict(self, X: Any) -> Array:
-        """Predictions, shape (n,), of samples in any of the forms of :meth:`fit`."""
-        fields = self._fields(X)[:, 0]
-        return np.asarray(self.offset_ + self.unit_ * fields)
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predictions, shape (n,), of samples in any of the forms of :meth:`fit`.
+
+        Args:
+            X: samples.
+            return_std: whether standard deviations of new labels around the predictions are returned beside them: of
+                message passing those of its posterior, with the noise; of risk those of the samples that were learned
+                from around predictions without them.
+
+        Raises:
+            IncompatibleError: standard deviations of a fit whose loss has kinks.
+        """
+        found, design = self._predicted(X)
+        if not return_std:
+            return found
+        return found, self.unit_ * self._known_misses().deviation(_power(design))
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
+        """Intervals that hold new labels with a probability of ``coverage``, shape (n, 2): their ends.
+
+        Those of message passing are Gaussian, with the variance of its posterior and the noise. Those of risk are as
+        wide as the samples that were learned from would need, each predicted without itself; no law of errors is
+        assumed.
+
+        Args:
+            X: samples in any of the forms of :meth:`fit`.
+            coverage: in (0, 1).
+
+        Raises:
+            ParameterError: ``coverage`` is out of range.
+            IncompatibleError: of a fit whose loss has kinks.
+        """
+        if not (is_number(coverage) and 0 < coverage < 1):
+            raise ParameterError("coverage", coverage, "a number in (0, 1)")
+        found, design = self._predicted(X)
+        half = self.unit_ * self._known_misses().half_width(_power(design), float(coverage))
+        return np.column_stack([found - half, found + half])
+
+    def _predicted(self, X: Any) -> tuple[Array, Any]:
+        design = self._seen(X)
+        return np.asarray(self.offset_ + self.unit_ * self._fields(design)[:, 0]), design
+
+    def _known_misses(self) -> Misses:
+        if self.misses_ is None:
+            raise IncompatibleError(f"loss = {self.loss!r} has kinks, and no intervals: use square or huber")
+        return self.misses_
 
 
 def _has_chances(estimator: Any) -> bool:
@@ -140,6 +190,8 @@ def _has_chances(estimator: Any) -> bool:
 
 class SequenceClassifier(ClassifierMixin, SequenceEstimator):
     """Classes from sequences; of more than two, each against the rest."""
+
+    predicts_numbers = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from samples.
@@ -180,7 +232,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Log-odds (logistic loss) of the second class, shape (n,), or of each of several, shape (n, classes)."""
-        fields = self._fields(X) + self.offsets_
+        fields = self._fields(self._seen(X)) + self.offsets_
         return fields[:, 0] if len(self.classes_) == 2 else fields
 
     def predict(self, X: Any) -> Array:
@@ -196,6 +248,12 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
             return np.column_stack([1 - chance, chance])
         total = chance.sum(axis=1, keepdims=True)
         return np.where(total > 0, chance / np.where(total > 0, total, 1.0), 1 / chance.shape[1])
+
+
+def _power(design: Any) -> Array:
+    """Mean squares of the entries of each input."""
+    inputs = design.inputs[0]
+    return np.einsum("nld,nld->n", inputs, inputs) / (inputs.shape[1] * inputs.shape[2])
 
 
 def _numbers(y: Any) -> Array:

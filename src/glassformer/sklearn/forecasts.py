@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
+from glassformer.core.showing import Shown
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.bayes import MessagePassing
@@ -32,7 +32,7 @@ _CONFIDENCE, _QUIETEST = 2.0, 1e-6
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Shown):
     """Mean squared errors of predictions of new labels, noise included, against the number of samples.
 
     Attributes:
@@ -63,6 +63,7 @@ class Forecast:
     widened: float
     estimated: EstimatedModel
     status: Status
+    drawing = "plot_forecast"
 
     @property
     def agrees(self) -> bool:
@@ -96,19 +97,6 @@ class Forecast:
         import pandas
 
         return pandas.DataFrame(self.rows())
-
-    def plot(self, path: str | Path) -> None:
-        """Draw the curve, its band and the check; the format is that of the ending."""
-        from glassformer.interface.figures.style import canvas
-
-        with canvas(Path(path)) as (axes,):
-            axes.fill_between(self.n, self.low, self.high, color="#2b5c8a", alpha=0.2, lw=0, label="band")
-            n = np.concatenate([self.checked_n, self.n])
-            axes.plot(n, np.concatenate([self.checked, self.error]), ".-", color="#2b5c8a", label="theory")
-            bars = _CONFIDENCE * self.measured_error
-            axes.errorbar(self.checked_n, self.measured, bars, fmt="o", capsize=2, color="#b3402a", label="held back")
-            axes.set(xscale="log", xlabel="samples", ylabel="mean squared error of predictions")
-            axes.legend()
 
 
 def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, splits: int = 4) -> Forecast:

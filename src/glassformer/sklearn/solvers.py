@@ -18,7 +18,9 @@ from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration
 from glassformer.learners.own_data.width import EstimatedModel, estimate_model
 from glassformer.learners.regularised_risk import RegularisedRisk
-from glassformer.learners.risk_path import CrossValidation, cross_validate, risk_path
+from glassformer.learners.risk_path import CrossValidation, RiskPath, cross_validate, leave_one_out, risk_path
+from glassformer.sklearn.misses import LeftOutMisses, Misses, PosteriorMisses
+from glassformer.theory.risk.losses import loss_of
 
 
 class Task(NamedTuple):
@@ -49,6 +51,7 @@ class Signal(NamedTuple):
         iterations: steps of the last run.
         validation: what chose the strength, if anything did.
         estimated: width and noise, where they were asked for.
+        misses: by how much predictions of new labels miss them, where that is known.
     """
 
     matrix: Array
@@ -57,6 +60,7 @@ class Signal(NamedTuple):
     iterations: int
     validation: CrossValidation | None = None
     estimated: EstimatedModel | None = None
+    misses: Misses | None = None
 
 
 class Chosen(NamedTuple):
@@ -87,15 +91,30 @@ def by_risk(settings: Any, task: Task) -> Signal:
         text = f"a minimum was not reached within max_iterations = {settings.max_iterations}: raise it, or tolerance"
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
     matrix, intercept = chosen.unit * path.estimates[-1], chosen.unit * float(path.intercepts[-1])
-    return Signal(matrix, intercept, chosen.strength, path.iterations, chosen.validation, chosen.estimated)
+    misses = _left_out(settings, scaled, path, chosen)
+    return Signal(matrix, intercept, chosen.strength, path.iterations, chosen.validation, chosen.estimated, misses)
+
+
+def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Misses | None:
+    """Of a regression, by what every sample would be missed if the others were all there are."""
+    if not (settings.predicts_numbers and np.isfinite(loss_of(settings.loss).sharpness)):
+        return None
+    problem = (task.design, task.labels, path.estimates[-1], chosen.strength, settings.loss, settings.penalty)
+    found = leave_one_out(*problem, intercept=float(path.intercepts[-1]), weights=task.weights)
+    return LeftOutMisses(chosen.unit * (task.labels - found.fields), task.weights)
 
 
 def by_message_passing(settings: Any, task: Task) -> Signal:
     """The posterior mean at the estimated width and noise; where that does not settle, the minimiser of a risk."""
     found = _estimated(settings, task, f"solver = {settings.solver}")
     if found.status.ok:
-        matrix = np.sqrt(found.power) * found.solution.value[0]
-        return Signal(matrix, found.offset, np.nan, int(found.solution.iterations[0]), estimated=found)
+        unit, last = float(np.sqrt(found.power)), found.solution
+        error = float(last.error_estimate[0])
+        # What residuals have beyond the error is noise.
+        noise = max(task.design.sample_ratio / float(last.extra["precision"][0]) - error, 0.0)
+        misses = PosteriorMisses(unit, error, noise)
+        matrix, steps = unit * last.value[0], int(last.iterations[0])
+        return Signal(matrix, found.offset, np.nan, steps, estimated=found, misses=misses)
     text = f"message passing did not settle ({found.status}): regularised risk is fitted instead"
     warnings.warn(text, DataWarning, stacklevel=4)
     return by_risk(settings, task)._replace(estimated=found)

@@ -56,8 +56,8 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
         >>> assumed_prior_limits(model, [0.5], BilinearPrior(beta=1, rho=0.5))["error"].round(4)
         array([0.373])
     """
-    prior = model.prior
-    if not (model.channel.linear and isinstance(prior, ScalarPrior)) or prior.symmetric != assumed.symmetric:
+    prior = model.matrix_prior
+    if not model.channel.linear or prior.symmetric != assumed.symmetric:
         raise IncompatibleError("an assumed prior is for linear labels of one matrix of the same kind")
     counts = validated_alpha(alpha) / prior.degrees * float(np.prod(model.channel.field_components))
     rows = [_fixed_point(prior, assumed, float(count), float(model.channel.noise)) for count in counts]

@@ -91,6 +91,7 @@ class Landscape(Table):
     minima: Array
     diverges: bool
     largest: float = 1.0
+    drawing = "plot_landscape"
 
     q_hat, overlap, free_entropy, error_estimate = map(_column, ("q_hat", "overlap", "free_entropy", "error_estimate"))
 

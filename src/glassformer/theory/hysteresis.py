@@ -11,7 +11,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.progress import track
-from glassformer.core.results import Table
+from glassformer.core.results import Branches, Table
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
@@ -22,7 +22,7 @@ from glassformer.theory.state_evolution import evolved, unknown_at_start, valida
 _DISTINCT, _SMALLEST = 1e-4, 1e-9
 
 
-def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None = None) -> Table:
+def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None = None) -> Branches:
     r"""Follow the fixed point of state evolution up and down in the sample ratio.
 
     Going up, each sample ratio starts from the fixed point of the one below, and at the lowest from knowing nothing;
@@ -36,7 +36,7 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
         settings: tolerance and iteration limit.
 
     Returns:
-        :class:`Table` with ``alpha``, ``error_up`` and ``error_down`` (for several rows the mean over them, with
+        :class:`Branches` with ``alpha``, ``error_up`` and ``error_down`` (for several rows the mean over them, with
         ``row_error_up`` and ``row_error_down``), ``two_branches`` (1 where they differ by more than their errors),
         ``error_estimate`` (the larger one), and a note that brackets the spinodals.
 
@@ -58,7 +58,7 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
     blur = np.array([[float(solution.error_estimate[0]) for solution in branch] for branch in (up, down)])
     margin = _DISTINCT * np.maximum(*errors) + blur.sum(axis=0) + _SMALLEST
     two = np.abs(errors[0] - errors[1]) > margin
-    return Table(
+    return Branches(
         model=model.name,
         parameters=model.parameters,
         columns={
@@ -75,7 +75,7 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
     )
 
 
-def one_branch(table: Table) -> Table:
+def one_branch(table: Table) -> Branches:
     """Limits of a learner with a single fixed point, in the form of :func:`follow_branches`.
 
     Args:
@@ -92,7 +92,7 @@ def one_branch(table: Table) -> Table:
         "two_branches": np.zeros_like(alpha),
         "error_estimate": table["error_estimate"],
     }
-    return Table(table.model, table.parameters, columns, table.status, ["one branch: the risk is convex"])
+    return Branches(table.model, table.parameters, columns, table.status, ["one branch: the risk is convex"])
 
 
 def _in_order(alpha: Array) -> Array:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,9 +33,13 @@ from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.core.progress import note, track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Table
+from glassformer.core.results import Steps, scalars
+from glassformer.core.showing import Shown
 from glassformer.core.solution import Status
 from glassformer.models.base import Model
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Start(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OnlinePath:
+class OnlinePath(Shown):
     """Overlap and power in time, from one start or as means over several.
 
     Attributes:
@@ -101,6 +105,16 @@ class OnlinePath:
     replicas: Array
     labels: Array
     status: Status
+    drawing = "plot_online"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per time."""
+        import pandas
+
+        columns = {"time": self.time, "error": self.error.value, "cosine": self.cosine.value}
+        columns |= {"error_estimate": self.error.error, "plugin_error": self.test_error.value}
+        parts = {name: part for column in columns.items() for name, part in scalars(*column).items()}
+        return pandas.DataFrame({**parts, "status": str(self.status)})
 
     @property
     def overlap(self) -> Integral:
@@ -267,7 +281,7 @@ def _aligned(replicas: Array, signs: Array) -> Array:
 
 def online_trajectory(
     model: Model, alpha: ArrayLike, steps: int, pace: Pace, start: Start | None = None, points: int = _POLICY.points
-) -> Table:
+) -> Steps:
     r"""The way of :func:`online_sgd` to the sample ratios ``alpha``, each in ``steps`` equal parts.
 
     Args:
@@ -279,7 +293,7 @@ def online_trajectory(
         points: as there.
 
     Returns:
-        :class:`~glassformer.core.results.Table` with one row per sample ratio and part: ``alpha``, ``iteration`` (0 at
+        :class:`~glassformer.core.results.Steps` with one row per sample ratio and part: ``alpha``, ``iteration`` (0 at
         the start), ``time``, ``samples`` (over dimension, so far), ``error`` (mean over the rows of their squared
         distance from the truth), ``row_error``, ``cosine``, ``overlap`` (``M``), ``power`` (``Q``), ``plugin_error``
         (on new labels without their noise), and of all but the rows' errors an estimate of the error:
@@ -300,7 +314,7 @@ def online_trajectory(
     found["plugin"] = path.test_error
     estimates = {f"{name}_error_estimate".lstrip("_"): part.error[back] for name, part in found.items()}
     error = path.error.value[back]
-    return Table(
+    return Steps(
         model=model.name,
         parameters={**model.parameters, **pace._asdict()},
         columns={

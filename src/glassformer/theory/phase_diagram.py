@@ -13,12 +13,13 @@ from glassformer.core.checks import real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.progress import track
 from glassformer.core.results import plain
+from glassformer.core.showing import Shown, heading
 from glassformer.models.base import Model
 from glassformer.theory.thresholds import Thresholds, thresholds
 
 
 @dataclass(frozen=True)
-class PhaseDiagram:
+class PhaseDiagram(Shown):
     """Thresholds at each value of one parameter.
 
     Attributes:
@@ -32,6 +33,16 @@ class PhaseDiagram:
     parameter: str
     values: Sequence[float]
     thresholds: Sequence[Thresholds]
+    drawing = "plot_phase_diagram"
+
+    @property
+    def title(self) -> str:
+        return heading(self.model, self.parameters)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Of the model, those that stand still."""
+        return {name: value for name, value in self.thresholds[0].parameters.items() if name != self.parameter}
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per threshold and value."""
@@ -55,8 +66,8 @@ class PhaseDiagram:
 
     def to_dict(self) -> dict[str, Any]:
         """The diagram as the command line writes it in JSON."""
-        shared = {name: value for name, value in self.thresholds[0].parameters.items() if name != self.parameter}
-        return {"model": self.model, "parameters": plain(shared), "parameter": self.parameter, "points": self.rows()}
+        fixed = plain(self.parameters)
+        return {"model": self.model, "parameters": fixed, "parameter": self.parameter, "points": self.rows()}
 
     def to_pandas(self) -> Any:
         """A data frame with one row per threshold and value."""

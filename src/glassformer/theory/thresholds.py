@@ -14,6 +14,7 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
+from glassformer.core.showing import ShownOfModel
 from glassformer.models.base import Model, counting_threshold
 from glassformer.models.channels.exponents import Exponents
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
@@ -63,7 +64,7 @@ class Threshold:
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class Thresholds(ShownOfModel):
     """All thresholds of a model, whether it has a hard phase and how that is known, and the exponents of a link.
 
     What is not known is None; so are infinite numbers in :meth:`to_dict`, where ``reached`` tells what they stand for.
@@ -81,6 +82,12 @@ class Thresholds:
     hard_phase: bool | None
     hard_phase_reason: str = ""
     exponents: Exponents | None = None
+    drawing = "plot_thresholds"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        said = {True: "yes", False: "no", None: "unknown"}[self.hard_phase]
+        return (f"hard phase: {said} ({self.hard_phase_reason})",)
 
     def __getitem__(self, name: str) -> Threshold:
         for entry in self.entries:
@@ -127,6 +134,12 @@ def thresholds(model: Model) -> Thresholds:
 
     Returns:
         :class:`Thresholds`; entries that do not apply have ``alpha`` NaN and say so in their note.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> found = thresholds(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.0))
+        >>> found["perfect_recovery"].alpha, found["perfect_recovery"].note
+        (0.75, 'Bayes-optimal; counting of degrees of freedom')
     """
     ends = _hard_phase(model, resolved_curve(model)) if model.has_curve else ()
     entries = [

@@ -19,7 +19,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Table
+from glassformer.core.results import Steps
 from glassformer.core.solution import Status
 from glassformer.models.base import Model
 from glassformer.theory.evolution_map import EvolutionMap, side_known
@@ -40,7 +40,7 @@ class _Path(NamedTuple):
     error: Array
 
 
-def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float | None = None) -> Table:
+def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float | None = None) -> Steps:
     r"""Error and overlap after every step of undamped message passing, in the limit of large sizes.
 
     Equations :eq:`state-evolution` and :eq:`matrix-state-evolution` of the documentation, iterated as they stand.
@@ -54,7 +54,7 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
             :math:`r/\sqrt d`; the time that it takes to leave it grows like :math:`\log d`.
 
     Returns:
-        :class:`~glassformer.core.results.Table` with one row per sample ratio and step: ``alpha``, ``iteration`` (0
+        :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration`` (0
         before any step), ``error`` (:math:`V = 1 - q`; for several rows the mean over them), ``overlap``, ``q_hat``
         (that the step to here was taken with), for several rows ``row_error``, and ``error_estimate``: the integration
         error of every step, carried on by the slope of the map.
@@ -84,7 +84,7 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
     variance, q_hat = (np.swapaxes(part, 0, 1).reshape(size, prior.rows, prior.rows) for part in path[:2])
     shape = (size, *model.overlap_shape)
     finite = np.isfinite(mean_error(variance))
-    return Table(
+    return Steps(
         model=model.name,
         parameters=model.parameters,
         columns={

@@ -1,3 +1,5 @@
+"""Priors of matrices: denoising errors and entropies against closed forms, limits, and matrices drawn."""
+
 import numpy as np
 import pytest
 from scipy.integrate import quad

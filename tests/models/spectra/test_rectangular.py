@@ -1,3 +1,5 @@
+"""The law of a noisy product of matrices: against the published quartic in many digits, and random matrices."""
+
 import itertools
 
 import numpy as np

@@ -2,11 +2,12 @@
 
 Nothing heavy is imported before a command runs, and of the tables only what the command names, so that ``--help``
 answers at once. Exit codes: 0 when everything converged, 3 when something did not (it is printed with its status), 2
-for bad usage (one line on standard error).
+for bad usage (one line on standard error), 1 when a check of ``doctor`` failed.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -42,15 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return BAD_USAGE
         require_writable(options)
         return int(options.run(options))
+    except BrokenPipeError:
+        # Who read the output has left; nothing is written to a closed end when the process leaves, either.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return 0
     except (GlassformerError, OSError) as error:
         print(f"glassformer: error: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_USAGE
     except KeyboardInterrupt:
         print("glassformer: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
 
 
 def parse_alpha(text: str) -> list[float]:

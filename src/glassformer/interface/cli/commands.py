@@ -36,5 +36,8 @@ COMMANDS = {
     "explore": Command("explore", "move sliders in the browser", takes_model=False),
     "figure": Command("figure", "compute and draw a figure of the papers", takes_model=False),
     "sweep": Command("sweep", "one computation on a grid of parameters, kept point by point", takes_model=False),
+    "doctor": Command("doctor", "versions, devices, threads and memory, and a self-test", takes_model=False),
+    "completion": Command("completion", "completion for bash, zsh or fish", takes_model=False),
+    "schema": Command("schema", "JSON Schema of what --json prints", takes_model=False),
     "cite": Command("cite", "BibTeX of the papers behind what was used", takes_model=False),
 }

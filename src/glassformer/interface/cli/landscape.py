@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.ranges import numbers_from
-from glassformer.interface.cli.output import exit_code, heading, picture, plots, print_json
+from glassformer.core.showing import heading
+from glassformer.interface.cli.output import exit_code, picture, plots, print_json
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if options.plot:
         plots().plot_landscapes(curves, picture(options))
     if options.json:
-        print_json({"model": found.name, "landscapes": [curve.to_dict() for curve in curves]})
+        print_json("landscapes", {"model": found.name, "landscapes": [curve.to_dict() for curve in curves]})
         return exit_code([status for curve in curves for status in curve.status])
     print(heading(found.name, found.parameters))
     for curve in curves:

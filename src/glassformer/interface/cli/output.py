@@ -10,8 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.files import require_place
+from glassformer.core.showing import heading
 
-BAD_USAGE, NOT_CONVERGED = 2, 3
+FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
+# Documents that are printed as JSON, and their versions; what is in them says ``interface.documents``.
+KINDS = {
+    "table": 1,
+    "thresholds": 1,
+    "phase-diagram": 1,
+    "landscapes": 1,
+    "plan": 1,
+    "sweep": 1,
+    "doctor": 1,
+}
 
 
 def plots() -> Any:
@@ -81,15 +92,25 @@ def write(options: argparse.Namespace, result: Any, plot: Callable[[Any], None])
         plot(picture(options))
 
 
-def print_json(document: Any) -> None:
-    """Print what is in types that JSON knows."""
-    print(json.dumps(document, indent=2))
+def schema_name(kind: str) -> str:
+    """What a document of this kind says of itself.
+
+    Example:
+        >>> schema_name("table")
+        'glassformer/table/1'
+    """
+    return f"glassformer/{kind}/{KINDS[kind]}"
+
+
+def print_json(kind: str, document: dict[str, Any]) -> None:
+    """Print a document of this kind, in types that JSON knows."""
+    print(json.dumps({"schema": schema_name(kind), **document}, indent=2))
 
 
 def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
     """Print a table and return the exit code its statuses call for."""
     if options.json:
-        print_json(table.to_dict())
+        print_json("table", table.to_dict())
     else:
         print(heading(table.model, table.parameters))
         print_rows(table.rows(), columns)
@@ -104,15 +125,6 @@ def exit_code(statuses: Sequence[Any]) -> int:
     for name, remedy in failed.items():
         print(f"glassformer: {name}: {remedy}", file=sys.stderr)
     return NOT_CONVERGED if failed else 0
-
-
-def heading(model: str, parameters: dict[str, Any]) -> str:
-    """One line that names the model and its parameters."""
-
-    def text(value: Any) -> str:
-        return f"{value:g}" if isinstance(value, float) else str(value)
-
-    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in sorted(parameters))
 
 
 def print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:

@@ -17,7 +17,7 @@ from glassformer.models.registry import MODELS, build, options_of
 _EPILOG = """\
 SPEC is a number (0.3), a comma list (0.1,0.2,0.5) or start:stop:count with both ends included (0:1:101).
 Limits of parameters are values: --rho 0, --rho inf, --beta inf.
-Exit codes: 0 all converged, 3 something did not (printed with its status), 2 bad usage.
+Exit codes: 0 all converged, 3 something did not (printed with its status), 2 bad usage, 1 a check of doctor failed.
 """
 _SHARED: dict[str, Any] = {"epilog": _EPILOG, "formatter_class": argparse.RawDescriptionHelpFormatter}
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.ranges import numbers_from
-from glassformer.interface.cli.output import heading, plots, print_json, print_rows, write
+from glassformer.core.showing import heading
+from glassformer.interface.cli.output import plots, print_json, print_rows, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,9 +24,9 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     found = phase_diagram(model(skip=values[0]), "skip", values)
     write(options, found, lambda path: plots().plot_phase_diagram(found, path))
     if options.json:
-        print_json(found.to_dict())
+        print_json("phase-diagram", found.to_dict())
         return 0
     document = found.to_dict()
-    print(heading(found.model, document["parameters"]))
+    print(heading(found.model, found.parameters))
     print_rows(document["points"], ["skip", "threshold", "alpha", "error_estimate", "note"])
     return 0

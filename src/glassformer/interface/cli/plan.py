@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from glassformer.core.showing import heading
 from glassformer.interface.cli.learners import add_learner, learner_of
-from glassformer.interface.cli.output import exit_code, heading, plots, print_json, print_rows, write
+from glassformer.interface.cli.output import exit_code, plots, print_json, print_rows, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     found = plan(model(), target, learner_of(options.learner, options), quantity, options.d)
     write(options, found, lambda path: plots().plot_plan(found, path))
     if options.json:
-        print_json(found.to_dict())
+        print_json("plan", found.to_dict())
     else:
         _print(found)
     return exit_code([entry.status for entry in found.entries])

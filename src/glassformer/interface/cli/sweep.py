@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from glassformer.interface.cli.output import NOT_CONVERGED
+from glassformer.interface.cli.output import NOT_CONVERGED, print_json
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +61,7 @@ def _sweep_status(options: argparse.Namespace) -> int:
 
 def _print_progress(options: argparse.Namespace, found: Any) -> int:
     if options.json:
-        print(json.dumps({**vars(found), "complete": found.complete}, indent=2))
+        print_json("sweep", {**vars(found), "complete": found.complete})
     else:
         counts = ", ".join(f"{count} {status}" for status, count in sorted(found.counts.items()))
         print(f"{found.total} points: {counts}; {found.computed} computed now")

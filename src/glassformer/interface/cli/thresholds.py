@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from glassformer.core.showing import heading
 from glassformer.interface.cli.learners import add_learner, learner_of
-from glassformer.interface.cli.output import heading, plots, print_json, print_rows, write
+from glassformer.interface.cli.output import plots, print_json, print_rows, write
 
 # Polynomials of a row that are looked for, and the samples that show them.
 _LARGEST, _SAMPLES = 4, 2**18
@@ -25,7 +26,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     found, beside = learner_of(options.learner, options).thresholds(asked), _of_rows(asked)
     write(options, found, lambda path: plots().plot_thresholds(found, path))
     if options.json:
-        print_json({**found.to_dict(), **beside})
+        print_json("thresholds", {**found.to_dict(), **beside})
         return 0
     print(heading(found.model, found.parameters))
     rows = [

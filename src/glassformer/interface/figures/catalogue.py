@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.files import require_place
 from glassformer.interface.citations import arxiv
 
 if TYPE_CHECKING:
@@ -126,11 +127,12 @@ def draw(name: str, out: Path, quick: bool = False, reference: Path | None = Non
 
     Raises:
         ParameterError: an unknown name, or a reference folder that does not exist.
-        DataError: a data set that is missing or cannot be read.
+        DataError: a data set that is missing or cannot be read, or a folder that cannot be written to.
     """
     if name not in FIGURES:
         raise ParameterError("name", name, f"one of {', '.join(FIGURES)}")
-    out.mkdir(parents=True, exist_ok=True)
+    for ending in ("png", "csv", "txt"):
+        require_place("out", out / f"{name}.{ending}")
     figure = FIGURES[name]
     found, summary, converged = figure.produce(out / f"{name}.png", quick, data if figure.of_data else reference)
     found.to_csv(out / f"{name}.csv", index=False)

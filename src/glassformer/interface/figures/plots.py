@@ -10,11 +10,16 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
+from glassformer.core.solution import Solution
 from glassformer.experiments.instances import Simulation
 from glassformer.interface.figures.curves import draw_curve, draw_runs, mark_unsettled, rows_of
 from glassformer.interface.figures.style import Picture, canvas, colors, error_label, label_alpha
+from glassformer.learners.own_data.diagnosis import Diagnosis
+from glassformer.learners.own_data.width import EstimatedModel
 from glassformer.learners.plan import Plan
+from glassformer.learners.risk_path import CrossValidation, RiskPath
 from glassformer.theory.free_entropy import Landscape
+from glassformer.theory.online_sgd import OnlinePath
 from glassformer.theory.phase_diagram import PhaseDiagram
 from glassformer.theory.thresholds import Thresholds
 
@@ -71,6 +76,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
     """Errors after every step."""
     with canvas(path) as (axes,):
         draw_trajectory(axes, table)
+        mark_unsettled(axes, table["iteration"], table["error"], table.status)
         _finish(axes, table.model, table.parameters)
         axes.set_xlabel("step")
 
@@ -131,7 +137,7 @@ def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
             draw_curve(axes, np.asarray(found.values), found.curve(name), found.curve_error(name), **look)
         axes.set_xlabel(found.parameter)
         axes.set_ylabel(label_alpha(found.thresholds[0].parameters["alpha"]))
-        axes.set_title(_title(found.model, found.to_dict()["parameters"]), fontsize=11)
+        axes.set_title(_title(found.model, found.parameters), fontsize=11)
         axes.legend()
 
 
@@ -178,6 +184,76 @@ def plot_landscapes(curves: Sequence[Landscape], path: Path | Picture) -> None:
         axes.set_ylabel(r"free entropy $\Phi(q) - \Phi(0)$ [nats]")
         axes.set_title(_title(curves[0].model, curves[0].parameters), fontsize=11)
         axes.legend(title=r"$\alpha$")
+
+
+def plot_landscape(curve: Landscape, path: Path | Picture) -> None:
+    """Free entropy against the overlap at one sample ratio."""
+    plot_landscapes([curve], path)
+
+
+def plot_online(found: OnlinePath, path: Path | Picture) -> None:
+    """Cosine similarity of each row with its truth in time."""
+    with canvas(path) as (axes,):
+        rows = list(rows_of(found.cosine.value))
+        blurs = [values for _, values in rows_of(found.cosine.error)]
+        for (name, values), blur, color in zip(rows, blurs, colors(len(rows)), strict=True):
+            draw_curve(axes, found.time, values, blur, color=color, label=name or "row 1")
+        axes.set(xlabel="time (steps over dimension)", ylabel="cosine similarity with the truth")
+        axes.legend()
+
+
+def plot_risk_path(found: RiskPath, path: Path | Picture) -> None:
+    """Rank of the estimate against the strength."""
+    with canvas(path) as (axes,):
+        axes.plot(found.strengths, found.ranks, "o-", ms=4, drawstyle="steps-mid", color="C0")
+        mark_unsettled(axes, found.strengths, found.ranks, found.status)
+        axes.set(xscale="log", xlabel=r"strength $\lambda$", ylabel="rank of the estimate")
+
+
+def plot_cross_validation(found: CrossValidation, path: Path | Picture) -> None:
+    """Loss on held-back samples against the strength, with the best and the simplest choice."""
+    with canvas(path) as (axes,):
+        axes.errorbar(found.strengths, found.mean, found.standard_error, fmt="o-", ms=4, capsize=2, color="C0")
+        axes.axvline(found.best, color="C1", lw=1, label="least loss")
+        axes.axvline(found.simplest, color="C1", lw=1, ls="--", label="largest within a standard error")
+        axes.set(xscale="log", xlabel=r"strength $\lambda$", ylabel="loss on held-back samples")
+        axes.legend()
+
+
+def plot_history(found: Solution, path: Path | Picture) -> None:
+    """Residual after every iteration."""
+    with canvas(path) as (axes,):
+        for residuals, color in zip(found.history.T, colors(found.history.shape[1]), strict=True):
+            axes.plot(np.arange(1, len(residuals) + 1), residuals, color=color)
+        axes.set(yscale="log", xlabel="iteration", ylabel="residual")
+
+
+def plot_estimate(found: EstimatedModel, path: Path | Picture) -> None:
+    """Residual of the message passing that the estimate rests on."""
+    plot_history(found.solution, path)
+
+
+def plot_diagnosis(found: Diagnosis, path: Path | Picture) -> None:
+    """What was measured, as multiples of what is harmless."""
+    all_of_it = [*found.findings, *found.labels]
+    # Of something whose mere presence harms there is no multiple: it is drawn as the rest that does.
+    sizes = [one.value / (one.limit + one.chance or one.value or 1.0) for one in all_of_it]
+    with canvas(path) as (axes,):
+        axes.barh([one.name for one in all_of_it], sizes, color=["C0" if one.harmless else "C1" for one in all_of_it])
+        axes.axvline(1, color="0.5", ls="--", lw=1)
+        axes.set_xlabel("times what is harmless")
+        axes.invert_yaxis()
+
+
+def plot_forecast(found: Any, path: Path | Picture) -> None:
+    """The learning curve, its band of 95 per cent, and what held-back samples measured, with two standard errors."""
+    with canvas(path) as (axes,):
+        axes.fill_between(found.n, found.low, found.high, color="C0", alpha=0.2, lw=0, label="band")
+        n = np.concatenate([found.checked_n, found.n])
+        axes.plot(n, np.concatenate([found.checked, found.error]), ".-", color="C0", label="theory")
+        draw_runs(axes, found.checked_n, found.measured, 2 * found.measured_error, color="C1", label="held back")
+        axes.set(xscale="log", xlabel="samples", ylabel="mean squared error of predictions")
+        axes.legend()
 
 
 def draw_landscape(axes: Any, curve: Landscape, color: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,9 +59,10 @@ class Picture:
     """Where a plot goes and how it looks.
 
     Attributes:
-        path: the file, in the format of its ending.
+        path: the file, in the format of its ending; None for none.
         size: width and height in inches; None for what suits the plot.
         theme: one of ``THEMES``.
+        keep: is given the figure when it is drawn.
 
     Raises:
         ParameterError: a format, a size or a theme that there is not.
@@ -71,15 +72,16 @@ class Picture:
         'dark'
     """
 
-    path: Path
+    path: Path | None
     size: tuple[float, float] | None = None
     theme: str = "light"
+    keep: Callable[[Any], None] | None = None
 
     def __post_init__(self) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         formats = FigureCanvasAgg.get_supported_filetypes()
-        if self.path.suffix.lstrip(".").lower() not in formats:
+        if self.path is not None and self.path.suffix.lstrip(".").lower() not in formats:
             raise ParameterError("plot", str(self.path), f"a file ending in one of {', '.join(sorted(formats))}")
         if self.size is not None and not all(1 <= length <= 50 for length in self.size):
             raise ParameterError("plot_size", self.size, "a width and a height of 1 to 50 inches")
@@ -101,8 +103,11 @@ def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] 
         figure = Figure(figsize=asked.size or (size[0] * columns, size[1]), layout="constrained")
         FigureCanvasAgg(figure)
         yield list(figure.subplots(1, columns, squeeze=False)[0])
-        asked.path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(asked.path)
+        if asked.path is not None:
+            asked.path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(asked.path)
+        if asked.keep is not None:
+            asked.keep(figure)
 
 
 def colors(count: int) -> list[Any]:

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
+from glassformer.core.showing import Shown
 from glassformer.learners.own_data.arrays import as_inputs, first_bad
 from glassformer.learners.own_data.findings import Finding, findings, sampled
-from glassformer.learners.own_data.spectrum import spectrum
+from glassformer.learners.own_data.spectrum import alike, spectrum
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Shown):
     """Measured properties of data, and what follows.
 
     Attributes:
@@ -55,6 +56,16 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     labels: tuple[Finding, ...]
     verdicts: tuple[Verdict, ...]
+    drawing = "plot_diagnosis"
+
+    @property
+    def title(self) -> str:
+        n, tokens, d = self.shape
+        return f"{n} samples of {tokens} tokens of dimension {d}: n/(L d) = {n / (tokens * d):.3g}"
+
+    @property
+    def remarks(self) -> list[str]:
+        return [f"{'trust' if one.trusted else 'do not trust'}: {one.theory}: {one.reason}" for one in self.verdicts]
 
     @property
     def trusted(self) -> tuple[str, ...]:
@@ -72,14 +83,11 @@ class Diagnosis:
         return pd.DataFrame(rows, columns=["property", "value", "limit", "chance", "harmless", "meaning"])
 
     def __str__(self) -> str:
-        n, tokens, d = self.shape
-        lines = [f"{n} samples of {tokens} tokens of dimension {d}: n/(L d) = {n / (tokens * d):.3g}"]
+        lines = [self.title]
         for one in (*self.findings, *self.labels):
             mark = "ok  " if one.harmless else "LOOK"
             lines.append(f"  {mark} {one.name:<20} {one.value:8.3g}  harmless up to {one.limit + one.chance:.3g}")
-        for verdict in self.verdicts:
-            lines.append(f"{'trust' if verdict.trusted else 'do not trust'}: {verdict.theory}: {verdict.reason}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.remarks])
 
 
 def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
@@ -155,6 +163,14 @@ def _all_findings(inputs: Array) -> tuple[Finding, ...]:
     return (*findings(inputs), spectrum(sampled(inputs)))
 
 
+def _of_singular_values(inputs: Array) -> Verdict:
+    """On vector message passing, which takes singular values as they are and vectors for random ones."""
+    wrong = [one for one in (*findings(inputs), alike(sampled(inputs))) if not one.harmless]
+    reason = ", ".join(f"{one.name} {one.value:.3g}" for one in wrong)
+    fine = "singular vectors show no structure; singular values may be any"
+    return Verdict("vamp and its state evolution, on linear labels of X as it is", not wrong, reason or fine)
+
+
 def _verdicts(inputs: Array, own: tuple[Finding, ...]) -> tuple[Verdict, ...]:
     """On the data as they are, standardised, whitened; and on what assumes nothing."""
     found, measured = [], own
@@ -165,6 +181,8 @@ def _verdicts(inputs: Array, own: tuple[Finding, ...]) -> tuple[Verdict, ...]:
         if not wrong:
             break
         measured = _all_findings(following(inputs)) if following else ()
+    if not found[0].trusted:
+        found.append(_of_singular_values(inputs))
     fit = "convex fits and their cross-validation (risk, estimators)"
     found.append(Verdict(fit, True, "they assume nothing of X but independent samples; their theory is that above"))
     return tuple(found)

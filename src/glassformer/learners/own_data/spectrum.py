@@ -12,6 +12,8 @@ from glassformer.learners.own_data.findings import Finding, Sample
 _LARGEST, _HARMLESS, _CHANCE = 800, 0.05, 3.0
 # Points of the distribution function.
 _POINTS = 2001
+# Largest harmless correlation of two entries, and what the largest of many by chance is multiplied with.
+_ALIKE, _MARGIN = 0.2, 1.3
 
 
 def marchenko_pastur(values: Array, ratio: float) -> Array:
@@ -54,3 +56,17 @@ def spectrum(sample: Sample) -> Finding:
     distance = float(np.max(np.maximum(np.abs(there - steps[1:]), np.abs(there - steps[:-1]))))
     text = "distance of the distribution of singular values from Marchenko and Pastur's; whiten inputs"
     return Finding("spectrum", distance, _HARMLESS, _CHANCE / small, text)
+
+
+def alike(sample: Sample) -> Finding:
+    """Largest correlation of two entries, as far as they are looked at: singular vectors that have a structure."""
+    flat = sample.centred.reshape(len(sample.centred), -1)
+    columns = np.sort(np.random.default_rng(0).permutation(flat.shape[1])[:_LARGEST])
+    part = flat[:, columns]
+    power = np.sqrt(np.maximum(np.mean(part**2, axis=0), 1e-300))
+    others = part.T @ part / len(part) / np.outer(power, power)
+    np.fill_diagonal(others, 0.0)
+    # Of p^2/2 normal numbers of variance 1/n the largest is about this one.
+    chance = _MARGIN * float(np.sqrt(4 * np.log(max(len(columns), 2)) / len(part)))
+    text = "largest correlation of two entries; singular vectors of the inputs keep a structure"
+    return Finding("entry correlation", float(np.max(np.abs(others))), _ALIKE, chance, text)

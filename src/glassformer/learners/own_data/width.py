@@ -10,6 +10,7 @@ width makes :math:`\tau^2` smaller, and so on. What :math:`\tau^2` exceeds the e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +20,7 @@ from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
+from glassformer.core.showing import Shown
 from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.gamp_step import GampState
 from glassformer.learners.bayes import MessagePassing
@@ -28,6 +30,9 @@ from glassformer.learners.own_data.findings import contradictions, warn_of
 from glassformer.models.bilinear import BilinearSequenceRegression
 from glassformer.models.designs.base import Design
 from glassformer.models.spectra.rectangular import RectangularLaw
+
+if TYPE_CHECKING:
+    import pandas
 
 # Rounds of denoising and estimating, and widths per factor of two that are looked at.
 _ROUNDS, _PER_OCTAVE = 4, 2
@@ -42,7 +47,7 @@ _CONFIDENCE = 2.0
 
 
 @dataclass(frozen=True)
-class EstimatedModel:
+class EstimatedModel(Shown):
     r"""Labels :math:`y = m + \sqrt P\,(h + \sqrt\Delta\,z)` as the data say they are made.
 
     Attributes:
@@ -53,6 +58,9 @@ class EstimatedModel:
         offset: ``m``.
         solution: of message passing with this model.
         status: how that ended: estimates of a run that did not settle are no more than a guess.
+
+    Example:
+        That of :func:`~glassformer.learners.own_data.width.estimate_model`, which makes it.
     """
 
     model: BilinearSequenceRegression
@@ -64,6 +72,16 @@ class EstimatedModel:
     offset: float
     solution: Solution
     status: Status
+    drawing = "plot_estimate"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row: what was estimated, and how it ended."""
+        import pandas
+
+        low, high = self.rho_interval
+        found = {"rho": self.rho, "rho_low": low, "rho_high": high, "noise": self.noise}
+        found |= {"noise_error": self.noise_error, "power": self.power, "offset": self.offset}
+        return pandas.DataFrame([{**found, "status": str(self.status)}])
 
 
 @dataclass(frozen=True)

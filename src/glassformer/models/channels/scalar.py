@@ -49,6 +49,9 @@ class ScalarChannel(Decisions, ABC):
 
     In state evolution :math:`\omega \sim N(0, 1 - V)`: the overlap is :math:`q = 1 - V`. The variance is passed rather
     than the overlap because it keeps its relative precision where the signal is almost known.
+
+    Example:
+        ``CONTRIBUTING.md`` has a channel of one's own, complete.
     """
 
     clean_label: ClassVar[Any] = None

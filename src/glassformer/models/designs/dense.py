@@ -71,3 +71,10 @@ class DenseDesign(StoredDesign):
         matrix = self.inputs[instance].reshape(self.samples, self._size)
         product = score.astype(matrix.dtype, copy=False) @ matrix
         return product.reshape(self.signal_shape).astype(np.float64, copy=False) / np.sqrt(self._size)
+
+    def rotated(self, left: Array, right: Array) -> Array:
+        """Fields of all products of a column of ``left``, shape (L, i), and one of ``right``: shape (samples, i, j)."""
+        inputs = self.inputs[0].astype(np.float64, copy=False)
+        if left.shape[1] > right.shape[1]:
+            return left.T @ (inputs @ right) / np.sqrt(self._size)
+        return (left.T @ inputs) @ right / np.sqrt(self._size)

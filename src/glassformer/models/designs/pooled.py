@@ -56,3 +56,9 @@ class PooledDesign(StoredDesign):
         tokens, d = self.inputs[instance], self.signal_shape[0]
         weighted = (tokens * score.astype(tokens.dtype, copy=False)[:, None, None]).reshape(-1, d)
         return (tokens.reshape(-1, d).T @ weighted - np.sum(score) * self.centre) / d
+
+    def rotated(self, left: Array, right: Array) -> Array:
+        """Fields of all products of a column of ``left``, shape (d, i), and one of ``right``: shape (samples, i, j)."""
+        tokens = self.inputs[0].astype(np.float64, copy=False)
+        seen = np.swapaxes(tokens @ left, 1, 2) @ (tokens @ right)
+        return (seen - left.T @ self.centre @ right) / self.signal_shape[0]

@@ -1,0 +1,136 @@
+"""Pages and parts of pages that are written from the tables of the package."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+HOME = Path(__file__).parents[2]
+
+
+def plain_figures(gallery: dict[str, Any], script: str) -> None:
+    """What the pictures of the galleries have in common."""
+    mpl.rcParams.update(
+        {
+            "figure.figsize": (5.6, 3.8),
+            "figure.dpi": 110,
+            "font.size": 10,
+            "legend.frameon": False,
+            "figure.constrained_layout.use": True,
+        }
+    )
+
+
+def figures() -> str:
+    """Every figure of the catalogue: where it is published, what it shows, the command that draws it."""
+    from glassformer.interface.figures.catalogue import FIGURES, source
+
+    rows = [("In the papers", "What it shows", "Command")]
+    for name in sorted(FIGURES, key=lambda name: (FIGURES[name].own, source(name))):
+        link = re.sub(r"arXiv:([\d.]+)", r"[\g<0>](https://arxiv.org/abs/\1)", source(name))
+        data = " --data DIR" if FIGURES[name].of_data else ""
+        rows.append((link, FIGURES[name].title, f"`glassformer figure {name}{data}`"))
+    return _table(rows)
+
+
+def commands() -> str:
+    """Every command of the command line."""
+    from glassformer.interface.cli.commands import COMMANDS
+
+    model = {True: " MODEL", False: ""}
+    rows = [(f"`glassformer {name}{model[one.takes_model]}`", one.text) for name, one in COMMANDS.items()]
+    return _table([("Command", "What it computes"), *rows])
+
+
+def documents() -> str:
+    """Every kind of document that ``--json`` prints."""
+    from glassformer.interface.cli.output import KINDS, schema_name
+    from glassformer.interface.documents import document
+
+    rows = [(f"`{schema_name(kind)}`", (document(kind).__doc__ or "").replace("``", "`")) for kind in KINDS]
+    return _table([("Schema", "What it holds"), *rows])
+
+
+def checks() -> str:
+    """Every measurement too slow for the tests."""
+    scripts = sorted((HOME / "benchmarks").glob("check_*.py"))
+    return _table([("Script", "What is measured"), *((f"`{_place(path)}`", _title(path)) for path in scripts)])
+
+
+def tests() -> str:
+    """Every file of tests, and how many it has: each of them runs for many parameters."""
+    rows = [("File", "Tests", "What is checked")]
+    for path in sorted((HOME / "tests").rglob("test_*.py")):
+        count = len(re.findall(r"^def test_", path.read_text(), flags=re.MULTILINE))
+        rows.append((f"`{_place(path)}`", str(count), _title(path)))
+    return _table(rows)
+
+
+def public() -> str:
+    """Every public name, with what it is and where it is documented."""
+    import glassformer
+
+    things = [getattr(glassformer, name) for name in sorted(glassformer.__all__, key=str.lower)]
+    lines = [f"   ~{thing.__module__}.{thing.__qualname__}" for thing in things]
+    return "\n".join(["```{eval-rst}", ".. autosummary::", "   :nosignatures:", "", *lines, "```"])
+
+
+def _place(path: Path) -> str:
+    return path.relative_to(HOME).as_posix()
+
+
+def _title(path: Path) -> str:
+    """The first paragraph of a module's documentation."""
+    return " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0].split())
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    rows = [rows[0], ("---",) * len(rows[0]), *rows[1:]]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows)
+
+
+CATALOGUES = {
+    "figures": figures,
+    "commands": commands,
+    "documents": documents,
+    "checks": checks,
+    "tests": tests,
+    "public": public,
+}
+
+
+class Catalogue(SphinxDirective):
+    """``{catalogue} NAME``: one of the tables above."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(CATALOGUES[self.arguments[0]]())
+
+
+# What a browser fetches on its own to show a page: scripts, styles, pictures and fonts.
+_FETCHED = re.compile(
+    r"""<(?:script|img|iframe)[^>]*\ssrc="https?:|<link[^>]*rel="(?:stylesheet|preload)"[^>]*"https?:"""
+)
+
+
+def all_here(app: Sphinx, exception: Exception | None) -> None:
+    """Pages are read without a network: refuse one that fetches anything from elsewhere."""
+    for page in [] if exception else sorted(Path(app.outdir).rglob("*.html")):
+        found = _FETCHED.search(page.read_text(encoding="utf-8"))
+        if found and "_static" not in page.parts:
+            raise ExtensionError(f"{page} is not readable without a network: {found.group()}")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("catalogue", Catalogue)
+    app.connect("build-finished", all_here)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,138 @@
+"""Results that show themselves: as tables in a notebook, and as pictures."""
+
+from __future__ import annotations
+
+import base64
+import io
+from abc import abstractmethod
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    import pandas
+
+# Rows of a table that is shown, and dots per inch of a picture.
+_ROWS, _DOTS = 20, 100
+
+
+class Shown:
+    """What a notebook shows of a result: its table, with units and statuses, and what to do where one is not good.
+
+    Attributes:
+        drawing: name of the function of ``interface.figures.plots`` that draws it.
+    """
+
+    drawing: ClassVar[str]
+
+    @property
+    def title(self) -> str:
+        """What it is."""
+        return type(self).__name__
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Sentences that a reader of the numbers should know."""
+        return ()
+
+    @abstractmethod
+    def to_pandas(self) -> pandas.DataFrame:
+        """What is shown, as a data frame."""
+
+    def plot(
+        self, path: str | Path | None = None, size: tuple[float, float] | None = None, theme: str = "light"
+    ) -> Drawing:
+        """Draw it.
+
+        Args:
+            path: a file to write as well, in the format of its ending.
+            size: width and height in inches.
+            theme: ``"light"`` or ``"dark"``.
+
+        Returns:
+            What a notebook shows, with the ``figure`` of Matplotlib.
+
+        Raises:
+            ParameterError: a format, a size or a theme that there is not.
+        """
+        from glassformer.interface.figures import plots
+        from glassformer.interface.figures.style import Picture
+
+        kept: list[Drawing] = []
+        place = None if path is None else Path(path)
+        picture = Picture(place, size, theme, lambda figure: kept.append(Drawing(figure, self.title)))
+        getattr(plots, self.drawing)(self, picture)
+        return kept[0]
+
+    def _repr_html_(self) -> str:
+        from glassformer.core.solution import Status
+
+        frame = self.to_pandas()
+        remedies = {str(status): status.remedy for status in Status if not status.ok}
+        marks = {"status": lambda name: f"\N{WARNING SIGN} {name}" if name in remedies else name}
+        table = frame.to_html(
+            index=False,
+            border=0,
+            max_rows=_ROWS,
+            na_rep="-",
+            float_format=lambda number: f"{number:.7g}",
+            formatters=marks if "status" in frame else None,
+        )
+        ends = [name for name in dict.fromkeys(frame.get("status", ())) if name in remedies]
+        said = [*self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
+        return f"<p><b>{escape(self.title)}</b></p>{table}" + "".join(f"<p>{escape(text)}</p>" for text in said)
+
+
+class ShownOfModel(Shown):
+    """A result of a model: its title names the model and the parameters."""
+
+    model: str
+    parameters: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The model and its parameters."""
+        return heading(self.model, self.parameters)
+
+
+class Drawing:
+    """A picture in a notebook.
+
+    Attributes:
+        figure: of Matplotlib, to change or to save.
+        text: what it shows, in words.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression, limits
+        >>> limits(BilinearSequenceRegression(rho=0.5), [0.2, 0.4]).plot().text
+        'bsr: alpha = n/(dL), beta = 1, channel = gaussian, noise = 0, rho = 0.5'
+    """
+
+    def __init__(self, figure: Any, text: str) -> None:
+        self.figure, self.text = figure, text
+        file = io.BytesIO()
+        # Now, as the look of letters is that of the moment at which they are drawn.
+        figure.savefig(file, format="png", dpi=_DOTS)
+        self._png = file.getvalue()
+
+    def __repr__(self) -> str:
+        return f"<drawing of {self.text}>"
+
+    def _repr_html_(self) -> str:
+        encoded = base64.b64encode(self._png).decode()
+        return f'<img alt="{escape(self.text)}" src="data:image/png;base64,{encoded}"/>'
+
+
+def heading(model: str, parameters: dict[str, Any]) -> str:
+    """One line that names the model and its parameters.
+
+    Example:
+        >>> heading("bsr", {"rho": 0.5, "alpha": "n/(dL)"})
+        'bsr: alpha = n/(dL), rho = 0.5'
+    """
+
+    def text(value: Any) -> str:
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in sorted(parameters))

@@ -1,0 +1,111 @@
+r"""The algebra of vector message passing: linear labels of inputs that are known by their singular values.
+
+With ``A`` the matrix of the fields, :math:`A A^T = U\lambda U^T`, an estimate ``r`` whose errors have the variance
+``v`` and know nothing of ``A`` becomes
+
+.. math::
+   z &= y - A r, \qquad f = \frac1D\sum_k\frac{v\lambda_k}{v\lambda_k + \Delta}, \qquad
+   c = \frac1n\,z^T(v A A^T + \Delta)^{-1}z,\\
+   R &= r + \frac vf\,A^T(vAA^T + \Delta)^{-1}z, \qquad \tau^2 = c\,v\,\frac{1-f}f,\\
+   \hat S, V &= \mathrm{denoise}(R, \tau^2), \qquad
+   r = \frac{\hat S - \eta R}{1 - \eta}, \qquad v = \frac{V}{1-\eta}, \qquad \eta = \frac{V}{\tau^2},
+
+:math:`\eta` the divergence of the denoiser: ``R`` is the signal seen through white noise of variance :math:`\tau^2`,
+whatever the singular values of the inputs are, as long as their singular vectors know nothing of the signal. ``c`` is 1
+where the residuals are as claimed; where they are not, they are believed. For independent inputs this is the algorithm
+of :mod:`~glassformer.learners.algorithms.gamp_step`, to leading order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.core.numerics.decompositions import eigh
+from glassformer.learners.algorithms.gamp_step import GampState, GampStep
+
+# Least noise, in units of the mean eigenvalue, and errors of an estimate; the least share that a denoiser leaves open.
+_LEAST, _OPEN = 1e-12, 1e-9
+
+
+@dataclass
+class VampState(GampState):
+    """One instance between two steps.
+
+    Attributes:
+        seen: the signal seen through white noise, shape (1, ...), that the estimate was made of.
+    """
+
+    seen: Array | None = None
+
+
+@dataclass(frozen=True)
+class VampStep(GampStep):
+    """One instance of a design kept in one array, and its labels: see :class:`GampStep`.
+
+    Equation :eq:`vector-message-passing` of the documentation.
+    """
+
+    design: Any
+
+    def start(self, attempt: int) -> VampState:
+        return VampState(**vars(super().start(attempt)))
+
+    @cached_property
+    def _spectrum(self) -> tuple[Array, Array, bool]:
+        """Eigenvalues and eigenvectors of the smaller Gram matrix, and whether it is that of the samples."""
+        matrix = self.design.inputs[self.instance].reshape(self.design.samples, -1).astype(float, copy=False)
+        wide = matrix.shape[0] <= matrix.shape[1]
+        values, vectors = eigh((matrix @ matrix.T if wide else matrix.T @ matrix) / matrix.shape[1])
+        return np.maximum(values, 0.0), vectors, wide
+
+    def _pulled(self, residual: Array, variance: float) -> tuple[Array, float, float]:
+        r""":math:`vA^T(vAA^T + \Delta)^{-1}z`, ``f`` and ``c``."""
+        values, vectors, wide = self._spectrum
+        noise = max(float(self.model.channel.label_noise), _LEAST * float(values.mean()))
+        weighted, size = variance * values + noise, float(np.prod(self.design.signal_shape))
+        free = float(np.sum(variance * values / weighted)) / size
+        if wide:
+            turned = vectors.T @ residual
+            pull = variance * self.design.adjoint(vectors @ (turned / weighted), self.instance)
+            return pull, free, float(np.sum(turned**2 / weighted)) / len(residual)
+        turned = vectors.T @ self.design.adjoint(residual, self.instance).ravel()
+        pull = variance * (vectors @ (turned / weighted)).reshape(self.design.signal_shape)
+        outside = float(residual @ residual) - variance * float(np.sum(turned**2 / weighted))
+        return pull, free, max(outside, 0.0) / noise / len(residual)
+
+    def advance(self, state: GampState) -> tuple[VampState, float]:
+        """The next state, and the precision found on the way: the quality of the estimate it began with."""
+        assert isinstance(state, VampState)
+        old, weight = state.estimate, 0.0 if state.first else state.damping
+        share = 0.0 if state.first else min(float(old.onsager[0, 0] * state.precision[0, 0]), 1 - _OPEN)
+        cleaned = old.signal if state.seen is None else (old.signal - share * state.seen) / (1 - share)
+        variance = max(float(old.variance[0, 0]) / (1 - share), _LEAST)
+        residual = self.labels - self.design.forward(cleaned[0], self.instance)
+        pull, free, ratio = self._pulled(residual, variance)
+        precision = np.array([[free / max(ratio * variance * (1 - free), _LEAST)]])
+        seen = cleaned + pull / free
+        if not np.isfinite(seen).all():
+            return replace(state, size=np.nan), 0.0
+        assumed = precision
+        if weight > 0 and state.seen is not None:
+            seen = weight * state.seen + (1 - weight) * seen
+            assumed = state.assumed**weight * precision ** (1 - weight)
+        new = self._denoised(assumed[0, 0] * seen, assumed, old.memory)
+        following = VampState(
+            estimate=new,
+            score=state.score,
+            onsager=new.onsager,
+            precision=assumed,
+            assumed=assumed,
+            ratio=ratio,
+            size=self._norm(new.signal - old.signal),
+            damping=state.damping,
+            first=False,
+            seen=seen,
+        )
+        return following, float(precision[0, 0])

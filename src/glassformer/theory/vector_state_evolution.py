@@ -1,0 +1,87 @@
+"""What vector message passing reaches on inputs that are known by their singular values."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.core.errors import DataError, IncompatibleError
+from glassformer.core.integral import Array, Integral
+from glassformer.core.settings import Iteration
+from glassformer.core.solution import Solution
+from glassformer.models.base import Model
+from glassformer.theory.fixed_point import Index, fixed_point
+
+# Least variances, of noise in units of the mean eigenvalue and of errors; the smallest share left open.
+_LEAST, _OPEN = 1e-12, 1e-9
+
+
+def vector_state_evolution(
+    model: Model, eigenvalues: ArrayLike, entries: int, settings: Iteration | None = None
+) -> Solution:
+    r"""Error of linear labels' message passing where inputs have these singular values and no other structure.
+
+    Equation :eq:`vector-state-evolution` of the documentation. Asymptotically exact where the singular vectors of the
+    matrix of the fields are independent of the signal and of each other (Haar), as those of Gaussian or of
+    row-orthogonal inputs; not where they keep tokens and features apart, as those of correlated tokens do.
+
+    Args:
+        model: with the Gaussian channel and a signal of one matrix.
+        eigenvalues: of :math:`A A^T`, ``A`` the matrix of the fields :math:`h = A\,\mathrm{vec}(S)`; zeros may be left
+            out. Of bilinear models ``A`` is ``X.reshape(n, -1)/sqrt(L d)``.
+        entries: of the signal, ``L d``.
+        settings: of the iteration.
+
+    Returns:
+        :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1,), the error
+        :math:`E\|\hat S-S\|^2/(dL)`.
+
+    Raises:
+        IncompatibleError: labels are not linear, or the signal is not one matrix.
+        DataError: eigenvalues are negative, not finite, or more than the entries.
+
+    Source: Rangan, Schniter, Fletcher, IEEE Trans. Inf. Theory 65, 6664 (2019), with the denoiser of a matrix.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression, limits
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+        >>> inputs = np.random.default_rng(0).standard_normal((450, 900)) / 30  # independent ones: the limit
+        >>> found = vector_state_evolution(model, np.linalg.eigvalsh(inputs @ inputs.T), 900)
+        >>> bool(abs(found.value[0] - limits(model, [0.5])["error"][0]) < 0.01)
+        True
+        >>> vector_state_evolution(model, np.ones(450), 900).value.round(4)  # orthogonal inputs tell more
+        array([0.294])
+    """
+    prior = model.matrix_prior
+    if not model.channel.linear or prior.symmetric:
+        raise IncompatibleError("vector message passing is for linear labels of one matrix: use bsr, channel gaussian")
+    known = np.asarray(eigenvalues, dtype=float).ravel()
+    if not known.size or known.size > entries or not np.all(np.isfinite(known)) or np.any(known < 0):
+        raise DataError("eigenvalues", known.shape, f"1 to {entries} finite numbers >= 0")
+    noise = max(float(model.channel.label_noise), _LEAST * float(known.mean()))
+
+    def denoised(variance: Array) -> tuple[Array, Integral]:
+        weighted = variance[:, None] * known
+        free = np.sum(weighted / (weighted + noise), axis=1) / entries
+        effective = np.maximum(variance * (1 - free) / free, _LEAST)
+        return effective, prior.mmse(1 / effective)
+
+    def step(variance: Array, index: Index) -> Integral:
+        del index
+        effective, error = denoised(variance)
+        left = np.maximum(1 - error.value / effective, _OPEN)
+        return Integral(np.maximum(error.value / left, _LEAST), error.error / left**2)
+
+    found = fixed_point(step, np.ones(1), settings or Iteration())
+    effective, error = denoised(found.value)
+    # An error of the variance is one of the effective noise, in proportion, and of what is left of it at most.
+    share = np.asarray(found.error_estimate) / found.value
+    return Solution(
+        error.value,
+        found.status,
+        found.residual,
+        found.iterations,
+        error.error + share * error.value,
+        found.history,
+        {"effective_noise": effective},
+    )

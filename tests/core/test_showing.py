@@ -1,0 +1,113 @@
+"""Results show themselves in a notebook, as tables and as pictures; so does how far a computation is."""
+
+import functools
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from glassformer import (
+    BilinearSequenceRegression,
+    DenseDesign,
+    SequenceMultiIndex,
+    Solution,
+    Status,
+    Table,
+    cross_validate,
+    diagnose,
+    estimate_model,
+    follow_branches,
+    landscape,
+    limits,
+    online_sgd,
+    phase_diagram,
+    plan,
+    risk_path,
+    simulate,
+    thresholds,
+    trajectory,
+)
+from glassformer.core.progress import in_notebook
+from glassformer.core.showing import Drawing, Shown
+
+LINEAR = BilinearSequenceRegression(rho=np.inf, noise=0.1)
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((120, 6, 6))
+Y = np.einsum("nld,ld->n", X, RNG.standard_normal((6, 6))) / 6 + 0.3 * RNG.standard_normal(120)
+
+
+def of_network():
+    from glassformer.theory.online_sgd import Pace
+
+    return online_sgd(SequenceMultiIndex(lambda z: z[0], points=32), np.array([0.5, 1.0]), Pace(0.5, 1), points=64)
+
+
+# One of each kind, with words that its table shows.
+RESULTS = {
+    "limits": (lambda: limits(LINEAR, [0.3, 0.6]), "alpha = n/(dL)"),
+    "simulate": (
+        lambda: simulate(BilinearSequenceRegression(noise=0.1, rho=1), [0.6], d=10, instances=1, algorithm="ridge"),
+        "standard_error",
+    ),
+    "follow_branches": (lambda: follow_branches(LINEAR, [0.3, 0.6]), "error_up"),
+    "trajectory": (lambda: trajectory(LINEAR, [0.6], steps=2), "iteration"),
+    "landscape": (lambda: landscape(LINEAR, 0.5, points=20), "free_entropy"),
+    "thresholds": (lambda: thresholds(LINEAR), "hard phase: no"),
+    "plan": (lambda: plan(LINEAR, 0.3, "ridge"), "error at or below 0.3"),
+    "phase_diagram": (lambda: phase_diagram(LINEAR, "beta", [1, 2]), "weak_recovery"),
+    "online_sgd": (of_network, "cosine"),
+    "risk_path": (lambda: risk_path(DenseDesign(X), Y, strengths=[3.0, 1.0]), "rank"),
+    "cross_validate": (lambda: cross_validate(DenseDesign(X), Y, strengths=[3.0, 1.0]), "standard_error"),
+    "diagnose": (lambda: diagnose(X, Y), "120 samples of 6 tokens"),
+    "estimate_model": (lambda: estimate_model(X, Y), "rho_low"),
+}
+
+
+@functools.cache
+def computed(name):
+    return RESULTS[name][0]()
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_result_shows_and_draws_itself(name, tmp_path):
+    found, words = computed(name), RESULTS[name][1]
+    shown = found._repr_html_()
+    assert words in shown
+    assert shown.count("<tr") == len(found.to_pandas()) + 1 or "..." in shown
+    picture = found.plot(tmp_path / "picture.svg", size=(4, 3), theme="dark")
+    assert (tmp_path / "picture.svg").stat().st_size > 1000
+    assert isinstance(picture, Drawing)
+    assert picture.figure.get_size_inches().tolist() == [4, 3]
+    assert 'alt="' in picture._repr_html_()
+
+
+def test_no_kind_of_result_is_left_out():
+    def below(kind):
+        return {kind}.union(*(below(one) for one in kind.__subclasses__()))
+
+    drawn = {kind.drawing for kind in below(Shown) if hasattr(kind, "drawing")}
+    tested = {type(computed(name)).drawing for name in RESULTS}
+    assert drawn - tested <= {"plot_history", "plot_forecast"}  # below, and with the forecasts
+
+
+def test_what_did_not_converge_is_marked_and_says_what_to_do():
+    bad = Table("<m>", {"a": 1}, {"alpha": np.array([0.5, 0.6])}, [Status.CONVERGED, Status.OSCILLATING], ["a < b"])
+    shown = bad._repr_html_()
+    assert "\N{WARNING SIGN} oscillating" in shown
+    assert Status.OSCILLATING.remedy.split(":")[0] in shown
+    assert "&lt;m&gt;" in shown
+    assert "a &lt; b" in shown
+    one = np.ones(1)
+    ended = Solution(one, [Status.ITERATION_LIMIT], one, one, one, np.geomspace(1, 0.1, 5)[:, None])
+    assert "max_iterations" in ended._repr_html_()
+    assert ended.plot().text == "Solution"
+
+
+def test_notebooks_are_known_by_their_shell(monkeypatch):
+    shell = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert in_notebook()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not in_notebook()

@@ -1,0 +1,30 @@
+"""What the documentation lists is what there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import glassformer
+
+HOME = Path(__file__).parents[1]
+PAGES = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]
+
+
+def public():
+    return {name: getattr(glassformer, name) for name in glassformer.__all__}
+
+
+def test_every_public_name_is_documented_with_an_example():
+    documented = set(re.findall(r"^\.\. auto\w+:: (\S+)", (HOME / "docs" / "api.md").read_text(), flags=re.MULTILINE))
+    for name, thing in public().items():
+        assert f"{thing.__module__}.{thing.__qualname__}" in documented, name
+        plain = isinstance(thing, type) and issubclass(thing, Exception)
+        assert plain or re.search(r"^ *Example", thing.__doc__, flags=re.MULTILINE), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_that_a_page_names_are_there(page):
+    skeletons = re.findall(r"^New file `(\S+)`", page.read_text(), flags=re.MULTILINE)
+    for place in re.findall(r"`((?:tests|benchmarks|docs|src)/[\w/.]+\.\w+)`", page.read_text()):
+        assert place in skeletons or (HOME / place).is_file(), place
