@@ -29,7 +29,10 @@ MOVE = "(input, value) => { input.value = value; input.dispatchEvent(new Event('
 def moved(page: Any, name: str, rng: np.random.Generator) -> None:
     slider = page.get_by_role("slider", name=f"{name} slider")
     low, high = (float(slider.get_attribute(end)) for end in ("min", "max"))
-    slider.evaluate(MOVE, f"{rng.uniform(low, high):.3f}")
+    before = slider.input_value()
+    # Sliders go in steps: a place next to where it is may be where it is.
+    while slider.input_value() == before:
+        slider.evaluate(MOVE, f"{rng.uniform(low, high):.3f}")
 
 
 def told(page: Any) -> str:
