@@ -48,6 +48,7 @@ class Bench:
         self.controls["alpha"] = self._control("alpha", "sample ratios alpha", MODELS[name].ratio)
         self.controls["at"] = self._control("at", "alpha of the panels below", "or click into the curve")
         self.quick = True
+        self._next: Panel | None = None
         self._refused = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self._remarks = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self.curve = Curve(self)
@@ -132,7 +133,16 @@ class Bench:
             self.curve.ask()
         active = self.active
         if shared or name in (*active.follows, *active.fields, "panel"):
-            active.ask() if active.alone else active.stale()
+            active.stale()
+            self._next = active if active.alone else None
+            if self._next is not None and not self.curve.busy:
+                self.go_on()
+
+    def go_on(self) -> None:
+        """Ask the panel in view, once the curve has its answer: it would only take the time of it."""
+        waiting, self._next = self._next, None
+        if waiting is not None:
+            waiting.ask()
 
     def asked(self) -> Asked | None:
         """The question as it stands, or None with the reason beside the control that is to blame."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import warnings
 from functools import partial
 from typing import Any
@@ -10,6 +12,7 @@ from tornado.httpclient import AsyncHTTPClient
 from tornado.httputil import HTTPServerRequest
 from tornado.routing import Matcher, Rule
 from tornado.web import RequestHandler
+from tornado.websocket import WebSocketClosedError
 
 from glassformer.explore.own_link import Given
 from glassformer.explore.page import STYLE, page
@@ -60,10 +63,10 @@ def server(port: int = 0, first: str = "bsr", given: Given | None = None) -> Any
 
 def serve(first: str, port: int, show: bool, given: Given) -> None:
     """Answer until interrupted."""
-    # Bokeh says so of every button that is pressed.
-    warnings.filterwarnings("ignore", "reference already known")
+    _quiet()
     made = server(port, first, given)
     made.start()
+    made.io_loop.asyncio_loop.set_exception_handler(_told)
     print(f"glassformer explorer at {address(made)} (Ctrl-C stops it)", flush=True)
     if show:
         made.show("/")
@@ -78,6 +81,18 @@ def check(first: str, port: int, given: Given) -> None:
     found = made.io_loop.run_sync(partial(client.fetch, address(made), request_timeout=120.0))
     made.stop()
     print(f"{address(made)} answered with {len(found.body)} bytes; stopped again")
+
+
+def _quiet() -> None:
+    """No word of what is no mistake: buttons that are pressed, pages that are left while they are written to."""
+    warnings.filterwarnings("ignore", "reference already known")
+    logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)
+
+
+def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """The log of what goes wrong between two steps; that a page has been left is none of it."""
+    if not isinstance(context.get("exception"), WebSocketClosedError):
+        loop.default_exception_handler(context)
 
 
 def address(made: Any) -> str:

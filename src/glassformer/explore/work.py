@@ -69,6 +69,8 @@ class Work:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, dropped: Event, compute: Any, show: Any, fail: Any, tell: Any, over: Any) -> None:
+        told = -math.inf
+
         def unless_dropped(function: Callable[..., None], *given: Any) -> None:
             if not dropped.is_set():
                 function(*given)
@@ -88,7 +90,6 @@ class Work:
             watch("computing", 0, None)
             later(show, answer)
 
-        told = -math.inf
         try:
             with watched(watch):
                 found = compute(so_far)

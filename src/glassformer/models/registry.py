@@ -47,7 +47,7 @@ MODELS = {
         "attention-indexed model",
         "n/d^2, or n/(rd) at rho 0",
         ("boncoraglio2025bayes", "maillard2024bayes"),
-        "0:0.75:61",
+        "0:0.5:51",
     ),
     "attention": Entry(
         "deep_attention:DeepAttention", "deep attention network", "n/d", ("troiani2025fundamental",), "0.1:1.5:8"

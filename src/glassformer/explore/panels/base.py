@@ -35,7 +35,7 @@ class Panel(ABC):
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.work = Work(bench.later)
+        self.work, self.busy = Work(bench.later), False
         self.controls = {name: self._control(name, label) for name, label in self.fields.items()}
         self.share = Share(self.title.lower().replace(" ", "-"))
         self.run = pn.widgets.Button(name=f"Compute: {self.title.lower()}", button_type="primary", margin=(4, 8))
@@ -100,7 +100,7 @@ class Panel(ABC):
         if asked is None:
             return
         self.stale()
-        self.cancel.visible = True
+        self.busy = self.cancel.visible = True
         self.tell("computing")
         self.work.start(partial(self.compute, asked), self._show, self._fail, self.tell, self._over)
 
@@ -118,7 +118,7 @@ class Panel(ABC):
 
     def _stop(self) -> None:
         self.work.drop()
-        self.cancel.visible = False
+        self.busy = self.cancel.visible = False
         self.tell("cancelled")
 
     def _show(self, answer: Answer) -> None:
@@ -135,7 +135,7 @@ class Panel(ABC):
         self.bench.refuse(error)
 
     def _over(self) -> None:
-        self.cancel.visible = False
+        self.busy = self.cancel.visible = False
 
 
 def _told(text: str) -> str:

@@ -41,19 +41,10 @@ class Data(Panel):
         made = canvas("sample ratio alpha", "error of a run", 320)
         self._runs = source("alpha", "error", "seed", "status", "iterations")
         self._theory = source("alpha", "error")
-        self._dashes = made.scatter(
-            "alpha",
-            "error",
-            source=self._theory,
-            color=COLORS[0],
-            marker="dash",
-            size=24,
-            line_width=3,
-            legend_label="theory",
-        )
-        self._dots = made.scatter(
-            "alpha", "error", source=self._runs, color="#000000", marker="diamond", size=9, legend_label="one run"
-        )
+        dash = {"color": COLORS[0], "marker": "dash", "size": 24, "line_width": 3, "legend_label": "theory"}
+        self._dashes = made.scatter("alpha", "error", source=self._theory, **dash)
+        diamond = {"color": "#000000", "marker": "diamond", "size": 9, "legend_label": "one run"}
+        self._dots = made.scatter("alpha", "error", source=self._runs, **diamond)
         told = [("alpha", "@alpha{0.0000}"), ("error", "@error{0.000000}"), ("seed", "@seed")]
         hover(made, [self._dots], *told, ("status", "@status"), ("iterations", "@iterations"))
         made.y_range.start = 0
