@@ -64,7 +64,7 @@ def visit(browser, address):
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
         page.on("request", lambda asked: None if _own(asked.url, address) else wrong.append(asked.url))
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.goto(address + query)
         page.get_by_text("Values as a table").first.wait_for()
         return page

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -18,42 +16,18 @@ from glassformer.core.errors import DataError
 from glassformer.core.files import made, replaced
 from glassformer.core.fingerprint import identified
 from glassformer.core.kept import code_of_rooms
+from glassformer.core.remembered import remembered
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
 
 # What a table may depend on.
 _ROOMS = ("core", "models", "theory", "learners", "experiments")
-# Tables in memory, and seconds from which on one is worth a file.
-_LATEST, _LONG = 128, 1.0
-
-_memory: OrderedDict[str, Any] = OrderedDict()
-_lock = Lock()
-
-
-def shelved(compute: Callable[[], Any], *parts: Any) -> Any:
-    """A result that is computed once while it is among the latest.
-
-    Args:
-        compute: returns it.
-        parts: all that determines it beside the code of this package.
-    """
-    key = identified(*parts)
-    if key is None:
-        return compute()
-    with _lock:
-        if key in _memory:
-            _memory.move_to_end(key)
-            return _memory[key]
-    found = compute()
-    with _lock:
-        _memory[key] = found
-        while len(_memory) > _LATEST:
-            _memory.popitem(last=False)
-    return found
+# Seconds from which on a table is worth a file.
+_LONG = 1.0
 
 
 def shelved_table(compute: Callable[[], Table], *parts: Any) -> Table:
-    """The same of a table, which is kept on disk as well if it took long.
+    """A table that is computed once while it is among the latest, and kept on disk as well if it took long.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression, limits
@@ -62,7 +36,7 @@ def shelved_table(compute: Callable[[], Table], *parts: Any) -> Table:
         >>> shelved_table(lambda: limits(model, [0.3]), "limits", model, [0.3]) is table
         True
     """
-    found: Table = shelved(lambda: _on_disk(compute, parts), *parts)
+    found: Table = remembered(lambda: _on_disk(compute, parts), *parts)
     return found
 
 

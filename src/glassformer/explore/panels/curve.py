@@ -14,13 +14,14 @@ from bokeh.models import Legend, LegendItem
 
 from glassformer.core.errors import GlassformerError
 from glassformer.core.ranges import numbers_from
+from glassformer.core.remembered import remembered
 from glassformer.core.results import Table
 from glassformer.explore import words
 from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, mark, source
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.question import positive, ratios
-from glassformer.explore.shelf import shelved, shelved_table
+from glassformer.explore.shelf import shelved_table
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import LEARNERS, learner, learner_type, names
 from glassformer.models.registry import MODELS
@@ -92,7 +93,7 @@ class Curve(Panel):
         for table in _limits(asked.model, alpha):
             found = replace(found, tables={_OPTIMAL: table})
             so_far(_answer(asked, found))
-        thresholds = shelved(lambda: _thresholds(asked.model), "thresholds", asked.model)
+        thresholds = remembered(lambda: _thresholds(asked.model), "thresholds", asked.model)
         found = replace(found, thresholds=thresholds)
         for name in [name for name in asked.texts["learners"].split(",") if name]:
             so_far(_answer(asked, found))

@@ -13,11 +13,12 @@ from bokeh.palettes import Cividis256
 
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.core.progress import track
+from glassformer.core.remembered import remembered
 from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.drawing import CLEAR, GREYED, canvas, fill, hover, source
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.question import built, chosen_ratio, given, offered, ratios, whole
-from glassformer.explore.shelf import shelved, shelved_table
+from glassformer.explore.shelf import shelved_table
 from glassformer.theory.limits import limits
 from glassformer.theory.thresholds import thresholds
 
@@ -143,7 +144,7 @@ def _others(asked: Asked, column: dict[str, float], up: tuple[str, list[float]])
 def _thresholds(asked: Asked, column: dict[str, float], top: float) -> list[dict[str, Any]]:
     model = _model(asked, column)
     try:
-        found = shelved(lambda: thresholds(model), "thresholds", model)
+        found = remembered(lambda: thresholds(model), "thresholds", model)
     except GlassformerError:
         return []
     places = [(entry.name.replace("_", " "), entry.alpha) for entry in found.entries if 0 < entry.alpha <= top]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.remembered import remembered
 from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.question import chosen_ratio
-from glassformer.explore.shelf import shelved
 from glassformer.theory.free_entropy import landscape
 
 # Overlaps on the curve, and the part of them that the axis is made for.
@@ -41,7 +41,7 @@ class Entropy(Panel):
 
         del so_far
         alpha = chosen_ratio(asked.texts)
-        found = shelved(lambda: landscape(asked.model, alpha, _POINTS), "landscape", asked.model, alpha)
+        found = remembered(lambda: landscape(asked.model, alpha, _POINTS), "landscape", asked.model, alpha)
         phase = "a hard phase" if found.hard_phase else "no hard phase"
         return Answer(
             drawn=found,

@@ -10,12 +10,12 @@ import numpy as np
 from bokeh.models import Legend, LegendItem
 
 from glassformer.core.ranges import number_from
+from glassformer.core.remembered import remembered
 from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.panels.curve import with_theory
 from glassformer.explore.question import whole
-from glassformer.explore.shelf import shelved
 from glassformer.learners.plan import plan
 from glassformer.learners.registry import names
 
@@ -55,7 +55,7 @@ class Samples(Panel):
         target, d = number_from("target", asked.texts["target"]), whole(asked.texts, "d")
         learner = asked.texts["planned"]
         compute = partial(plan, asked.model, target, learner, "error", d)
-        found = shelved(compute, "plan", asked.model, target, learner, d)
+        found = remembered(compute, "plan", asked.model, target, learner, d)
         told = [
             f"{one.name.replace('_', ' ')}: alpha = {one.alpha:.6g}, {one.samples} samples"
             if np.isfinite(one.alpha)

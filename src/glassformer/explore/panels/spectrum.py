@@ -11,12 +11,12 @@ import numpy as np
 import pandas
 
 from glassformer.core.errors import IncompatibleError
+from glassformer.core.remembered import remembered
 from glassformer.experiments.simulation import experiment_of
 from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.question import chosen_ratio, whole
-from glassformer.explore.shelf import shelved
 from glassformer.learners.registry import learner, names
 from glassformer.theory.limits import limits
 
@@ -61,7 +61,7 @@ class Spectrum(Panel):
         alpha = chosen_ratio(asked.texts)
         if asked.model.overlap_shape:
             raise IncompatibleError(f"the weights of model {asked.name} are a few rows, not a matrix with a spectrum")
-        q_hat, found = shelved(lambda: _laws(asked.model, alpha), "spectrum", asked.model, alpha)
+        q_hat, found = remembered(lambda: _laws(asked.model, alpha), "spectrum", asked.model, alpha)
         name = asked.texts["trained"]
         if name != _NONE:
             so_far(_answer(asked, alpha, q_hat, found))
