@@ -67,8 +67,8 @@ def unwritable(path: Path, what: str, error: OSError) -> DataError:
     return DataError(what, str(path), "a place that can be written to", f"make room, or choose another ({error})")
 
 
-def require_place(name: str, path: Path) -> None:
-    """Raise unless the file ``path`` can be written, whose folder is made if needed.
+def require_place(name: str, path: Path, make: bool = False) -> None:
+    """Raise unless the file ``path`` can be written; ``make`` its folder if needed.
 
     Raises:
         DataError: it cannot, and why.
@@ -81,9 +81,13 @@ def require_place(name: str, path: Path) -> None:
     """
     if path.is_dir():
         raise DataError(name, str(path), "a file, not a folder", "name a file in it")
-    folder = made(path.parent, name)
+    if make:
+        made(path.parent, name)
     try:
-        with path.open("r+b") if path.exists() else tempfile.TemporaryFile(dir=folder):
-            pass
+        # What is there may be a pipe, which is written to once.
+        if path.exists() and not os.access(path, os.W_OK):
+            raise PermissionError(f"no permission to write to {path}")
+        if not path.exists():
+            tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
         raise unwritable(path, name, error) from error

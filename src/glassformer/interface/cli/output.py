@@ -52,7 +52,8 @@ def require_writable(options: argparse.Namespace) -> None:
     for name in ("csv", "plot", "netcdf"):
         path = getattr(options, name, None)
         if path is not None:
-            require_place(name, path)
+            # A drawing makes its folder, as it always did.
+            require_place(name, path, make=name == "plot")
     if hasattr(options, "plot_size"):
         picture(options)
 

@@ -132,7 +132,7 @@ def draw(name: str, out: Path, quick: bool = False, reference: Path | None = Non
     if name not in FIGURES:
         raise ParameterError("name", name, f"one of {', '.join(FIGURES)}")
     for ending in ("png", "csv", "txt"):
-        require_place("out", out / f"{name}.{ending}")
+        require_place("out", out / f"{name}.{ending}", make=True)
     figure = FIGURES[name]
     found, summary, converged = figure.produce(out / f"{name}.png", quick, data if figure.of_data else reference)
     found.to_csv(out / f"{name}.csv", index=False)
