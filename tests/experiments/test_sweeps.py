@@ -33,10 +33,10 @@ from glassformer import (
 )
 from glassformer.experiments.sweeps.collect import to_frame
 from glassformer.experiments.sweeps.engines import outcomes
-from glassformer.experiments.sweeps.picture import plot
 from glassformer.experiments.sweeps.run import progress
 from glassformer.experiments.sweeps.store import Store
 from glassformer.interface.cli import main
+from glassformer.interface.figures.sweep import plot
 from glassformer.learners.regularised_risk import RegularisedRisk
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "sweeps.md"

@@ -86,7 +86,7 @@ def _sweep_collect(options: argparse.Namespace) -> int:
 
 def _sweep_plot(options: argparse.Namespace) -> int:
     from glassformer.experiments.sweeps.collect import collect
-    from glassformer.experiments.sweeps.picture import plot
+    from glassformer.interface.figures.sweep import plot
 
     path = options.out or options.store / "sweep.png"
     plot(collect(options.store), path, options.quantity)
