@@ -105,7 +105,7 @@ def fixed_point(
         # After the last evaluation nothing moves: the residual reported is that of the value returned.
         if active.size == 0 or remaining == 0:
             break
-        note(f"iteration {len(history)}, {active.size} of {batch} not converged, residual {np.max(size[keep]):.1e}")
+        note(f"iteration {len(history)}, {active.size} of {batch} not converged")
         x[active] = _stay_inside(here[keep], step[keep], inside)
     return Solution(
         value=x.reshape(np.shape(start)),

@@ -15,8 +15,8 @@ from glassformer.explore.panels.base import Panel
 from glassformer.explore.question import chosen_ratio
 from glassformer.theory.free_entropy import landscape
 
-# Overlaps on the curve, and the part of them that the axis is made for.
-_POINTS, _INNER = 200, 0.97
+# Overlaps on the curve.
+_POINTS = 200
 
 
 class Entropy(Panel):
@@ -53,14 +53,13 @@ class Entropy(Panel):
         )
 
     def draw(self, answer: Answer) -> None:
+        from glassformer.interface.figures.plots import height_limits, height_of
+
         found = answer.drawn
-        height = found.free_entropy - found.free_entropy[0]
+        height, (low, high) = height_of(found), height_limits([found])
         columns = {"overlap": found.overlap, "height": height, "estimate": found.error_estimate}
         fill(self._curve, {**columns, "status": [str(one) for one in found.status]})
-        # Where the signal is known all but exactly it falls, or rises, without bound.
-        inner = height[found.overlap < _INNER * found.largest]
-        margin = 0.1 * float(np.ptp(inner)) + 1e-9
-        self.figure.y_range.update(start=float(inner.min()) - margin, end=float(inner.max()) + margin)
+        self.figure.y_range.update(start=low, end=high)
         tops = np.interp(found.maxima, found.overlap, height) if len(found.maxima) else []
         self.figure.legend.visible = len(found.maxima) > 0
         fill(self._maxima, {"overlap": found.maxima, "height": tops})

@@ -60,9 +60,10 @@ def jumps(alpha: Array, value: Array) -> NDArray[np.int64]:
 def mark_unsettled(axes: Any, alpha: Array, value: Array, status: Sequence[Status | str]) -> None:
     """A mark on every point that did not converge, one entry of the legend for each status."""
     names = np.array([str(one) for one in status])
+    alpha, value, names = (part[np.isfinite(value)] for part in (alpha, value, names))
     failed = sorted({*names} - {str(Status.CONVERGED)})
     for name, marker in zip(failed, "xP1*2v" * len(names), strict=False):
-        at = (names == name) & np.isfinite(value)
+        at = names == name
         look = {"ms": 7, "ls": "none", "zorder": 5, "clip_on": False}
         axes.plot(alpha[at], value[at], marker, color="0.5", label=name.replace("_", " "), **look)
 

@@ -258,27 +258,33 @@ def plot_forecast(found: Any, path: Path | Picture) -> None:
 
 def draw_landscape(axes: Any, curve: Landscape, color: Any) -> None:
     """One landscape and its maxima."""
-    height = _height(curve)
+    height = height_of(curve)
     axes.plot(curve.overlap, height, color=color, label=f"{curve.alpha:g}")
     axes.plot(curve.maxima, np.interp(curve.maxima, curve.overlap, height), "o", color=color, ms=4)
     mark_unsettled(axes, curve.overlap, height, curve.status)
 
 
 def limit_height(axes: Any, curves: Sequence[Landscape], share: float = _INNER) -> None:
-    """Show all maxima, and the rest up to a share of the largest overlap: there a free entropy may diverge."""
-    inner = np.concatenate([_height(curve)[curve.overlap <= curve.largest - (1 - share)] for curve in curves])
+    """Show what :func:`height_limits` finds worth it."""
+    axes.set_ylim(*height_limits(curves, share))
+
+
+def height_limits(curves: Sequence[Landscape], share: float = _INNER) -> tuple[float, float]:
+    """Ends that hold all maxima, the rest up to a share of the largest overlap: there a free entropy may diverge."""
+    inner = np.concatenate([height_of(curve)[curve.overlap <= curve.largest - (1 - share)] for curve in curves])
     turns = [np.append(curve.maxima, curve.minima) for curve in curves]
-    marked = np.concatenate([np.interp(at, c.overlap, _height(c)) for at, c in zip(turns, curves, strict=True)])
+    marked = np.concatenate([np.interp(at, c.overlap, height_of(c)) for at, c in zip(turns, curves, strict=True)])
     low, high = np.nanmin(inner), np.nanmax(inner)
     if marked.size:
         # What is said of maxima must be seen: the rest takes at most so many times their height.
         room = _ROOM * max(np.ptp(np.append(marked, 0.0)), np.finfo(float).tiny)
         low, high = max(low, marked.min() - room), max(min(high, marked.max() + room), marked.max())
     margin = 0.08 * (high - low) or 1.0
-    axes.set_ylim(low - margin, high + margin)
+    return float(low - margin), float(high + margin)
 
 
-def _height(curve: Landscape) -> Array:
+def height_of(curve: Landscape) -> Array:
+    """Free entropy above that of zero overlap."""
     return np.asarray(curve.free_entropy - curve.free_entropy[0])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import xarray
 
 from glassformer.core.errors import ParameterError
-from glassformer.interface.figures.curves import draw_curve, draw_runs
+from glassformer.interface.figures.curves import draw_curve, draw_runs, mark_unsettled
 from glassformer.interface.figures.style import canvas, colors
 
 
@@ -39,6 +39,9 @@ def plot(found: xarray.Dataset, path: Path, quantity: str | None = None) -> None
             curve = curves.isel(curve=k)
             label = ", ".join(f"{name} = {curve[name].item():g}" for name in others if curve[name].dtype.kind in "fi")
             _draw(axes, curve, found[axis].to_numpy(), found.attrs["compute"] == "simulate", color, label or None)
+        places = xarray.broadcast(found[axis], curves["value"])[0].transpose(*curves["value"].dims)
+        at, value, status = (part.to_numpy().ravel() for part in (places, curves["value"], curves["status"]))
+        mark_unsettled(axes, at, value, status.tolist())
         axes.set_xlabel(f"{axis} = {found[axis].attrs['units']}" if "units" in found[axis].attrs else str(axis))
         axes.set_ylabel(chosen.replace("_", " "))
         if others and curves.sizes["curve"] <= 12:
@@ -46,11 +49,11 @@ def plot(found: xarray.Dataset, path: Path, quantity: str | None = None) -> None
 
 
 def _points(found: xarray.Dataset, chosen: str) -> xarray.Dataset:
-    """One quantity as ``value``, over seeds their mean, with its error bar ``blur`` and whether it ``settled``."""
-    value, settled = found[chosen], found["status"] == "converged"
+    """One quantity as ``value``, with its error bar ``blur`` and its ``status``."""
+    value = found[chosen]
     own = {"error": ["standard_error", "error_estimate"]}.get(chosen, [chosen.replace("error", "standard_error")])
     blur = next((found[name] for name in own if name in found and name != chosen), xarray.full_like(value, np.nan))
-    return xarray.Dataset({"value": value, "blur": blur, "settled": settled})
+    return xarray.Dataset({"value": value, "blur": blur, "status": found["status"]})
 
 
 def _draw(axes: Any, curve: xarray.Dataset, x: Any, runs: bool, color: Any, label: str | None) -> None:
@@ -60,5 +63,3 @@ def _draw(axes: Any, curve: xarray.Dataset, x: Any, runs: bool, color: Any, labe
         draw_runs(axes, x, value, blur, color=color, label=label, ms=4)
     else:
         draw_curve(axes, x, value, blur, marker=".", color=color, label=label)
-    at = ~curve["settled"].to_numpy().astype(bool) & np.isfinite(value)
-    axes.plot(x[at], value[at], "x", color="0.5", ms=7, clip_on=False)
