@@ -11,9 +11,10 @@ from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.algorithms.gamp_step import GampState
+    from glassformer.learners.data_set import DataSet
     from glassformer.theory.thresholds import Thresholds
 
 
@@ -116,31 +117,16 @@ class MessagePassing(Learner):
         guessed = overlap is None and model.channel.even and not model.prior.in_rows.side
         return random_overlap(model, d) if guessed else overlap
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        from glassformer.learners.algorithms.gamp_step import GampState, Side
-        from glassformer.learners.gamp import passed, reached
-        from glassformer.learners.own_data.arrays import observed
+    def learn(self, model: Any, data: DataSet) -> Reached:
+        from glassformer.learners.gamp import learned
 
-        del checkpoint
         history: list[dict[str, Any]] = []
 
         def follow(state: GampState) -> None:
             if state.first:
                 history.clear()
-            elif teacher is not None:
+            elif data.teacher is not None:
                 estimate = state.estimate.signal if model.overlap_shape else state.estimate.signal[0]
-                measured = model.measured(estimate, teacher, state.estimate.variance, followed=True)
-                history.append({name: value for name, value in measured.items() if name in model.followed})
+                history.append(data.followed(model, estimate, state.estimate.variance))
 
-        known = None if side is None else Side(*side)
-        found = passed(model, *observed(model, design, labels), self, seed, side=known, watch=follow)
-        return reached(found, history)
+        return learned(model, data, self, history, watch=follow)

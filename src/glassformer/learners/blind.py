@@ -10,9 +10,9 @@ from glassformer.core.settings import require_number, require_positive, require_
 from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 
 if TYPE_CHECKING:
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.data_set import DataSet
     from glassformer.models.priors.measured import MeasuredPrior
 
 _CONSISTENT = (
@@ -114,21 +114,9 @@ class BlindMessagePassing(Learner):
             return UnknownLawPrior(self.smoothing)
         return AssumedPrior(model.prior.of_width(self.assumed_rho))
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.bayes import MessagePassing
-        from glassformer.learners.gamp import passed, reached
-        from glassformer.learners.own_data.arrays import observed
+        from glassformer.learners.gamp import learned
 
-        del checkpoint, side, teacher
         steps = MessagePassing(self.tolerance, None, self.max_iterations, self.damping)
-        found = passed(model, *observed(model, design, labels), steps, seed, believed=self.denoiser(model))
-        return reached(found)
+        return learned(model, data, steps, believed=self.denoiser(model))

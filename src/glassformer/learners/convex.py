@@ -18,10 +18,10 @@ from glassformer.core.settings import (
 from glassformer.learners.base import Learner, Reached
 
 if TYPE_CHECKING:
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
+    from glassformer.learners.data_set import DataSet
     from glassformer.learners.regularised_risk import RegularisedRisk
     from glassformer.theory.thresholds import Thresholds
 
@@ -74,25 +74,10 @@ class LinearFit(Learner):
     def fit(self, model: Any, design: Any, labels: Array) -> Solution:
         """The minimiser."""
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        del seed, checkpoint, side, teacher
-        found = self.fit(model, design, labels)
-        return Reached(
-            estimates=found.value[:1],
-            status=found.status[0],
-            iterations=int(found.iterations[0]),
-            residual=float(found.residual[0]),
-            training_error=float(((design.forward(found.value[0], 0) - labels) ** 2).mean()),
-        )
+    def learn(self, model: Any, data: DataSet) -> Reached:
+        found = self.fit(model, data.design, data.labels)
+        fields = data.design.forward(found.value[0], 0)
+        return Reached.of(found, training_error=float(((fields - data.labels) ** 2).mean()))
 
 
 @dataclass(frozen=True)

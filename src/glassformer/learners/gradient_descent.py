@@ -20,10 +20,10 @@ from glassformer.learners.base import Learner, Reached
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
     from glassformer.learners.algorithms.signal_descent import Descended, Snapshot
+    from glassformer.learners.data_set import DataSet
 
 # Starts whose mean is taken by averaged gradient descent, as published.
 _AVERAGED = 64
@@ -124,36 +124,25 @@ class GradientDescent(Learner):
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return "training of the factors from a random start has no closed equations"
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        import numpy as np
-
+    def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.signal_descent import descend
 
         own = self.completed(model)
-        width = own.student_width or model.prior.factor_width(design.signal_shape[1])
-        student, rng = model.parametrisation.student(design, labels, width), np.random.default_rng([seed, 3])
-        found = descend(student, own, rng, own.starts or 1, teacher, checkpoint)
+        width = own.student_width or model.prior.factor_width(data.design.signal_shape[1])
+        student = model.parametrisation.student(data.design, data.labels, width)
+        found = descend(student, own, data.rng, own.starts or 1, data.teacher, data.checkpoint)
         last = found.history[-1]
         return Reached(
             estimates=self._answers(found.signals),
             status=found.trained.status,
             iterations=found.trained.steps,
-            residual=self._gap(model, design, labels, width, found),
+            residual=self._gap(model, data, width, found),
             training_error=last.training_error,
-            early_stopped_error=None if teacher is None else min(map(self._error, found.history)),
+            early_stopped_error=None if data.teacher is None else min(map(self._error, found.history)),
             history=[entry._asdict() for entry in found.history],
         )
 
-    def _gap(self, model: Any, design: Any, labels: Array, width: int, found: Descended) -> float:
+    def _gap(self, model: Any, data: DataSet, width: int, found: Descended) -> float:
         """How far at most the risk that decay and width stand for is from its least value; else what training says."""
         from glassformer.learners.algorithms.proximal_gradient import Risk, certified_gap
         from glassformer.theory.risk.losses import Square
@@ -161,8 +150,8 @@ class GradientDescent(Learner):
         convex = model.parametrisation.convex
         if convex is None or self.weight_decay == 0:
             return found.trained.residual
-        spectral = self.weight_decay * convex.weight(width, design.signal_shape)
-        risk = Risk(design, model.channel.components_of(labels), Square(), spectral, 0.0, convex.positive)
+        spectral = self.weight_decay * convex.weight(width, data.design.signal_shape)
+        risk = Risk(data.design, model.channel.components_of(data.labels), Square(), spectral, 0.0, convex.positive)
         return max(certified_gap(risk, signal) for signal in found.signals)
 
     def _answers(self, signals: Array) -> Array:

@@ -21,9 +21,9 @@ from glassformer.learners.sgd import no_rows_to_train
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.data_set import DataSet
     from glassformer.theory.online_sgd import Pace, Start
 
 # Cosine with which even labels begin where neither it nor a dimension is given: that of a guess in 10^6 dimensions.
@@ -139,38 +139,19 @@ class OnlineSGD(Learner):
         first = [history[0] for history in histories]
         return Start(*(np.array([one[name] for one in first]) for name in ("overlap", "power")))
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        import numpy as np
-
+    def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.fresh_batches import fresh_batches
 
-        random = np.random.default_rng([seed, 3]).standard_normal(model.signal_shape(design))
-        start = self.size * self._mixed(random, teacher)
+        teacher, gram = data.teacher, model.prior.in_rows.gram
+        start = self.size * self._mixed(data.rng.standard_normal(model.signal_shape(data.design)), teacher)
 
         def watch(weights: Array) -> dict[str, Any]:
             if teacher is None:
                 return {}
-            measured, prior = model.measured(weights, teacher, followed=True), model.prior.in_rows
-            followed = {name: value for name, value in measured.items() if name in model.followed}
-            return {**followed, "overlap": prior.gram(weights, teacher), "power": prior.gram(weights, weights)}
+            followed = data.followed(model, weights)
+            return {**followed, "overlap": gram(weights, teacher), "power": gram(weights, weights)}
 
-        found = fresh_batches(design, labels, model.traceable_label, start, self, watch)
-        return Reached(
-            estimates=found.weights[None],
-            status=found.status,
-            iterations=found.steps,
-            residual=found.residual,
-            history=found.records,
-        )
+        return fresh_batches(data.design, data.labels, model.traceable_label, start, self, watch).reached
 
     def _mixed(self, random: Array, teacher: Array | None) -> Array:
         """Weights of power one, of the overlap with the teacher that was asked for."""

@@ -18,9 +18,9 @@ from glassformer.core.settings import (
 from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 
 if TYPE_CHECKING:
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.data_set import DataSet
     from glassformer.theory.risk.losses import Loss
     from glassformer.theory.risk.penalties import Penalty
     from glassformer.theory.thresholds import Thresholds
@@ -147,26 +147,16 @@ class RegularisedRisk(Learner):
         del optimum
         return self.limits(model, alpha, throw=False)["error"]
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> Reached:
         import numpy as np
 
         from glassformer.core.numerics.decompositions import singular_values
         from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
 
-        del seed, checkpoint, side
-        problem, prior = self._problem(model), model.prior
+        problem, prior, design = self._problem(model), model.prior, data.design
         strength, trace = self.strength, None
         if problem.penalty.pinned:
-            known = prior.mean(design.signal_shape) if teacher is None else teacher
+            known = prior.mean(design.signal_shape) if data.teacher is None else data.teacher
             strength, trace = 0.0, float(np.trace(known))
         elif strength is None:
             ratio = design.sample_ratio * prior.degrees
@@ -176,17 +166,14 @@ class RegularisedRisk(Learner):
         rows, columns = design.signal_shape
         weight, penalty = strength / prior.degrees, problem.penalty
         spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
-        y = problem.labels.targets(labels)
+        y = problem.labels.targets(data.labels)
         risk = Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
         found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
         estimate = found.value[0]
         fields = design.forward(estimate, 0)
         values = singular_values(estimate)
-        return Reached(
-            estimates=found.value[:1],
-            status=found.status[0],
-            iterations=int(found.iterations[0]),
-            residual=float(found.residual[0]),
+        return Reached.of(
+            found,
             training_error=float(np.mean((fields - y) ** 2)) if y.shape == fields.shape else None,
             training_loss=float(np.sum(problem.loss.value(y, fields)) / len(y)),
             rank=float(np.mean(values > 1e-9 * max(1.0, float(values[0])))),

@@ -10,9 +10,9 @@ from glassformer.core.settings import require_init, require_not_negative, requir
 from glassformer.learners.base import Learner, Reached
 
 if TYPE_CHECKING:
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.data_set import DataSet
     from glassformer.learners.online_sgd import OnlineSGD
 
 
@@ -98,34 +98,14 @@ class SGD(Learner):
             small=self.small,
         )
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        import numpy as np
-
+    def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.row_descent import row_descent
 
-        rng = np.random.default_rng([seed, 3])
-        start = (1.0 if self.init == "prior" else self.small) * rng.standard_normal(model.signal_shape(design))
+        rng = data.rng
+        start = (1.0 if self.init == "prior" else self.small) * rng.standard_normal(model.signal_shape(data.design))
 
         def watch(weights: Array) -> dict[str, Any]:
-            if teacher is None:
-                return {}
-            measured = model.measured(weights, teacher, followed=True)
-            return {name: value for name, value in measured.items() if name in model.followed}
+            return data.followed(model, weights)
 
-        found = row_descent(design, labels, model.traceable_label, start, self, rng, watch, checkpoint)
-        return Reached(
-            estimates=found.weights[None],
-            status=found.status,
-            iterations=found.steps,
-            residual=found.residual,
-            history=found.records,
-        )
+        link, kept = model.traceable_label, data.checkpoint
+        return row_descent(data.design, data.labels, link, start, self, rng, watch, kept).reached

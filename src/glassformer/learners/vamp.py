@@ -11,10 +11,11 @@ from glassformer.learners.base import Learner, Reached
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
+    from glassformer.learners.bayes import MessagePassing
+    from glassformer.learners.data_set import DataSet
     from glassformer.models.designs.dense import DenseDesign
     from glassformer.theory.thresholds import Thresholds
 
@@ -81,29 +82,17 @@ class VectorMessagePassing(Learner):
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return (self.limits(model, alpha, throw=False) if optimum is None else optimum)["algorithmic_error"]
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        from glassformer.learners.gamp import reached
-        from glassformer.learners.own_data.arrays import observed
-
-        del checkpoint, side, teacher
-        return reached(self._passed(model, *observed(model, design, labels), seed))
-
-    def _passed(self, model: Any, design: Any, labels: Array, seed: int) -> Solution:
+    def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.vamp_step import VampStep
-        from glassformer.learners.bayes import MessagePassing
-        from glassformer.learners.gamp import passed
+        from glassformer.learners.gamp import learned
 
-        steps = MessagePassing(self.tolerance, None, self.max_iterations, self.damping)
-        return passed(model, design, labels, steps, seed, step=VampStep)
+        return learned(model, data, self.steps, step=VampStep)
+
+    @property
+    def steps(self) -> MessagePassing:
+        from glassformer.learners.bayes import MessagePassing
+
+        return MessagePassing(self.tolerance, None, self.max_iterations, self.damping)
 
 
 def vamp(
@@ -146,7 +135,8 @@ def vamp(
         >>> str(found.status[0]), bool(np.mean((found.value[0] - signal) ** 2) < 0.25)
         ('converged', True)
     """
-    from glassformer.learners.gamp import blaming_the_inputs
+    from glassformer.learners.algorithms.vamp_step import VampStep
+    from glassformer.learners.gamp import blaming_the_inputs, passed
     from glassformer.learners.own_data.arrays import observed
     from glassformer.learners.own_data.findings import contradictions, warn_of
 
@@ -155,5 +145,5 @@ def vamp(
     own, y = observed(model, design, labels)
     against = contradictions(next(own.parts()))
     warn_of(against)
-    found = learner._passed(model, own, y, seed)
+    found = passed(model, own, y, learner.steps, seed, step=VampStep)
     return blaming_the_inputs(found) if against else found

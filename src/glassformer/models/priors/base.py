@@ -31,6 +31,19 @@ class Estimate:
     memory: Any = None
 
 
+@dataclass(frozen=True)
+class Side:
+    r"""Side information: what is known beforehand is :math:`\sqrt s\,W` plus standard normal noise.
+
+    Attributes:
+        strength: :math:`s`.
+        observation: shape (P, ...).
+    """
+
+    strength: float
+    observation: Array
+
+
 class SignalPrior(ABC):
     """What priors of one row, whose overlaps are numbers, and of several, whose overlaps are matrices, both declare.
 
@@ -70,11 +83,11 @@ class SignalPrior(ABC):
         """Standard deviation of the power of a row of finite size around its limit 1."""
         return float(np.sqrt(2 / np.prod(shape[bool(self.overlap_shape) :])))
 
-    def side_observation(self, signal: Array, rng: np.random.Generator) -> tuple[float, Array] | None:
-        r"""Strength ``s`` and :math:`\sqrt s\,W` plus standard normal noise, known beforehand; None for nothing."""
+    def side_observation(self, signal: Array, rng: np.random.Generator) -> Side | None:
+        """What is known beforehand of a signal; None for nothing."""
         if self.side == 0:
             return None
-        return self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape)
+        return Side(self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape))
 
 
 class Prior(SignalPrior):
