@@ -14,7 +14,7 @@ DESIGN = DenseDesign(np.ones((1, 3, 2, 2)))
     [
         (np.ones(4), r"y = \(4,\) is not allowed: expected one label of each of 3 samples"),
         (np.float64(1.0), r"y = \(\) is not allowed"),
-        (np.array([1.0, np.nan, 1.0]), r"y = <y\[1\] = nan> is not allowed: expected finite entries"),
+        (np.array([1.0, np.nan, 1.0]), r"y = .*y\[1\] = nan.* is not allowed: expected finite entries"),
     ],
 )
 def test_labels_are_one_per_sample_and_finite(labels, said):
@@ -24,7 +24,7 @@ def test_labels_are_one_per_sample_and_finite(labels, said):
 
 @pytest.mark.parametrize("seed", [-1, 0.5, True])
 def test_seeds_are_whole(seed):
-    with pytest.raises(ParameterError, match="seed = .* expected an integer >= 0"):
+    with pytest.raises(ParameterError, match=r"seed = .* expected an integer >= 0"):
         DataSet(DESIGN, np.ones(3), seed)
 
 

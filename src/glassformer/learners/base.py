@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.settings import check_settings
 
 if TYPE_CHECKING:
     from glassformer.core.integral import Array
@@ -98,6 +99,9 @@ class Learner(ABC):
     follows_start: ClassVar[bool] = False
     """Whether the first entry of its history is the start, before the first step."""
 
+    def __post_init__(self) -> None:
+        check_settings(self)
+
     @property
     def name(self) -> str:
         """Name on the command line."""
@@ -157,6 +161,10 @@ class Learner(ABC):
         """Itself, with settings that were left open as they are for this model."""
         del model
         return self
+
+    def named(self, found: Any) -> Any:
+        """A result of theory with its name among the parameters."""
+        return replace(found, parameters={**found.parameters, "learner": self.name})
 
     @abstractmethod
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:

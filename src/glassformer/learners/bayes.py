@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glassformer.core.settings import require_number, require_share, require_whole, setting
+from glassformer.core.settings import fixed_damping, inside, not_negative, setting, steps_allowed
 from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
@@ -45,19 +45,13 @@ class MessagePassing(Learner):
     family: ClassVar[str] = "Bayes-optimal"
     storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
 
-    tolerance: float | None = setting(None, "change per step that counts as settled, in posterior standard deviations")
-    floor: float | None = setting(None, "posterior variance below which the signal counts as known")
-    max_iterations: int = setting(300, "steps allowed per run")
-    damping: float | None = setting(None, "weight of the old state in [0, 1), instead of an adaptive one")
-    random_start: float | None = setting(None, "size of a random start, for even labels")
-
-    def __post_init__(self) -> None:
-        inside: Callable[[Any], bool] = lambda x: 0 < x < 1  # noqa: E731
-        require_number(self, "tolerance", "floor", allowed="a number in (0, 1)", within=inside, optional=True)
-        require_whole(self, "max_iterations")
-        require_share(self, "damping", optional=True)
-        within: Callable[[Any], bool] = lambda x: 0 <= x < float("inf")  # noqa: E731
-        require_number(self, "random_start", allowed="a finite number >= 0", within=within, optional=True)
+    tolerance: float | None = setting(
+        None, "change per step that counts as settled, in posterior standard deviations", inside
+    )
+    floor: float | None = setting(None, "posterior variance below which the signal counts as known", inside)
+    max_iterations: int = steps_allowed(300)
+    damping: float | None = fixed_damping()
+    random_start: float | None = setting(None, "size of a random start, for even labels", not_negative)
 
     def obstacle(self, model: Any) -> str | None:
         del model

@@ -7,14 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.options import parameter
-from glassformer.core.settings import (
-    Iteration,
-    require_not_negative,
-    require_number,
-    require_whole,
-    setting,
-    strength_from,
-)
+from glassformer.core.settings import Iteration, gap_accepted, not_negative, steps_allowed, strength_from
 from glassformer.learners.base import Learner, Reached
 
 if TYPE_CHECKING:
@@ -50,21 +43,18 @@ class LinearFit(Learner):
     """That of its theory."""
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
-        return self._named(self._risk(model).limits(model, alpha, throw))
+        return self.named(self._risk(model).limits(model, alpha, throw))
 
     def thresholds(self, model: Any) -> Thresholds:
-        return self._named(self._risk(model).thresholds(model))
+        return self.named(self._risk(model).thresholds(model))
 
     def branches(self, model: Any, alpha: Any) -> Table:
-        return self._named(self._risk(model).branches(model, alpha))
+        return self.named(self._risk(model).branches(model, alpha))
 
     def _risk(self, model: Any) -> RegularisedRisk:
         from glassformer.learners.regularised_risk import RegularisedRisk
 
         return RegularisedRisk("square", self.penalty, self.strength_for(model))
-
-    def _named(self, found: Any) -> Any:
-        return replace(found, parameters={**found.parameters, "learner": self.name})
 
     @abstractmethod
     def strength_for(self, model: Any) -> float | None:
@@ -100,10 +90,7 @@ class Ridge(LinearFit):
     title: ClassVar[str] = "ridge regression"
     penalty: ClassVar[str] = "ridge"
 
-    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from)
-
-    def __post_init__(self) -> None:
-        require_not_negative(self, "strength", optional=True)
+    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from, check=not_negative)
 
     def strength_for(self, model: Any) -> float:
         return float(model.channel.label_noise if self.strength is None else self.strength)
@@ -148,14 +135,9 @@ class NuclearNorm(LinearFit):
     penalty: ClassVar[str] = "nuclear"
     papers: ClassVar[tuple[str, ...]] = ("donoho2013phase",)
 
-    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from)
-    tolerance: float = setting(1e-6, "relative duality gap that is accepted")
-    max_iterations: int = setting(5000, "steps allowed per run")
-
-    def __post_init__(self) -> None:
-        require_not_negative(self, "strength", optional=True)
-        require_number(self, "tolerance", allowed="a number in (0, 1)", within=lambda x: 0 < x < 1)
-        require_whole(self, "max_iterations")
+    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from, check=not_negative)
+    tolerance: float = gap_accepted()
+    max_iterations: int = steps_allowed(5000)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         if not model.prior.extensive:

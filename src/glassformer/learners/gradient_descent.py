@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.settings import (
-    require_init,
-    require_not_negative,
-    require_positive,
-    require_share,
-    require_whole,
-    setting,
-)
+from glassformer.core.settings import not_negative, positive, setting, share, steps_allowed, whole
 from glassformer.learners.base import Learner, Reached
+from glassformer.learners.descent import Descent, kind_of_start, small_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +24,7 @@ _AVERAGED = 64
 
 
 @dataclass(frozen=True)
-class GradientDescent(Learner):
+class GradientDescent(Descent):
     r"""Gradient descent on a quarter of the sum of squared residuals, plus :math:`\frac w2\|W\|^2` of all parameters.
 
     Every optimizer descends this one objective: the decay is part of the gradient that momentum and Adam work with. For
@@ -66,33 +60,26 @@ class GradientDescent(Learner):
     """
 
     title: ClassVar[str] = "gradient descent"
-    family: ClassVar[str] = "descent"
     continues: ClassVar[bool] = True
 
     optimizer: str | None = setting(None, "sgd or adam (default by the model; of averages adam)")
-    learning_rate: float | None = setting(None, "length of a step (default by the model)")
-    momentum: float = setting(0.0, "weight of the last step, for sgd")
-    weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer")
-    starts: int | None = setting(None, "initialisations on the same data (default 1; averaged 64)")
-    init: str = setting("prior", "prior, as large as the teacher, or small")
-    small: float = setting(1e-3, "size of a small initialisation")
-    student_width: int | None = setting(None, "width of the student (default the teacher's)")
+    learning_rate: float | None = setting(None, "length of a step (default by the model)", positive)
+    momentum: float = setting(0.0, "weight of the last step, for sgd", share)
+    weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer", not_negative)
+    starts: int | None = setting(None, "initialisations on the same data (default 1; averaged 64)", whole)
+    init: str = kind_of_start()
+    small: float = small_start()
+    student_width: int | None = setting(None, "width of the student (default the teacher's)", whole)
     explore: int | None = setting(None, "steps before a floor counts (default 0; of averages by the model)")
-    max_steps: int = setting(50_000, "steps allowed per run", option="max_iterations")
-    floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels")
+    max_steps: int = steps_allowed(50_000, "max_iterations")
+    floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels", share)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.optimizer not in (None, "sgd", "adam"):
             raise ParameterError("optimizer", self.optimizer, "sgd or adam")
-        require_init(self.init)
-        require_positive(self, "small")
-        require_positive(self, "learning_rate", optional=True)
-        require_share(self, "momentum", "floor")
         if self.momentum > 0 and self.optimizer == "adam":
             raise ParameterError("momentum", self.momentum, "0 with adam, which has its own")
-        require_not_negative(self, "weight_decay")
-        require_whole(self, "starts", "student_width", "max_steps", optional=True)
-        require_whole(self, "max_steps")
         if self.explore is not None and not (is_whole(self.explore, 0) and self.explore < self.max_steps):
             raise ParameterError("explore", self.explore, f"an integer from 0 to max_steps - 1 = {self.max_steps - 1}")
 

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.options import parameter
-from glassformer.core.settings import (
-    Iteration,
-    require_not_negative,
-    require_number,
-    require_whole,
-    setting,
-    strength_from,
-)
+from glassformer.core.settings import Iteration, gap_accepted, not_negative, setting, steps_allowed, strength_from
 from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 
 if TYPE_CHECKING:
@@ -83,20 +76,18 @@ class RegularisedRisk(Learner):
         "nuclear", "nuclear, ridge or elastic; trace, or pinned (trace known), for positive matrices"
     )
     strength: float | None = parameter(
-        "weight of the regulariser, or best (default the best one)", None, read=strength_from
+        "weight of the regulariser, or best (default the best one)", None, read=strength_from, check=not_negative
     )
-    tolerance: float = setting(1e-6, "relative duality gap that is accepted")
-    max_iterations: int = setting(5000, "steps allowed per run")
+    tolerance: float = gap_accepted()
+    max_iterations: int = steps_allowed(5000)
 
     def __post_init__(self) -> None:
         from glassformer.theory.risk.losses import loss_of
         from glassformer.theory.risk.penalties import penalty_of
 
+        super().__post_init__()
         loss_of(self.loss)
         penalty_of(self.penalty)
-        require_not_negative(self, "strength", optional=True)
-        require_number(self, "tolerance", allowed="a number in (0, 1)", within=lambda x: 0 < x < 1)
-        require_whole(self, "max_iterations")
 
     def obstacle(self, model: Any) -> str | None:
         try:
