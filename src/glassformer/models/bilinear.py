@@ -25,8 +25,8 @@ from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.slot import asked_for, centred, lone_spectrum, matrix_prior, named, selected
 from glassformer.models.priors.spectrum import RectangularSpectrumPrior
 from glassformer.models.spectra.given import POWER_LAW
+from glassformer.models.spectra.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 from glassformer.models.students.base import Parametrisation
-from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
 
 @dataclass(frozen=True)

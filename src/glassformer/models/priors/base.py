@@ -56,6 +56,7 @@ class SignalPrior(ABC):
     degrees = declared(1.0, "Free entries of a row per unit in which sample sizes are counted.")
     symmetric = declared(False, "True when rows are symmetric matrices.")
     stepwise = declared(False, "True when a denoiser finds its fixed point in several calls, from what it kept.")
+    onset = declared(0.0, r"Largest :math:`\hat q`, or :math:`\hat Q` of a row, at which nothing is known of it.")
     side = declared(0.0, "Precision with which every weight is known beforehand.")
 
     @property
@@ -106,7 +107,6 @@ class Prior(SignalPrior):
         "True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others.",
     )
     growth = declared(1.0, r"Overlap of an unknown row per unit of a small :math:`\hat Q`.")
-    onset = declared(0.0, r"Largest :math:`\hat Q` of a row at which nothing is known of it.")
 
     @property
     def in_rows(self) -> Self:

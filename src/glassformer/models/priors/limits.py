@@ -32,10 +32,6 @@ class GaussianMatrixPrior(ScalarPrior):
     """
 
     @property
-    def onset(self) -> float:
-        return 0.0
-
-    @property
     def mmse_dimension(self) -> float:
         return 1.0
 
@@ -77,10 +73,6 @@ class LongSequencePrior(ScalarPrior):
     def __post_init__(self) -> None:
         if not (np.isfinite(self.rho) and self.rho > 0):
             raise ParameterError("rho", self.rho, "finite and > 0")
-
-    @property
-    def onset(self) -> float:
-        return 0.0
 
     @property
     def mmse_dimension(self) -> float:

@@ -13,6 +13,7 @@ from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.limits import GaussianMatrixPrior, exact
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.shrunk import shrunk_symmetric
+from glassformer.models.spectra.nuclear_norm import trace_dimension
 from glassformer.models.spectra.symmetric import SymmetricLaw
 
 # Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
@@ -68,10 +69,6 @@ class WishartPrior(SymmetricPrior):
             raise ParameterError("rho", self.rho, "finite and > 0")
 
     @property
-    def onset(self) -> float:
-        return 0.0
-
-    @property
     def mmse_dimension(self) -> float:
         return self.rho * (2 - self.rho) if self.rho < 1 else 1.0
 
@@ -81,8 +78,6 @@ class WishartPrior(SymmetricPrior):
 
     @property
     def convex_dimension(self) -> float:
-        from glassformer.theory.nuclear_norm import trace_dimension
-
         return trace_dimension(self.rho)
 
     def noisy_law(self, noise: Array) -> SymmetricLaw:
