@@ -27,13 +27,8 @@ _DEGREES = 0.5
 class SymmetricPrior(ScalarPrior):
     """What the Wishart prior and its limits share: symmetric signals, counted by their trace."""
 
-    @property
-    def degrees(self) -> float:
-        return _DEGREES
-
-    @property
-    def symmetric(self) -> bool:
-        return True
+    degrees = _DEGREES
+    symmetric = True
 
 
 @dataclass(frozen=True)
@@ -159,17 +154,9 @@ class NarrowWishartPrior(SymmetricPrior):
         array([1.  , 0.75])
     """
 
-    @property
-    def extensive(self) -> bool:
-        return False
-
-    @property
-    def onset(self) -> float:
-        return 1.0
-
-    @property
-    def mmse_dimension(self) -> float:
-        return 2.0
+    extensive = False
+    onset = 1.0
+    mmse_dimension = 2.0
 
     def mmse(self, q_hat: Array) -> Integral:
         t = 1 / np.maximum(np.asarray(q_hat, dtype=float), 1.0)
