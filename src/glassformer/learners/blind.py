@@ -94,11 +94,9 @@ class BlindMessagePassing(MatrixPassing):
         return self.named(found)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        from glassformer.theory.limits import limits
-
         if self.assumed_rho is not None:
             return self.limits(model, alpha, throw=False)["error"]
-        return (limits(model, alpha, throw=False) if optimum is None else optimum)["algorithmic_error"]
+        return super().theory(model, alpha, optimum)
 
     def denoiser(self, model: Any) -> MeasuredPrior:
         """What the signal is taken for."""

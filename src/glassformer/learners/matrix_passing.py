@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.settings import inside, setting
 from glassformer.learners.base import Learner
 from glassformer.learners.bayes import MessagePassing
+
+if TYPE_CHECKING:
+    from glassformer.core.integral import Array
+    from glassformer.core.results import Table
 
 
 class MatrixPassing(Learner):
@@ -28,6 +32,9 @@ class MatrixPassing(Learner):
         if not model.channel.linear:
             return f"learns from linear labels, not from those of channel {model.channel.label}"
         return None
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        return self.steps.theory(model, alpha, optimum)
 
 
 def settles_within() -> Any:

@@ -12,7 +12,6 @@ from glassformer.learners.matrix_passing import MatrixPassing, settles_within
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from glassformer.core.integral import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
@@ -64,9 +63,6 @@ class VectorMessagePassing(MatrixPassing):
 
         self.require(model)
         return thresholds(model)
-
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        return (self.limits(model, alpha, throw=False) if optimum is None else optimum)["algorithmic_error"]
 
     def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.vamp_step import VampStep
