@@ -112,19 +112,18 @@ class RegularisedRisk(Learner):
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
         from glassformer.theory.risk.limits import risk_limits
 
-        table = risk_limits(model, alpha, *self._minimised, throw)
-        return replace(table, parameters={**table.parameters, **self._own})
+        return self.named(risk_limits(model, alpha, *self._minimised, throw))
 
-    @property
-    def _own(self) -> dict[str, Any]:
+    def named(self, found: Any) -> Any:
         strength = "best" if self.strength is None else self.strength
-        return {"learner": self.name, "loss": self._minimised[0].name, "penalty": self.penalty, "strength": strength}
+        own = {"loss": self._minimised[0].name, "penalty": self.penalty, "strength": strength}
+        found = super().named(found)
+        return replace(found, parameters={**found.parameters, **own})
 
     def thresholds(self, model: Any) -> Thresholds:
         from glassformer.theory.risk.thresholds import risk_thresholds
 
-        found = risk_thresholds(model, *self._minimised)
-        return replace(found, parameters={**found.parameters, **self._own})
+        return self.named(risk_thresholds(model, *self._minimised))
 
     def branches(self, model: Any, alpha: Any) -> Table:
         from glassformer.theory.hysteresis import one_branch
