@@ -61,11 +61,11 @@ class LinearFit(Learner):
         """The strength on labels of this model; None for the best one at each sample ratio."""
 
     @abstractmethod
-    def fit(self, model: Any, design: Any, labels: Array) -> Solution:
+    def fit(self, model: Any, data: DataSet) -> Solution:
         """The minimiser."""
 
     def learn(self, model: Any, data: DataSet) -> Reached:
-        found = self.fit(model, data.design, data.labels)
+        found = self.fit(model, data)
         fields = data.design.forward(found.value[0], 0)
         return Reached.of(found, training_error=float(((fields - data.labels) ** 2).mean()))
 
@@ -105,10 +105,10 @@ class Ridge(LinearFit):
             return "at fixed width there are ever fewer samples per entry of the signal: its error tends to 1"
         return ridge_error(alpha, model.channel.label_noise, self.strength)
 
-    def fit(self, model: Any, design: Any, labels: Array) -> Solution:
+    def fit(self, model: Any, data: DataSet) -> Solution:
         from glassformer.learners.ridge import ridge
 
-        return ridge(design, labels, self.strength_for(model))
+        return ridge(data.design, data.labels, self.strength_for(model))
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,11 @@ class NuclearNorm(LinearFit):
             return self.strength
         return 0.0 if noise == 0 else best_nuclear_norm(beta, rho, alpha, noise).strength
 
-    def fit(self, model: Any, design: Any, labels: Array) -> Solution:
+    def fit(self, model: Any, data: DataSet) -> Solution:
         from glassformer.learners.algorithms.proximal import least_nuclear_norm
 
-        rows, columns = design.signal_shape
+        rows, columns = data.design.signal_shape
         rho = model.prior.factor_width(columns) / columns
-        strength = self.strength_at(rows / columns, rho, design.sample_ratio, model.channel.label_noise)
+        strength = self.strength_at(rows / columns, rho, data.design.sample_ratio, model.channel.label_noise)
         limit = Iteration(tolerance=self.tolerance, floor=1e-14, max_iterations=self.max_iterations)
-        return least_nuclear_norm(design, labels, strength * float(rows * columns) ** 0.25, limit)
+        return least_nuclear_norm(data.design, data.labels, strength * float(rows * columns) ** 0.25, limit)
