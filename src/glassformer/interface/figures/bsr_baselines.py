@@ -95,8 +95,8 @@ def _nuclear_norm(path: Path, quick: bool, noise: float, published: pandas.DataF
                 axes.axvline(nuclear_norm_threshold(1.0, rho), color=color, ls=":", lw=1)
                 _theory(axes, model, color)
             if published is not None and rho == _RELEASED:
-                columns = (published[name] for name in INTERPOLATIONS)
-                axes.errorbar(*columns, fmt="s", ms=5, mfc="none", color=color, label="published, $d = 50$")
+                ratios, mean, blur = (published[name] for name in INTERPOLATIONS)
+                axes.errorbar(ratios, mean, blur, fmt="s", ms=5, mfc="none", color=color, label="published, $d = 50$")
             mean, blur = one.errors
             axes.errorbar(alpha, mean, blur, fmt="o", ms=4, color=color)
         axes.plot([], [], "o", color="0.3", label=f"nuclear norm, $d = {d}$")
