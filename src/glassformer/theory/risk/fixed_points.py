@@ -98,10 +98,12 @@ class Problem:
             return Dimension(1.0, 0.0)
         if self.penalty.square == 0:
             return Dimension(float(self.model.prior.convex_dimension), 0.0)
-        found: Dimension = remembered(self._dimension, "dimension", self.model.prior, self.penalty)
+        found: Dimension = remembered(self.extrapolated_dimension, "dimension", self.model.prior, self.penalty)
         return found
 
-    def _dimension(self) -> Dimension:
+    def extrapolated_dimension(self) -> Dimension:
+        """The same from errors at little noise."""
+
         def error_at(noise: Array, level: Array) -> Array:
             one = np.ones_like(noise)
             strength = level * self.model.prior.degrees / self.penalty.spectral
