@@ -191,9 +191,9 @@ def test_an_elastic_penalty_recovers_later_than_the_nuclear_norm():
     assert nuclear_norm_threshold(1, 0.3) + 0.1 < found.alpha < 1
     assert 0 < found.error_estimate < 1e-5
     alpha = found.alpha * np.array([0.85, 0.95, 1.03])
-    none, little = (risk(bsr(), alpha, penalty="elastic", strength=strength)["error"] for strength in (0.0, 1e-5))
+    none, little = (risk(bsr(), alpha, penalty="elastic", strength=strength)["error"] for strength in (0.0, 1e-4))
     assert np.all(none[:2] > 1e-3 * (1 - alpha[:2] / found.alpha)) and none[2] == 0
-    np.testing.assert_allclose(little[:2], none[:2], rtol=2e-3)
+    np.testing.assert_allclose(little[:2], none[:2], rtol=1e-2)
     assert little[2] < 1e-4
     # The same extrapolation of the nuclear norm ends at its closed form.
     problem = Problem(bsr(), Square(), penalty_of("nuclear"))
