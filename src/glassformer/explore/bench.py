@@ -16,6 +16,7 @@ from glassformer.explore.controls import Control, of_option
 from glassformer.explore.order import in_order
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.panels.curve import Curve, with_theory
+from glassformer.explore.work import Later
 from glassformer.models.registry import MODELS
 
 
@@ -25,7 +26,7 @@ class Bench:
     Args:
         name: of the model in the table.
         texts: what is asked at the start, by name; what is not among it begins where the table says.
-        later: has a function called in the thread of the page.
+        later: has a function called in the thread of the page, at once or, asked there, after some seconds.
         moved: called when what is asked has changed.
         link: a function of one's own, and how the command line names it.
         kinds: of the panels below the curve.
@@ -35,7 +36,7 @@ class Bench:
         self,
         name: str,
         texts: dict[str, str],
-        later: Callable[[Callable[[], None]], None],
+        later: Later,
         moved: Callable[[], None],
         kinds: tuple[type[Panel], ...],
         link: tuple[Callable[..., Any] | None, str] = (None, ""),
@@ -66,7 +67,8 @@ class Bench:
         )
         self._tabs.param.watch(lambda event: self.change("panel", str(event.new)), "active")
         self.view = self._laid_out(offered)
-        self.refresh("alpha")
+        # The page is there before anything is computed.
+        later(partial(self.refresh, "alpha"))
 
     def _control(self, name: str, label: str, meaning: str) -> Control:
         return Control(name, label, self.texts[name], partial(self.change, name), meaning)

@@ -127,7 +127,8 @@ class Curve(Panel):
         fill(self._marks, {"alpha": [a for a, _ in places], "name": [n for _, n in places], "value": [0] * len(places)})
         self.points(None)
         self.bench.remark(found.missing)
-        self.bench.go_on()
+        # The curve goes out first.
+        self.bench.later(self.bench.go_on)
 
     def points(self, simulation: Table | None) -> None:
         """Runs on data, or none."""
