@@ -12,6 +12,7 @@ import panel as pn
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.explore import question
 from glassformer.explore.answer import Asked
+from glassformer.explore.choice import Choice
 from glassformer.explore.controls import Control, of_option
 from glassformer.explore.order import in_order
 from glassformer.explore.panels.base import Panel
@@ -55,10 +56,7 @@ class Bench:
         self.curve = Curve(self)
         self._kinds, self._panels = kinds, dict[int, Panel]()
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in kinds]
-        self.learners = pn.widgets.CheckBoxGroup(
-            name="learners with a theory", options=with_theory(), value=self.texts["learners"].split(","), margin=(0, 8)
-        )
-        self.learners.param.watch(lambda event: self.change("learners", ",".join(event.new)), "value")
+        self.learners = Choice(with_theory(), self.texts["learners"], partial(self.change, "learners"))
         self._tabs = pn.Tabs(
             *((kind.title, place) for kind, place in zip(kinds, self._places, strict=True)),
             active=int(self.texts["panel"]) if self.texts["panel"] in map(str, range(len(kinds))) else 0,
@@ -82,8 +80,7 @@ class Bench:
             *first,
             self.controls["alpha"].view,
             self.controls["at"].view,
-            pn.pane.HTML("<p class='label'>Learners with a theory, beside the Bayes-optimal one</p>", margin=(0, 8)),
-            self.learners,
+            self.learners.view,
             self._remarks,
             self._more,
             self._refused,

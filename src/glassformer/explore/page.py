@@ -35,7 +35,7 @@ STYLE = """
 .refused { color: #a03000; font-size: 13px; margin: 2px 0; }
 .said { margin: 4px 0; max-width: 75ch; }
 .wide { overflow-x: auto; max-height: 360px; }
-.wide td, .wide th { padding: 1px 8px; text-align: right; font-size: 12px; }
+.wide td, .wide th { padding: 1px 8px; text-align: right; font-size: 12px; white-space: nowrap; }
 summary { cursor: pointer; padding: 4px 0; }
 pre { overflow-x: auto; background: #f4f4f4; padding: 8px; white-space: pre-wrap; }
 @media (max-width: 700px) { .left { max-width: none; } }

@@ -43,13 +43,13 @@ class Share:
         self._said.object = f'<p class="said">{html.escape(answer.said)}</p>'
         self._table.show(partial(_table, answer))
         self._words.show(partial(_words, answer))
-        self._csv.disabled, self._png.disabled = False, answer.plot is None
+        self._csv.disabled = self._png.disabled = False
 
     def _as_csv(self) -> io.BytesIO:
         return io.BytesIO(b"" if self._answer is None else self._answer.frame.to_csv(index=False).encode())
 
     def _as_png(self) -> io.BytesIO:
-        if self._answer is None or self._answer.plot is None:
+        if self._answer is None:
             return io.BytesIO()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "figure.png"
