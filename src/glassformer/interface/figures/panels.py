@@ -38,8 +38,9 @@ def plot_spectra(
 
 
 def spectra_top(laws: Mapping[str, tuple[Array, Array]], matrices: Mapping[str, tuple[Array, Array]]) -> float:
-    """How high spectra are drawn: a narrow matrix has its zeros in one bar, the law without noise a peak, and either
-    would dwarf all else.
+    """How high spectra are drawn.
+
+    The zeros of a narrow matrix are in one bar, and its law without noise has a peak there: either would dwarf all else.
 
     Example:
         >>> spectra_top({"law": (np.zeros(2), np.array([0.5, 1.0]))}, {})
