@@ -40,7 +40,7 @@ def plot_spectra(
 def spectra_top(laws: Mapping[str, tuple[Array, Array]], matrices: Mapping[str, tuple[Array, Array]]) -> float:
     """How high spectra are drawn.
 
-    The zeros of a narrow matrix are in one bar, and its law without noise has a peak there: either would dwarf all else.
+    The zeros of a narrow matrix are in one bar, and its law without noise has a peak there: they would dwarf the rest.
 
     Example:
         >>> spectra_top({"law": (np.zeros(2), np.array([0.5, 1.0]))}, {})
