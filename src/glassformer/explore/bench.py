@@ -75,7 +75,8 @@ class Bench:
         first = [self.controls[o.field].view for o in offered if o.usual or o.among]
         rest = [self.controls[o.field].view for o in offered if not (o.usual or o.among)]
         self._hidden = {o.field for o in offered if not (o.usual or o.among)}
-        self._more = pn.Card(*rest, title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
+        self._more = pn.Card(title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
+        self._more.param.watch(lambda _: self._more.param.update(objects=rest), "collapsed")
         left = pn.Column(
             *first,
             self.controls["alpha"].view,
