@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -52,23 +53,29 @@ ANSWERS = """async (input, [value, columns]) => {
 }"""
 
 
-def place(slider: Any, rng: np.random.Generator) -> str:
-    """Another value on a slider than its own."""
-    low, high, step = (float(slider.get_attribute(name)) for name in ("min", "max", "step"))
-    steps = round((high - low) / step)
-    own = round((float(slider.input_value()) - low) / step)
-    return f"{low + step * ((own + rng.integers(1, steps + 1)) % (steps + 1)):.6g}"
+class Hand:
+    """Moves the sliders of one page, to where they have not been of late: a page that is back there has no news."""
 
+    def __init__(self, page: Any, rng: np.random.Generator) -> None:
+        self._page, self._rng = page, rng
+        self._recent: dict[str, deque[str]] = {}
 
-def moved(page: Any, name: str, rng: np.random.Generator) -> None:
-    slider = page.get_by_role("slider", name=f"{name} slider")
-    slider.evaluate(MOVE, place(slider, rng))
+    def move(self, name: str) -> None:
+        slider, value = self._place(name)
+        slider.evaluate(MOVE, value)
 
+    def answered(self, name: str) -> list[float]:
+        """Seconds from a move to the moment when each figure is painted with other numbers."""
+        slider, value = self._place(name)
+        return [ms / 1000 for ms in slider.evaluate(ANSWERS, [value, list(FIGURES.values())])]
 
-def answered(page: Any, name: str, rng: np.random.Generator) -> list[float]:
-    """Seconds from a move to the moment when each figure is painted with other numbers."""
-    slider = page.get_by_role("slider", name=f"{name} slider")
-    return [ms / 1000 for ms in slider.evaluate(ANSWERS, [place(slider, rng), list(FIGURES.values())])]
+    def _place(self, name: str) -> tuple[Any, str]:
+        slider = self._page.get_by_role("slider", name=f"{name} slider")
+        low, high, step = (float(slider.get_attribute(end)) for end in ("min", "max", "step"))
+        recent = self._recent.setdefault(name, deque([f"{float(slider.input_value()):.6g}"], maxlen=20))
+        values = [f"{low + step * k:.6g}" for k in range(round((high - low) / step) + 1)]
+        recent.append(str(self._rng.choice([value for value in values if value not in recent])))
+        return slider, recent[-1]
 
 
 def opened(browser: Any, address: str, tab: str, wrong: list[str]) -> Any:
@@ -88,15 +95,15 @@ def tortured(
 ) -> tuple[list[str], float]:
     """What went wrong in the browser, and the largest memory of the server."""
     rng, wrong, largest = np.random.default_rng(options.seed), list[str](), 0.0
-    pages = {tab: opened(browser, address, tab, wrong) for tab in SLIDERS}
+    hands = {tab: Hand(opened(browser, address, tab, wrong), rng) for tab in SLIDERS}
     waits: dict[str, list[list[float]]] = {tab: [] for tab in SLIDERS}
     for move in range(options.moves):
         tab = str(rng.choice(list(SLIDERS)))
         name = str(rng.choice(SLIDERS[tab]))
         if move % 10:
-            moved(pages[tab], name, rng)
+            hands[tab].move(name)
         else:
-            waits[tab].append(answered(pages[tab], SLIDERS[tab][0], rng))
+            waits[tab].append(hands[tab].answered(SLIDERS[tab][0]))
             largest = max(largest, process.memory_info().rss)
     for tab, seconds in waits.items():
         for figure, own in zip(FIGURES, np.transpose(seconds), strict=True):

@@ -40,6 +40,7 @@ class Work:
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="glassformer-explore")
         self._waiting: Future[None] | None = None
         self._dropped = Event()
+        self._ended = False
 
     def start(
         self,
@@ -59,6 +60,9 @@ class Work:
             over: when it has ended, whether dropped or not.
         """
         self.drop()
+        if self._ended:
+            # The last move of somebody who has left.
+            return
         self._dropped = dropped = Event()
         self._waiting = self._threads.submit(self._run, dropped, compute, show, fail, tell, over)
 
@@ -70,6 +74,7 @@ class Work:
 
     def end(self) -> None:
         """Drop what there is, and take nothing on any more."""
+        self._ended = True
         self.drop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
