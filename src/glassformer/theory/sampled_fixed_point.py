@@ -29,7 +29,7 @@ class Search:
 
     roughly: float = 5e-4  # how well fixed points are located with few points
     noise: float = 0.1  # share of the sampling error below which a residual tells nothing
-    last: float = 0.5  # share of it below which a correction by all points, which leaves its square, is the last
+    last: float = 0.25  # share of it below which a correction by all points, which leaves its square, is the last
     least: float = 1.0  # share of it with which a search that gets no further ends
     rounds: int = 24  # corrections by all points
     sloped: int = 4  # factor of points that slopes, which only lead there, can do without
@@ -44,6 +44,7 @@ class Search:
 
 
 _POLICY = Search()
+
 
 def located(rough: EvolutionMap, start: Array, settings: Iteration, sloped: EvolutionMap | None = None) -> Solution:
     """The first stable fixed points from ``start``, of shape (batch, P, P), to the accuracy that few points have.
@@ -133,10 +134,15 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solutio
     """
     start, (batch, size) = place.value, place.value.shape[:2]
     gain = np.asarray(np.linalg.inv(np.eye(size * size) - place.extra["slope"]), dtype=float)
-    found = replace(place, extra={name: place.extra[name] for name in ("q_hat", "q_hat_error")})
-    best = replace(found, error_estimate=np.full(batch, np.inf), extra={n: v.copy() for n, v in found.extra.items()})
-    status = np.array(found.status, dtype=object)
-    state, spent = start.copy(), found.iterations.copy()
+    best = replace(
+        place,
+        value=start.copy(),
+        residual=place.residual.copy(),
+        error_estimate=np.full(batch, np.inf),
+        extra={name: place.extra[name].copy() for name in ("q_hat", "q_hat_error")},
+    )
+    status = np.array(place.status, dtype=object)
+    state, spent = start.copy(), place.iterations.copy()
     last = np.full((2, batch, size * size), np.nan)
     merit, least = np.full(batch, np.inf), np.full(batch, np.inf)
     where = np.flatnonzero(is_covariance(start))

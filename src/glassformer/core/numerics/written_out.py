@@ -245,9 +245,7 @@ def _by_terms(combine: Callable[[Any, Any], Any], equation: Any, values: Sequenc
 
 def _product(equation: Any, values: Sequence[Entries]) -> list[Entries]:
     (along, shared), out = equation.params["dimension_numbers"], equation.outvars[0].aval
-    rows, columns = (
-        _ordered(value, own, common) for value, own, common in zip(values, along, shared, strict=True)
-    )
+    rows, columns = (_ordered(value, own, common) for value, own, common in zip(values, along, shared, strict=True))
     terms = [(a, b) for a, b in zip(rows, columns, strict=True)]
     found = [_sum_of_products(a_row, b_row) for a, b in terms for a_row in a for b_row in b]
     return [_filled(out.shape, found)]
@@ -291,7 +289,10 @@ def _picked(equation: Any, values: Sequence[Entries]) -> list[Entries]:
     numbers = equation.params
     with jax.ensure_compile_time_eval():
         at = jax.lax.gather(
-            place, _number(index, equation.invars[1]), numbers["dimension_numbers"], numbers["slice_sizes"],
+            place,
+            _number(index, equation.invars[1]),
+            numbers["dimension_numbers"],
+            numbers["slice_sizes"],
             mode=numbers["mode"],
         )
     return [x.ravel()[np.asarray(at)]]

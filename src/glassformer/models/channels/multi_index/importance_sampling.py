@@ -187,7 +187,9 @@ def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps
     shape = drawn.base.shape
     # Where the likelihood vanishes features may be infinite: they have no weight.
     values = [once(jnp.where(jnp.isfinite(part), part, 0.0)) for part in _spread(values, shape)]
-    return weighted_moments([once(part) for part in _spread(log_weight, shape)], np.array_split(listed(values), len(log_weight)))
+    return weighted_moments(
+        [once(part) for part in _spread(log_weight, shape)], np.array_split(listed(values), len(log_weight))
+    )
 
 
 def _spread(parts: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
@@ -290,7 +292,10 @@ def _draw(charts: Sequence[_Chart], own: _Sample) -> _Drawn:
         here = (own.choices > mode.low) & (own.choices <= mode.high)
         moved = _times(mode.root, list(own.normals))
         near = [a + own.stretches * b for a, b in zip(mode.x, moved, strict=True)]
-        return ([jnp.where(here, a, b) for a, b in zip(near, drawn[0], strict=True)], jnp.where(here, mode.chart, drawn[1])), None
+        return (
+            [jnp.where(here, a, b) for a, b in zip(near, drawn[0], strict=True)],
+            jnp.where(here, mode.chart, drawn[1]),
+        ), None
 
     # What is left of the number that chose the prior chooses the chart, independently of the latent.
     left = (own.choices - (1 - _DEFENSIVE)) / _DEFENSIVE
@@ -368,4 +373,6 @@ def _modes(charts: Sequence[_Chart], starts: Any) -> _Modes:
 
 def _student_constant(dimension: int) -> float:
     """Logarithm of the height of a Student density over that of the normal density of the same shape."""
-    return float(gammaln(0.5 * (_FREEDOM + dimension)) - gammaln(0.5 * _FREEDOM) - 0.5 * dimension * np.log(0.5 * _FREEDOM))
+    return float(
+        gammaln(0.5 * (_FREEDOM + dimension)) - gammaln(0.5 * _FREEDOM) - 0.5 * dimension * np.log(0.5 * _FREEDOM)
+    )
