@@ -28,8 +28,9 @@ from scipy.stats import chi2, qmc
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.entries import Entries, entries, listed, once
 from glassformer.core.numerics.small_matrices import triangular_inverse
-from glassformer.core.numerics.written_out import Entries, by_entries, entries, listed, once
+from glassformer.core.numerics.written_out import by_entries
 from glassformer.models.channels.multi_index.modes import find_mode
 from glassformer.models.channels.multi_index.weighted_moments import weighted_moments
 
@@ -183,13 +184,13 @@ def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps
     charts = [_Chart(functions, number, datum, steps) for number in range(functions.charts)]
     drawn = _draw(charts, own)
     log_weight = [drawn.base + value for value in drawn.on_own_chart([_log_likelihood(c, drawn.x) for c in charts])]
-    values = drawn.on_own_chart([chart.features(drawn.x).ravel() for chart in charts])
+    values = drawn.on_own_chart([list(chart.features(drawn.x).ravel()) for chart in charts])
     shape = drawn.base.shape
     # Where the likelihood vanishes features may be infinite: they have no weight.
     values = [once(jnp.where(jnp.isfinite(part), part, 0.0)) for part in _spread(values, shape)]
-    return weighted_moments(
-        [once(part) for part in _spread(log_weight, shape)], np.array_split(listed(values), len(log_weight))
-    )
+    branches, size = len(log_weight), len(values) // len(log_weight)
+    of_branch = [values[k * size : (k + 1) * size] for k in range(branches)]
+    return weighted_moments([once(part) for part in _spread(log_weight, shape)], of_branch)
 
 
 def _spread(parts: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
@@ -306,7 +307,7 @@ def _draw(charts: Sequence[_Chart], own: _Sample) -> _Drawn:
     at = _Drawn(listed(drawn), chart if several else None, None)
     images = [own.images(at.x) for own in charts]
     number = len(images[0])
-    flat = at.on_own_chart([part.ravel() for part in images])
+    flat = at.on_own_chart([list(part.ravel()) for part in images])
     x = [once(jnp.stack(_spread(flat[k::dimension], count), axis=1).reshape(-1, count[1])) for k in range(dimension)]
     chart_of = jnp.repeat(chart, number, axis=0) if several else None
 
@@ -361,13 +362,13 @@ def _modes(charts: Sequence[_Chart], starts: Any) -> _Modes:
         for k, *row in zip(places, *_spread(columns, (len(places), starts.shape[2])), strict=True):
             found[k] = row
     rows = [jnp.stack(parts) for parts in zip(*found, strict=True)]
-    below = dimension * (dimension + 1) // 2
+    size = dimension * (dimension + 1) // 2
     *matrices, log_det, gain = rows
     share = (1 - _DEFENSIVE) * jax.nn.softmax(_TEMPERED * (log_det + gain), axis=0)
     high = jnp.cumsum(share, axis=0)
     low = jnp.concatenate([jnp.full_like(high[:1], -1.0), high[:-1]])
     height = share * jnp.exp(_student_constant(dimension) - log_det)
-    x, root, inverse = matrices[:dimension], matrices[dimension : dimension + below], matrices[dimension + below :]
+    x, root, inverse = matrices[:dimension], matrices[dimension : dimension + size], matrices[dimension + size :]
     return _Modes(x, root, inverse, height, low, high, jnp.asarray(of_chart))
 
 

@@ -17,7 +17,7 @@ _FIRST_DAMPING = 0.1
 # Cost of a latent that cannot be.
 _IMPOSSIBLE = 1e30
 
-once = jax.lax.optimization_barrier
+_once: Callable[[Any], Any] = jax.lax.optimization_barrier
 
 
 def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) -> tuple[Any, Any, Any]:
@@ -30,21 +30,21 @@ def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) 
             out = jnp.append(residual, log_weight)
             return out, out
 
-        slope, value = once(jax.jacfwd(both, has_aux=True)(x))
+        slope, value = _once(jax.jacfwd(both, has_aux=True)(x))
         residual, jacobian = value[:-1], slope[:-1]
         cost = 0.5 * x @ x + 0.5 * residual @ residual - value[-1]
         precision = identity + jacobian.T @ jacobian
         gradient = x + residual @ jacobian - slope[-1]
         # A latent at which the likelihood vanishes or is not defined is no mode, and no step leads away from it.
-        cost, precision, gradient = once((cost, precision, gradient))
+        cost, precision, gradient = _once((cost, precision, gradient))
         usable = jnp.isfinite(cost) & jnp.all(jnp.isfinite(precision)) & jnp.all(jnp.isfinite(gradient))
         pick = partial(jnp.where, usable)
         return pick(cost, _IMPOSSIBLE), pick(precision, identity), pick(gradient, 0.0)
 
     def step(_: int, state: Any) -> Any:
         x, cost, precision, gradient, damping = state
-        inverse = once(triangular_inverse(cholesky(precision + damping * jnp.diag(jnp.diag(precision)))))
-        trial = once(x - inverse.T @ (inverse @ gradient))
+        inverse = _once(triangular_inverse(cholesky(precision + damping * jnp.diag(jnp.diag(precision)))))
+        trial = _once(x - inverse.T @ (inverse @ gradient))
         new_cost, new_precision, new_gradient = expand(trial)
         better = new_cost < cost
         pick = partial(jnp.where, better)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from glassformer.core.numerics.written_out import once
+from glassformer.core.numerics.entries import once
 
 
 def weighted_moments(log_weight: Sequence[Any], values: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
