@@ -41,6 +41,8 @@ _TEMPERED = 0.5
 # Data points that are treated at once, at most and at least, and sampled latents of all of them, so that temporaries
 # stay in the cache; random numbers of the pool.
 _BATCH, _FEWEST, _AT_ONCE, _NUMBERS = 64, 8, 2**14, 2_000_000
+# Blocks of that many that are sent at once.
+_BLOCKS = 8
 # Modes that are treated in one go.
 _UNROLLED = 4
 
@@ -135,13 +137,15 @@ def posterior_moments(functions: Functions, dimension: int, data: Any, effort: E
         effort: numbers of points, starts and steps.
     """
     sample, batch = _sample(dimension, effort), _batch(effort)
-    moments = Specialised(_moments, functions=functions, steps=effort.steps)
+    moments = Specialised(_in_blocks, functions=functions, steps=effort.steps, batch=batch)
+    # Sending data takes as long as little work on them.
+    sent = batch * (_BLOCKS if batch == _BATCH else 1)
 
     def work(index: Any, chunk: Any) -> Any:
         return moments(jnp.asarray(index % sample.starts.shape[-1]), chunk, sample)
 
     # One length: compiling takes longer than all but the largest computations.
-    return Moments(*in_chunks(work, data, most=batch, rest=batch))
+    return Moments(*in_chunks(work, data, most=sent, rest=sent))
 
 
 def _batch(effort: Effort) -> int:
@@ -175,6 +179,16 @@ def _sample(dimension: int, effort: Effort) -> _Sample:
     with jax.enable_x64(True):
         parts = (starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)
         return _Sample(*(jnp.asarray(part.T) for part in parts))
+
+
+def _in_blocks(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int, batch: int) -> Any:
+    """So many data points at a time."""
+
+    def block(part: Any) -> Any:
+        return _moments(*part, sample, functions, steps)
+
+    blocks = jax.tree.map(lambda part: part.reshape(-1, batch, *part.shape[1:]), (turns, data))
+    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), jax.lax.map(block, blocks))
 
 
 def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int) -> Any:
