@@ -6,6 +6,7 @@ python benchmarks/bench_risk.py
 from __future__ import annotations
 
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,12 @@ def estimators(d: int = 50, samples: int = 5000, strengths: int = 20) -> None:
     theirs, _ = seconds(lambda: ridge.fit(flat, targets))
     print(f"fit of {samples} x {d} x {d}, {strengths} strengths: {ours:.1f} s, RidgeCV {theirs:.1f} s")
     print(f"ratio {ours / theirs:.2f}")
+    tracemalloc.start()
+    BilinearRegressor(strengths=3).fit(inputs, targets)
+    print(
+        f"most memory of the fit beyond the inputs, in those: {tracemalloc.get_traced_memory()[1] / inputs.nbytes:.1f}"
+    )
+    tracemalloc.stop()
 
 
 if __name__ == "__main__":

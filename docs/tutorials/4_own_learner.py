@@ -36,8 +36,8 @@ class Hebb(Learner):
         noise = model.channel.label_noise
         return (1 + noise) / (alpha + 1 + noise)
 
-    def learn(self, model, design, labels, seed=0, checkpoint=None, side=None, teacher=None):
-        estimate = design.adjoint(labels, 0) / (design.sample_ratio + 1 + model.channel.label_noise)
+    def learn(self, model, data):
+        estimate = data.design.adjoint(data.labels, 0) / (data.design.sample_ratio + 1 + model.channel.label_noise)
         return Reached(estimate[None], status=Status.CONVERGED, iterations=1, residual=0.0)
 
 

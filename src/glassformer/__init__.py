@@ -56,7 +56,7 @@ _HOME = {
     "landscape": "theory.free_entropy",
     "limits": "theory.limits",
     "nuclear_norm_risk": "theory.nuclear_norm_risk",
-    "nuclear_norm_threshold": "theory.nuclear_norm",
+    "nuclear_norm_threshold": "models.spectra.nuclear_norm",
     "online_sgd": "theory.online_sgd",
     "plan": "learners.plan",
     "phase_diagram": "theory.phase_diagram",

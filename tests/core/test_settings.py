@@ -5,6 +5,7 @@ import pytest
 
 import glassformer
 from glassformer import Iteration, MessagePassing, NuclearNorm, ParameterError, SequenceMultiIndex, simulate
+from glassformer.learners.data_set import DataSet
 from glassformer.models.channels.absolute import AbsoluteChannel
 from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
 
@@ -72,7 +73,7 @@ def test_random_starts_are_those_asked_for():
     signal = model.prior.sample(model.signal_shape(design), rng)
     labels = model.channel.sample(design.forward(signal, 0), rng)
     vanishing, usual, large = (
-        MessagePassing(random_start=start, max_iterations=6).learn(model, design, labels).estimates
+        MessagePassing(random_start=start, max_iterations=6).learn(model, DataSet(design, labels)).estimates
         for start in (1e-12, None, 0.5)
     )
     assert np.abs(vanishing).max() < 1e-3 * np.abs(usual).max()

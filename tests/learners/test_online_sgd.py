@@ -16,6 +16,7 @@ from glassformer import (
 )
 from glassformer.interface.cli import main
 from glassformer.learners.algorithms.fresh_batches import fresh_batches
+from glassformer.learners.data_set import DataSet
 from glassformer.models.designs.generated import GeneratedDesign
 from glassformer.models.designs.projection import ProjectionDesign
 
@@ -106,7 +107,7 @@ def test_refusals_name_the_remedy():
     with pytest.raises(IncompatibleError, match="one head"):
         simulate(DeepAttention(depth=1, heads=2, noise=0.1), [2.0], d=20, algorithm="online-sgd")
     with pytest.raises(IncompatibleError, match="true signal"):
-        OnlineSGD(overlap=0.5).learn(TANH, ProjectionDesign(drawn()[0]), drawn()[1])
+        OnlineSGD(overlap=0.5).learn(TANH, DataSet(ProjectionDesign(drawn()[0]), drawn()[1]))
 
 
 def test_on_the_command_line(capsys, tmp_path):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 from glassformer import IncompatibleError, ParameterError
 from glassformer.sklearn import AttentionRegressor, BilinearClassifier, BilinearRegressor, forecast
@@ -64,6 +65,40 @@ def test_what_has_no_theory_is_refused():
         forecast(BilinearRegressor(loss="huber"), inputs, labels, 100)
 
 
+def linear(seed, n=5000):
+    """Five features, numbers with noise 1, and classes of two names."""
+    rng = np.random.default_rng(seed)
+    inputs, signal = rng.standard_normal((n, 5)), rng.standard_normal(5)
+    fields = inputs @ signal
+    return inputs, fields + rng.standard_normal(n), np.where(fields + rng.standard_normal(n) > 0, "up", "down")
+
+
+def test_the_band_of_what_was_measured_holds_the_truth():
+    """Ordinary least squares of five parameters and noise 1 has an error of 1 + 5 / n; 0.95 of 40 with room for 3."""
+    inside = []
+    for seed in range(40):
+        inputs, numbers, _ = linear(seed, 200)
+        found = forecast(LinearRegression(), inputs, numbers, [400, 1600], by="measured", splits=5)
+        true = 1 + 5 / found.n
+        inside.append(np.all((found.low <= true) & (true <= found.high)))
+    assert np.mean(inside) >= 0.87
+
+
+def test_what_has_no_theory_is_continued_as_it_was_measured(tmp_path):
+    inputs, numbers, names = linear(0)
+    found = forecast(Ridge(), inputs[:200], numbers[:200], [400, 800], by="measured")
+    assert (found.quantity, found.by, found.estimated) == ("mean squared error", "measured", None)
+    assert np.all(np.diff(found.high - found.low) != 0)
+    classes = forecast(LogisticRegression(), inputs[:200], names[:200], 600, by="measured")
+    assert classes.quantity == "share of wrong classes"
+    assert classes.to_dict()["points"][-1]["r2"] is None
+    classes.plot(tmp_path / "curve.png")
+    with pytest.raises(ParameterError, match="by = 'guess'"):
+        forecast(Ridge(), inputs, numbers, 900, by="guess")
+    with pytest.raises(ParameterError, match="107 samples at least"):
+        forecast(Ridge(), inputs[:60], numbers[:60], 900, by="measured")
+
+
 @pytest.mark.statistics
 @pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
 @pytest.mark.parametrize("arguments", [{"solver": "bayes"}, {"strengths": 10}], ids=["bayes", "risk"])
@@ -78,3 +113,15 @@ def test_bands_hold_what_they_say(arguments):
             inside += ((found.low <= true) & (true <= found.high)).tolist()
     assert len(inside) >= 10
     assert np.mean(inside) >= 0.85
+
+
+@pytest.mark.statistics
+def test_bands_of_shares_of_wrong_classes_hold_the_truth():
+    inside = []
+    for seed in range(40):
+        inputs, _, names = linear(seed)
+        found = forecast(LogisticRegression(), inputs[:300], names[:300], [600, 1200], by="measured")
+        for n, low, high in zip([600, 1200], found.low, found.high, strict=True):
+            wrong = np.mean(LogisticRegression().fit(inputs[:n], names[:n]).predict(inputs[1200:]) != names[1200:])
+            inside.append(low <= wrong <= high)
+    assert np.mean(inside) >= 0.9

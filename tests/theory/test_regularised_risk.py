@@ -12,7 +12,7 @@ from glassformer import (
     nuclear_norm_threshold,
     ridge_error,
 )
-from glassformer.theory.nuclear_norm import trace_dimension
+from glassformer.models.spectra.nuclear_norm import trace_dimension
 from glassformer.theory.risk.fixed_points import Problem, largest_strength
 from glassformer.theory.risk.limits import risk_limits
 from glassformer.theory.risk.losses import Hinge, Huber, Logistic, OwnLoss, Square, loss_of

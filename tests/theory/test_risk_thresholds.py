@@ -8,7 +8,7 @@ from glassformer import AttentionIndexed, BilinearSequenceRegression, Incompatib
 from glassformer.learners.convex import NuclearNorm
 from glassformer.learners.gradient_descent import GradientDescent
 from glassformer.learners.regularised_risk import RegularisedRisk
-from glassformer.theory.nuclear_norm import trace_dimension
+from glassformer.models.spectra.nuclear_norm import trace_dimension
 
 
 def shifted(h):

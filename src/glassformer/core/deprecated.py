@@ -75,7 +75,7 @@ MOVED = {
     "estimators.arrays": "learners.algorithms.arrays",
     "estimators.attention_descent": "models.students.attention",
     "estimators.factor_descent": "models.students.factors",
-    "estimators.nuclear_norm": "theory.nuclear_norm",
+    "estimators.nuclear_norm": "models.spectra.nuclear_norm",
     "estimators.nuclear_norm_descent": "learners.algorithms.proximal",
     "estimators.ridge": "learners.ridge",
     "estimators.row_descent": "learners.algorithms.row_descent",

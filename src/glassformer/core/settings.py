@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from glassformer.core.checks import is_number, is_whole, require_integer
@@ -11,10 +11,81 @@ from glassformer.core.deprecated import renamed
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
 
+# Raises unless the setting of a name may have a value; whether None is allowed comes last.
+Check = Callable[..., None]
 
-def setting(default: Any, text: str, option: str = "") -> Any:
-    """A field of a data class, with what helps its user: a text, and the name of its option if that is another one."""
-    return parameter(text, default, option=option)
+
+def _number(allowed: str, within: Callable[[Any], bool]) -> Check:
+    def check(name: str, value: Any, optional: bool = False) -> None:
+        if not (value is None and optional) and not (is_number(value) and within(value)):
+            raise ParameterError(name, value, f"{'None, or ' if optional else ''}{allowed}")
+
+    return check
+
+
+# What a setting may be: each raises unless a value is that, or None where that is allowed.
+inside = _number("a number in (0, 1)", lambda x: 0 < x < 1)
+share = _number("a number in [0, 1)", lambda x: 0 <= x < 1)
+positive = _number("finite and > 0", lambda x: 0 < x < float("inf"))
+not_negative = _number("finite and >= 0", lambda x: 0 <= x < float("inf"))
+
+
+def whole(name: str, value: Any, optional: bool = False) -> None:
+    """Raise unless a value is an integer >= 1, or None where that is allowed."""
+    if not (value is None and optional):
+        if not is_whole(value, 1):
+            raise ParameterError(name, value, f"{'None, or ' if optional else ''}an integer >= 1")
+        require_integer(name, value)
+
+
+def setting(default: Any, text: str, check: Check | None = None, option: str = "") -> Any:
+    """A field of a data class that is an option: its text, its check, and the name of the option if that is another.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Walk:
+        ...     pause: float | None = setting(None, "share of the time at rest", share)
+        ...
+        ...     def __post_init__(self):
+        ...         check_settings(self)
+        >>> Walk(pause=2)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: pause = 2 is not allowed: expected None, or a number in [0, 1)
+    """
+    return parameter(text, default, option=option, check=check)
+
+
+def checked(default: Any, check: Check) -> Any:
+    """A field of a data class that is no option, with its check."""
+    return field(default=default, metadata={"check": check})
+
+
+def check_settings(settings: Any) -> None:
+    """Check every field that has a check; None is allowed where it is the default.
+
+    Raises:
+        ParameterError: a value is out of range.
+    """
+    for one in fields(settings):
+        check = one.metadata.get("check")
+        if check is not None:
+            check(one.name, getattr(settings, one.name), one.default is None)
+
+
+def steps_allowed(default: int, option: str = "") -> Any:
+    """The setting ``max_iterations`` of whatever takes steps."""
+    return setting(default, "steps allowed per run", whole, option)
+
+
+def fixed_damping() -> Any:
+    """The setting ``damping`` of what adapts it if it is left open."""
+    return setting(None, "weight of the old state in [0, 1), instead of an adaptive one", share)
+
+
+def gap_accepted() -> Any:
+    """The setting ``tolerance`` of what certifies a duality gap."""
+    return setting(1e-6, "relative duality gap that is accepted", inside)
 
 
 def strength_from(name: str, text: str) -> float | None:
@@ -55,59 +126,13 @@ class Iteration:
         glassformer.core.errors.ParameterError: damping = 1.0 is not allowed: expected None, or a number in [0, 1)
     """
 
-    tolerance: float = 1e-10
-    floor: float = 1e-13
-    max_iterations: int = 500
-    damping: float | None = None
+    tolerance: float = checked(1e-10, inside)
+    floor: float = checked(1e-13, inside)
+    max_iterations: int = checked(500, whole)
+    damping: float | None = checked(None, share)
 
     def __post_init__(self) -> None:
-        require_number(self, "tolerance", "floor", allowed="a number in (0, 1)", within=lambda x: 0 < x < 1)
-        require_whole(self, "max_iterations")
-        require_share(self, "damping", optional=True)
-
-
-def require_init(init: object) -> None:
-    """Raise unless the kind of initialisation is known."""
-    if init not in ("prior", "small"):
-        raise ParameterError("init", init, "prior or small")
-
-
-def require_number(
-    settings: object, *names: str, allowed: str, within: Callable[[Any], bool], optional: bool = False
-) -> None:
-    """Raise unless the settings of these names are numbers within a range, or None where that is allowed."""
-    for name in names:
-        value = getattr(settings, name)
-        if not (value is None and optional) and not (is_number(value) and within(value)):
-            raise ParameterError(name, value, f"{'None, or ' if optional else ''}{allowed}")
-
-
-def require_share(settings: object, *names: str, optional: bool = False) -> None:
-    """Raise unless the settings of these names are in [0, 1), or None where that is allowed."""
-    require_number(settings, *names, allowed="a number in [0, 1)", within=lambda x: 0 <= x < 1, optional=optional)
-
-
-def require_positive(settings: object, *names: str, optional: bool = False) -> None:
-    """Raise unless the settings of these names are finite and > 0, or None where that is allowed."""
-    within: Callable[[Any], bool] = lambda x: 0 < x < float("inf")  # noqa: E731
-    require_number(settings, *names, allowed="finite and > 0", within=within, optional=optional)
-
-
-def require_not_negative(settings: object, *names: str, optional: bool = False) -> None:
-    """Raise unless the settings of these names are finite and >= 0, or None where that is allowed."""
-    within: Callable[[Any], bool] = lambda x: 0 <= x < float("inf")  # noqa: E731
-    require_number(settings, *names, allowed="finite and >= 0", within=within, optional=optional)
-
-
-def require_whole(settings: object, *names: str, optional: bool = False) -> None:
-    """Raise unless the settings of these names are integers >= 1, or None where that is allowed."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is None and optional:
-            continue
-        if not is_whole(value, 1):
-            raise ParameterError(name, value, f"{'None, or ' if optional else ''}an integer >= 1")
-        require_integer(name, value)
+        check_settings(self)
 
 
 _LEARNERS = "glassformer.learners"

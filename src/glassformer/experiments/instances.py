@@ -22,6 +22,7 @@ from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.core.solution import Status
 from glassformer.learners.base import Ending, Learner, Reached
+from glassformer.learners.data_set import DataSet
 from glassformer.learners.registry import taking
 from glassformer.models import FiniteSize
 from glassformer.models.designs.generated import GeneratedDesign
@@ -152,7 +153,7 @@ class Experiment:
         signal = model.prior.sample(model.signal_shape(design), np.random.default_rng([seed, 0]))
         labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
         side = model.prior.side_observation(signal, np.random.default_rng([seed, 3]))
-        return signal, self.settings.learn(model, design, labels, seed, checkpoint, side, signal)
+        return signal, self.settings.learn(model, DataSet(design, labels, seed, checkpoint, side, signal))
 
     def _run(self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint) -> Run:
         """One instance: what was learned, and how good that is."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.settings import check_settings
 
 if TYPE_CHECKING:
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
-    from glassformer.core.solution import Status
+    from glassformer.core.solution import Solution, Status
+    from glassformer.learners.data_set import DataSet
     from glassformer.theory.thresholds import Thresholds
 
 # Ways of keeping the inputs: in one array; and, for learners that only multiply with them, in parts or not at all.
@@ -65,6 +66,17 @@ class Reached(Ending):
     estimates: Array
     variance: Any = None
 
+    @classmethod
+    def of(cls, found: Solution, **more: Any) -> Reached:
+        """The first instance of a solution, and what else there is."""
+        return cls(
+            found.value[:1],
+            status=found.status[0],
+            iterations=int(found.iterations[0]),
+            residual=float(found.residual[0]),
+            **more,
+        )
+
 
 class Learner(ABC):
     """What is done with data. Subclasses are frozen data classes whose fields are their settings.
@@ -86,6 +98,9 @@ class Learner(ABC):
     """Whether it leaves a state that an interrupted run continues from."""
     follows_start: ClassVar[bool] = False
     """Whether the first entry of its history is the start, before the first step."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @property
     def name(self) -> str:
@@ -146,6 +161,10 @@ class Learner(ABC):
         """Itself, with settings that were left open as they are for this model."""
         del model
         return self
+
+    def named(self, found: Any) -> Any:
+        """A result of theory with its name among the parameters."""
+        return replace(found, parameters={**found.parameters, "learner": self.name})
 
     @abstractmethod
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
@@ -244,24 +263,10 @@ class Learner(ABC):
         return overlap
 
     @abstractmethod
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        """Learn from the first instance of a design.
+    def learn(self, model: Any, data: DataSet) -> Reached:
+        """Learn from a data set.
 
         Args:
             model: that the labels are believed to come from.
-            design: inputs.
-            labels: as the channel draws them.
-            seed: of everything random.
-            checkpoint: where to continue from and to save to.
-            side: strength and observation of side information, where the model has any.
-            teacher: the true signal, for errors along the way.
+            data: inputs, labels and what else there is.
         """

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glassformer.core.settings import require_number, require_share, require_whole, setting
+from glassformer.core.settings import fixed_damping, inside, not_negative, setting, steps_allowed
 from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.algorithms.gamp_step import GampState
+    from glassformer.learners.data_set import DataSet
     from glassformer.theory.thresholds import Thresholds
 
 
@@ -44,19 +45,13 @@ class MessagePassing(Learner):
     family: ClassVar[str] = "Bayes-optimal"
     storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
 
-    tolerance: float | None = setting(None, "change per step that counts as settled, in posterior standard deviations")
-    floor: float | None = setting(None, "posterior variance below which the signal counts as known")
-    max_iterations: int = setting(300, "steps allowed per run")
-    damping: float | None = setting(None, "weight of the old state in [0, 1), instead of an adaptive one")
-    random_start: float | None = setting(None, "size of a random start, for even labels")
-
-    def __post_init__(self) -> None:
-        inside: Callable[[Any], bool] = lambda x: 0 < x < 1  # noqa: E731
-        require_number(self, "tolerance", "floor", allowed="a number in (0, 1)", within=inside, optional=True)
-        require_whole(self, "max_iterations")
-        require_share(self, "damping", optional=True)
-        within: Callable[[Any], bool] = lambda x: 0 <= x < float("inf")  # noqa: E731
-        require_number(self, "random_start", allowed="a finite number >= 0", within=within, optional=True)
+    tolerance: float | None = setting(
+        None, "change per step that counts as settled, in posterior standard deviations", inside
+    )
+    floor: float | None = setting(None, "posterior variance below which the signal counts as known", inside)
+    max_iterations: int = steps_allowed(300)
+    damping: float | None = fixed_damping()
+    random_start: float | None = setting(None, "size of a random start, for even labels", not_negative)
 
     def obstacle(self, model: Any) -> str | None:
         del model
@@ -116,31 +111,16 @@ class MessagePassing(Learner):
         guessed = overlap is None and model.channel.even and not model.prior.in_rows.side
         return random_overlap(model, d) if guessed else overlap
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        from glassformer.learners.algorithms.gamp_step import GampState, Side
-        from glassformer.learners.gamp import passed, reached
-        from glassformer.learners.own_data.arrays import observed
+    def learn(self, model: Any, data: DataSet) -> Reached:
+        from glassformer.learners.gamp import learned
 
-        del checkpoint
         history: list[dict[str, Any]] = []
 
         def follow(state: GampState) -> None:
             if state.first:
                 history.clear()
-            elif teacher is not None:
+            elif data.teacher is not None:
                 estimate = state.estimate.signal if model.overlap_shape else state.estimate.signal[0]
-                measured = model.measured(estimate, teacher, state.estimate.variance, followed=True)
-                history.append({name: value for name, value in measured.items() if name in model.followed})
+                history.append(data.followed(model, estimate, state.estimate.variance))
 
-        known = None if side is None else Side(*side)
-        found = passed(model, *observed(model, design, labels), self, seed, side=known, watch=follow)
-        return reached(found, history)
+        return learned(model, data, self, history, watch=follow)

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.settings import require_number, require_positive, require_share, require_whole, setting
-from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
+from glassformer.core.settings import fixed_damping, positive, setting, steps_allowed
+from glassformer.learners.base import IN_ANY_FORM, Reached
+from glassformer.learners.matrix_passing import MatrixPassing, settles_within
 
 if TYPE_CHECKING:
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.data_set import DataSet
     from glassformer.models.priors.measured import MeasuredPrior
 
 _CONSISTENT = (
@@ -22,7 +23,7 @@ _CONSISTENT = (
 
 
 @dataclass(frozen=True)
-class BlindMessagePassing(Learner):
+class BlindMessagePassing(MatrixPassing):
     r"""Message passing on linear labels that takes another width for the signal's, or none.
 
     The step is that of :class:`~glassformer.MessagePassing`: its noise is measured from residuals, its Onsager term is
@@ -56,28 +57,21 @@ class BlindMessagePassing(Learner):
     """
 
     title: ClassVar[str] = "message passing without knowing the width"
-    family: ClassVar[str] = "Bayes-optimal"
     in_theory: ClassVar[tuple[str, ...]] = ("assumed_rho",)
     storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
 
-    assumed_rho: float | None = setting(None, "width ratio r/d taken for the signal's (default its law is estimated)")
-    smoothing: float = setting(2.0, "of the estimated law, in standard deviations of an entry's noise")
-    tolerance: float = setting(1e-3, "change per step that counts as settled, in standard deviations of the error")
-    max_iterations: int = setting(300, "steps allowed per run")
-    damping: float | None = setting(None, "weight of the old state in [0, 1), instead of an adaptive one")
-
-    def __post_init__(self) -> None:
-        require_positive(self, "assumed_rho", optional=True)
-        require_positive(self, "smoothing")
-        require_number(self, "tolerance", allowed="a number in (0, 1)", within=lambda x: 0 < x < 1)
-        require_whole(self, "max_iterations")
-        require_share(self, "damping", optional=True)
+    assumed_rho: float | None = setting(
+        None, "width ratio r/d taken for the signal's (default its law is estimated)", positive
+    )
+    smoothing: float = setting(2.0, "of the estimated law, in standard deviations of an entry's noise", positive)
+    tolerance: float = settles_within()
+    max_iterations: int = steps_allowed(300)
+    damping: float | None = fixed_damping()
 
     def obstacle(self, model: Any) -> str | None:
-        if model.overlap_shape or model.prior.symmetric:
-            return f"is for one matrix without symmetry, not for the signal of this model ({model.name})"
-        if not model.channel.linear:
-            return f"learns from linear labels, not from those of channel {model.channel.label}"
+        obstacle = super().obstacle(model)
+        if obstacle is not None:
+            return obstacle
         try:
             model.prior.of_width(1.0)
         except IncompatibleError as error:
@@ -97,14 +91,12 @@ class BlindMessagePassing(Learner):
             found = replace(found, parameters={**model.parameters, "assumed_rho": self.assumed_rho})
             if throw:
                 found.raise_unless_converged()
-        return replace(found, parameters={**found.parameters, "learner": self.name})
+        return self.named(found)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        from glassformer.theory.limits import limits
-
         if self.assumed_rho is not None:
             return self.limits(model, alpha, throw=False)["error"]
-        return (limits(model, alpha, throw=False) if optimum is None else optimum)["algorithmic_error"]
+        return super().theory(model, alpha, optimum)
 
     def denoiser(self, model: Any) -> MeasuredPrior:
         """What the signal is taken for."""
@@ -114,21 +106,7 @@ class BlindMessagePassing(Learner):
             return UnknownLawPrior(self.smoothing)
         return AssumedPrior(model.prior.of_width(self.assumed_rho))
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        from glassformer.learners.bayes import MessagePassing
-        from glassformer.learners.gamp import passed, reached
-        from glassformer.learners.own_data.arrays import observed
+    def learn(self, model: Any, data: DataSet) -> Reached:
+        from glassformer.learners.gamp import learned
 
-        del checkpoint, side, teacher
-        steps = MessagePassing(self.tolerance, None, self.max_iterations, self.damping)
-        found = passed(model, *observed(model, design, labels), steps, seed, believed=self.denoiser(model))
-        return reached(found)
+        return learned(model, data, self.steps, believed=self.denoiser(model))

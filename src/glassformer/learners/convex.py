@@ -7,21 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.options import parameter
-from glassformer.core.settings import (
-    Iteration,
-    require_not_negative,
-    require_number,
-    require_whole,
-    setting,
-    strength_from,
-)
+from glassformer.core.settings import Iteration, gap_accepted, not_negative, steps_allowed, strength_from
 from glassformer.learners.base import Learner, Reached
 
 if TYPE_CHECKING:
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
+    from glassformer.learners.data_set import DataSet
     from glassformer.learners.regularised_risk import RegularisedRisk
     from glassformer.theory.thresholds import Thresholds
 
@@ -50,49 +43,31 @@ class LinearFit(Learner):
     """That of its theory."""
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
-        return self._named(self._risk(model).limits(model, alpha, throw))
+        return self.named(self._risk(model).limits(model, alpha, throw))
 
     def thresholds(self, model: Any) -> Thresholds:
-        return self._named(self._risk(model).thresholds(model))
+        return self.named(self._risk(model).thresholds(model))
 
     def branches(self, model: Any, alpha: Any) -> Table:
-        return self._named(self._risk(model).branches(model, alpha))
+        return self.named(self._risk(model).branches(model, alpha))
 
     def _risk(self, model: Any) -> RegularisedRisk:
         from glassformer.learners.regularised_risk import RegularisedRisk
 
         return RegularisedRisk("square", self.penalty, self.strength_for(model))
 
-    def _named(self, found: Any) -> Any:
-        return replace(found, parameters={**found.parameters, "learner": self.name})
-
     @abstractmethod
     def strength_for(self, model: Any) -> float | None:
         """The strength on labels of this model; None for the best one at each sample ratio."""
 
     @abstractmethod
-    def fit(self, model: Any, design: Any, labels: Array) -> Solution:
+    def fit(self, model: Any, data: DataSet) -> Solution:
         """The minimiser."""
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        del seed, checkpoint, side, teacher
-        found = self.fit(model, design, labels)
-        return Reached(
-            estimates=found.value[:1],
-            status=found.status[0],
-            iterations=int(found.iterations[0]),
-            residual=float(found.residual[0]),
-            training_error=float(((design.forward(found.value[0], 0) - labels) ** 2).mean()),
-        )
+    def learn(self, model: Any, data: DataSet) -> Reached:
+        found = self.fit(model, data)
+        fields = data.design.forward(found.value[0], 0)
+        return Reached.of(found, training_error=float(((fields - data.labels) ** 2).mean()))
 
 
 @dataclass(frozen=True)
@@ -115,10 +90,7 @@ class Ridge(LinearFit):
     title: ClassVar[str] = "ridge regression"
     penalty: ClassVar[str] = "ridge"
 
-    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from)
-
-    def __post_init__(self) -> None:
-        require_not_negative(self, "strength", optional=True)
+    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from, check=not_negative)
 
     def strength_for(self, model: Any) -> float:
         return float(model.channel.label_noise if self.strength is None else self.strength)
@@ -133,10 +105,10 @@ class Ridge(LinearFit):
             return "at fixed width there are ever fewer samples per entry of the signal: its error tends to 1"
         return ridge_error(alpha, model.channel.label_noise, self.strength)
 
-    def fit(self, model: Any, design: Any, labels: Array) -> Solution:
+    def fit(self, model: Any, data: DataSet) -> Solution:
         from glassformer.learners.ridge import ridge
 
-        return ridge(design, labels, self.strength_for(model))
+        return ridge(data.design, data.labels, self.strength_for(model))
 
 
 @dataclass(frozen=True)
@@ -163,14 +135,9 @@ class NuclearNorm(LinearFit):
     penalty: ClassVar[str] = "nuclear"
     papers: ClassVar[tuple[str, ...]] = ("donoho2013phase",)
 
-    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from)
-    tolerance: float = setting(1e-6, "relative duality gap that is accepted")
-    max_iterations: int = setting(5000, "steps allowed per run")
-
-    def __post_init__(self) -> None:
-        require_not_negative(self, "strength", optional=True)
-        require_number(self, "tolerance", allowed="a number in (0, 1)", within=lambda x: 0 < x < 1)
-        require_whole(self, "max_iterations")
+    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from, check=not_negative)
+    tolerance: float = gap_accepted()
+    max_iterations: int = steps_allowed(5000)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         if not model.prior.extensive:
@@ -190,11 +157,11 @@ class NuclearNorm(LinearFit):
             return self.strength
         return 0.0 if noise == 0 else best_nuclear_norm(beta, rho, alpha, noise).strength
 
-    def fit(self, model: Any, design: Any, labels: Array) -> Solution:
+    def fit(self, model: Any, data: DataSet) -> Solution:
         from glassformer.learners.algorithms.proximal import least_nuclear_norm
 
-        rows, columns = design.signal_shape
+        rows, columns = data.design.signal_shape
         rho = model.prior.factor_width(columns) / columns
-        strength = self.strength_at(rows / columns, rho, design.sample_ratio, model.channel.label_noise)
+        strength = self.strength_at(rows / columns, rho, data.design.sample_ratio, model.channel.label_noise)
         limit = Iteration(tolerance=self.tolerance, floor=1e-14, max_iterations=self.max_iterations)
-        return least_nuclear_norm(design, labels, strength * float(rows * columns) ** 0.25, limit)
+        return least_nuclear_norm(data.design, data.labels, strength * float(rows * columns) ** 0.25, limit)

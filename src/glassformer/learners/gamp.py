@@ -11,14 +11,16 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.integral import Array
 from glassformer.core.solution import Solution, Status
-from glassformer.learners.algorithms.gamp_step import GampState, GampStep, Side
+from glassformer.learners.algorithms.gamp_step import GampState, GampStep
 from glassformer.learners.algorithms.message_passing import Run, message_passing
 from glassformer.learners.base import Reached
 from glassformer.learners.bayes import MessagePassing
+from glassformer.learners.data_set import DataSet
 from glassformer.learners.own_data.arrays import observed
 from glassformer.learners.own_data.findings import claimed_error, contradictions, label_power, warn_of
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
+from glassformer.models.priors.base import Side
 from glassformer.models.priors.scalar import ScalarPrior
 
 
@@ -144,13 +146,14 @@ def _solution(model: Model, runs: list[Run[GampState]]) -> Solution:
     )
 
 
-def reached(found: Solution, history: Sequence[dict[str, Any]] = ()) -> Reached:
-    """What a learner made of the first instance, from what :func:`passed` returns, and snapshots along the way."""
-    return Reached(
-        estimates=found.value[:1],
-        status=found.status[0],
-        iterations=int(found.iterations[0]),
-        residual=float(found.residual[0]),
+def learned(
+    model: Model, data: DataSet, settings: MessagePassing, history: Sequence[dict[str, Any]] = (), **inside: Any
+) -> Reached:
+    """What a learner makes of a data set by :func:`passed`, and snapshots along the way."""
+    own, y = observed(model, data.design, data.labels)
+    found = passed(model, own, y, settings, data.seed, side=data.side, **inside)
+    return Reached.of(
+        found,
         variance=found.extra["variance"][0],
         claimed_error=float(found.error_estimate[0]),
         nishimori_ratio=float(found.extra["nishimori_ratio"][0]),

@@ -7,30 +7,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.settings import (
-    require_init,
-    require_not_negative,
-    require_positive,
-    require_share,
-    require_whole,
-    setting,
-)
+from glassformer.core.settings import not_negative, positive, setting, share, steps_allowed, whole
 from glassformer.learners.base import Learner, Reached
+from glassformer.learners.descent import Descent, kind_of_start, small_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
     from glassformer.learners.algorithms.signal_descent import Descended, Snapshot
+    from glassformer.learners.data_set import DataSet
 
 # Starts whose mean is taken by averaged gradient descent, as published.
 _AVERAGED = 64
 
 
 @dataclass(frozen=True)
-class GradientDescent(Learner):
+class GradientDescent(Descent):
     r"""Gradient descent on a quarter of the sum of squared residuals, plus :math:`\frac w2\|W\|^2` of all parameters.
 
     Every optimizer descends this one objective: the decay is part of the gradient that momentum and Adam work with. For
@@ -66,33 +60,26 @@ class GradientDescent(Learner):
     """
 
     title: ClassVar[str] = "gradient descent"
-    family: ClassVar[str] = "descent"
     continues: ClassVar[bool] = True
 
     optimizer: str | None = setting(None, "sgd or adam (default by the model; of averages adam)")
-    learning_rate: float | None = setting(None, "length of a step (default by the model)")
-    momentum: float = setting(0.0, "weight of the last step, for sgd")
-    weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer")
-    starts: int | None = setting(None, "initialisations on the same data (default 1; averaged 64)")
-    init: str = setting("prior", "prior, as large as the teacher, or small")
-    small: float = setting(1e-3, "size of a small initialisation")
-    student_width: int | None = setting(None, "width of the student (default the teacher's)")
+    learning_rate: float | None = setting(None, "length of a step (default by the model)", positive)
+    momentum: float = setting(0.0, "weight of the last step, for sgd", share)
+    weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer", not_negative)
+    starts: int | None = setting(None, "initialisations on the same data (default 1; averaged 64)", whole)
+    init: str = kind_of_start()
+    small: float = small_start()
+    student_width: int | None = setting(None, "width of the student (default the teacher's)", whole)
     explore: int | None = setting(None, "steps before a floor counts (default 0; of averages by the model)")
-    max_steps: int = setting(50_000, "steps allowed per run", option="max_iterations")
-    floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels")
+    max_steps: int = steps_allowed(50_000, "max_iterations")
+    floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels", share)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.optimizer not in (None, "sgd", "adam"):
             raise ParameterError("optimizer", self.optimizer, "sgd or adam")
-        require_init(self.init)
-        require_positive(self, "small")
-        require_positive(self, "learning_rate", optional=True)
-        require_share(self, "momentum", "floor")
         if self.momentum > 0 and self.optimizer == "adam":
             raise ParameterError("momentum", self.momentum, "0 with adam, which has its own")
-        require_not_negative(self, "weight_decay")
-        require_whole(self, "starts", "student_width", "max_steps", optional=True)
-        require_whole(self, "max_steps")
         if self.explore is not None and not (is_whole(self.explore, 0) and self.explore < self.max_steps):
             raise ParameterError("explore", self.explore, f"an integer from 0 to max_steps - 1 = {self.max_steps - 1}")
 
@@ -124,36 +111,25 @@ class GradientDescent(Learner):
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return "training of the factors from a random start has no closed equations"
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        import numpy as np
-
+    def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.signal_descent import descend
 
         own = self.completed(model)
-        width = own.student_width or model.prior.factor_width(design.signal_shape[1])
-        student, rng = model.parametrisation.student(design, labels, width), np.random.default_rng([seed, 3])
-        found = descend(student, own, rng, own.starts or 1, teacher, checkpoint)
+        width = own.student_width or model.prior.factor_width(data.design.signal_shape[1])
+        student = model.parametrisation.student(data.design, data.labels, width)
+        found = descend(student, own, data.rng, own.starts or 1, data.teacher, data.checkpoint)
         last = found.history[-1]
         return Reached(
             estimates=self._answers(found.signals),
             status=found.trained.status,
             iterations=found.trained.steps,
-            residual=self._gap(model, design, labels, width, found),
+            residual=self._gap(model, data, width, found),
             training_error=last.training_error,
-            early_stopped_error=None if teacher is None else min(map(self._error, found.history)),
+            early_stopped_error=None if data.teacher is None else min(map(self._error, found.history)),
             history=[entry._asdict() for entry in found.history],
         )
 
-    def _gap(self, model: Any, design: Any, labels: Array, width: int, found: Descended) -> float:
+    def _gap(self, model: Any, data: DataSet, width: int, found: Descended) -> float:
         """How far at most the risk that decay and width stand for is from its least value; else what training says."""
         from glassformer.learners.algorithms.proximal_gradient import Risk, certified_gap
         from glassformer.theory.risk.losses import Square
@@ -161,8 +137,8 @@ class GradientDescent(Learner):
         convex = model.parametrisation.convex
         if convex is None or self.weight_decay == 0:
             return found.trained.residual
-        spectral = self.weight_decay * convex.weight(width, design.signal_shape)
-        risk = Risk(design, model.channel.components_of(labels), Square(), spectral, 0.0, convex.positive)
+        spectral = self.weight_decay * convex.weight(width, data.design.signal_shape)
+        risk = Risk(data.design, model.channel.components_of(data.labels), Square(), spectral, 0.0, convex.positive)
         return max(certified_gap(risk, signal) for signal in found.signals)
 
     def _answers(self, signals: Array) -> Array:

@@ -7,23 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.settings import (
-    require_init,
-    require_not_negative,
-    require_positive,
-    require_share,
-    require_whole,
-    setting,
-)
-from glassformer.learners.base import Learner, Reached
-from glassformer.learners.sgd import no_rows_to_train
+from glassformer.core.settings import not_negative, positive, setting, share, whole
+from glassformer.learners.base import Reached
+from glassformer.learners.descent import RowDescent, kind_of_start, small_start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.data_set import DataSet
     from glassformer.theory.online_sgd import Pace, Start
 
 # Cosine with which even labels begin where neither it nor a dimension is given: that of a guess in 10^6 dimensions.
@@ -31,7 +24,7 @@ _GUESS = 1e-3
 
 
 @dataclass(frozen=True)
-class OnlineSGD(Learner):
+class OnlineSGD(RowDescent):
     r"""Gradient descent on batches of fresh samples: one pass, each sample seen once.
 
     Equation :eq:`online-sgd` of the documentation.
@@ -62,29 +55,20 @@ class OnlineSGD(Learner):
     """
 
     title: ClassVar[str] = "online stochastic gradient descent"
-    family: ClassVar[str] = "descent"
     papers: ClassVar[tuple[str, ...]] = ("saad1995on",)
     storages: ClassVar[tuple[str, ...]] = ("generated", "float64", "float32")
     follows_start: ClassVar[bool] = True
 
-    learning_rate: float = setting(1.0, "length of a step on the mean of a batch (default 1)")
-    batch: int = setting(4, "samples per step (default 4)")
-    weight_decay: float = setting(0.0, "weight decay: steps shrink the weights by rate * decay / d (default 0)")
-    init: str = setting("prior", "prior, as large as the teacher, or small")
-    small: float = setting(1e-3, "size of a small initialisation")
-    overlap: float | None = setting(None, "cosine of the start with the truth, by an oracle", option="start_overlap")
-    looks: int = setting(50, "entries of the history")
-    points: int = setting(2048, "sampled fields of each set in the equations, a power of two", option="field_points")
-
-    def __post_init__(self) -> None:
-        require_init(self.init)
-        require_positive(self, "learning_rate", "small")
-        require_not_negative(self, "weight_decay")
-        require_share(self, "overlap", optional=True)
-        require_whole(self, "batch", "looks", "points")
-
-    def obstacle(self, model: Any) -> str | None:
-        return no_rows_to_train(model)
+    learning_rate: float = setting(1.0, "length of a step on the mean of a batch (default 1)", positive)
+    batch: int = setting(4, "samples per step (default 4)", whole)
+    weight_decay: float = setting(
+        0.0, "weight decay: steps shrink the weights by rate * decay / d (default 0)", not_negative
+    )
+    init: str = kind_of_start()
+    small: float = small_start()
+    overlap: float | None = setting(None, "cosine of the start with the truth, by an oracle", share, "start_overlap")
+    looks: int = setting(50, "entries of the history", whole)
+    points: int = setting(2048, "sampled fields of each set in the equations, a power of two", whole, "field_points")
 
     @property
     def pace(self) -> Pace:
@@ -92,11 +76,6 @@ class OnlineSGD(Learner):
         from glassformer.theory.online_sgd import Pace
 
         return Pace(self.learning_rate, self.batch, self.weight_decay)
-
-    @property
-    def size(self) -> float:
-        """Standard deviation of the initial weights."""
-        return 1.0 if self.init == "prior" else self.small
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         import numpy as np
@@ -139,38 +118,19 @@ class OnlineSGD(Learner):
         first = [history[0] for history in histories]
         return Start(*(np.array([one[name] for one in first]) for name in ("overlap", "power")))
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        import numpy as np
-
+    def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.fresh_batches import fresh_batches
 
-        random = np.random.default_rng([seed, 3]).standard_normal(model.signal_shape(design))
-        start = self.size * self._mixed(random, teacher)
+        teacher, gram = data.teacher, model.prior.in_rows.gram
+        start = self.size * self._mixed(data.rng.standard_normal(model.signal_shape(data.design)), teacher)
 
         def watch(weights: Array) -> dict[str, Any]:
             if teacher is None:
                 return {}
-            measured, prior = model.measured(weights, teacher, followed=True), model.prior.in_rows
-            followed = {name: value for name, value in measured.items() if name in model.followed}
-            return {**followed, "overlap": prior.gram(weights, teacher), "power": prior.gram(weights, weights)}
+            followed = data.followed(model, weights)
+            return {**followed, "overlap": gram(weights, teacher), "power": gram(weights, weights)}
 
-        found = fresh_batches(design, labels, model.traceable_label, start, self, watch)
-        return Reached(
-            estimates=found.weights[None],
-            status=found.status,
-            iterations=found.steps,
-            residual=found.residual,
-            history=found.records,
-        )
+        return fresh_batches(data.design, data.labels, model.traceable_label, start, self, watch).reached
 
     def _mixed(self, random: Array, teacher: Array | None) -> Array:
         """Weights of power one, of the overlap with the teacher that was asked for."""

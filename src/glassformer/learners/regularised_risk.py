@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.options import parameter
-from glassformer.core.settings import (
-    Iteration,
-    require_not_negative,
-    require_number,
-    require_whole,
-    setting,
-    strength_from,
-)
+from glassformer.core.settings import Iteration, gap_accepted, not_negative, setting, steps_allowed, strength_from
 from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 
 if TYPE_CHECKING:
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.data_set import DataSet
     from glassformer.theory.risk.losses import Loss
     from glassformer.theory.risk.penalties import Penalty
     from glassformer.theory.thresholds import Thresholds
@@ -83,20 +76,18 @@ class RegularisedRisk(Learner):
         "nuclear", "nuclear, ridge or elastic; trace, or pinned (trace known), for positive matrices"
     )
     strength: float | None = parameter(
-        "weight of the regulariser, or best (default the best one)", None, read=strength_from
+        "weight of the regulariser, or best (default the best one)", None, read=strength_from, check=not_negative
     )
-    tolerance: float = setting(1e-6, "relative duality gap that is accepted")
-    max_iterations: int = setting(5000, "steps allowed per run")
+    tolerance: float = gap_accepted()
+    max_iterations: int = steps_allowed(5000)
 
     def __post_init__(self) -> None:
         from glassformer.theory.risk.losses import loss_of
         from glassformer.theory.risk.penalties import penalty_of
 
+        super().__post_init__()
         loss_of(self.loss)
         penalty_of(self.penalty)
-        require_not_negative(self, "strength", optional=True)
-        require_number(self, "tolerance", allowed="a number in (0, 1)", within=lambda x: 0 < x < 1)
-        require_whole(self, "max_iterations")
 
     def obstacle(self, model: Any) -> str | None:
         try:
@@ -121,19 +112,18 @@ class RegularisedRisk(Learner):
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
         from glassformer.theory.risk.limits import risk_limits
 
-        table = risk_limits(model, alpha, *self._minimised, throw)
-        return replace(table, parameters={**table.parameters, **self._own})
+        return self.named(risk_limits(model, alpha, *self._minimised, throw))
 
-    @property
-    def _own(self) -> dict[str, Any]:
+    def named(self, found: Any) -> Any:
         strength = "best" if self.strength is None else self.strength
-        return {"learner": self.name, "loss": self._minimised[0].name, "penalty": self.penalty, "strength": strength}
+        own = {"loss": self._minimised[0].name, "penalty": self.penalty, "strength": strength}
+        found = super().named(found)
+        return replace(found, parameters={**found.parameters, **own})
 
     def thresholds(self, model: Any) -> Thresholds:
         from glassformer.theory.risk.thresholds import risk_thresholds
 
-        found = risk_thresholds(model, *self._minimised)
-        return replace(found, parameters={**found.parameters, **self._own})
+        return self.named(risk_thresholds(model, *self._minimised))
 
     def branches(self, model: Any, alpha: Any) -> Table:
         from glassformer.theory.hysteresis import one_branch
@@ -147,26 +137,16 @@ class RegularisedRisk(Learner):
         del optimum
         return self.limits(model, alpha, throw=False)["error"]
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> Reached:
         import numpy as np
 
         from glassformer.core.numerics.decompositions import singular_values
         from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
 
-        del seed, checkpoint, side
-        problem, prior = self._problem(model), model.prior
+        problem, prior, design = self._problem(model), model.prior, data.design
         strength, trace = self.strength, None
         if problem.penalty.pinned:
-            known = prior.mean(design.signal_shape) if teacher is None else teacher
+            known = prior.mean(design.signal_shape) if data.teacher is None else data.teacher
             strength, trace = 0.0, float(np.trace(known))
         elif strength is None:
             ratio = design.sample_ratio * prior.degrees
@@ -176,17 +156,14 @@ class RegularisedRisk(Learner):
         rows, columns = design.signal_shape
         weight, penalty = strength / prior.degrees, problem.penalty
         spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
-        y = problem.labels.targets(labels)
+        y = problem.labels.targets(data.labels)
         risk = Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
         found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
         estimate = found.value[0]
         fields = design.forward(estimate, 0)
         values = singular_values(estimate)
-        return Reached(
-            estimates=found.value[:1],
-            status=found.status[0],
-            iterations=int(found.iterations[0]),
-            residual=float(found.residual[0]),
+        return Reached.of(
+            found,
             training_error=float(np.mean((fields - y) ** 2)) if y.shape == fields.shape else None,
             training_loss=float(np.sum(problem.loss.value(y, fields)) / len(y)),
             rank=float(np.mean(values > 1e-9 * max(1.0, float(values[0])))),

@@ -272,12 +272,17 @@ def cross_validate(
     y, w = np.asarray(labels, dtype=float), _weights(weights, len(np.asarray(labels)))
     limit = settings or Iteration(tolerance=1e-4, max_iterations=5000)
     limit = replace(limit, tolerance=min(_LOOSER * limit.tolerance, 0.5))
+
+    def path_of(part: Any, own_labels: Array, own_weights: Array) -> RiskPath:
+        # A function of its own: the inputs of one fold are gone before those of the next are made.
+        return _followed(_prepared(part, own_labels, loss, penalty, intercept, own_weights), wanted, limit)
+
     losses, converged = [], True
     for held in _folds(y, groups, folds, seed, own.binary):
         kept = np.logical_and(~held, w > 0)
-        part = _prepared(design.rows(kept), y[kept], loss, penalty, intercept, w[kept])
-        path, away = _followed(part, wanted, limit), design.rows(held)
+        path = path_of(design.rows(kept), y[kept], w[kept])
         converged &= path.converged
+        away = design.rows(held)
         fields = [away.forward(s, 0) + b for s, b in zip(path.estimates, path.intercepts, strict=True)]
         losses.append([_mean_loss(own, y[held], h, w[held]) for h in fields])
     return CrossValidation(wanted, np.array(losses), converged)
@@ -372,8 +377,9 @@ def _prepared(
     if own.binary and not np.all(np.abs(y) == 1):
         raise DataError("y", float(y[np.abs(y) != 1][0]), f"+1 or -1, the labels of loss {own.name}")
     w = _weights(weights, len(y))
-    if np.any(w != 1):
+    if np.any(w == 0):
         design, y, w = design.rows(w > 0), y[w > 0], w[w > 0]
+    if np.any(w != 1):
         own = Weighted(own, w.reshape(-1, *[1] * (y.ndim - 1)))
     fit = _Fit(design, y, own, penalty_of(penalty), intercept)
     return fit._replace(scale=scale_of(fit.at(1.0)))

@@ -5,28 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glassformer.core.errors import IncompatibleError
-from glassformer.core.settings import require_init, require_not_negative, require_positive, require_whole, setting
-from glassformer.learners.base import Learner, Reached
+from glassformer.core.settings import not_negative, positive, setting, whole
+from glassformer.learners.base import Reached
+from glassformer.learners.descent import RowDescent, kind_of_start, small_start
 
 if TYPE_CHECKING:
-    from glassformer.core.checkpoints import Checkpoint
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.data_set import DataSet
     from glassformer.learners.online_sgd import OnlineSGD
 
 
-def no_rows_to_train(model: Any) -> str | None:
-    """Why the rows of a model's weights are not trained through its label; None where they are."""
-    try:
-        _ = model.traceable_label
-    except IncompatibleError as error:
-        return str(error)
-    return None
-
-
 @dataclass(frozen=True)
-class SGD(Learner):
+class SGD(RowDescent):
     r"""Gradient descent on batches of samples, several passes over the same data.
 
     Every step descends :math:`\frac1d\sum_{\mu\in B}\|\hat y_\mu - y_\mu\|^2 + \frac w{2d}\|W\|^2`.
@@ -52,27 +43,16 @@ class SGD(Learner):
     """
 
     title: ClassVar[str] = "stochastic gradient descent"
-    family: ClassVar[str] = "descent"
     continues: ClassVar[bool] = True
 
-    learning_rate: float | None = setting(None, "length of a step (default 15)")
-    weight_decay: float | None = setting(None, "weight w of w |W|^2/(2d) beside the loss (default 0.07)")
-    init: str = setting("prior", "prior, as large as the teacher, or small")
-    small: float = setting(1e-3, "size of a small initialisation")
-    batch: int = setting(200, "samples per batch")
-    repeats: int = setting(3, "gradient steps on every batch")
-    passes: int = setting(40, "passes over the data")
-    looks: int = setting(8, "entries of the history per pass")
-
-    def __post_init__(self) -> None:
-        require_init(self.init)
-        require_positive(self, "small")
-        require_positive(self, "learning_rate", optional=True)
-        require_not_negative(self, "weight_decay", optional=True)
-        require_whole(self, "batch", "repeats", "passes", "looks")
-
-    def obstacle(self, model: Any) -> str | None:
-        return no_rows_to_train(model)
+    learning_rate: float | None = setting(None, "length of a step (default 15)", positive)
+    weight_decay: float | None = setting(None, "weight w of w |W|^2/(2d) beside the loss (default 0.07)", not_negative)
+    init: str = kind_of_start()
+    small: float = small_start()
+    batch: int = setting(200, "samples per batch", whole)
+    repeats: int = setting(3, "gradient steps on every batch", whole)
+    passes: int = setting(40, "passes over the data", whole)
+    looks: int = setting(8, "entries of the history per pass", whole)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return "several passes over the same samples have no closed equations"
@@ -98,34 +78,14 @@ class SGD(Learner):
             small=self.small,
         )
 
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        import numpy as np
-
+    def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.row_descent import row_descent
 
-        rng = np.random.default_rng([seed, 3])
-        start = (1.0 if self.init == "prior" else self.small) * rng.standard_normal(model.signal_shape(design))
+        rng = data.rng
+        start = self.size * rng.standard_normal(model.signal_shape(data.design))
 
         def watch(weights: Array) -> dict[str, Any]:
-            if teacher is None:
-                return {}
-            measured = model.measured(weights, teacher, followed=True)
-            return {name: value for name, value in measured.items() if name in model.followed}
+            return data.followed(model, weights)
 
-        found = row_descent(design, labels, model.traceable_label, start, self, rng, watch, checkpoint)
-        return Reached(
-            estimates=found.weights[None],
-            status=found.status,
-            iterations=found.steps,
-            residual=found.residual,
-            history=found.records,
-        )
+        link, kept = model.traceable_label, data.checkpoint
+        return row_descent(data.design, data.labels, link, start, self, rng, watch, kept).reached

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glassformer.core.settings import require_number, require_share, require_whole, setting
-from glassformer.learners.base import Learner, Reached
+from glassformer.core.settings import fixed_damping, steps_allowed
+from glassformer.learners.base import Reached
+from glassformer.learners.matrix_passing import MatrixPassing, settles_within
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from glassformer.core.checkpoints import Checkpoint
-    from glassformer.core.integral import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
+    from glassformer.learners.data_set import DataSet
     from glassformer.models.designs.dense import DenseDesign
     from glassformer.theory.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
-class VectorMessagePassing(Learner):
+class VectorMessagePassing(MatrixPassing):
     """Message passing on linear labels that uses the singular values of the inputs as they are.
 
     Independent inputs have the law of Marchenko and Pastur, for which it reaches what
@@ -47,30 +47,16 @@ class VectorMessagePassing(Learner):
     """
 
     title: ClassVar[str] = "vector message passing"
-    family: ClassVar[str] = "Bayes-optimal"
 
-    tolerance: float = setting(1e-3, "change per step that counts as settled, in standard deviations of the error")
-    max_iterations: int = setting(300, "steps allowed per run")
-    damping: float | None = setting(None, "weight of the old state in [0, 1), instead of an adaptive one")
-
-    def __post_init__(self) -> None:
-        require_number(self, "tolerance", allowed="a number in (0, 1)", within=lambda x: 0 < x < 1)
-        require_whole(self, "max_iterations")
-        require_share(self, "damping", optional=True)
-
-    def obstacle(self, model: Any) -> str | None:
-        if model.overlap_shape or model.prior.symmetric or model.channel.field_components:
-            return f"is for one matrix without symmetry, not for the signal of this model ({model.name})"
-        if not model.channel.linear:
-            return f"learns from linear labels, not from those of channel {model.channel.label}"
-        return None
+    tolerance: float = settles_within()
+    max_iterations: int = steps_allowed(300)
+    damping: float | None = fixed_damping()
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
         from glassformer.theory.limits import limits
 
         self.require(model)
-        found = limits(model, alpha, throw=throw)
-        return replace(found, parameters={**found.parameters, "learner": self.name})
+        return self.named(limits(model, alpha, throw=throw))
 
     def thresholds(self, model: Any) -> Thresholds:
         from glassformer.theory.thresholds import thresholds
@@ -78,32 +64,11 @@ class VectorMessagePassing(Learner):
         self.require(model)
         return thresholds(model)
 
-    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        return (self.limits(model, alpha, throw=False) if optimum is None else optimum)["algorithmic_error"]
-
-    def learn(
-        self,
-        model: Any,
-        design: Any,
-        labels: Array,
-        seed: int = 0,
-        checkpoint: Checkpoint | None = None,
-        side: tuple[float, Array] | None = None,
-        teacher: Array | None = None,
-    ) -> Reached:
-        from glassformer.learners.gamp import reached
-        from glassformer.learners.own_data.arrays import observed
-
-        del checkpoint, side, teacher
-        return reached(self._passed(model, *observed(model, design, labels), seed))
-
-    def _passed(self, model: Any, design: Any, labels: Array, seed: int) -> Solution:
+    def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.vamp_step import VampStep
-        from glassformer.learners.bayes import MessagePassing
-        from glassformer.learners.gamp import passed
+        from glassformer.learners.gamp import learned
 
-        steps = MessagePassing(self.tolerance, None, self.max_iterations, self.damping)
-        return passed(model, design, labels, steps, seed, step=VampStep)
+        return learned(model, data, self.steps, step=VampStep)
 
 
 def vamp(
@@ -146,7 +111,8 @@ def vamp(
         >>> str(found.status[0]), bool(np.mean((found.value[0] - signal) ** 2) < 0.25)
         ('converged', True)
     """
-    from glassformer.learners.gamp import blaming_the_inputs
+    from glassformer.learners.algorithms.vamp_step import VampStep
+    from glassformer.learners.gamp import blaming_the_inputs, passed
     from glassformer.learners.own_data.arrays import observed
     from glassformer.learners.own_data.findings import contradictions, warn_of
 
@@ -155,5 +121,5 @@ def vamp(
     own, y = observed(model, design, labels)
     against = contradictions(next(own.parts()))
     warn_of(against)
-    found = learner._passed(model, own, y, seed)
+    found = passed(model, own, y, learner.steps, seed, step=VampStep)
     return blaming_the_inputs(found) if against else found

@@ -117,6 +117,8 @@ class AttentionIndexed(Model):
         opens_file=True,
     )
 
+    name = "aim"
+
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
         given = asked_for(self.prior)
         require_integer("tokens", self.tokens)
@@ -192,10 +194,6 @@ class AttentionIndexed(Model):
         if given.pop("token_correlation", 0) != 0:
             raise IncompatibleError(f"token_correlation and layers = {layers} exclude each other: give one layer")
         return given
-
-    @property
-    def name(self) -> str:
-        return "aim"
 
     def _prior(self, given: object) -> ScalarPrior:
         """The prior that the user gave, or the one this width selects, limits included."""

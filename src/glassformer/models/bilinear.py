@@ -25,8 +25,8 @@ from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.slot import asked_for, centred, lone_spectrum, matrix_prior, named, selected
 from glassformer.models.priors.spectrum import RectangularSpectrumPrior
 from glassformer.models.spectra.given import POWER_LAW
+from glassformer.models.spectra.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 from glassformer.models.students.base import Parametrisation
-from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,8 @@ class BilinearSequenceRegression(Model):
         opens_file=True,
     )
 
+    name = "bsr"
+
     def __post_init__(self, link: Callable[..., Any] | None, noise_law: Any) -> None:
         if not (is_ratio(self.beta) or (is_number(self.beta) and self.beta == np.inf)):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
@@ -131,10 +133,6 @@ class BilinearSequenceRegression(Model):
         # A finished channel brings its noise along: the model has no other.
         object.__setattr__(self, "noise", float(getattr(self.channel, "noise", 0.0)))
         object.__setattr__(self, "prior", self._prior(given))
-
-    @property
-    def name(self) -> str:
-        return "bsr"
 
     def _prior(self, given: object) -> ScalarPrior:
         """The prior that the user gave, or the one these parameters select, limits included."""

@@ -69,6 +69,8 @@ class DeepAttentionIndexed(Model):
     channel: Any = "softmax"
     temperature: float = 1.0
 
+    name = "aim"
+
     def __post_init__(self) -> None:
         require_integer("layers", self.layers, 2)
         if is_number(self.rho) and np.isinf(self.rho):
@@ -92,10 +94,6 @@ class DeepAttentionIndexed(Model):
             self.tokens, strengths, 1 + float(self.rho), self.channel, float(self.temperature)
         )
         object.__setattr__(self, "channel", channel)
-
-    @property
-    def name(self) -> str:
-        return "aim"
 
     @cached_property
     def prior(self) -> Prior:

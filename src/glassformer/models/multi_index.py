@@ -98,6 +98,9 @@ class SequenceMultiIndex(Model):
     )
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
 
+    few_rows = of_link = True
+    name = "smi"
+
     def __post_init__(self) -> None:
         if not (is_number(self.side_information) and 0 <= self.side_information < 1):
             raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
@@ -114,12 +117,6 @@ class SequenceMultiIndex(Model):
 
     def _prior(self) -> Prior:
         return rows_prior(self.prior, int(self.indices), 1, float(self.side_information), self.feature_spectrum)
-
-    few_rows = of_link = True
-
-    @property
-    def name(self) -> str:
-        return "smi"
 
     @cached_property
     def channel(self) -> Channel:

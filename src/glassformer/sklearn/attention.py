@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,12 +16,14 @@ from glassformer.sklearn.sequences import Sequences
 PAIRS = ("self", "all")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Attention(SequenceEstimator):
     """A symmetric matrix between tokens, the same at all positions."""
 
-    by_position = False
-    pairs: str
-    linear: bool
+    by_position: ClassVar[bool] = False
+
+    pairs: str = "self"
+    linear: bool = True
 
     def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> PooledDesign:
         if self.pairs not in PAIRS:
@@ -86,41 +89,11 @@ class AttentionRegressor(_Attention, SequenceRegressor):
         (True, (6, 6))
     """
 
-    def __init__(
-        self,
-        shape: Any = None,
-        *,
-        pairs: str = "self",
-        linear: bool = True,
-        solver: str = "risk",
-        loss: Any = "square",
-        penalty: str = "nuclear",
-        strength: Any = "cv",
-        strengths: Any = 20,
-        folds: int = 5,
-        scale: str = "features",
-        tolerance: float = 1e-4,
-        max_iterations: int = 5000,
-        random_state: Any = 0,
-    ) -> None:
-        self.shape = shape
-        self.pairs = pairs
-        self.linear = linear
-        self.solver = solver
-        self.loss = loss
-        self.penalty = penalty
-        self.strength = strength
-        self.strengths = strengths
-        self.folds = folds
-        self.scale = scale
-        self.tolerance = tolerance
-        self.max_iterations = max_iterations
-        self.random_state = random_state
-
     def _seen_mean(self) -> float:
         return float(self.unit_ * self._constants()[0])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AttentionClassifier(_Attention, SequenceClassifier):
     r"""Classification with log-odds :math:`\langle \tilde x_a^T S\,\tilde x_b\rangle_{ab} + b`, ``S`` of low rank.
 
@@ -154,36 +127,7 @@ class AttentionClassifier(_Attention, SequenceClassifier):
         True
     """
 
-    def __init__(
-        self,
-        shape: Any = None,
-        *,
-        pairs: str = "self",
-        linear: bool = True,
-        solver: str = "risk",
-        loss: Any = "logistic",
-        penalty: str = "nuclear",
-        strength: Any = "cv",
-        strengths: Any = 20,
-        folds: int = 5,
-        scale: str = "features",
-        tolerance: float = 1e-4,
-        max_iterations: int = 5000,
-        random_state: Any = 0,
-    ) -> None:
-        self.shape = shape
-        self.pairs = pairs
-        self.linear = linear
-        self.solver = solver
-        self.loss = loss
-        self.penalty = penalty
-        self.strength = strength
-        self.strengths = strengths
-        self.folds = folds
-        self.scale = scale
-        self.tolerance = tolerance
-        self.max_iterations = max_iterations
-        self.random_state = random_state
+    loss: Any = "logistic"
 
     def _seen_means(self) -> Array:
         return self._constants()

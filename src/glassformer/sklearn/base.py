@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,22 +32,29 @@ from glassformer.sklearn.sequences import Sequences, sequences
 from glassformer.sklearn.solvers import Signal, Task, solver_of
 
 
+@dataclass(eq=False, repr=False)
 class SequenceEstimator(BaseEstimator):
-    """Base of the estimators; a target is what one signal is learned from."""
+    """Base of the estimators, their parameters its fields; a target is what one signal is learned from."""
 
-    shape: Any
-    scale: str
-    solver: str
-    loss: Any
-    coef_: Any
-    shape_: tuple[int, int]
-
-    has_theory: bool = False
+    has_theory: ClassVar[bool] = False
     """Whether targets are linear in what is learned, of which width and noise can be estimated."""
-    predicts_numbers: bool = True
+    predicts_numbers: ClassVar[bool] = True
     """Whether targets are numbers, and have intervals."""
-    by_position: bool = True
+    by_position: ClassVar[bool] = True
     """Whether tokens of different positions are seen by different weights."""
+
+    shape: Any = None
+    _: KW_ONLY
+    solver: str = "risk"
+    loss: Any = "square"
+    penalty: str = "nuclear"
+    strength: Any = "cv"
+    strengths: Any = 20
+    folds: int = 5
+    scale: str = "features"
+    tolerance: float = 1e-4
+    max_iterations: int = 5000
+    random_state: Any = 0
 
     @abstractmethod
     def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> Any:
@@ -203,7 +211,7 @@ def _require_chances(estimator: Any) -> bool:
 class SequenceClassifier(ClassifierMixin, SequenceEstimator):
     """Classes from sequences; of more than two all at once, by softmax, or each against the rest."""
 
-    predicts_numbers = False
+    predicts_numbers: ClassVar[bool] = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from samples.

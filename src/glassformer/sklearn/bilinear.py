@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -66,39 +67,13 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
         (True, True)
     """
 
-    has_theory = True
-
-    def __init__(
-        self,
-        shape: Any = None,
-        *,
-        solver: str = "risk",
-        loss: Any = "square",
-        penalty: str = "nuclear",
-        strength: Any = "cv",
-        strengths: Any = 20,
-        folds: int = 5,
-        scale: str = "features",
-        tolerance: float = 1e-4,
-        max_iterations: int = 5000,
-        random_state: Any = 0,
-    ) -> None:
-        self.shape = shape
-        self.solver = solver
-        self.loss = loss
-        self.penalty = penalty
-        self.strength = strength
-        self.strengths = strengths
-        self.folds = folds
-        self.scale = scale
-        self.tolerance = tolerance
-        self.max_iterations = max_iterations
-        self.random_state = random_state
+    has_theory: ClassVar[bool] = True
 
     def _seen_mean(self) -> float:
         return float(np.sum(self.coef_ * self.scaling_.mean))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BilinearClassifier(_Bilinear, SequenceClassifier):
     r"""Classification of sequences ``X`` of shape (L, d), log-odds :math:`\mathrm{Tr}\,X^TC + b`, ``C`` of low rank.
 
@@ -133,32 +108,7 @@ class BilinearClassifier(_Bilinear, SequenceClassifier):
         (True, (200, 2))
     """
 
-    def __init__(
-        self,
-        shape: Any = None,
-        *,
-        solver: str = "risk",
-        loss: Any = "logistic",
-        penalty: str = "nuclear",
-        strength: Any = "cv",
-        strengths: Any = 20,
-        folds: int = 5,
-        scale: str = "features",
-        tolerance: float = 1e-4,
-        max_iterations: int = 5000,
-        random_state: Any = 0,
-    ) -> None:
-        self.shape = shape
-        self.solver = solver
-        self.loss = loss
-        self.penalty = penalty
-        self.strength = strength
-        self.strengths = strengths
-        self.folds = folds
-        self.scale = scale
-        self.tolerance = tolerance
-        self.max_iterations = max_iterations
-        self.random_state = random_state
+    loss: Any = "logistic"
 
     def _seen_means(self) -> Array:
         coefficients = np.reshape(self.coef_, (-1, *self.shape_))

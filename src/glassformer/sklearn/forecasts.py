@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
-from sklearn.utils import check_random_state
+from sklearn.base import clone, is_classifier
 
 from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, ParameterError
@@ -23,33 +22,43 @@ from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.own_data.width import EstimatedModel, estimate_model
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.models.bilinear import BilinearSequenceRegression
+from glassformer.sklearn.held_back import on_folds, on_the_rest
+from glassformer.sklearn.power_laws import PowerLaws
 from glassformer.sklearn.sequences import sequences
 
-# Shares of the pilot set that are learned from to check theory on the rest, and the fewest samples of one.
-_SHARES, _FEWEST = (0.5, 0.75), 20
+# Shares of the pilot set that are learned from to check theory on the rest, of what folds leave to continue what they
+# measure, and the fewest samples of one.
+_SHARES, _NESTED, _FEWEST = (0.5, 0.75), (0.25, 0.35, 0.5, 0.65, 0.8, 1.0), 20
 # Standard deviations of an interval of 95 per cent, and the least noise that an interval reaches.
 _CONFIDENCE, _QUIETEST = 2.0, 1e-6
+# The same where the standard deviations are those of a few hundred squares.
+_CAUTIOUS = 2.4
 
 
 @dataclass(frozen=True)
 class Forecast(Shown):
-    """Mean squared errors of predictions of new labels, noise included, against the number of samples.
+    """Errors of predictions of new labels against the number of samples.
 
     Attributes:
+        quantity: mean squares, noise included, or shares of wrong classes.
+        by: ``"theory"``, or ``"measured"``: a power law through what was measured.
         n: numbers of samples, rising.
-        error: by theory with the estimated width and noise.
+        error: by theory with the estimated width and noise, or by the nearest law.
         low: of the band of 95 per cent: what width and noise may be, the variance of the labels, and what held-back
-            samples contradict.
+            samples contradict; or all laws that fit.
         high: of it.
-        r2: share of the variance of the labels that is predicted.
+        r2: share of the variance of the labels that is predicted; NaN of classes.
         checked_n: numbers of samples of the parts of the pilot set that were learned from.
-        measured: mean squared error on the rest, and ``measured_error``, its standard error.
-        checked: what theory says at ``checked_n``.
+        measured: error on the rest, and ``measured_error``, its standard error.
+        checked: what theory, or the law, says at ``checked_n``.
         widened: by which share of the error held-back samples widen the band; zero where they agree.
-        estimated: width and noise, of labels of mean zero and variance one.
+        estimated: width and noise, of labels of mean zero and variance one; None without theory.
         status: of message passing, which estimates them, or of theory; no forecast is to be believed of one that is
             not ``converged``.
     """
+
+    quantity: str
+    by: str
 
     n: Array
     error: Array
@@ -61,7 +70,7 @@ class Forecast(Shown):
     measured_error: Array
     checked: Array
     widened: float
-    estimated: EstimatedModel
+    estimated: EstimatedModel | None
     status: Status
     drawing = "plot_forecast"
 
@@ -89,8 +98,10 @@ class Forecast(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The forecast in types that JSON knows."""
-        found = {"rho": self.estimated.rho, "noise": self.estimated.noise, "widened": self.widened}
-        return {**plain(found), "status": str(self.status), "points": plain(self.rows())}
+        told = {"quantity": self.quantity, "by": self.by, "widened": self.widened}
+        if self.estimated is not None:
+            told |= {"rho": self.estimated.rho, "noise": self.estimated.noise}
+        return {**plain(told), "status": str(self.status), "points": plain(self.rows())}
 
     def to_pandas(self) -> Any:
         """A data frame with one row per number of samples."""
@@ -99,7 +110,7 @@ class Forecast(Shown):
         return pandas.DataFrame(self.rows())
 
 
-def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, splits: int = 4) -> Forecast:
+def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "theory", splits: int = 4) -> Forecast:
     r"""The learning curve of an estimator to more samples, from a pilot set.
 
     Width and noise are estimated from the pilot set
@@ -109,13 +120,20 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, splits: int 
     well and predicts the rest: where these errors lie outside of the band, by more than two standard errors, it is
     widened by as much, and ``agrees`` is false.
 
+    Of estimators without a theory, of scikit-learn for instance, ``by="measured"`` continues what folds of the pilot
+    set measure, each held back from six numbers of the others: :math:`e(n) = c + a\,n^{-b}`. Its band is that of all
+    such laws within two standard errors, and of what the samples of one pilot set have in common. It knows nothing of
+    thresholds: an error that falls at once beyond the pilot set is not foreseen.
+
     Args:
         estimator: :class:`~glassformer.sklearn.bilinear.BilinearRegressor` with the square loss and a strength that is
-            chosen (``"cv"``, ``"theory"``), or ``solver="bayes"``. It is cloned, not changed.
+            chosen (``"cv"``, ``"theory"``), or ``solver="bayes"``; with ``by="measured"`` any regressor or classifier.
+            It is cloned, not changed.
         X: pilot inputs, in any of the forms that the estimator takes.
         y: their labels, shape (samples,).
         n: numbers of samples.
-        splits: how often each part is drawn.
+        by: ``"theory"`` or ``"measured"``.
+        splits: how often each part is drawn; with ``by="measured"`` how many folds.
 
     Returns:
         :class:`Forecast`.
@@ -135,18 +153,20 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, splits: int 
         (True, 'converged')
     """
     require_integer("splits", splits)
-    learner, wanted = _learner_of(estimator), _numbers_of(n)
-    labels = np.asarray(y, dtype=float)
+    require_name("by", by, WAYS)
+    return WAYS[by](estimator, X, np.asarray(y), _numbers_of(n), splits)
+
+
+def _by_theory(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Forecast:
+    learner, labels = _learner_of(estimator), np.asarray(y, dtype=float)
     whole = clone(estimator).fit(X, labels)
     scaled = whole.scaling_.apply(sequences(whole, X, whole.shape_, reset=False))
     unit = float(labels.std()) or 1.0
     # Message passing has estimated them already.
     estimated = whole.estimated_model_ or estimate_model(scaled, (labels - labels.mean()) / unit)
     curve = _Curve(learner, estimated, unit, scaled.shape)
-    parts = np.array([int(share * len(labels)) for share in _SHARES], dtype=float)
-    if parts.min() < _FEWEST:
-        raise ParameterError("X", scaled.shape, f"{int(2 * _FEWEST)} samples at least, to check a forecast on parts")
-    measured, blur = _measured(estimator, X, labels, parts, splits)
+    parts = _parts(labels, _SHARES)
+    measured, blur = on_the_rest(estimator, X, labels, parts, splits)
     error, low, high, status = curve.band(np.concatenate([parts, wanted]))
     count = len(parts)
     outside = np.maximum(low[:count] - measured, measured - high[:count]) - _CONFIDENCE * blur
@@ -154,6 +174,8 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, splits: int 
     checked, error, low, high = error[:count], error[count:], low[count:], high[count:]
     first = next((one for one in (estimated.status, status) if not one.ok), Status.CONVERGED)
     return Forecast(
+        quantity="mean squared error",
+        by="theory",
         n=wanted,
         error=error,
         low=np.maximum(low - widened * error, 0.0),
@@ -169,20 +191,57 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, splits: int 
     )
 
 
+def _by_measurements(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Forecast:
+    require_integer("splits", splits, 2)
+    parts = _parts(y, tuple(share * (1 - 1 / splits) for share in _NESTED))
+    found = on_folds(estimator, X, y, parts, splits)
+    laws = PowerLaws.through(parts, found.error, found.apart * found.error)
+    low, error, high = laws.band(wanted, _CAUTIOUS)
+    # What all errors have in common is a factor.
+    with np.errstate(divide="ignore"):
+        down, up = (np.hypot(np.log(end / error), _CAUTIOUS * found.common) for end in (low, high))
+    low, high = error * np.exp(-down), error * np.exp(up)
+    classes = is_classifier(estimator)
+    return Forecast(
+        quantity="share of wrong classes" if classes else "mean squared error",
+        by="measured",
+        n=wanted,
+        error=error,
+        low=low,
+        high=high,
+        r2=np.full_like(error, np.nan) if classes else 1 - error / float(np.var(y)),
+        checked_n=parts,
+        measured=found.error,
+        measured_error=np.hypot(found.common, found.apart) * found.error,
+        checked=laws.band(parts)[1],
+        widened=0.0,
+        estimated=None,
+        status=Status.CONVERGED,
+    )
+
+
+WAYS: dict[str, Callable[[Any, Any, Any, Array, int], Forecast]] = {
+    "theory": _by_theory,
+    "measured": _by_measurements,
+}
+
+
 def _learner_of(estimator: Any) -> Learner:
     """The learner whose theory is that of the estimator."""
     if not getattr(estimator, "has_theory", False):
         name = type(estimator).__name__
-        raise IncompatibleError(f"no theory forecasts {name}: use BilinearRegressor on numbers for labels")
+        raise IncompatibleError(
+            f"no theory forecasts {name}: use BilinearRegressor on numbers for labels, or by = measured"
+        )
     require_name("solver", estimator.solver, LEARNERS)
     return LEARNERS[estimator.solver](estimator)
 
 
 def _of_risk(estimator: Any) -> Learner:
     if estimator.strength not in ("cv", "theory"):
-        raise ParameterError("strength", estimator.strength, "cv or theory, for a forecast: the best at every n")
+        raise ParameterError("strength", estimator.strength, "cv or theory, or by = measured")
     if estimator.loss != "square":
-        raise ParameterError("loss", estimator.loss, "square, for a forecast")
+        raise ParameterError("loss", estimator.loss, "square, or by = measured")
     return RegularisedRisk(estimator.loss, estimator.penalty)
 
 
@@ -225,21 +284,10 @@ class _Curve:
         return found[0].sum(axis=0), low, high, next((one for one in status if not one.ok), Status.CONVERGED)
 
 
-def _measured(estimator: Any, X: Any, y: Array, parts: Array, splits: int) -> tuple[Array, Array]:
-    """Mean squared errors on what each part leaves, and their standard errors, as those of one split."""
-    rng = check_random_state(0)
-    found = np.zeros((len(parts), splits))
-    blur = np.zeros_like(found)
-    for k, part in enumerate(parts.astype(int)):
-        for split in range(splits):
-            order = rng.permutation(len(y))
-            learned, rest = order[:part], order[part:]
-            own = clone(estimator).fit(_of(X, learned), y[learned])
-            squares = (own.predict(_of(X, rest)) - y[rest]) ** 2
-            found[k, split], blur[k, split] = squares.mean(), squares.std() / np.sqrt(len(rest))
-    return found.mean(axis=1), blur.mean(axis=1)
-
-
-def _of(X: Any, where: Any) -> Any:
-    """Some of the samples, of an array or a list."""
-    return X[where] if isinstance(X, np.ndarray) else [X[int(k)] for k in where]
+def _parts(y: Any, shares: tuple[float, ...]) -> Array:
+    """Numbers of samples of these shares of the pilot set."""
+    found = np.array([int(share * len(y)) for share in shares], dtype=float)
+    if found.min() < _FEWEST:
+        fewest = int(np.ceil(_FEWEST / min(shares)))
+        raise ParameterError("X", len(y), f"{fewest} samples at least, to learn from parts of them")
+    return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from glassformer.sklearn.sequences import Sequences
 SCALES = ("features", "whiten", "none")
 # Directions with less than this share of the largest variance are left out by whitening.
 _FLAT = 1e-8
+# Numbers that are centred at once.
+_NUMBERS = 2**20
 
 
 @dataclass(frozen=True)
@@ -68,19 +72,26 @@ def learned(given: Sequences, weights: Array, scale: str, by_position: bool) -> 
     total = np.maximum(share.sum(axis=axes, keepdims=True), 1e-300)
     add = "nlk,nld->ld" if by_position else "nlk,nld->d"
     mean = np.einsum(add, share, given.values).reshape(-1, given.values.shape[2]) / total[0]
-    centred = given.values - mean
-    centred *= np.sqrt(share)
+    length, d = given.values.shape[1:]
     counted = float(share.sum())
-    power = float(np.vdot(centred, centred)) / max(counted * given.values.shape[2], 1e-300)
-    unit = 1 / np.sqrt(power) if power > 0 else 1.0
-    rows, columns = np.ones(given.values.shape[1]), np.full(given.values.shape[2], unit)
+    features: Any = sum(np.einsum("nld,nle->de", part, part, optimize=True) for part in _centred(given, share, mean))
+    power = float(np.trace(features)) / max(counted * d, 1e-300)
+    rows, columns = np.ones(length), np.full(d, 1 / np.sqrt(power) if power > 0 else 1.0)
     if scale != "none":
-        columns = _inverse_root(np.einsum("nld,nle->de", centred, centred, optimize=True) / counted, scale)
-        if by_position and len(rows) > 1:
-            scaled = centred @ columns if columns.ndim == 2 else np.multiply(centred, columns, out=centred)
-            own = np.einsum("nld,nmd->lm", scaled, scaled, optimize=True) / given.values.shape[2]
-            rows = _inverse_root(own / np.maximum(share.sum(axis=0).mean(), 1e-300), scale)
+        columns = _inverse_root(features / counted, scale)
+        if by_position and length > 1:
+            scaled = (part @ columns if columns.ndim == 2 else part * columns for part in _centred(given, share, mean))
+            tokens: Any = sum(np.einsum("nld,nmd->lm", part, part, optimize=True) for part in scaled)
+            rows = _inverse_root(tokens / (d * max(float(share.sum(axis=0).mean()), 1e-300)), scale)
     return Scaling(mean, rows, columns)
+
+
+def _centred(given: Sequences, share: Array, mean: Array) -> Iterator[Array]:
+    """Tokens around their mean, times the roots of their shares, of a few samples at a time: inputs may be large."""
+    count = max(1, _NUMBERS // int(np.prod(given.values.shape[1:])))
+    for start in range(0, len(given.values), count):
+        where = slice(start, start + count)
+        yield (given.values[where] - mean) * np.sqrt(share[where])
 
 
 def _inverse_root(covariance: Array, scale: str) -> Array:

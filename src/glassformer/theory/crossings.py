@@ -11,17 +11,37 @@ import numpy as np
 from glassformer.core.integral import Array
 from glassformer.core.solution import Status
 
-# Relative width at which a bracket is narrow enough, of exact and of sampled curves, and rounds of narrowing.
-_EXACT, _SAMPLED, _ROUNDS = 1e-7, 1e-4, 12
-# What is looked at in each: distances from the interpolated place, in widths of the bracket, or where that has not
-# narrowed it to a tenth, even shares.
-_NEAR, _TENTH, _EVEN = (-3e-2, -3e-3, -1e-4, 0.0, 1e-4, 3e-3, 3e-2), 0.1, np.linspace(0, 1, 17)[1:-1]
-# How near to places at which a curve may leap, relative: iterations tell fixed points apart no closer to their ends.
-_BESIDE = 1e-6
-# Distance over which slopes are measured, and the fall over a narrow bracket that no slope explains, both relative.
-_STEP, _LEAP = 1e-3, 1e-2
 # Statuses of rows that have a number to be believed.
 _SETTLED = (Status.CONVERGED, Status.BISTABLE)
+
+
+@dataclass(frozen=True)
+class Search:
+    """How a bracket is narrowed down.
+
+    Attributes:
+        exact, sampled: relative width that is narrow enough, of exact and of sampled curves.
+        rounds: of narrowing.
+        near: what is looked at in each: distances from the interpolated place, in widths of the bracket.
+        even: and where that has left more than this share of the width, so many shares of it.
+        narrowing: see ``even``.
+        beside: how near to places at which a curve may leap, relative: iterations tell fixed points apart no closer.
+        step, leap: distance over which slopes are measured, and fall over a narrow bracket that no slope explains, both
+            relative.
+    """
+
+    exact: float = 1e-7
+    sampled: float = 1e-4
+    rounds: int = 12
+    near: tuple[float, ...] = (-3e-2, -3e-3, -1e-4, 0.0, 1e-4, 3e-3, 3e-2)
+    even: int = 16
+    narrowing: float = 0.1
+    beside: float = 1e-6
+    step: float = 1e-3
+    leap: float = 1e-2
+
+
+SEARCH = Search()
 
 
 class Looked(NamedTuple):
@@ -123,14 +143,15 @@ class _Bracket(NamedTuple):
 
     def near(self, target: float) -> Array:
         """Sample ratios between the two, around the interpolated place."""
-        share = np.unique(np.clip(_interpolated(self.value, target) + np.array(_NEAR), 1e-3, 1 - 1e-3))
+        share = np.unique(np.clip(_interpolated(self.value, target) + np.array(SEARCH.near), 1e-3, 1 - 1e-3))
         return np.asarray(self.alpha[0] * np.exp(self.width * share))
 
     def even(self, likely: Array) -> Array:
         """Sample ratios all over it, and beside those at which a curve may leap."""
-        beside = np.outer(likely, [1 - _BESIDE, 1 + _BESIDE]).ravel()
+        shares = np.linspace(0, 1, SEARCH.even + 1)[1:-1]
+        beside = np.outer(likely, [1 - SEARCH.beside, 1 + SEARCH.beside]).ravel()
         inside = beside[(self.alpha[0] < beside) & (beside < self.alpha[1])]
-        return np.unique(np.concatenate([self.alpha[0] * np.exp(self.width * _EVEN), inside]))
+        return np.unique(np.concatenate([self.alpha[0] * np.exp(self.width * shares), inside]))
 
     def around(self, alpha: Array, value: Array, target: float) -> _Bracket:
         """The narrower one that further values make: the first passage among them."""
@@ -152,11 +173,11 @@ def _interpolated(value: Array, target: float) -> float:
 def _narrowed(
     curve: Callable[[Array], Looked], bracket: _Bracket, target: float, likely: Array, sampled: bool
 ) -> Crossing:
-    narrow = _SAMPLED if sampled else _EXACT
+    narrow = SEARCH.sampled if sampled else SEARCH.exact
     falls = bool(bracket.value[1] <= target)
     lost: list[Status] = []
     evenly = False
-    for _ in range(_ROUNDS):
+    for _ in range(SEARCH.rounds):
         if bracket.width <= narrow:
             break
         alpha = bracket.even(likely) if evenly else bracket.near(target)
@@ -164,17 +185,21 @@ def _narrowed(
         good = settled(looked)
         before = bracket.width
         bracket = bracket.around(alpha[good], looked.value[good], target)
-        evenly = bracket.width > _TENTH * before
+        evenly = bracket.width > SEARCH.narrowing * before
         lost = unsettled(looked.status) if evenly else []
     place = float(
         np.exp(np.log(bracket.alpha[0]) + bracket.width * np.clip(_interpolated(bracket.value, target), 0, 1))
     )
     fall = abs(float(bracket.value[0] - bracket.value[1]))
-    jumps = bracket.width <= 10 * narrow and not fall <= _LEAP * max(float(np.max(np.abs(bracket.value))), target)
+    jumps = bracket.width <= 10 * narrow and not fall <= SEARCH.leap * max(float(np.max(np.abs(bracket.value))), target)
     # A leap is moved by what moves the side from which it begins, if averages are sampled; else by rounding.
-    sides = bracket.alpha[0] * np.array([1 - _STEP, 1.0]) if jumps else place * np.array([1 - _STEP, 1 + _STEP])
+    sides = (
+        bracket.alpha[0] * np.array([1 - SEARCH.step, 1.0])
+        if jumps
+        else place * np.array([1 - SEARCH.step, 1 + SEARCH.step])
+    )
     beside = curve(sides)
-    error = float(bracket.alpha[1] - bracket.alpha[0]) + (_BESIDE * place if jumps else 0.0)
+    error = float(bracket.alpha[1] - bracket.alpha[0]) + (SEARCH.beside * place if jumps else 0.0)
     error += 0.0 if jumps and not sampled else _moved(sides, beside)
     status = next(iter([*unsettled(beside.status), *lost]), Status.CONVERGED)
     return Crossing(place, error, falls, (float(bracket.value[0]), float(bracket.value[1])), jumps, status)

@@ -15,8 +15,8 @@ from threadpoolctl import ThreadpoolController
 
 from glassformer.core.integral import Array
 
-# Rows up to which a matrix is small.
-_SMALL = 512
+# Rows up to which a matrix is so small that no BLAS shares its work, and telling it so would take as long; and small.
+_TINY, _SMALL = 64, 512
 
 
 def svd(matrix: Array) -> tuple[Array, Array, Array]:
@@ -56,7 +56,8 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
 
 @contextmanager
 def _threads_for(matrix: Array) -> Iterator[None]:
-    if min(matrix.shape[-2:]) > _SMALL:
+    rows, columns = matrix.shape[-2:]
+    if max(rows, columns) <= _TINY or min(rows, columns) > _SMALL:
         yield
         return
     with _controller().limit(limits=1, user_api="blas"):

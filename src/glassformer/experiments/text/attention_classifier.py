@@ -24,7 +24,7 @@ from glassformer.core.fingerprint import identity
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note, track
-from glassformer.core.settings import require_not_negative, require_positive, require_whole
+from glassformer.core.settings import check_settings, checked, not_negative, positive, whole
 from glassformer.experiments.text.questions import PADDING, QuestionData
 
 
@@ -55,22 +55,20 @@ class ClassifierTraining:
         glassformer.core.errors.ParameterError: epochs = 0 is not allowed: expected an integer >= 1
     """
 
-    layers: int = 2
-    embedding: int = 128
-    width: int = 64
-    skip: float = 0.0
+    layers: int = checked(2, whole)
+    embedding: int = checked(128, whole)
+    width: int = checked(64, whole)
+    skip: float = checked(0.0, not_negative)
     masked: bool = True
-    epochs: int = 30
-    batch: int = 16
-    learning_rate: float = 5e-5
-    weight_decay: float = 0.01
-    scale: float = 0.02
-    looks: int = 4
+    epochs: int = checked(30, whole)
+    batch: int = checked(16, whole)
+    learning_rate: float = checked(5e-5, positive)
+    weight_decay: float = checked(0.01, not_negative)
+    scale: float = checked(0.02, positive)
+    looks: int = checked(4, whole)
 
     def __post_init__(self) -> None:
-        require_whole(self, "layers", "embedding", "width", "epochs", "batch", "looks")
-        require_positive(self, "learning_rate", "scale")
-        require_not_negative(self, "skip", "weight_decay")
+        check_settings(self)
 
 
 @dataclass(frozen=True)

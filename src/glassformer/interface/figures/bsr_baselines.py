@@ -16,8 +16,8 @@ from glassformer.interface.figures.reference import THRESHOLDS, at_ratios, desce
 from glassformer.interface.figures.style import ERROR_LABEL, canvas, colors, label_alpha
 from glassformer.learners.gradient_descent import GradientDescent
 from glassformer.models import BilinearSequenceRegression
+from glassformer.models.spectra.nuclear_norm import nuclear_norm_threshold
 from glassformer.theory.limits import limits
-from glassformer.theory.nuclear_norm import nuclear_norm_threshold
 
 if TYPE_CHECKING:
     import pandas

@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.interface.figures.reference import THRESHOLDS, load
 from glassformer.interface.figures.style import canvas, colors, label_alpha
 from glassformer.models import BilinearSequenceRegression
-from glassformer.theory.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
+from glassformer.models.spectra.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
 if TYPE_CHECKING:
     import pandas

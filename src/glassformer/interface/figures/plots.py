@@ -38,6 +38,8 @@ _LINKS = {"channel": "{} channel", "link": "link {}", "activation": "{} attentio
 # Overlaps up to here, as a share of the largest, say how high a landscape is drawn: beyond, it may diverge. How much
 # larger than the differences between its maxima and minima the drawing is.
 _INNER, _ROOM = 0.97, 4.0
+# Where a forecast comes from.
+_BY = {"theory": "theory", "measured": "power law"}
 
 
 def plot_limits(table: Table, path: Path | Picture) -> None:
@@ -250,9 +252,9 @@ def plot_forecast(found: Any, path: Path | Picture) -> None:
     with canvas(path) as (axes,):
         axes.fill_between(found.n, found.low, found.high, color="C0", alpha=0.2, lw=0, label="band")
         n = np.concatenate([found.checked_n, found.n])
-        axes.plot(n, np.concatenate([found.checked, found.error]), ".-", color="C0", label="theory")
+        axes.plot(n, np.concatenate([found.checked, found.error]), ".-", color="C0", label=_BY[found.by])
         draw_runs(axes, found.checked_n, found.measured, 2 * found.measured_error, color="C1", label="held back")
-        axes.set(xscale="log", xlabel="samples", ylabel="mean squared error of predictions")
+        axes.set(xscale="log", xlabel="samples", ylabel=f"{found.quantity} of predictions")
         axes.legend()
 
 

@@ -12,6 +12,7 @@ from glassformer.core.results import Table
 from glassformer.experiments.simulation import simulate
 from glassformer.interface.figures.style import ATTENTION_ERROR_LABEL, ERROR_LABEL, canvas, label_alpha
 from glassformer.learners.base import Learner
+from glassformer.learners.data_set import DataSet
 from glassformer.learners.gradient_descent import GradientDescent
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.models import AttentionIndexed, BilinearSequenceRegression
@@ -196,7 +197,7 @@ def _estimate(model: Model, learner: RegularisedRisk, alpha: float, d: int) -> A
     design = size.design.sample(round(alpha * size.unit), size.input_shape, rng, "float32")
     signal = size.model.prior.sample(design.signal_shape, rng)
     labels = size.model.channel.sample(design.forward(signal, 0), rng)
-    return learner.learn(size.model, design, labels).estimates[0]
+    return learner.learn(size.model, DataSet(design, labels)).estimates[0]
 
 
 def _spectrum(axes: Any, model: Model, learner: RegularisedRisk, alpha: float, values: Any, mass: float) -> None:

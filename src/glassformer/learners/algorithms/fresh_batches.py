@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
+from glassformer.learners.algorithms.row_descent import Passed
 
 if TYPE_CHECKING:
     from glassformer.learners.online_sgd import OnlineSGD
@@ -28,16 +29,6 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 22
 # Weight at which descent counts as diverging: the teacher's are of order one.
 _DIVERGED = 1e6
-
-
-class Passed(NamedTuple):
-    """Weights after the last batch, steps taken, how the pass ended, how far rows moved at its end, and records."""
-
-    weights: Array
-    steps: int
-    status: Status
-    residual: float
-    records: list[dict[str, Any]]
 
 
 def fresh_batches(

@@ -30,7 +30,7 @@ from glassformer.learners.algorithms.message_passing import Trail
 from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel, Scores
 from glassformer.models.designs.base import Design
-from glassformer.models.priors.base import Estimate, Prior
+from glassformer.models.priors.base import Estimate, Prior, Side
 from glassformer.models.priors.scalar import ScalarPrior
 
 if TYPE_CHECKING:
@@ -78,19 +78,6 @@ class Judgement:
 
 
 JUDGEMENT = Judgement()
-
-
-@dataclass(frozen=True)
-class Side:
-    r"""Side information: what is known beforehand is :math:`\sqrt s\,W` plus standard normal noise.
-
-    Attributes:
-        strength: :math:`s`.
-        observation: shape (P, ...).
-    """
-
-    strength: float
-    observation: Array
 
 
 @dataclass

@@ -27,7 +27,7 @@ from glassformer.learners.algorithms.proximal_gradient import Risk, scale_of
 # the share of a sample that the others leave open, at least.
 _NARROW, _ROUNDING, _OPEN = 1e-6, 1e-12, 1e-6
 # Numbers that fields of directions may take at once.
-_NUMBERS = 2**22
+_NUMBERS = 2**20
 
 
 class LeftOut(NamedTuple):
@@ -66,9 +66,10 @@ def left_out(risk: Risk, matrix: Array, constant: bool = False) -> LeftOut:
     bend = np.broadcast_to(risk.loss.score(risk.labels, fields, _NARROW)[1], fields.shape)
     tangent = _tangent(risk, matrix, slope)
     curvature = np.append(tangent.curvature, 0.0) if constant else tangent.curvature
-    square = np.diag(curvature)
+    square = np.asfortranarray(np.diag(curvature))
     for where, basis in _in_parts(risk.design, tangent, constant):
-        square += (basis.T * bend[where]) @ basis
+        basis *= np.sqrt(bend[where, None])
+        square = scipy.linalg.blas.dsyrk(1.0, basis.T, 1.0, square, lower=True, overwrite_c=True)
     square[np.diag_indices(len(square))] += _ROUNDING * np.trace(square)
     root = scipy.linalg.cholesky(square, lower=True, overwrite_a=True, check_finite=False)
     own = np.zeros_like(fields)

@@ -26,18 +26,33 @@ from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.arrays import PLAIN, Library, library
 from glassformer.models.designs.dense import DenseDesign
 
-# Steps remembered, share of the largest singular value that a step shrinks by, and steps between looks at the gap.
-_MEMORY, _SHRINK, _LOOK = 12, 0.3, 5
-# Singular values of the remembered steps, relative to the largest, that count as zero.
-_RIDGE = 1e-10
-# Looks over which the gap must fall to this share for extrapolation to go on.
-_PATIENCE, _GAINING = 12, 0.9
-# An extrapolated step that leaves a residual this many times the last one is undone.
-_WORSE = 2.0
-# Relative size of a pivot below which inputs count as dependent.
-_DEPENDENT = 1e-10
-
 SETTINGS = Iteration(tolerance=1e-6, floor=1e-14, max_iterations=5000)
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """How it is split and extrapolated.
+
+    Attributes:
+        shrink: share of the largest singular value that a step shrinks by.
+        look: steps between looks at the gap.
+        memory, ridge: steps remembered, and singular values of them, relative to the largest, that count as zero.
+        worse: an extrapolated step that leaves a residual this many times the last one is undone.
+        patience, gaining: looks over which the gap must fall to this share for extrapolation to go on.
+        dependent: relative size of a pivot below which inputs count as dependent.
+    """
+
+    shrink: float = 0.3
+    look: int = 5
+    memory: int = 12
+    ridge: float = 1e-10
+    worse: float = 2.0
+    patience: int = 12
+    gaining: float = 0.9
+    dependent: float = 1e-10
+
+
+SPLITTING = Splitting()
 
 
 class _Fit(NamedTuple):
@@ -82,11 +97,11 @@ class _Extrapolation:
 
     points: list[Array]
     residuals: list[Array]
-    memory: int = _MEMORY
+    memory: int = SPLITTING.memory
 
     def next(self, v: Array, residual: Array) -> Array:
         """Where to go on from ``v``, whose step is ``residual``."""
-        if self.residuals and np.linalg.norm(residual) > _WORSE * np.linalg.norm(self.residuals[-1]):
+        if self.residuals and np.linalg.norm(residual) > SPLITTING.worse * np.linalg.norm(self.residuals[-1]):
             self.points.clear()
             self.residuals.clear()
         self.points.append(v)
@@ -95,7 +110,7 @@ class _Extrapolation:
         if len(self.points) == 1:
             return v + residual
         changes = np.diff(np.array(self.residuals), axis=0)
-        weights = np.linalg.lstsq(changes.T, residual, rcond=_RIDGE)[0]
+        weights = np.linalg.lstsq(changes.T, residual, rcond=SPLITTING.ridge)[0]
         moved = np.diff(np.array(self.points), axis=0) + changes
         return np.asarray(v + residual - weights @ moved)
 
@@ -152,7 +167,7 @@ def least_nuclear_norm(
 def _descend(problem: _Problem, settings: Iteration) -> Solution:
     guess = np.array(problem.labels @ problem.inputs)
     guess *= float(problem.labels @ problem.labels) / (guess @ guess)
-    width = _SHRINK * _operator_norm(guess, problem.shape)
+    width = SPLITTING.shrink * _operator_norm(guess, problem.shape)
     fit = _fit(problem, width)
     v, history = guess, []
     ahead, best, missing = _Extrapolation([], []), guess, np.inf
@@ -160,12 +175,16 @@ def _descend(problem: _Problem, settings: Iteration) -> Solution:
         x = fit(v)
         reflected = 2 * x - v
         z = _shrunk(reflected, problem.shape, width)
-        if step % _LOOK == 0 or step == settings.max_iterations - 1:
+        if step % SPLITTING.look == 0 or step == settings.max_iterations - 1:
             candidate, gap = problem.gap(fit, x, z, (reflected - z) / width)
             history.append(gap)
             if gap < missing:
                 best, missing = candidate, gap
-            if ahead.memory > 1 and len(history) > _PATIENCE and missing > _GAINING * min(history[:-_PATIENCE]):
+            if (
+                ahead.memory > 1
+                and len(history) > SPLITTING.patience
+                and missing > SPLITTING.gaining * min(history[: -SPLITTING.patience])
+            ):
                 # Extrapolation leads in a circle: plain steps, from the beginning, lead there.
                 v, ahead = guess, _Extrapolation([], [], memory=1)
                 continue
@@ -187,7 +206,7 @@ def _fit(problem: _Problem, width: float) -> _Fit:
     except np.linalg.LinAlgError:
         pivots = np.zeros(1)
     # A factorisation that fails is an error with one library and not finite with the other.
-    if not np.min(pivots) > _DEPENDENT * np.max(pivots):
+    if not np.min(pivots) > SPLITTING.dependent * np.max(pivots):
         raise DataError("X", "<samples>", "linearly independent samples, at most L d", "give a penalty > 0")
     rows, labels = (
         linalg.solve_triangular(lower, part, lower=True, check_finite=False)

@@ -21,6 +21,7 @@ from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note
 from glassformer.core.resources import require_resources
 from glassformer.core.solution import Status
+from glassformer.learners.base import Reached
 from glassformer.models.designs.projection import ProjectionDesign
 
 if TYPE_CHECKING:
@@ -35,16 +36,20 @@ _LEARNED = 0.9
 
 
 class Passed(NamedTuple):
-    """Weights after the last pass, gradient steps taken, how training ended, how far rows still moved, and records.
-
-    A record holds ``passes``, the passes made, a fraction, and what ``watch`` returned.
-    """
+    """Weights in the end, gradient steps taken, how training ended, how far rows still moved, and records."""
 
     weights: Array
     steps: int
     status: Status
     residual: float
     records: list[dict[str, Any]]
+
+    @property
+    def reached(self) -> Reached:
+        """As a learner says it."""
+        return Reached(
+            self.weights[None], status=self.status, iterations=self.steps, residual=self.residual, history=self.records
+        )
 
 
 @dataclass
@@ -84,7 +89,8 @@ def row_descent(
         weights: initial weights, shape (P, d).
         settings: batches, steps on each, passes, learning rate and weight decay.
         rng: order of the samples in every pass.
-        watch: called with the weights several times in each pass; what it returns is recorded.
+        watch: called with the weights several times in each pass; what it returns is recorded,
+            with the ``passes`` made, a fraction.
         checkpoint: where to continue from, and to leave the state now and then; the outcome is that of one go.
 
     Example:

@@ -74,8 +74,7 @@ def descend(
     name, value = ("starts", starts) if starts > width else ("student_width", width)
     require_resources(name, value, _COPIES * 8 * starts * entries, "train fewer or smaller students", what="students")
     kind = student.data[0].dtype
-    size = 1.0 if settings.init == "prior" else settings.small
-    initial = [(size * rng.standard_normal((starts, *shape))).astype(kind) for shape in student.parameters]
+    initial = [(settings.size * rng.standard_normal((starts, *shape))).astype(kind) for shape in student.parameters]
 
     def far(signal: Array) -> float:
         return np.nan if teacher is None else student.distance(signal, teacher)

@@ -34,16 +34,35 @@ from glassformer.models.spectra.rectangular import RectangularLaw
 if TYPE_CHECKING:
     import pandas
 
-# Rounds of denoising and estimating, and widths per factor of two that are looked at.
-_ROUNDS, _PER_OCTAVE = 4, 2
-# Drawn matrices per width, moments of their singular values, and points of the posterior of the width.
-_DRAWS, _MOMENTS, _FINE = 48, (4, 6, 8), 400
-# Singular values that tell anything.
-_NARROWEST = 4
-# Widths above this many dimensions are as good as infinite, and powers below this share of the labels' are none.
-_WIDEST, _FAINTEST = 4.0, 1e-3
-# Standard deviations of an interval of 95 per cent.
-_CONFIDENCE = 2.0
+
+@dataclass(frozen=True)
+class Search:
+    """How the width is looked for.
+
+    Attributes:
+        rounds: of denoising and estimating.
+        per_octave: widths per factor of two that are looked at.
+        draws: drawn matrices per width.
+        moments: of their singular values.
+        fine: points of the posterior of the width.
+        narrowest: singular values that tell anything.
+        widest: widths above this many dimensions are as good as infinite.
+        faintest: powers below this share of the labels' are none.
+        confidence: standard deviations of an interval of 95 per cent.
+    """
+
+    rounds: int = 4
+    per_octave: int = 2
+    draws: int = 48
+    moments: tuple[int, ...] = (4, 6, 8)
+    fine: int = 400
+    narrowest: int = 4
+    widest: float = 4.0
+    faintest: float = 1e-3
+    confidence: float = 2.0
+
+
+SEARCH = Search()
 
 
 @dataclass(frozen=True)
@@ -123,8 +142,10 @@ def estimate_model(
     """
     require_integer("seed", seed, 0)
     x = as_inputs(inputs)
-    if x.ndim != 3 or min(x.shape[1:]) < _NARROWEST or len(x) < _NARROWEST:
-        raise DataError("X", x.shape, f"a shape (samples, L, d), none below {_NARROWEST}: fewer values tell no width")
+    if x.ndim != 3 or min(x.shape[1:]) < SEARCH.narrowest or len(x) < SEARCH.narrowest:
+        raise DataError(
+            "X", x.shape, f"a shape (samples, L, d), none below {SEARCH.narrowest}: fewer values tell no width"
+        )
     length, d = int(x.shape[1]), int(x.shape[2])
     start = BilinearSequenceRegression(beta=length / d, rho=1.0, noise=0.5)
     design, own = observed(start, x, labels)
@@ -134,15 +155,15 @@ def estimate_model(
     if total == 0:
         raise DataError("y", f"<{len(y)} times {y[0]}>", "labels that vary")
     power, model = total / 1.5, start
-    for _ in range(_ROUNDS):
+    for _ in range(SEARCH.rounds):
         seen = _seen(model, design, (y - offset) / np.sqrt(power), settings or MessagePassing(), seed)
-        share = max(float(np.mean(seen.matrix**2)) - seen.noise, _FAINTEST)
+        share = max(float(np.mean(seen.matrix**2)) - seen.noise, SEARCH.faintest)
         width, interval = _width(seen, share, len(y), rng)
         error, alpha = min(seen.error, share), len(y) / (length * d)
         left = max(alpha * seen.noise - error, 0.0)
         power, noise = power * share, left / share
         model = BilinearSequenceRegression(beta=length / d, rho=width / d, noise=noise)
-    chance = _CONFIDENCE * alpha * seen.noise * np.sqrt(2 / len(y))
+    chance = SEARCH.confidence * alpha * seen.noise * np.sqrt(2 / len(y))
     doubt = share * _doubt_of_errors(length / d, (interval[0] / d, interval[1] / d), seen.noise / share)
     final = _seen(model, design, (y - offset) / np.sqrt(power), settings or MessagePassing(), seed)
     return EstimatedModel(
@@ -187,18 +208,20 @@ def _width(seen: _Seen, power: float, samples: int, rng: np.random.Generator) ->
     """
     rows, columns = seen.matrix.shape
     found = _moments(singular_values(seen.matrix))
-    largest = max(2.0, _WIDEST * min(rows, columns))
-    widths = np.unique(np.rint(2 ** np.arange(0, np.log2(largest) + 0.5, 1 / _PER_OCTAVE)).astype(int))
+    largest = max(2.0, SEARCH.widest * min(rows, columns))
+    widths = np.unique(np.rint(2 ** np.arange(0, np.log2(largest) + 0.5, 1 / SEARCH.per_octave)).astype(int))
     means, spreads = [], []
     for width in widths:
-        drawn = np.array([_moments(_drawn(int(width), seen, power, samples, rng)) for _ in range(_DRAWS)])
+        drawn = np.array([_moments(_drawn(int(width), seen, power, samples, rng)) for _ in range(SEARCH.draws)])
         means.append(drawn.mean(axis=0))
         spreads.append(np.cov(drawn.T))
-    fine = np.geomspace(widths[0], widths[-1], _FINE)
+    fine = np.geomspace(widths[0], widths[-1], SEARCH.fine)
     place = np.log(widths)
     mean = CubicSpline(place, np.array(means))(np.log(fine))
     flat = np.array(spreads).reshape(len(widths), -1)
-    spread = np.array([np.interp(np.log(fine), place, column) for column in flat.T]).T.reshape(_FINE, *spreads[0].shape)
+    spread = np.array([np.interp(np.log(fine), place, column) for column in flat.T]).T.reshape(
+        SEARCH.fine, *spreads[0].shape
+    )
     away = found - mean
     chance = -0.5 * np.einsum("ki,ki->k", away, np.linalg.solve(spread, away[..., None])[..., 0])
     chance -= 0.5 * np.linalg.slogdet(spread)[1]
@@ -221,4 +244,4 @@ def _drawn(width: int, seen: _Seen, power: float, samples: int, rng: np.random.G
 def _moments(values: Array) -> Array:
     """Logarithms of moments in units of the second one."""
     square = np.mean(values**2)
-    return np.log([np.mean(values**k) / square ** (k / 2) for k in _MOMENTS])
+    return np.log([np.mean(values**k) / square ** (k / 2) for k in SEARCH.moments])

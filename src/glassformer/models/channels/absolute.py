@@ -45,22 +45,13 @@ class AbsoluteChannel(ScalarChannel):
     """
 
     clean_label = np.abs
-
-    @property
-    def even(self) -> bool:
-        return True
+    even = True
+    exponents = Exponents(2.0, 2.0)
+    noiseless = True
 
     @property
     def trainable_link(self) -> Callable[[Any], Any]:
         return abs
-
-    @property
-    def exponents(self) -> Exponents:
-        return Exponents(2.0, 2.0)
-
-    @property
-    def noiseless(self) -> bool:
-        return True
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng

@@ -32,6 +32,10 @@ class GaussianChannel(ScalarChannel):
 
     noise: float = 0.0
 
+    linear = True
+    even = False
+    exponents = Exponents(1.0, 1.0)
+
     def __post_init__(self) -> None:
         if not (np.isfinite(self.noise) and self.noise >= 0):
             raise ParameterError("noise", self.noise, "a finite number >= 0")
@@ -39,18 +43,6 @@ class GaussianChannel(ScalarChannel):
     @classmethod
     def with_noise(cls, noise: float) -> ScalarChannel:
         return cls(noise)
-
-    @property
-    def linear(self) -> bool:
-        return True
-
-    @property
-    def even(self) -> bool:
-        return False
-
-    @property
-    def exponents(self) -> Exponents:
-        return Exponents(1.0, 1.0)
 
     @property
     def noiseless(self) -> bool:

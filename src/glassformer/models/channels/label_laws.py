@@ -96,9 +96,7 @@ class Logistic(LabelLaw):
         array([0.])
     """
 
-    @property
-    def label(self) -> str:
-        return "logistic"
+    label = "logistic"
 
     def log_density(self, y: Any, link: Any) -> Any:
         return -jnp.logaddexp(0.0, -y * link)
@@ -122,9 +120,7 @@ class Poisson(LabelLaw):
         array([1.])
     """
 
-    @property
-    def label(self) -> str:
-        return "poisson"
+    label = "poisson"
 
     def log_density(self, y: Any, link: Any) -> Any:
         rate = jnp.minimum(link, _BUSIEST)

@@ -73,6 +73,9 @@ class SampledChannel(ScalarChannel):
 
     power: float
 
+    even = False
+    noiseless = False
+
     @property
     @abstractmethod
     def components(self) -> int:
@@ -94,14 +97,6 @@ class SampledChannel(ScalarChannel):
     @property
     def field_components(self) -> tuple[int, ...]:
         return (self.components,)
-
-    @property
-    def even(self) -> bool:
-        return False
-
-    @property
-    def noiseless(self) -> bool:
-        return False
 
     def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)  # type: ignore[type-var]

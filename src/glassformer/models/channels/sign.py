@@ -36,19 +36,9 @@ class SignChannel(ScalarChannel):
 
     clean_label = np.sign
     values = (-1.0, 1.0)
-
-    @property
-    def even(self) -> bool:
-        return False
-
-    @property
-    def exponents(self) -> Exponents:
-        return Exponents(1.0, 1.0)
-
-    @property
-    def noiseless(self) -> bool:
-        return False
-
+    even = False
+    exponents = Exponents(1.0, 1.0)
+    noiseless = False
     discrete = True
 
     def truth(self, h: Array) -> Array:

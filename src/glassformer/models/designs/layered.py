@@ -20,9 +20,7 @@ class LayeredQuadraticDesign(QuadraticDesign):
         (3, 2, 3)
     """
 
-    @property
-    def several_rows(self) -> bool:
-        return True
+    several_rows = True
 
     def forward(self, signal: Array, instance: int) -> Array:
         return np.stack([super(LayeredQuadraticDesign, self).forward(layer, instance) for layer in signal], axis=1)

@@ -36,6 +36,9 @@ class PairDesign(StoredDesign):
 
     axes: ClassVar[str] = "samples, 2 T, d"
 
+    # Products of tokens are independent Gaussian entries only for very many of them, as for symmetric matrices.
+    damping = 0.3
+
     @property
     def tokens(self) -> int:
         """``T``, the tokens of either sequence."""
@@ -53,11 +56,6 @@ class PairDesign(StoredDesign):
     @property
     def sample_ratio(self) -> float:
         return self.samples / self.signal_shape[0] ** 2
-
-    @property
-    def damping(self) -> float:
-        # Products of tokens are independent Gaussian entries only for very many of them, as for symmetric matrices.
-        return 0.3
 
     def forward(self, signal: Array, instance: int) -> Array:
         tokens, d = self.inputs[instance], self.signal_shape[0]

@@ -33,13 +33,11 @@ class ProjectionDesign(StoredDesign):
     axes: ClassVar[str] = "samples, L, d"
     heads: ClassVar[int] = 1
 
+    several_rows = True
+
     @property
     def signal_shape(self) -> tuple[int, int]:
         return 1, int(self.inputs.shape[3]) // self.heads
-
-    @property
-    def several_rows(self) -> bool:
-        return True
 
     @property
     def row_shape(self) -> tuple[int, ...]:

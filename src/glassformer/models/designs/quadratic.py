@@ -39,6 +39,9 @@ class QuadraticDesign(StoredDesign):
 
     axes: ClassVar[str] = "samples, T, d"
 
+    # Sums of x x^T are a Gaussian matrix only for very many tokens; undamped, outlying eigenvectors oscillate.
+    damping = 0.3
+
     @property
     def tokens(self) -> int:
         """``T``, the tokens per sample."""
@@ -57,11 +60,6 @@ class QuadraticDesign(StoredDesign):
     def sample_ratio(self) -> float:
         d = self.signal_shape[0]
         return 2 * self.samples / d**2
-
-    @property
-    def damping(self) -> float:
-        # Sums of x x^T are a Gaussian matrix only for very many tokens; undamped, outlying eigenvectors oscillate.
-        return 0.3
 
     def forward(self, signal: Array, instance: int) -> Array:
         tokens, d = self.inputs[instance], self.signal_shape[0]

@@ -14,6 +14,8 @@ from glassformer.models.designs.base import Design
 class WrappedDesign(Design):
     """A design that asks another one for all that does not depend on the number of samples."""
 
+    instances = 1
+
     @property
     @abstractmethod
     def _inner(self) -> Any:
@@ -23,10 +25,6 @@ class WrappedDesign(Design):
     def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
         del samples, shape, rng, storage
         raise IncompatibleError(f"{cls.__name__} is made by its constructor")
-
-    @property
-    def instances(self) -> int:
-        return 1
 
     @property
     def signal_shape(self) -> tuple[int, int]:

@@ -31,6 +31,19 @@ class Estimate:
     memory: Any = None
 
 
+@dataclass(frozen=True)
+class Side:
+    r"""Side information: what is known beforehand is :math:`\sqrt s\,W` plus standard normal noise.
+
+    Attributes:
+        strength: :math:`s`.
+        observation: shape (P, ...).
+    """
+
+    strength: float
+    observation: Array
+
+
 class SignalPrior(ABC):
     """What priors of one row, whose overlaps are numbers, and of several, whose overlaps are matrices, both declare.
 
@@ -43,6 +56,7 @@ class SignalPrior(ABC):
     degrees = declared(1.0, "Free entries of a row per unit in which sample sizes are counted.")
     symmetric = declared(False, "True when rows are symmetric matrices.")
     stepwise = declared(False, "True when a denoiser finds its fixed point in several calls, from what it kept.")
+    onset = declared(0.0, r"Largest :math:`\hat q`, or :math:`\hat Q` of a row, at which nothing is known of it.")
     side = declared(0.0, "Precision with which every weight is known beforehand.")
 
     @property
@@ -70,11 +84,11 @@ class SignalPrior(ABC):
         """Standard deviation of the power of a row of finite size around its limit 1."""
         return float(np.sqrt(2 / np.prod(shape[bool(self.overlap_shape) :])))
 
-    def side_observation(self, signal: Array, rng: np.random.Generator) -> tuple[float, Array] | None:
-        r"""Strength ``s`` and :math:`\sqrt s\,W` plus standard normal noise, known beforehand; None for nothing."""
+    def side_observation(self, signal: Array, rng: np.random.Generator) -> Side | None:
+        """What is known beforehand of a signal; None for nothing."""
         if self.side == 0:
             return None
-        return self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape)
+        return Side(self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape))
 
 
 class Prior(SignalPrior):
@@ -93,7 +107,6 @@ class Prior(SignalPrior):
         "True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others.",
     )
     growth = declared(1.0, r"Overlap of an unknown row per unit of a small :math:`\hat Q`.")
-    onset = declared(0.0, r"Largest :math:`\hat Q` of a row at which nothing is known of it.")
 
     @property
     def in_rows(self) -> Self:

@@ -12,6 +12,7 @@ from glassformer.core.integral import Array, Integral
 from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.shrunk import shrunk_rectangular
+from glassformer.models.spectra.nuclear_norm import nuclear_norm_threshold
 from glassformer.models.spectra.rectangular import RectangularLaw
 
 # Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
@@ -54,10 +55,6 @@ class BilinearPrior(ScalarPrior):
                 raise ParameterError(name, value, "finite and > 0")
 
     @property
-    def onset(self) -> float:
-        return 0.0
-
-    @property
     def mmse_dimension(self) -> float:
         return self.rho * (1 + self.beta - self.rho) / self.beta if self.rho < min(1.0, self.beta) else 1.0
 
@@ -67,8 +64,6 @@ class BilinearPrior(ScalarPrior):
 
     @property
     def convex_dimension(self) -> float:
-        from glassformer.theory.nuclear_norm import nuclear_norm_threshold
-
         return nuclear_norm_threshold(self.beta, self.rho)
 
     def noisy_law(self, noise: Array) -> RectangularLaw:

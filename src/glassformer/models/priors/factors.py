@@ -50,16 +50,14 @@ class FactorPrior(LowWidthPrior):
 
     width: int = 1
 
+    stepwise = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
         if self.width < 1:
             raise ParameterError("width", self.width, "an integer >= 1")
-
-    @property
-    def stepwise(self) -> bool:
-        return True
 
     def factor_width(self, columns: int) -> int:
         del columns

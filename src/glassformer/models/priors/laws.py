@@ -27,13 +27,8 @@ class Gaussian(MixtureLaw):
         True
     """
 
-    @property
-    def label(self) -> str:
-        return "gaussian"
-
-    @property
-    def rotational(self) -> bool:
-        return True
+    label = "gaussian"
+    rotational = True
 
     @property
     def components(self) -> Components:
@@ -50,9 +45,7 @@ class Rademacher(MixtureLaw):
         True
     """
 
-    @property
-    def label(self) -> str:
-        return "rademacher"
+    label = "rademacher"
 
     @property
     def components(self) -> Components:

@@ -31,13 +31,7 @@ class GaussianMatrixPrior(ScalarPrior):
         0.25
     """
 
-    @property
-    def onset(self) -> float:
-        return 0.0
-
-    @property
-    def mmse_dimension(self) -> float:
-        return 1.0
+    mmse_dimension = 1.0
 
     def mmse(self, q_hat: Array) -> Integral:
         return exact(1 / (1 + np.asarray(q_hat, dtype=float)))
@@ -79,10 +73,6 @@ class LongSequencePrior(ScalarPrior):
             raise ParameterError("rho", self.rho, "finite and > 0")
 
     @property
-    def onset(self) -> float:
-        return 0.0
-
-    @property
     def mmse_dimension(self) -> float:
         return min(self.rho, 1.0)
 
@@ -122,13 +112,11 @@ class LowWidthPrior(ScalarPrior):
 
     beta: float
 
+    extensive = False
+
     def __post_init__(self) -> None:
         if not self.beta > 0:
             raise ParameterError("beta", self.beta, "> 0, or infinity")
-
-    @property
-    def extensive(self) -> bool:
-        return False
 
     @property
     def onset(self) -> float:

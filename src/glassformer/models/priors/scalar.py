@@ -45,11 +45,6 @@ class ScalarPrior(SignalPrior):
         r""":math:`\mathrm{MMSE}(\hat q)` in [0, 1] for ``q_hat`` of shape (batch,) in :math:`[0, \infty]`."""
 
     @property
-    @abstractmethod
-    def onset(self) -> float:
-        r"""Largest :math:`\hat q` at which the overlap is still zero."""
-
-    @property
     def ratios(self) -> tuple[float, float]:
         """:math:`L/d` and :math:`r/d` of a product of factors of extensive width.
 

@@ -18,6 +18,7 @@ from glassformer.models.priors.shrunk import shrunk_rectangular, shrunk_symmetri
 from glassformer.models.priors.wishart import SymmetricPrior
 from glassformer.models.spectra.atoms import AtomsLaw
 from glassformer.models.spectra.given import Spectrum
+from glassformer.models.spectra.nuclear_norm import nuclear_norm_threshold, trace_dimension
 from glassformer.models.spectra.rectangular_atoms import RectangularAtomsLaw
 from glassformer.models.spectra.symmetric_atoms import SymmetricAtomsLaw
 
@@ -33,10 +34,6 @@ class SpectrumPrior(ScalarPrior):
     """
 
     spectrum: Spectrum
-
-    @property
-    def onset(self) -> float:
-        return 0.0
 
     @cached_property
     def atoms(self) -> tuple[Array, Array]:
@@ -133,8 +130,6 @@ class SymmetricSpectrumPrior(SpectrumPrior, SymmetricPrior):
 
     @property
     def convex_dimension(self) -> float:
-        from glassformer.theory.nuclear_norm import trace_dimension
-
         # Of the positive matrices the signal must be one.
         return trace_dimension(1 - self.zeros) if self.atoms[0][0] >= 0 else np.nan
 
@@ -216,8 +211,6 @@ class RectangularSpectrumPrior(SpectrumPrior):
 
     @property
     def convex_dimension(self) -> float:
-        from glassformer.theory.nuclear_norm import nuclear_norm_threshold
-
         return nuclear_norm_threshold(self.ratio, 1 - self.zeros)
 
     def noisy_law(self, noise: Array) -> RectangularAtomsLaw:

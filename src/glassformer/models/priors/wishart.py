@@ -13,6 +13,7 @@ from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.limits import GaussianMatrixPrior, exact
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.priors.shrunk import shrunk_symmetric
+from glassformer.models.spectra.nuclear_norm import trace_dimension
 from glassformer.models.spectra.symmetric import SymmetricLaw
 
 # Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
@@ -26,13 +27,8 @@ _DEGREES = 0.5
 class SymmetricPrior(ScalarPrior):
     """What the Wishart prior and its limits share: symmetric signals, counted by their trace."""
 
-    @property
-    def degrees(self) -> float:
-        return _DEGREES
-
-    @property
-    def symmetric(self) -> bool:
-        return True
+    degrees = _DEGREES
+    symmetric = True
 
 
 @dataclass(frozen=True)
@@ -68,10 +64,6 @@ class WishartPrior(SymmetricPrior):
             raise ParameterError("rho", self.rho, "finite and > 0")
 
     @property
-    def onset(self) -> float:
-        return 0.0
-
-    @property
     def mmse_dimension(self) -> float:
         return self.rho * (2 - self.rho) if self.rho < 1 else 1.0
 
@@ -81,8 +73,6 @@ class WishartPrior(SymmetricPrior):
 
     @property
     def convex_dimension(self) -> float:
-        from glassformer.theory.nuclear_norm import trace_dimension
-
         return trace_dimension(self.rho)
 
     def noisy_law(self, noise: Array) -> SymmetricLaw:
@@ -164,17 +154,9 @@ class NarrowWishartPrior(SymmetricPrior):
         array([1.  , 0.75])
     """
 
-    @property
-    def extensive(self) -> bool:
-        return False
-
-    @property
-    def onset(self) -> float:
-        return 1.0
-
-    @property
-    def mmse_dimension(self) -> float:
-        return 2.0
+    extensive = False
+    onset = 1.0
+    mmse_dimension = 2.0
 
     def mmse(self, q_hat: Array) -> Integral:
         t = 1 / np.maximum(np.asarray(q_hat, dtype=float), 1.0)

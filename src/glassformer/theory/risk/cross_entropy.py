@@ -83,13 +83,11 @@ class CrossEntropy(Loss):
 
     temperature: float | None = None
 
+    name = "cross-entropy"
+
     def __post_init__(self) -> None:
         if self.temperature is not None and not (is_number(self.temperature) and 0 < self.temperature < np.inf):
             raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
-
-    @property
-    def name(self) -> str:
-        return "cross-entropy"
 
     @property
     def _scale(self) -> float:

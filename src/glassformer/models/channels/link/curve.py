@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,22 +13,45 @@ from numpy.polynomial import chebyshev
 
 from glassformer.models.channels.scalar import Array
 
-# The first panel is one in q, from the smallest of its nodes on; the others are of one width in log(q/V).
-_SMALLEST, _FIRST, _WIDTH = 1e-4, 0.02, 4.0
-# Different variances in one panel from which on it is built, and the orders tried for it.
-_WORTH, _ORDERS = 8, (6, 12, 24)
-# Nodes at which the error of the rule for all of them is seen, and how many times the largest of these it is taken for.
-_CHECKED, _WORSE = (-1.0, 0.0, 1.0), 2.0
-# The same where even the largest rules differ.
-_SLOW = 5.0
-# Share of the largest coefficient up to which the last ones will do at the largest order, and what they are multiplied
-# by. What the averages themselves leave open need not be resolved, but for a share of it.
-_ENOUGH, _SAFETY, _SHARE = 1e-6, 4.0, 0.1
-# Log odds at which the second panel begins.
-_START = float(np.log(_FIRST / (1 - _FIRST)))
-
 Row = tuple[float, float, float, float]
 Rule = Callable[[float], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Where panels begin and end, and when one resolves its curves.
+
+    Attributes:
+        smallest, first: the first panel is one in q, from the smallest of its nodes to its end.
+        width: of the others, in log(q/V).
+        worth: different variances in one panel from which on it is built.
+        orders: tried for it.
+        checked: nodes at which the error of the rule for all of them is seen.
+        worse, slow: how many times the largest of these it is taken for; and where even the largest rules differ.
+        enough: share of the largest coefficient up to which the last ones will do at the largest order.
+        safety: what these are multiplied by for an error.
+        share: of what the averages themselves leave open that need not be resolved.
+    """
+
+    smallest: float = 1e-4
+    first: float = 0.02
+    width: float = 4.0
+    worth: int = 8
+    orders: tuple[int, ...] = (6, 12, 24)
+    checked: tuple[float, ...] = (-1.0, 0.0, 1.0)
+    worse: float = 2.0
+    slow: float = 5.0
+    enough: float = 1e-6
+    safety: float = 4.0
+    share: float = 0.1
+
+    @cached_property
+    def start(self) -> float:
+        """Log odds at which the second panel begins."""
+        return float(np.log(self.first / (1 - self.first)))
+
+
+PANELS = Panels()
 
 
 class _Panel(NamedTuple):
@@ -79,14 +103,16 @@ class Curve:
 
     def __call__(self, variance: Array) -> Array:
         """Rows of the four numbers of ``direct``, shape (variances, 4)."""
-        number = np.where(variance > 1 - _FIRST, 0, 1 + np.floor((_log_odds(variance) - _START) / _WIDTH)).astype(int)
+        number = np.where(
+            variance > 1 - PANELS.first, 0, 1 + np.floor((_log_odds(variance) - PANELS.start) / PANELS.width)
+        ).astype(int)
         rows = np.empty((variance.size, 4))
         for k in np.unique(number).tolist():
             at = np.flatnonzero(number == k)
             if k not in self.panels:
                 asked = self.asked.setdefault(k, set())
                 asked.update(variance[at].tolist())
-                if not self.closed and len(asked) >= _WORTH:
+                if not self.closed and len(asked) >= PANELS.worth:
                     self.panels[k] = self._built(k)
             panel = self.panels.get(k)
             if panel is None:
@@ -110,7 +136,7 @@ class Curve:
         """The panel of the lowest order that resolves both curves; none if no order does."""
         rule, own = self._rule(k)
         known: dict[float, tuple[float, float]] = {}
-        for order in _ORDERS:
+        for order in PANELS.orders:
             nodes = np.cos(np.pi * np.arange(order + 1) / order)
             v = _variance(nodes, k)
             for x in v.tolist():
@@ -119,24 +145,24 @@ class Curve:
             fitted = [chebyshev.chebfit(nodes, curve, order) for curve in curves]
             left = [float(np.sum(np.abs(c[-3:]))) for c in fitted]
             sizes = np.max(np.abs(curves), axis=1).tolist()
-            target = _ENOUGH if order == _ORDERS[-1] else self.target
-            if all(x <= max(target * size, _SHARE * e) for x, size, e in zip(left, sizes, own, strict=True)):
-                errors = [_SAFETY * x + e for x, e in zip(left, own, strict=True)]
+            target = PANELS.enough if order == PANELS.orders[-1] else self.target
+            if all(x <= max(target * size, PANELS.share * e) for x, size, e in zip(left, sizes, own, strict=True)):
+                errors = [PANELS.safety * x + e for x, e in zip(left, own, strict=True)]
                 return _Panel(fitted[0], errors[0], fitted[1], errors[1])
         return None
 
     def _rule(self, k: int) -> tuple[Rule, list[float]]:
         """The coarsest rule whose difference from the next one, at some nodes of a panel, is small; and its errors."""
-        v = _variance(np.array(_CHECKED), k)
+        v = _variance(np.array(PANELS.checked), k)
         for rule, finer in pairwise(self.rules):
             both = np.array([[part(x) for x in v.tolist()] for part in (rule, finer)]) / self._scales(v).T
-            errors = _WORSE * np.max(np.abs(both[0] - both[1]), axis=0)
+            errors = PANELS.worse * np.max(np.abs(both[0] - both[1]), axis=0)
             sizes = np.max(np.abs(both[1]), axis=0)
             if np.all(errors <= self.enough * sizes):
                 break
         else:
             # A rule that is still changing converges slowly.
-            errors = _SLOW * errors
+            errors = PANELS.slow * errors
         return rule, (errors + self.left_out * sizes).tolist()
 
     def _scales(self, v: Array) -> Array:
@@ -146,19 +172,19 @@ class Curve:
 
 def _log_odds(v: Array) -> Array:
     """log(q/V), and 0 where the first panel is in charge."""
-    q = np.where(v > 1 - _FIRST, 0.5, 1 - v)
-    return np.asarray(np.log(q / np.where(v > 1 - _FIRST, 0.5, v)))
+    q = np.where(v > 1 - PANELS.first, 0.5, 1 - v)
+    return np.asarray(np.log(q / np.where(v > 1 - PANELS.first, 0.5, v)))
 
 
 def _place(v: Array, k: int) -> Array:
     """From variances to [-1, 1]."""
     if k == 0:
-        return np.asarray((1 - v - _SMALLEST) / (_FIRST - _SMALLEST) * 2 - 1)
-    return np.asarray(2 * ((_log_odds(v) - _START) / _WIDTH - (k - 1)) - 1)
+        return np.asarray((1 - v - PANELS.smallest) / (PANELS.first - PANELS.smallest) * 2 - 1)
+    return np.asarray(2 * ((_log_odds(v) - PANELS.start) / PANELS.width - (k - 1)) - 1)
 
 
 def _variance(place: Array, k: int) -> Array:
     """From [-1, 1] to variances."""
     if k == 0:
-        return np.asarray(1 - _SMALLEST - 0.5 * (place + 1) * (_FIRST - _SMALLEST))
-    return np.asarray(1 / (1 + np.exp(_START + _WIDTH * (k - 1 + 0.5 * (place + 1)))))
+        return np.asarray(1 - PANELS.smallest - 0.5 * (place + 1) * (PANELS.first - PANELS.smallest))
+    return np.asarray(1 / (1 + np.exp(PANELS.start + PANELS.width * (k - 1 + 0.5 * (place + 1)))))

@@ -12,9 +12,8 @@ from glassformer.models.channels.scalar import Array
 
 TAIL = 8.3  # a standard normal has mass below 1e-16 beyond
 
-
 # Panels that are short against sqrt(V), the nodes that they take, and breaks from which on all panels are short.
-_SHORT, _FEW, _CROWD = 0.25, 4, 64
+SHORT, FEW, _CROWD = 0.25, 4, 64
 
 
 class Rule(NamedTuple):
@@ -61,9 +60,9 @@ def omega_nodes(v: float, breaks: Array, rule: Rule, nodes: int) -> tuple[Array,
     )
     edges = np.concatenate([smooth, breaks]) / np.sqrt(q)
     edges = split(distinct(edges[np.abs(edges) <= TAIL * (1 + 1e-12)], 1e-13), rule.parts)
-    short = np.diff(edges) * np.sqrt(q) < _SHORT * scale
+    short = np.diff(edges) * np.sqrt(q) < SHORT * scale
     panels = np.stack([edges[:-1], edges[1:]], axis=-1)
-    rules = (gauss_panels(panels[at], order) for at, order in ((~short, rule.of(nodes)), (short, _FEW)) if at.any())
+    rules = (gauss_panels(panels[at], order) for at, order in ((~short, rule.of(nodes)), (short, FEW)) if at.any())
     t, w = (np.concatenate([part.ravel() for part in parts]) for parts in zip(*rules, strict=True))
     order = np.argsort(t)
     return np.sqrt(q) * t[order], (w * normal_density(t))[order]
@@ -91,7 +90,7 @@ def unit_nodes(omega: Array, v: float, breaks: Array, rule: Rule, nodes: int) ->
     edges = np.concatenate([base, cuts], axis=1)
     order = np.argsort(edges, axis=1)
     at_break = order >= base.shape[1]
-    count = _FEW if breaks.size > _CROWD else rule.of(nodes)
+    count = FEW if breaks.size > _CROWD else rule.of(nodes)
     u, w = gauss_panels(np.take_along_axis(edges, order, 1), count, at_break[:, 1:] | at_break[:, :-1])
     return u, w * normal_density(u)
 

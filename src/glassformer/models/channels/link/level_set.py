@@ -14,20 +14,39 @@ from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.link.field_quadrature import RULES, TAIL, lattice, normal_density, split
 from glassformer.models.channels.link.flat_averages import flat_averages
 from glassformer.models.channels.link.inverse_branches import Preimages, preimages
-from glassformer.models.channels.link.piecewise import SAME, Branch, Flat, distinct
+from glassformer.models.channels.link.piecewise import ENDED, SAME, Branch, Flat, distinct
 from glassformer.models.channels.link.posterior import LinkPosterior
 from glassformer.models.channels.scalar import Array
 
-_KEPT = 8  # level sets kept, which many branches make large
-_CHUNK = 2_000_000  # largest number of doubles in one temporary array
-_NEGLIGIBLE = 1e-25  # probability below which a node is left out
-_RIVALS = 45.0  # minus the logarithm of the weight below which another solution of a label plays no part
-_DEEPEST = 30  # halvings of the distance to a break beyond which nothing is left to see
-_SIGHT = 30.0  # distance of solutions that play a part, in units of sqrt(V)
-_FAR = 6  # halvings of sqrt(V) from which on only neighbouring branches are in sight
-_REACHED = 11.0  # largest field at which a branch ends, and not the table of the link
-_LEVEL = 0.05  # slope at the end of the table, relative to the steepest, below which the link approaches a value there
-_BLURRED = 1e-6  # distance between a break and a solution for its label below which they are one
+
+@dataclass(frozen=True)
+class Sight:
+    """What of a level set counts.
+
+    Attributes:
+        rivals: minus the logarithm of the weight below which another solution of a label plays no part.
+        distance: of solutions that play a part, in units of sqrt(V).
+        far: halvings of sqrt(V) from which on only neighbouring branches are in sight.
+        deepest: halvings of the distance to a break beyond which nothing is left to see.
+        negligible: probability below which a node is left out.
+        level: slope at the end of the table, relative to the steepest, below which the link approaches a value there.
+        blurred: distance between a break and a solution for its label below which they are one.
+        kept: level sets kept, which many branches make large.
+        chunk: largest number of doubles in one temporary array.
+    """
+
+    rivals: float = 45.0
+    distance: float = 30.0
+    far: int = 6
+    deepest: int = 30
+    negligible: float = 1e-25
+    level: float = 0.05
+    blurred: float = 1e-6
+    kept: int = 8
+    chunk: int = 2_000_000
+
+
+SIGHT = Sight()
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +82,11 @@ class LevelSet(LinkPosterior):
         if not self.shape.branches:
             return 0.0, 0.0
         # Where every label has one solution nothing happens on the scale of sqrt(V).
-        octaves = min(int(np.ceil(-0.5 * np.log2(v))), _DEEPEST) if self._rivalled else 0
+        octaves = min(int(np.ceil(-0.5 * np.log2(v))), SIGHT.deepest) if self._rivalled else 0
         fields, q = self._fields(octaves, level), max(1.0 - v, 0.0)
         square, log_z = fields.h**2 + q / v, -0.5 * (v * fields.h**2 + q) - 0.5 * np.log(2 * np.pi * v)
         rival = (2 - q) * fields.gap**2 / (8 * v) + 0.5 * (fields.gap * fields.h - fields.odds)
-        count = np.sum(rival < _RIVALS, axis=0)
+        count = np.sum(rival < SIGHT.rivals, axis=0)
         most, reached = int(count.max(initial=0)), np.flatnonzero(count)
         if most == 0:
             return float(fields.weight @ square), float(fields.weight @ log_z)
@@ -75,12 +94,12 @@ class LevelSet(LinkPosterior):
         gap, odds, depth = (
             np.take_along_axis(x[:, reached], nearest, axis=0).T for x in (fields.gap, fields.odds, rival)
         )
-        seen = depth < _RIVALS
+        seen = depth < SIGHT.rivals
         gap, odds = np.where(seen, gap, 0.0), np.where(seen, odds, -np.inf)
         step = RULES[level].lattice
         t = lattice(TAIL, step)
         weight = step * normal_density(t)
-        rows = max(1, _CHUNK // max(t.size, int(np.ceil(np.sqrt(t.size))) * most))
+        rows = max(1, SIGHT.chunk // max(t.size, int(np.ceil(np.sqrt(t.size))) * most))
         for start in range(0, reached.size, rows):
             part = slice(start, start + rows)
             at = reached[part]
@@ -102,7 +121,7 @@ class LevelSet(LinkPosterior):
         if key not in self._known:
             self._known[key] = self._solved(octaves, level)
             # Variances are asked for in their order, more or less: those of before are not needed any more.
-            while len(self._known) > _KEPT:
+            while len(self._known) > SIGHT.kept:
                 del self._known[next(iter(self._known))]
         return self._known[key]
 
@@ -118,7 +137,7 @@ class LevelSet(LinkPosterior):
         elsewhere = np.concatenate([self._shared, self._asymptotic])
         rule, breaks = RULES[level], np.concatenate([self.shape.breaks, elsewhere])
         # Where another solution turns its weight diverges: that takes panels down to rounding while it is in sight.
-        scales = [(self.shape.breaks, octaves + 3), (elsewhere, octaves + 3 if octaves > _FAR else _DEEPEST)]
+        scales = [(self.shape.breaks, octaves + 3), (elsewhere, octaves + 3 if octaves > SIGHT.far else SIGHT.deepest)]
         places = np.unique(breaks)
         near = [_graded(x, depth, places) for x, depth in scales]
         edges = np.concatenate([np.linspace(-TAIL, TAIL, 25), *near, breaks])
@@ -126,9 +145,9 @@ class LevelSet(LinkPosterior):
         ends = np.isin(edges[1:], breaks) | np.isin(edges[:-1], breaks)
         h, w = gauss_panels(split(edges, rule.parts), rule.of(self.nodes), np.repeat(ends, rule.parts))
         w = w * normal_density(h)
-        kept = (w > _NEGLIGIBLE) & ~self.shape.is_flat(h)
+        kept = (w > SIGHT.negligible) & ~self.shape.is_flat(h)
         h, w = h[kept], w[kept]
-        sight = _SIGHT * 0.5 ** (octaves - 1)
+        sight = SIGHT.distance * 0.5 ** (octaves - 1)
         found, log_slope = preimages(self.shape, self.shape.link(h), h, sight)
         mine = np.array([branch.holds(h) for branch in self.shape.branches])
         # Beyond the table of the link there are no solutions and nothing to add.
@@ -141,10 +160,9 @@ class LevelSet(LinkPosterior):
     @cached_property
     def _shared(self) -> Array:
         """Fields that share a label with a break of the link without being one."""
-        values = [value for h, value in self._ends if abs(h) < _REACHED]
-        shared = self._labelled([*values, *(flat.value for flat in self.shape.flats)])
+        shared = self._labelled(self.shape.turning_labels)
         # Solutions next to an extremum are known to the root of rounding.
-        return np.asarray(shared[self._distances(shared).min(axis=1, initial=np.inf) > _BLURRED])
+        return np.asarray(shared[self._distances(shared).min(axis=1, initial=np.inf) > SIGHT.blurred])
 
     @cached_property
     def _asymptotic(self) -> Array:
@@ -153,20 +171,15 @@ class LevelSet(LinkPosterior):
             branch.values[k]
             for branch in self.shape.branches
             for k, slope in zip((0, -1), _end_slopes(branch), strict=True)
-            if abs(branch.h[k]) >= _REACHED
-            and slope < _LEVEL
+            if abs(branch.h[k]) >= ENDED
+            and slope < SIGHT.level
             and not np.any(np.abs(self.shape.breaks - branch.h[k]) < SAME)
         ]
         found = self._labelled(ends)
         gaps = self._distances(found)
-        blurred = np.flatnonzero(gaps.min(axis=1, initial=np.inf) <= _BLURRED)
+        blurred = np.flatnonzero(gaps.min(axis=1, initial=np.inf) <= SIGHT.blurred)
         found[blurred] = self.shape.breaks[gaps[blurred].argmin(axis=1)] if blurred.size else 0.0
         return distinct(found, SAME)
-
-    @property
-    def _ends(self) -> list[tuple[float, float]]:
-        """Fields at which branches end, and the values there."""
-        return [(branch.h[k], branch.values[k]) for branch in self.shape.branches for k in (0, -1)]
 
     def _labelled(self, values: list[float]) -> Array:
         """Fields with one of these labels."""

@@ -53,6 +53,9 @@ class MislabelledChannel(ScalarChannel):
     law: ConfusionLaw
     name: str = "link"
 
+    noiseless = False
+    discrete = True
+
     def __post_init__(self) -> None:
         if abs(self._shape.flat_mass - 1) > _UNSEEN:
             raise IncompatibleError(
@@ -67,10 +70,6 @@ class MislabelledChannel(ScalarChannel):
     @cached_property
     def even(self) -> bool:
         return self._averages(1.0)[0] < _NOTHING
-
-    @property
-    def noiseless(self) -> bool:
-        return False
 
     @cached_property
     def label_noise(self) -> float:
@@ -94,8 +93,6 @@ class MislabelledChannel(ScalarChannel):
     def steps(self) -> tuple[float, ...]:
         """Where the link jumps."""
         return tuple(self._shape.breaks.tolist())
-
-    discrete = True
 
     def truth(self, h: Array) -> Array:
         return self._truth.clean(h)

@@ -16,22 +16,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.numerics.quadrature import gauss_panels
-from glassformer.models.channels.link.field_quadrature import Rule, lattice, normal_density
+from glassformer.models.channels.link.field_quadrature import FEW, SHORT, Rule, lattice, normal_density
 from glassformer.models.channels.link.inverse_branches import preimages
 from glassformer.models.channels.link.normal_intervals import interval_mass
 from glassformer.models.channels.link.piecewise import SAME, Branch, LinkShape, distinct
 from glassformer.models.channels.scalar import Array
 
-_FIELDS, _NOISE, _MEANS = 7.6, 7.4, 7.4  # reach of the three averages, in standard deviations
-_PRIOR = 7.8  # and of the prior of a posterior, which must hold all fields
-_SEEN = 10.8  # deviations of the noise between labels of fields that see each other
-_STEEP, _WIDE = 5.0, 3.0  # width of a panel in deviations of the noise, and of the prior
-_IRRATIONAL = (0.7548776662466927, 0.5698402909980532)  # powers of the plastic number
-_ENTRIES = 100_000  # of one array of likelihoods
-_RATIO, _FINEST = 4.0, 15  # of neighbouring panels next to a break, and how many of them there are at most
-_MOST = 18  # nodes of a panel that no integrand here exceeds
-_SHORT, _FEW = 0.25, 4  # panels on flat parts that are short against the prior, and the nodes that they take
-_ENDED = 11.0  # largest field at which a branch ends, and not the table of the link
+# Powers of the plastic number.
+_IRRATIONAL = (0.7548776662466927, 0.5698402909980532)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far and how finely averages go.
+
+    Attributes:
+        fields, noise, means: of the three averages, in standard deviations.
+        prior: of the prior of a posterior, which must hold all fields.
+        seen: deviations of the noise between labels of fields that see each other.
+        steep, wide: width of a panel in deviations of the noise, and of the prior.
+        most: nodes of a panel that no integrand here exceeds.
+        ratio, finest: of neighbouring panels next to a break, and how many of them there are at most.
+        entries: of one array of likelihoods.
+    """
+
+    fields: float = 7.6
+    noise: float = 7.4
+    means: float = 7.4
+    prior: float = 7.8
+    seen: float = 10.8
+    steep: float = 5.0
+    wide: float = 3.0
+    most: int = 18
+    ratio: float = 4.0
+    finest: int = 15
+    entries: int = 100_000
+
+
+REACH = Reach()
 
 
 class _Cells(NamedTuple):
@@ -60,7 +82,7 @@ class NoisyAverages:
         information = expected = 0.0
         steps = ((alone, (5.5 * rule.lattice, 4 * rule.lattice)), (~alone, (4 * rule.lattice, 3 * rule.lattice)))
         for of_these, widths in steps:
-            x, t = (lattice(reach, step) for reach, step in zip((_NOISE, _MEANS), widths, strict=True))
+            x, t = (lattice(reach, step) for reach, step in zip((REACH.noise, REACH.means), widths, strict=True))
             size = self._order(rule) * counts[0] + counts[1]
             for part in _groups(np.flatnonzero(of_these), size, t.size + x.size):
                 # Lattices are displaced from one field to the next: what they leave out averages away.
@@ -83,7 +105,7 @@ class NoisyAverages:
 
     def _order(self, rule: Rule) -> int:
         """Nodes per panel: panels are short already, and a higher order is worth more than shorter ones."""
-        return min(rule.parts * rule.of(self.nodes), _MOST)
+        return min(rule.parts * rule.of(self.nodes), REACH.most)
 
     def _partitions(
         self,
@@ -126,16 +148,16 @@ class NoisyAverages:
         near = [place + _offsets(min(width, scale) / 4) for place, width in self._ends]
         for place, width in self._shared:
             # A solution appears or vanishes there, over the width of the noise.
-            if np.min(np.abs(breaks - place)) < 2 * _PRIOR * scale:
+            if np.min(np.abs(breaks - place)) < 2 * REACH.prior * scale:
                 near.append(place + _offsets(width / 2))
-        smooth = np.concatenate([np.linspace(-_FIELDS, _FIELDS, 13), *near])
+        smooth = np.concatenate([np.linspace(-REACH.fields, REACH.fields, 13), *near])
         fixed = np.concatenate([breaks, [0.0] if self._parity else []])
         # Between breaks that are close to each other nothing happens but at them.
         edges = np.concatenate([smooth[~self._crowded(smooth, scale)], fixed])
-        edges = distinct(edges[np.abs(edges) <= _FIELDS], 1e-13)
+        edges = distinct(edges[np.abs(edges) <= REACH.fields], 1e-13)
         middle = 0.5 * (edges[1:] + edges[:-1])
-        short = self.shape.is_flat(middle) & (np.diff(edges) < _SHORT * scale)
-        rules = [(~short, self._order(rule)), (short, _FEW)]
+        short = self.shape.is_flat(middle) & (np.diff(edges) < SHORT * scale)
+        rules = [(~short, self._order(rule)), (short, FEW)]
         pairs = [
             gauss_panels(np.stack([edges[:-1][at], edges[1:][at]], axis=-1), order) for at, order in rules if at.any()
         ]
@@ -149,7 +171,7 @@ class NoisyAverages:
     @cached_property
     def _parity(self) -> bool:
         """Whether fields of opposite signs have one label, or opposite ones."""
-        h = np.linspace(0.0, _FIELDS, 997)
+        h = np.linspace(0.0, REACH.fields, 997)
         there, mirrored = self.shape.link(h), self.shape.link(-h)
         mirror = np.all(np.isin(np.round(-self.shape.breaks, 9) + 0.0, np.round(self.shape.breaks, 9)))
         slack = 1e-13 * np.maximum(np.abs(there), np.abs(there).mean())
@@ -160,7 +182,7 @@ class NoisyAverages:
         """Which places lie on flat parts so short that nothing happens but at their ends."""
         ends = np.concatenate([[-np.inf], self.shape.breaks, [np.inf]])
         after = np.searchsorted(ends, places, side="right").clip(1, ends.size - 1)
-        return self.shape.is_flat(places) & (ends[after] - ends[after - 1] < _SHORT * scale)
+        return self.shape.is_flat(places) & (ends[after] - ends[after - 1] < SHORT * scale)
 
     @cached_property
     def _ends(self) -> list[tuple[float, float]]:
@@ -176,25 +198,23 @@ class NoisyAverages:
     @cached_property
     def _shared(self) -> list[tuple[float, float]]:
         """Fields that share a label with a break of the link, and the widths over which noise blurs that."""
-        branches = self.shape.branches
-        ends = [(b.h[k], b.values[k]) for b in branches for k in (0, -1) if abs(b.h[k]) < _ENDED]
-        values = distinct(np.array([*(value for _, value in ends), *(flat.value for flat in self.shape.flats)]), SAME)
-        if not branches or values.size == 0:
+        values = distinct(np.array(self.shape.turning_labels), SAME)
+        if not self.shape.branches or values.size == 0:
             return []
         found = preimages(self.shape, values)
         places, widths = found.h.ravel(), self._sigma * np.exp(-found.log_slope.ravel())
         apart = np.min(np.abs(places[:, None] - self.shape.breaks), axis=1, initial=np.inf) > 1e-6
-        used = apart & (np.abs(places) < _FIELDS)
+        used = apart & (np.abs(places) < REACH.fields)
         return sorted(zip(places[used].tolist(), widths[used].tolist(), strict=True))
 
     def _on_branches(self, h: Array, label: Array, v: float) -> _Cells:
         """Panels about the solutions of each label on the monotone branches."""
         found: list[tuple[NDArray[np.intp], Array, Array]] = []
         low, high = self._window(h, v)
-        steep, wide = self._sigma * _STEEP, np.sqrt(v) * _WIDE
+        steep, wide = self._sigma * REACH.steep, np.sqrt(v) * REACH.wide
         for branch in self.shape.branches:
             up = int(branch.h[-1] > branch.h[0])
-            ends = [np.interp(label + side * _SEEN * self._sigma, branch.values, branch.h) for side in (-1, 1)]
+            ends = [np.interp(label + side * REACH.seen * self._sigma, branch.values, branch.h) for side in (-1, 1)]
             a, b = np.maximum(ends[1 - up], low), np.minimum(ends[up], high)
             own = np.flatnonzero(b > a)
             if own.size:
@@ -206,7 +226,7 @@ class NoisyAverages:
         parts: list[tuple[NDArray[np.intp], Array, Array]] = []
         low, high = self._window(h, v)
         for flat in self.shape.flats:
-            close = np.abs(flat.value - label) < _SEEN * self._sigma
+            close = np.abs(flat.value - label) < REACH.seen * self._sigma
             for a, b in flat.intervals:
                 own = np.flatnonzero(close & (low < b) & (high > a))
                 parts.append((own, np.maximum(a, low[own]), np.minimum(b, high[own])))
@@ -214,7 +234,7 @@ class NoisyAverages:
 
     def _window(self, h: Array, v: float) -> tuple[Array, Array]:
         """Fields that posteriors may reach, from the fields that made the labels."""
-        reach = np.sqrt(v) * (_PRIOR + _MEANS * np.sqrt(1 - v))
+        reach = np.sqrt(v) * (REACH.prior + REACH.means * np.sqrt(1 - v))
         return (1 - v) * h - reach, (1 - v) * h + reach
 
     def _alone(self, steep: _Cells, level: _Cells, count: int) -> NDArray[np.bool_]:
@@ -267,7 +287,7 @@ def _groups(index: NDArray[np.intp], size: NDArray[np.intp], width: int) -> Iter
     start = 0
     while start < order.size:
         smallest = int(size[order[start]])
-        rows = max(1, _ENTRIES // (max(smallest, 1) * width))
+        rows = max(1, REACH.entries // (max(smallest, 1) * width))
         alike = int(np.searchsorted(size[order], 1.3 * smallest + 12, side="right"))
         stop = max(start + 1, min(start + rows, alike))
         yield order[start:stop]
@@ -288,5 +308,5 @@ def _bell(x: Array) -> Array:
 
 def _offsets(finest: float) -> Array:
     """Distances from a break at which panels end, down to the finest."""
-    offsets = _RATIO ** -np.arange(0, np.clip(np.ceil(-np.log(finest) / np.log(_RATIO)), 1, _FINEST) + 1)
+    offsets = REACH.ratio ** -np.arange(0, np.clip(np.ceil(-np.log(finest) / np.log(REACH.ratio)), 1, REACH.finest) + 1)
     return np.concatenate([-offsets, offsets])

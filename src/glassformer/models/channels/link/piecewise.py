@@ -23,6 +23,7 @@ _CELLS = 12001  # odd, so that zero, the usual place of a kink, falls inside a c
 _SPACING = 0.002  # of the table of a branch
 _APART = 0.01  # two findings closer than this are one
 SAME = 1e-9  # two breaks closer than this are one
+ENDED = 11.0  # largest field at which a branch ends, and not the table of the link
 
 
 class Branch(NamedTuple):
@@ -65,6 +66,12 @@ class LinkShape:
     def flat_mass(self) -> float:
         """Probability that a standard normal field lies on a flat interval."""
         return float(sum(np.sum(ndtr(f.intervals[:, 1]) - ndtr(f.intervals[:, 0])) for f in self.flats))
+
+    @property
+    def turning_labels(self) -> list[float]:
+        """Labels at which solutions appear or vanish: those at the ends of branches, and of flat parts."""
+        ends = [branch.values[k] for branch in self.branches for k in (0, -1) if abs(branch.h[k]) < ENDED]
+        return [*ends, *(flat.value for flat in self.flats)]
 
     def is_flat(self, h: Array) -> NDArray[np.bool_]:
         """Whether each field lies inside a flat interval."""

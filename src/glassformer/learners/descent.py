@@ -1,0 +1,49 @@
+"""What learners by gradient descent have in common."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.settings import positive, setting
+from glassformer.learners.base import Learner
+
+
+class Descent(Learner):
+    """Gradient descent from a start that is random."""
+
+    family: ClassVar[str] = "descent"
+    init: str
+    small: float
+
+    @property
+    def size(self) -> float:
+        """Standard deviation of the initial parameters."""
+        return 1.0 if self.init == "prior" else self.small
+
+
+class RowDescent(Descent):
+    """Gradient descent on the rows of a model's weights, through its label."""
+
+    def obstacle(self, model: Any) -> str | None:
+        try:
+            _ = model.traceable_label
+        except IncompatibleError as error:
+            return str(error)
+        return None
+
+
+def kind_of_start() -> Any:
+    """The setting ``init``."""
+    return setting("prior", "prior, as large as the teacher, or small", _start)
+
+
+def small_start() -> Any:
+    """The setting ``small``."""
+    return setting(1e-3, "size of a small initialisation", positive)
+
+
+def _start(name: str, value: Any, optional: bool) -> None:
+    del optional
+    if value not in ("prior", "small"):
+        raise ParameterError(name, value, "prior or small")

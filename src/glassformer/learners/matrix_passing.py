@@ -1,0 +1,42 @@
+"""What message passing on linear labels of one matrix has in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from glassformer.core.settings import inside, setting
+from glassformer.learners.base import Learner
+from glassformer.learners.bayes import MessagePassing
+
+if TYPE_CHECKING:
+    from glassformer.core.integral import Array
+    from glassformer.core.results import Table
+
+
+class MatrixPassing(Learner):
+    """Message passing on linear labels of one matrix without symmetry."""
+
+    family: ClassVar[str] = "Bayes-optimal"
+    tolerance: float
+    max_iterations: int
+    damping: float | None
+
+    @property
+    def steps(self) -> MessagePassing:
+        """When it ends and how it moves."""
+        return MessagePassing(self.tolerance, None, self.max_iterations, self.damping)
+
+    def obstacle(self, model: Any) -> str | None:
+        if model.overlap_shape or model.prior.symmetric or model.channel.field_components:
+            return f"is for one matrix without symmetry, not for the signal of this model ({model.name})"
+        if not model.channel.linear:
+            return f"learns from linear labels, not from those of channel {model.channel.label}"
+        return None
+
+    def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
+        return self.steps.theory(model, alpha, optimum)
+
+
+def settles_within() -> Any:
+    """The setting ``tolerance``."""
+    return setting(1e-3, "change per step that counts as settled, in standard deviations of the error", inside)
