@@ -184,8 +184,9 @@ def _sample(dimension: int, effort: Effort) -> _Sample:
 def _in_blocks(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int, batch: int) -> Any:
     """So many data points at a time."""
 
-    def block(part: Any) -> Any:
-        return _moments(*part, sample, functions, steps)
+    def block(part: tuple[Any, Any]) -> Any:
+        own_turns, own_data = part
+        return _moments(own_turns, own_data, sample, functions, steps)
 
     blocks = jax.tree.map(lambda part: part.reshape(-1, batch, *part.shape[1:]), (turns, data))
     return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), jax.lax.map(block, blocks))
