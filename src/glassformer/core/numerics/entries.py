@@ -52,8 +52,8 @@ def filled(shape: tuple[int, ...], parts: Iterable[Any]) -> Entries:
 
 
 def fixed(value: Entries) -> bool:
-    """Whether the entries are numbers that are known while a function is traced."""
-    return all(isinstance(part, np.generic | np.ndarray | float | int) for part in value.ravel())
+    """Whether the entries are numbers, not those of data points, that are known while a function is traced."""
+    return all(isinstance(part, np.generic | np.ndarray | float | int) and np.ndim(part) == 0 for part in value.ravel())
 
 
 def number_of(value: Entries, part: Any) -> Any:
