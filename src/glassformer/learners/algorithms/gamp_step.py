@@ -113,7 +113,7 @@ class Creep:
 
     @property
     def ahead(self) -> float:
-        """The sum of the steps to come, in units of the last one; zero where there are too few to tell, or they end soon.
+        """The sum of the steps to come, in units of the last one; zero where they are too few to tell, or end soon.
 
         Example:
             >>> Creep(np.ones(1), 0.99**8, 1.0, 8).ahead

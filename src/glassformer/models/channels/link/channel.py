@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.fingerprint import identified
 from glassformer.core.numerics.quadrature import normal_nodes
+from glassformer.core.remembered import remembered
 from glassformer.models.channels.confusion import Flip
 from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.link.affine import AffineLink
@@ -35,6 +36,7 @@ _BRANCHES = 2
 _EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-8, 1e-6, 1e-6), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 5e-6)
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
+_KEPT = 4096  # averages that are kept
 _ROWS = 128  # means of the field for which labels are averaged at once
 _SEEN = 7.6  # fields whose signs are compared
 _UNSEEN = 1e-8  # probability that is none
@@ -142,14 +144,7 @@ class LinkChannel(ScalarChannel):
         return self.clean(h) if self.discrete else super().truth(h)
 
     def decided(self, omega: Array, variance: float) -> Array:
-        return self._exchanged.decided(omega, variance)
-
-    @property
-    def _exchanged(self) -> ScalarChannel:
-        """The channel whose labels are exchanged for one another with the probability zero: it counts wrong ones."""
-        from glassformer.models.channels.link.mislabelled import MislabelledChannel
-
-        return MislabelledChannel(self.function, Flip(0.0))
+        return self._known.exchanged.decided(omega, variance)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]
@@ -195,10 +190,10 @@ class LinkChannel(ScalarChannel):
         :math:`\varphi(\omega)`; ``label_error``, where labels take few values: the most probable one is wrong.
         """
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
-        both = np.array([_label_errors(self._known.shape, x, self.nodes) for x in v.ravel()]).reshape(-1, 2)
+        both = np.array([self._known.label_errors(x) for x in v.ravel().tolist()]).reshape(-1, 2)
         bayes, plugin = both.T.reshape(2, *v.shape)
         named = {"prediction_error": bayes, "plugin_error": plugin, "label_noise": np.full(v.shape, self.label_noise)}
-        wrong = {"label_error": self._exchanged.label_error(v)["label_error"]} if self.discrete else {}
+        wrong = {"label_error": self._known.exchanged.label_error(v)["label_error"]} if self.discrete else {}
         return {**named, **wrong, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
     @cached_property
@@ -207,11 +202,22 @@ class LinkChannel(ScalarChannel):
 
     @property
     def _known(self) -> _Known:
-        """What has been found out of the link as it is now: globals that it reads may have changed since."""
-        content, found = identified(self.function), self.__dict__.get("_found")
-        if found is None or found.content != content:
-            found = _Known(content, self._link, self.noise, self.nodes)
-            object.__setattr__(self, "_found", found)
+        """What has been found out of the link as it is now."""
+        return self._found[1]
+
+    @property
+    def _found(self) -> tuple[str | None, _Known, Curve]:
+        """Identity of the link, what is known of it, by all channels of this link, and the curve of this channel.
+
+        Globals that it reads may have changed since, also those of the link that another channel began with.
+        """
+        content, found = identified(self.function), self.__dict__.get("_begun")
+        if found is None or found[0] != content:
+            own = _Known(self.function, self._link, self.noise, self.nodes)
+            known: _Known = remembered(lambda: own, "link", self.function, self.noise, self.nodes)
+            known = known if identified(known.function) == content else own
+            found = content, known, known.curve()
+            object.__setattr__(self, "_begun", found)
         return found
 
     def _posterior(self, y: ArrayLike, omega: ArrayLike, variance: ArrayLike) -> tuple[Array, Array]:
@@ -223,7 +229,7 @@ class LinkChannel(ScalarChannel):
 
     def _refined(self, variance: Array, which: int) -> Integral:
         v = np.asarray(variance, dtype=float)
-        rows = self._known.curve(v.ravel())
+        rows = self._found[2](v.ravel())
         return Integral(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
 
 
@@ -232,12 +238,12 @@ class _Known:
     """What is found out of a link once, when it is first needed.
 
     Attributes:
-        content: identity of the link, None where it has none.
-        link: the function.
+        function: as given.
+        link: the same, of arrays.
         noise, nodes: of the channel.
     """
 
-    content: str | None
+    function: Callable[..., object]
     link: Function
     noise: float
     nodes: int
@@ -251,6 +257,13 @@ class _Known:
         return exponents_of(self.shape)
 
     @cached_property
+    def exchanged(self) -> ScalarChannel:
+        """The channel whose labels are exchanged for one another with the probability zero: it counts wrong ones."""
+        from glassformer.models.channels.link.mislabelled import MislabelledChannel
+
+        return MislabelledChannel(self.function, Flip(0.0))
+
+    @cached_property
     def law(self) -> LinkPosterior:
         affine = AffineLink.recognised(self.shape, self.nodes, self.noise)
         if affine is not None:
@@ -260,7 +273,7 @@ class _Known:
     @cached_property
     def averages(self) -> Averages:
         # Information and free entropy come from one computation and are usually asked for together.
-        return lru_cache(maxsize=256)(self.law.averages)
+        return lru_cache(maxsize=_KEPT)(self.law.averages)
 
     @cached_property
     def even(self) -> bool:
@@ -273,20 +286,35 @@ class _Known:
         return self.averages(1.0, 1)[0] < 1e-16
 
     @cached_property
+    def label_errors(self) -> Callable[[float], tuple[float, float]]:
+        """Of the posterior mean of the label and of the label at omega, at one variance."""
+        return lru_cache(maxsize=_KEPT)(lambda v: _label_errors(self.shape, v, self.nodes))
+
     def curve(self) -> Curve:
-        simple = len(self.shape.branches) <= _BRANCHES
-        single, node, target = (_EXACT if simple else _SHARP) if self.noise == 0 else _SIMPLE if simple else _HARD
-
-        def row(v: float) -> Row:
-            return *self._refined(v, 0, single), *self._refined(v, 1, single)
-
+        """A new one: where it is read off panels depends on what it was asked before."""
         # At generative exponent k the information begins with the overlap to the power k - 1.
         power = (
             int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
         )
-        rules = [lambda v, level=level: self.averages(v, level) for level in range(len(RULES))]
-        direct, law = lru_cache(maxsize=256)(row), self.law
-        return Curve(direct, rules, node, power, self.noise == 0, target, law.left_out, law.closed)
+        return Curve(
+            self.row, self._rules, self._targets[1], power, self.noise == 0, self._targets[2], self.law.left_out,
+            self.law.closed,
+        )  # fmt: skip
+
+    @cached_property
+    def _targets(self) -> tuple[float, float, float]:
+        simple = len(self.shape.branches) <= _BRANCHES
+        return (_EXACT if simple else _SHARP) if self.noise == 0 else _SIMPLE if simple else _HARD
+
+    @cached_property
+    def _rules(self) -> list[Callable[[float], tuple[float, float]]]:
+        return [lambda v, level=level: self.averages(v, level) for level in range(len(RULES))]
+
+    @cached_property
+    def row(self) -> Callable[[float], Row]:
+        """Information, its error, expected log partition and its error, each refined by itself."""
+        single = self._targets[0]
+        return lru_cache(maxsize=_KEPT)(lambda v: (*self._refined(v, 0, single), *self._refined(v, 1, single)))
 
     def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
         """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
