@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -105,7 +105,7 @@ class LinkChannel(ScalarChannel):
 
     @property
     def even(self) -> bool:
-        return self._known.even
+        return self._facts.even
 
     @property
     def trainable_link(self) -> Callable[[Any], Any] | None:
@@ -114,17 +114,17 @@ class LinkChannel(ScalarChannel):
 
     @property
     def noiseless(self) -> bool:
-        return self.noise == 0.0 and self._known.shape.flat_mass < _UNSEEN
+        return self.noise == 0.0 and self._facts.shape.flat_mass < _UNSEEN
 
     @property
     def rank(self) -> float:
         r"""Probability of the labels that fix the field up to finitely many values, without noise."""
-        share = 1.0 - self._known.shape.flat_mass if self.noise == 0.0 else 0.0
+        share = 1.0 - self._facts.shape.flat_mass if self.noise == 0.0 else 0.0
         return share if share > _UNSEEN else 0.0
 
     @property
     def exponents(self) -> Exponents:
-        return self._known.exponents
+        return self._facts.exponents
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         labels = self.clean(h)
@@ -138,13 +138,13 @@ class LinkChannel(ScalarChannel):
 
     @property
     def discrete(self) -> bool:
-        return self.noise == 0.0 and abs(self._known.shape.flat_mass - 1) < _UNSEEN
+        return self.noise == 0.0 and abs(self._facts.shape.flat_mass - 1) < _UNSEEN
 
     def truth(self, h: Array) -> Array:
         return self.clean(h) if self.discrete else super().truth(h)
 
     def decided(self, omega: Array, variance: float) -> Array:
-        return self._known.exchanged.decided(omega, variance)
+        return self._facts.exchanged.decided(omega, variance)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]
@@ -161,18 +161,18 @@ class LinkChannel(ScalarChannel):
     @property
     def values(self) -> tuple[float, ...]:
         """Of a step function without noise."""
-        shape = self._known.shape
+        shape = self._facts.shape
         steps = self.noise == 0 and shape.flat_mass > 1 - _UNSEEN
         return tuple(sorted(flat.value for flat in shape.flats)) if steps else ()
 
     @property
     def steps(self) -> tuple[float, ...]:
         """Where the link jumps."""
-        return tuple(self._known.shape.breaks.tolist())
+        return tuple(self._facts.shape.breaks.tolist())
 
     def label_nodes(self, finer: float = 1.0) -> LabelNodes:
         """At each node of the field, and of the noise, the field is known."""
-        h, weight = normal_nodes(self._known.shape.breaks, nodes=round(12 * np.sqrt(finer)))
+        h, weight = normal_nodes(self._facts.shape.breaks, nodes=round(12 * np.sqrt(finer)))
         noise = normal_nodes(panels=4, nodes=round(6 * np.sqrt(finer)))
         x, share = (part if self.noise > 0 else part[:1] * 0 + 1 for part in noise)
         y = self.clean(h)[:, None] + np.sqrt(self.noise) * x
@@ -190,10 +190,10 @@ class LinkChannel(ScalarChannel):
         :math:`\varphi(\omega)`; ``label_error``, where labels take few values: the most probable one is wrong.
         """
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
-        both = np.array([self._known.label_errors(x) for x in v.ravel().tolist()]).reshape(-1, 2)
+        both = np.array([self._facts.label_errors(x) for x in v.ravel().tolist()]).reshape(-1, 2)
         bayes, plugin = both.T.reshape(2, *v.shape)
         named = {"prediction_error": bayes, "plugin_error": plugin, "label_noise": np.full(v.shape, self.label_noise)}
-        wrong = {"label_error": self._known.exchanged.label_error(v)["label_error"]} if self.discrete else {}
+        wrong = {"label_error": self._facts.exchanged.label_error(v)["label_error"]} if self.discrete else {}
         return {**named, **wrong, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
     @cached_property
@@ -201,24 +201,23 @@ class LinkChannel(ScalarChannel):
         return array_link(self.function)
 
     @property
-    def _known(self) -> _Known:
-        """What has been found out of the link as it is now."""
-        return self._found[1]
+    def _facts(self) -> _Facts:
+        return self._known.facts
 
     @property
-    def _found(self) -> tuple[str | None, _Known, Curve]:
-        """Identity of the link, what is known of it, by all channels of this link, and the curve of this channel.
+    def _known(self) -> _Known:
+        """What has been found out of the link as it is now.
 
         Globals that it reads may have changed since, also those of the link that another channel began with.
         """
-        content, found = identified(self.function), self.__dict__.get("_begun")
-        if found is None or found[0] != content:
-            own = _Known(self.function, self._link, self.noise, self.nodes)
-            known: _Known = remembered(lambda: own, "link", self.function, self.noise, self.nodes)
-            known = known if identified(known.function) == content else own
-            found = content, known, known.curve()
-            object.__setattr__(self, "_begun", found)
-        return found
+        content, known = identified(self.function), self.__dict__.get("_found")
+        if known is None or known.content != content:
+            own = _Facts(self.function, self._link, self.noise, self.nodes)
+            facts: _Facts = remembered(lambda: own, "link", self.function, self.noise, self.nodes)
+            facts = facts if identified(facts.function) == content else own
+            known = _Known(content, facts, facts.curve())
+            object.__setattr__(self, "_found", known)
+        return known
 
     def _posterior(self, y: ArrayLike, omega: ArrayLike, variance: ArrayLike) -> tuple[Array, Array]:
         arrays = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (y, omega, variance)))
@@ -229,13 +228,26 @@ class LinkChannel(ScalarChannel):
 
     def _refined(self, variance: Array, which: int) -> Integral:
         v = np.asarray(variance, dtype=float)
-        rows = self._found[2](v.ravel())
+        rows = self._known.curve(v.ravel())
         return Integral(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
 
 
+class _Known(NamedTuple):
+    """Identity of a link, what is known of it, and the curve of one channel."""
+
+    content: str | None
+    facts: _Facts
+    curve: Curve
+
+    @property
+    def law(self) -> LinkPosterior:
+        """The posterior of the field behind one label."""
+        return self.facts.law
+
+
 @dataclass(frozen=True)
-class _Known:
-    """What is found out of a link once, when it is first needed.
+class _Facts:
+    """What is found out of a link once, when it is first needed, for all channels of it.
 
     Attributes:
         function: as given.
@@ -296,10 +308,8 @@ class _Known:
         power = (
             int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
         )
-        return Curve(
-            self.row, self._rules, self._targets[1], power, self.noise == 0, self._targets[2], self.law.left_out,
-            self.law.closed,
-        )  # fmt: skip
+        rest = self.law.left_out, self.law.closed
+        return Curve(self.row, self._rules, self._targets[1], power, self.noise == 0, self._targets[2], *rest)
 
     @cached_property
     def _targets(self) -> tuple[float, float, float]:
