@@ -106,7 +106,8 @@ class Creep:
 
     def then(self, step: Array, size: float) -> Creep:
         """With one more step, or a new beginning."""
-        cosine = float(np.vdot(step, self.step)) / max(np.linalg.norm(step) * np.linalg.norm(self.step), 1e-300)
+        lengths = float(np.linalg.norm(step)) * float(np.linalg.norm(self.step))
+        cosine = float(np.vdot(step, self.step)) / max(lengths, 1e-300)
         if cosine < JUDGEMENT.creeping[1]:
             return Creep(step, size, size)
         return Creep(step, size, self.first, self.count + 1)

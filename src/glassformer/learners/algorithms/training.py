@@ -33,6 +33,7 @@ class Patience:
     Attributes:
         block: steps between two looks at the training error.
         looks: looks over which it must still fall to go on.
+        settled: the same where weights have explored: they settle within few, and what they then do not fit is noise.
         falling: share by which it must.
         halvings: of the learning rate after a divergence.
         diverged: growth of the training error that counts as one.
@@ -45,6 +46,7 @@ class Patience:
 
     block: int = 100
     looks: int = 20
+    settled: int = 5
     falling: float = 0.01
     halvings: int = 8
     diverged: float = 1e3
@@ -230,7 +232,7 @@ def _advance(
     kind = inputs.dtype if order is None else np.dtype(np.float32)
     begin = _converted((run.parameters, run.state, data), kind)
     with jax.enable_x64(kind == np.float64):
-        run.parameters, run.state, values, errors = _block(objective, optimizer, *begin, order, block)
+        run.parameters, run.state, values, errors = _block(objective, optimizer, (*begin, order), block)
     counts.steps += block
     run.losses.append(np.asarray(values))
     worst, total = float(np.max(run.losses[-1])), float(np.sum(run.losses[-1]))
@@ -242,7 +244,7 @@ def _advance(
         counts.begun = len(run.losses)
     elif worst <= settings.floor * counts.power:
         counts.label = str(Status.CONVERGED)
-    elif _flat(run.losses[counts.begun :]):
+    elif _flat(run.losses[counts.begun :], _POLICY.settled if explore else _POLICY.looks):
         # Just below the edge of stability the objective may hover: a shorter step tells whether it is a floor.
         if counts.coolings == _POLICY.coolings or total > (1 - _POLICY.falling) * counts.reached:
             slow = _slope(objective, run.parameters, data) * usual[1] / 2**_POLICY.coolings
@@ -270,11 +272,11 @@ def _rate(counts: _Counts, explore: int) -> float:
     return counts.rate * (_POLICY.settling if 0 < explore <= counts.steps else 1.0)
 
 
-def _flat(history: list[Array]) -> bool:
+def _flat(history: list[Array], looks: int) -> bool:
     """True when the sum of the objectives fell by no hundredth over the last looks, nor faster than before."""
-    if len(history) <= 2 * _POLICY.looks:
+    if len(history) <= 2 * looks:
         return False
-    ends = [float(np.sum(history[-1 - k * _POLICY.looks])) for k in range(3)]
+    ends = [float(np.sum(history[-1 - k * looks])) for k in range(3)]
     now, before = ends[1] - ends[0], ends[2] - ends[1]
     return now <= _POLICY.falling * ends[1] and now <= abs(before)
 
@@ -295,11 +297,8 @@ def _optimizer(name: str, rate: float, momentum: float) -> Any:
     return optax.adam(rate) if name == "adam" else optax.sgd(rate, momentum=momentum or None)
 
 
-def _block(
-    objective: _Objective, optimizer: Any, parameters: Any, state: Any, data: Any, order: Any, steps: int
-) -> Any:
-    given = parameters, state, data, order
-    return Specialised(_steps, objective=objective, optimizer=optimizer, steps=steps)(*given)
+def _block(objective: _Objective, optimizer: Any, arrays: tuple[Any, ...], steps: int) -> Any:
+    return Specialised(_steps, objective=objective, optimizer=optimizer, steps=steps)(*arrays)
 
 
 def _steps(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, owens_t, xlogy
 
 from glassformer.core.errors import DataError
@@ -141,7 +142,7 @@ def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, 
     sign = np.where(_checked(y) == np.array([0, 1]), 1.0, -1.0)
     score, curvature, entropy, likely = _closed(sign, omega, np.asarray(variance, dtype=float))
     if not likely.all():
-        rare = ~likely
+        rare = np.logical_not(likely)
         spread = np.broadcast_to(variance, likely.shape)[rare]
         score[rare], curvature[rare], entropy[rare] = _integrated(
             np.broadcast_to(sign, (*likely.shape, 2))[rare], np.broadcast_to(omega, score.shape)[rare], spread
@@ -149,7 +150,7 @@ def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, 
     return score, curvature, entropy
 
 
-def _closed(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
+def _closed(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
     r"""The same from :math:`Z = \Phi_2(h, k; r)`, and where it is to be relied on.
 
     With :math:`a = \partial_h\log Z`, :math:`b = \partial_k\log Z` and the density :math:`\varphi_2` of the plane,

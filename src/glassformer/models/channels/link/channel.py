@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -318,7 +318,7 @@ class _Facts:
 
     @cached_property
     def _rules(self) -> list[Callable[[float], tuple[float, float]]]:
-        return [lambda v, level=level: self.averages(v, level) for level in range(len(RULES))]
+        return [partial(_at_level, self.averages, level) for level in range(len(RULES))]
 
     @cached_property
     def row(self) -> Callable[[float], Row]:
@@ -336,6 +336,10 @@ class _Facts:
                 return value, error
         # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
         return value, _SLOW * error
+
+
+def _at_level(averages: Averages, level: int, v: float) -> tuple[float, float]:
+    return averages(v, level)
 
 
 def _label_errors(shape: LinkShape, v: float, nodes: int) -> tuple[float, float]:
