@@ -3,14 +3,17 @@
 The yardstick is the straightforward computation: the posterior of one data point of two layers by adaptive cubature
 over the first layer's two fields, one call per moment, on the box [-8, 8]^2 in standard deviations.
 
-    python benchmarks/bench_deep_attention.py [--curve] [--diagram]
+    python benchmarks/bench_deep_attention.py [--curve] [--diagram] [--beside SOURCES]
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from scipy.integrate import dblquad
@@ -97,11 +100,37 @@ def message_passing() -> None:
     print(f"  overlaps after 10, 20, 40 steps: {[np.round(last[k - 1], 3).tolist() for k in (10, 20, 40)]}")
 
 
+_LIMITS = """import time
+from glassformer import DeepAttention, limits
+limits(DeepAttention(), [0.3, 0.5, 0.8], throw=False)
+start = time.process_time()
+limits(DeepAttention(), [0.3, 0.5, 0.8], throw=False)
+print(time.process_time() - start)"""
+
+
+def beside(sources: str) -> None:
+    """Limits at three sample ratios, warm, by this version and by that whose sources are in another folder."""
+    here = str(Path(__file__).resolve().parents[1] / "src")
+    seconds = []
+    for path in (here, sources):
+        run = subprocess.run(
+            [sys.executable, "-c", _LIMITS], env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=True
+        )
+        seconds.append(float(run.stdout))
+    print(
+        f"limits at three ratios: {seconds[0]:.1f} s of processor time, the other version {seconds[1]:.1f} s,", end=" "
+    )
+    print(f"ratio {seconds[1] / seconds[0]:.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--curve", action="store_true", help="60 sample ratios and both thresholds")
     parser.add_argument("--diagram", action="store_true", help="17 skip strengths")
+    parser.add_argument("--beside", metavar="SOURCES", help="the folder src of another version, for limits alone")
     options = parser.parse_args()
+    if options.beside:
+        return beside(options.beside)
     print(f"deep attention, two softmax layers of two tokens; {os.cpu_count()} cores")
     per_data_point()
     for alpha in (0.5, 0.8, 1.2):

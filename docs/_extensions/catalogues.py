@@ -130,7 +130,16 @@ def all_here(app: Sphinx, exception: Exception | None) -> None:
             raise ExtensionError(f"{page} is not readable without a network: {found.group()}")
 
 
+def pages_by_name(app: Sphinx) -> None:
+    """A notebook that was downloaded has no pages around it: where its text links to one, it names it."""
+    for path in Path(app.srcdir, "auto").rglob("*.ipynb"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(re.sub(r":doc:`/([^`]+)`", r"the page *\1* of the documentation", text), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("catalogue", Catalogue)
     app.connect("build-finished", all_here)
+    # After the galleries have written them.
+    app.connect("builder-inited", pages_by_name, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

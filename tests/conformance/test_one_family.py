@@ -15,7 +15,7 @@ from glassformer.models.base import Model
 from glassformer.theory.conjugate_overlap import conjugate_overlap
 from glassformer.theory.evolution_map import EvolutionMap
 from glassformer.theory.free_entropy import free_entropy
-from glassformer.theory.sampled_fixed_point import refined
+from glassformer.theory.sampled_fixed_point import located, refined
 from glassformer.theory.state_evolution import state_evolution
 
 CLOSE = 1e-8
@@ -47,7 +47,8 @@ def test_newton_steps_on_matrices_end_at_the_fixed_points_of_the_scalar_iteratio
     update = EvolutionMap(model, alphas, model.channel.in_rows)
     # From beside the fixed point: which one is the first from far away is told by iteration alone.
     begin = np.clip(scalar.value * 1.001, 0, 1)
-    found = refined(update, update, matrices(begin), Iteration(tolerance=1e-10))
+    settings = Iteration(tolerance=1e-10)
+    found = refined(update, located(update, matrices(begin), settings), settings)
     settled = np.array([status.ok for status in found.status])
     np.testing.assert_allclose(found.value[settled, 0, 0], scalar.value[settled], atol=CLOSE, rtol=0)
     assert settled.mean() >= 0.8

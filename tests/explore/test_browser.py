@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pandas
@@ -22,11 +22,10 @@ QUIET = (
 )
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    """A server in a process of its own, whose log has nothing to say at the end."""
-    folder = tmp_path_factory.mktemp("explore")
-    command = [sys.executable, "-m", "glassformer", "explore", "--no-browser"]
+@contextmanager
+def served(folder, *words):
+    """The address of a server in a process of its own, whose log has nothing to say at the end."""
+    command = [sys.executable, "-m", "glassformer", "explore", "--no-browser", *words]
     settings = {**os.environ, "GLASSFORMER_CACHE": str(folder / "cache")}
     with (
         (folder / "log").open("w+") as log,
@@ -39,6 +38,12 @@ def address(tmp_path_factory):
         log.seek(0)
         told = [line for line in log.read().splitlines() if not line.startswith(REFUSED)]
         assert not told
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("explore")) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +135,26 @@ def test_runs_appear_and_can_be_cancelled(visit):
     page.get_by_role("button", name="Compute: simulated data").click()
     page.get_by_role("button", name="Cancel").click()
     _said(page, "cancelled")
+
+
+def test_code_from_the_page_runs_only_where_the_command_line_said_so(browser, address, tmp_path):
+    refused = browser.new_page()
+    refused.goto(f"{address}?tab=link")
+    _said(refused, "without it the page runs no code")
+    assert refused.get_by_label("Python code").count() == 0
+    refused.close()
+    with served(tmp_path, "--allow-code") as trusting:
+        page = browser.new_page()
+        page.goto(f"{trusting}?tab=link&family=bsr&alpha=0.5:1:3")
+        code = page.get_by_label("Python code")
+        code.fill("def link(z):\n    return open_a_file(z)\n")
+        page.get_by_role("button", name="Run this code").click()
+        _said(page, "open_a_file")
+        code.fill("def link(z):\n    return 2 * z\n")
+        page.get_by_role("button", name="Run this code").click()
+        expected = limits(BilinearSequenceRegression(rho=0.5, link=lambda z: 2 * z), [0.5, 1.0])["error"]
+        _said(page, f"goes from {expected[0]:.4g} at alpha = 0.5 to {expected[1]:.4g} at 1")
+        page.close()
 
 
 def test_it_answers_this_machine_alone(address):

@@ -137,6 +137,7 @@ def test_what_was_asked_before_is_dropped():
     work.start(lambda so_far: "the last", seen.append, seen.append, lambda text: None, done.set)
     assert done.wait(10)
     work.end()
+    work.start(lambda so_far: "after the end", seen.append, seen.append, lambda text: None, done.set)
     assert seen == ["the last"]
 
 

@@ -8,6 +8,7 @@ from glassformer import (
     BilinearSequenceRegression,
     IncompatibleError,
     ParameterError,
+    RegularisedRisk,
     limits,
     nuclear_norm_threshold,
     ridge_error,
@@ -182,6 +183,31 @@ def test_the_end_of_the_interpolator():
     model = AttentionIndexed(rho=0.3, tokens=1, channel="linear")
     network = risk(model, [0.32, 0.328], penalty="trace", strength=0.0)
     assert 0 < network["error"][0] < 1e-3 and network["error"][1] == 0
+
+
+def test_an_elastic_penalty_recovers_later_than_the_nuclear_norm():
+    """Where its error vanishes with the strength, and not where that of the nuclear norm does."""
+    found = RegularisedRisk("square", "elastic", 0.0).thresholds(bsr())["perfect_recovery"]
+    assert nuclear_norm_threshold(1, 0.3) + 0.1 < found.alpha < 1
+    assert 0 < found.error_estimate < 1e-5
+    alpha = found.alpha * np.array([0.85, 0.95, 1.03])
+    none, little = (risk(bsr(), alpha, penalty="elastic", strength=strength)["error"] for strength in (0.0, 1e-4))
+    assert np.all(none[:2] > 1e-3 * (1 - alpha[:2] / found.alpha)) and none[2] == 0
+    np.testing.assert_allclose(little[:2], none[:2], rtol=1e-2)
+    assert little[2] < 1e-4
+    # The same extrapolation of the nuclear norm ends at its closed form.
+    problem = Problem(bsr(), Square(), penalty_of("nuclear"))
+    assert problem.extrapolated_dimension().value == pytest.approx(nuclear_norm_threshold(1, 0.3), abs=1e-6)
+
+
+def test_the_best_strength_beyond_the_first_looks():
+    model = BilinearSequenceRegression(beta=3.02, rho=0.63, channel="sign")
+    best = risk(model, [0.18], "logistic", strength=None)
+    for factor in (0.5, 2.0):
+        other = risk(model, [0.18], "logistic", strength=factor * best["strength"][0])
+        assert other["cosine"][0] < best["cosine"][0]
+    network = AttentionIndexed(rho=0.053, tokens=2, channel="linear")
+    assert np.all(risk(network, [0.08, 0.1], penalty="trace", strength=None)["error"] == 0)
 
 
 def test_the_largest_useful_strength():

@@ -47,7 +47,7 @@ class Answer:
         said: what the figure shows, in words.
         command: the command line that gives the numbers; empty where there is none.
         code: the Python code that does.
-        plot: draws them into a file; None where the house has no such picture.
+        plot: draws them into a file.
         notes: what else there is to say.
     """
 
@@ -56,5 +56,5 @@ class Answer:
     said: str
     command: str
     code: str
-    plot: Callable[[Path], None] | None = None
+    plot: Callable[[Path], None]
     notes: list[str] = field(default_factory=list)

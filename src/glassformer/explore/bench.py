@@ -12,10 +12,12 @@ import panel as pn
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.explore import question
 from glassformer.explore.answer import Asked
+from glassformer.explore.choice import Choice
 from glassformer.explore.controls import Control, of_option
 from glassformer.explore.order import in_order
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.panels.curve import Curve, with_theory
+from glassformer.explore.work import Later
 from glassformer.models.registry import MODELS
 
 
@@ -25,7 +27,7 @@ class Bench:
     Args:
         name: of the model in the table.
         texts: what is asked at the start, by name; what is not among it begins where the table says.
-        later: has a function called in the thread of the page.
+        later: has a function called in the thread of the page, at once or, asked there, after some seconds.
         moved: called when what is asked has changed.
         link: a function of one's own, and how the command line names it.
         kinds: of the panels below the curve.
@@ -35,7 +37,7 @@ class Bench:
         self,
         name: str,
         texts: dict[str, str],
-        later: Callable[[Callable[[], None]], None],
+        later: Later,
         moved: Callable[[], None],
         kinds: tuple[type[Panel], ...],
         link: tuple[Callable[..., Any] | None, str] = (None, ""),
@@ -54,10 +56,7 @@ class Bench:
         self.curve = Curve(self)
         self._kinds, self._panels = kinds, dict[int, Panel]()
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in kinds]
-        self.learners = pn.widgets.CheckBoxGroup(
-            name="learners with a theory", options=with_theory(), value=self.texts["learners"].split(","), margin=(0, 8)
-        )
-        self.learners.param.watch(lambda event: self.change("learners", ",".join(event.new)), "value")
+        self.learners = Choice(with_theory(), self.texts["learners"], partial(self.change, "learners"))
         self._tabs = pn.Tabs(
             *((kind.title, place) for kind, place in zip(kinds, self._places, strict=True)),
             active=int(self.texts["panel"]) if self.texts["panel"] in map(str, range(len(kinds))) else 0,
@@ -66,7 +65,8 @@ class Bench:
         )
         self._tabs.param.watch(lambda event: self.change("panel", str(event.new)), "active")
         self.view = self._laid_out(offered)
-        self.refresh("alpha")
+        # The page is there before anything is computed.
+        later(partial(self.refresh, "alpha"))
 
     def _control(self, name: str, label: str, meaning: str) -> Control:
         return Control(name, label, self.texts[name], partial(self.change, name), meaning)
@@ -75,13 +75,13 @@ class Bench:
         first = [self.controls[o.field].view for o in offered if o.usual or o.among]
         rest = [self.controls[o.field].view for o in offered if not (o.usual or o.among)]
         self._hidden = {o.field for o in offered if not (o.usual or o.among)}
-        self._more = pn.Card(*rest, title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
+        self._more = pn.Card(title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
+        self._more.param.watch(lambda _: self._more.param.update(objects=rest), "collapsed")
         left = pn.Column(
             *first,
             self.controls["alpha"].view,
             self.controls["at"].view,
-            pn.pane.HTML("<p class='label'>Learners with a theory, beside the Bayes-optimal one</p>", margin=(0, 8)),
-            self.learners,
+            self.learners.view,
             self._remarks,
             self._more,
             self._refused,

@@ -43,9 +43,9 @@ class Control:
         self.name, self._changed = name, changed
         self.input = _input(label, text, meaning, among, flag)
         self.slider = None if usual is None else _slider(label, text, usual)
-        self.refused = pn.pane.HTML("", visible=False, margin=(0, 8), sizing_mode="stretch_width")
-        parts = [self.input, *([] if self.slider is None else [self.slider]), self.refused]
-        self.view = pn.Column(*parts, sizing_mode="stretch_width", margin=(0, 0, 4, 0))
+        self._refused = pn.pane.HTML("", margin=(0, 8), sizing_mode="stretch_width")
+        self._parts = [self.input, *([] if self.slider is None else [self.slider])]
+        self.view = pn.Column(*self._parts, sizing_mode="stretch_width", margin=(0, 0, 4, 0))
         self.input.param.watch(lambda event: self._written(event.new), "value")
         if self.slider is not None:
             self.slider.param.watch(lambda event: self._slid(event.new), "value")
@@ -62,8 +62,11 @@ class Control:
 
     def refuse(self, reason: str) -> None:
         """Say what is wrong with it, or nothing."""
-        self.refused.object = f'<p role="alert" style="{_REFUSED}">{html.escape(reason)}</p>' if reason else ""
-        self.refused.visible = bool(reason)
+        self._refused.object = f'<p role="alert" style="{_REFUSED}">{html.escape(reason)}</p>' if reason else ""
+        # Whatever is on a page costs time before it is there, seen or not.
+        shown = [*self._parts, self._refused] if reason else self._parts
+        if len(self.view) != len(shown):
+            self.view.objects = shown
 
     def _written(self, value: Any) -> None:
         if self.slider is not None:

@@ -45,10 +45,13 @@ def source(*names: str) -> ColumnDataSource:
 def fill(held: ColumnDataSource, columns: Mapping[str, Any]) -> None:
     """Put columns in the place of those there are; what a figure reads and is not given becomes empty text."""
     length = len(next(iter(columns.values()), []))
-    held.data = {
+    data = {
         **{name: [""] * length for name in held.column_names if name not in columns},
         **{name: list(values) for name, values in columns.items()},
     }
+    # What is there already is not sent once more, nor drawn.
+    if data != held.data:
+        held.data = data
 
 
 def hover(made: Any, renderers: Sequence[Any], *told: tuple[str, str]) -> None:

@@ -74,6 +74,8 @@ class OwnLink:
         moved: Callable[[], None],
     ) -> None:
         self._link, self._make, self._moved = (given.function, given.name), bench, moved
+        # An address may say what is asked of a link that has yet to be written.
+        self._asked = {name: text for name, text in asked.items() if name != "tab"}
         family = asked.get("family") or given.family
         known = families()
         self._family = pn.widgets.Select(
@@ -89,7 +91,8 @@ class OwnLink:
     @property
     def texts(self) -> dict[str, str]:
         """What is asked, the family included."""
-        return {"family": self._family.value, **({} if self.bench is None else self.bench.texts)}
+        asked = self._asked if self.bench is None else self.bench.texts
+        return {**asked, "family": self._family.value}
 
     def _source(self, allowed: bool) -> list[Any]:
         if not allowed:
@@ -116,7 +119,7 @@ class OwnLink:
                 self._told.object = f'<p role="alert" class="refused">{html.escape(str(error))}</p>'
                 return
         self._told.object = ""
-        self._open({} if self.bench is None else self.bench.texts)
+        self._open(self._asked if self.bench is None else self.bench.texts)
 
     def _open(self, asked: dict[str, str]) -> None:
         if self.bench is not None:

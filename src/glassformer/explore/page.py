@@ -25,6 +25,8 @@ from glassformer.models.registry import MODELS, options_of
 
 PANELS: tuple[type[Panel], ...] = (Entropy, Spectrum, InTime, Data, Diagram, Samples)
 LINK = "link"
+# Seconds until the address follows.
+_LOCATED = 0.3
 STYLE = """
 .bench { gap: 16px; }
 .left { flex: 1 1 260px; max-width: 340px; }
@@ -33,7 +35,7 @@ STYLE = """
 .refused { color: #a03000; font-size: 13px; margin: 2px 0; }
 .said { margin: 4px 0; max-width: 75ch; }
 .wide { overflow-x: auto; max-height: 360px; }
-.wide td, .wide th { padding: 1px 8px; text-align: right; font-size: 12px; }
+.wide td, .wide th { padding: 1px 8px; text-align: right; font-size: 12px; white-space: nowrap; }
 summary { cursor: pointer; padding: 4px 0; }
 pre { overflow-x: auto; background: #f4f4f4; padding: 8px; white-space: pre-wrap; }
 @media (max-width: 700px) { .left { max-width: none; } }
@@ -63,11 +65,11 @@ class Page:
         # Style sheets come from here, of parts made later too, and from nowhere else.
         self._document.template_variables["dist_url"] = LOCAL_DIST
         # What is computed before the page is there waits for it: a document without a session forgets.
-        self._waiting: list[Callable[[], None]] | None = []
+        self._waiting: list[tuple[Callable[[], None], float]] | None = []
         self._lock = Lock()
         pn.state.onload(self._loaded)
         asked = from_address(pn.state.location.search if pn.state.location else "")
-        self._names = tabs()
+        self._names, self._locating = tabs(), False
         tab = asked.get("tab") or first
         active = self._names.index(tab) if tab in self._names else 0
         self._asked = {tab: asked}
@@ -99,19 +101,28 @@ class Page:
         return Bench(name, asked, self._later, self._locate, PANELS, link)
 
     def _locate(self) -> None:
-        """Put what is asked into the address."""
+        """Put what is asked into the address, soon: a hand that moves would write it over and over."""
+        if not self._locating:
+            self._locating = True
+            self._later(self._located, _LOCATED)
+
+    def _located(self) -> None:
+        self._locating = False
         name = self._names[self._tabs.active]
         if name in self._open_tabs and pn.state.location:
             texts = self._open_tabs[name].texts
             pn.state.location.search = address(name, texts, beginning(texts.get("family", name)))
 
-    def _later(self, function: Callable[[], None]) -> None:
+    def _later(self, function: Callable[[], None], seconds: float = 0.0) -> None:
+        """Call a function in the thread of the page; with a delay only from that thread."""
         with self._lock:
             if self._waiting is not None:
-                self._waiting.append(function)
+                self._waiting.append((function, seconds))
                 return
         if self._left():
             self.end()
+        elif seconds:
+            self._document.add_timeout_callback(partial(in_order, function), round(1000 * seconds))
         else:
             self._document.add_next_tick_callback(partial(in_order, function))
 
@@ -123,8 +134,8 @@ class Page:
     def _loaded(self) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting or [], None
-        for function in waiting:
-            self._later(function)
+        for function, seconds in waiting:
+            self._later(function, seconds)
 
     def end(self) -> None:
         """The person has left."""

@@ -15,7 +15,7 @@ from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
 
 from glassformer.explore.own_link import Given
-from glassformer.explore.page import STYLE, page
+from glassformer.explore.page import STYLE, page, tabs
 
 ADDRESS = "127.0.0.1"
 
@@ -51,6 +51,8 @@ def server(port: int = 0, first: str = "bsr", given: Given | None = None) -> Any
     import panel as pn
 
     pn.extension(raw_css=[STYLE])
+    # Models are read in before anybody waits for a page.
+    tabs()
     made = pn.io.server.get_server(
         lambda: page(first, given or Given()), port=port, address=ADDRESS, title="glassformer explorer"
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import html
 import io
 import tempfile
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import panel as pn
 
 from glassformer.explore.answer import Answer
+from glassformer.explore.folded import Folded
 
 # Lines of the table beside a figure.
 _LINES = 200
@@ -23,7 +24,7 @@ class Share:
         self._answer: Answer | None = None
         wide = {"sizing_mode": "stretch_width", "margin": (0, 8)}
         self._said = pn.pane.HTML("", **wide)
-        self._table, self._words = pn.pane.HTML("", **wide), pn.pane.HTML("", **wide)
+        self._table, self._words = Folded("Values as a table"), Folded("Code that gives the same numbers")
         # What a button does not have yet it makes when it is pressed.
         ready = {"auto": True, "embed": False, "disabled": True, "width": 150, "margin": (4, 8)}
         self._csv = pn.widgets.FileDownload(
@@ -40,19 +41,15 @@ class Share:
         """Have the latest answer to offer."""
         self._answer = answer
         self._said.object = f'<p class="said">{html.escape(answer.said)}</p>'
-        lines = answer.frame.head(_LINES).to_html(index=False, border=0, float_format=lambda x: f"{x:.6g}")
-        more = f"<p>The first {_LINES} of {len(answer.frame)} rows.</p>" if len(answer.frame) > _LINES else ""
-        self._table.object = _folded("Values as a table", f'<div class="wide">{lines}</div>{more}')
-        told = [("Command line", answer.command), ("Python", answer.code)]
-        blocks = [f"<h4>{title}</h4><pre>{html.escape(text)}</pre>" for title, text in told if text]
-        self._words.object = _folded("Code that gives the same numbers", "".join(blocks))
-        self._csv.disabled, self._png.disabled = False, answer.plot is None
+        self._table.show(partial(_table, answer))
+        self._words.show(partial(_words, answer))
+        self._csv.disabled = self._png.disabled = False
 
     def _as_csv(self) -> io.BytesIO:
         return io.BytesIO(b"" if self._answer is None else self._answer.frame.to_csv(index=False).encode())
 
     def _as_png(self) -> io.BytesIO:
-        if self._answer is None or self._answer.plot is None:
+        if self._answer is None:
             return io.BytesIO()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "figure.png"
@@ -60,5 +57,12 @@ class Share:
             return io.BytesIO(path.read_bytes())
 
 
-def _folded(title: str, content: str) -> Any:
-    return f"<details><summary>{title}</summary>{content}</details>"
+def _table(answer: Answer) -> str:
+    lines = answer.frame.head(_LINES).to_html(index=False, border=0, float_format=lambda x: f"{x:.6g}")
+    more = f"<p>The first {_LINES} of {len(answer.frame)} rows.</p>" if len(answer.frame) > _LINES else ""
+    return f'<div class="wide">{lines}</div>{more}'
+
+
+def _words(answer: Answer) -> str:
+    told = [("Command line", answer.command), ("Python", answer.code)]
+    return "".join(f"<h4>{title}</h4><pre>{html.escape(text)}</pre>" for title, text in told if text)

@@ -11,6 +11,9 @@ from panel.custom import JSComponent
 class Slider(JSComponent):
     """A number between two ends, named by a label."""
 
+    # Panel waits this many milliseconds before it tells of a move; a hand that moves on is heard once more anyway.
+    _debounce = 0
+
     label = param.String(default="")
     value = param.Number(default=0.0)
     start = param.Number(default=0.0)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from threading import Event
-from typing import Any
+from typing import Any, Protocol
 
 from glassformer.core.errors import GlassformerError
 from glassformer.core.progress import watched
 
 _LOG = logging.getLogger(__name__)
-# Seconds between two words of how far it is.
-_EVERY = 0.2
+# Seconds until a wait is worth a word, and between two words of how far it is.
+PATIENCE, _EVERY = 0.6, 0.2
+
+
+class Later(Protocol):
+    """Has a function called in the thread of a page, at once or, asked in that thread, after some seconds."""
+
+    def __call__(self, function: Callable[[], None], seconds: float = 0.0) -> None: ...
 
 
 class DroppedError(Exception):
@@ -30,11 +35,12 @@ class Work:
         later: has a function called in the thread of the page.
     """
 
-    def __init__(self, later: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, later: Later) -> None:
         self._later = later
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="glassformer-explore")
         self._waiting: Future[None] | None = None
         self._dropped = Event()
+        self._ended = False
 
     def start(
         self,
@@ -54,6 +60,9 @@ class Work:
             over: when it has ended, whether dropped or not.
         """
         self.drop()
+        if self._ended:
+            # The last move of somebody who has left.
+            return
         self._dropped = dropped = Event()
         self._waiting = self._threads.submit(self._run, dropped, compute, show, fail, tell, over)
 
@@ -65,11 +74,12 @@ class Work:
 
     def end(self) -> None:
         """Drop what there is, and take nothing on any more."""
+        self._ended = True
         self.drop()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, dropped: Event, compute: Any, show: Any, fail: Any, tell: Any, over: Any) -> None:
-        told = -math.inf
+        told = time.monotonic() + PATIENCE - _EVERY
 
         def unless_dropped(function: Callable[..., None], *given: Any) -> None:
             if not dropped.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +11,11 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quasi_random import confident
+from glassformer.core.showing import Shown
 from glassformer.models.base import Model
+
+if TYPE_CHECKING:
+    import pandas
 
 # Most sampled data points per replica; each doubling also changes the data, so errors are those of that many alone.
 _MOST = 1 << 18
@@ -19,7 +24,7 @@ _SMALLEST = 1e-6
 
 
 @dataclass(frozen=True)
-class ConjugateOverlap:
+class ConjugateOverlap(Shown):
     r"""What :func:`conjugate_overlap` finds.
 
     Attributes:
@@ -35,6 +40,27 @@ class ConjugateOverlap:
     points: int
     accuracy: float
     reached: bool
+
+    drawing = "plot_numbers"
+
+    @property
+    def title(self) -> str:
+        """What it is."""
+        return "conjugate overlap"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """How exact it is."""
+        text = f"relative error estimate {self.accuracy:.2g} on the diagonal, with {self.points} points per replica"
+        return (text if self.reached else f"{text}: not what was asked for",)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per entry."""
+        import pandas
+
+        names = [f"row {i + 1}, column {j + 1}" for i, j in np.ndindex(self.value.shape)]
+        columns = {"value": self.value.ravel(), "error_estimate": self.error_estimate.ravel()}
+        return pandas.DataFrame({"quantity": names, **columns})
 
 
 def conjugate_overlap(

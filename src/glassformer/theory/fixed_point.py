@@ -89,7 +89,8 @@ def fixed_point(
         done = (distance <= settings.tolerance * norm + settings.floor) | (
             np.isfinite(distance) & (size < noise * blur)
         )
-        rough = blur > _ROUGH * norm + settings.floor
+        # States of a few floors are zero, whatever share of them is not known.
+        rough = blur > _ROUGH * norm + 4 * settings.floor
         status[active[done]] = Status.CONVERGED
         status[active[done & rough]] = Status.INTEGRATION_NOT_CONVERGED
         status[active[~domain]] = Status.OUTSIDE_CONE

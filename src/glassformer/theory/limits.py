@@ -116,12 +116,13 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
 
 def _two_starts(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
     """Where averages are sampled: few points look for a second fixed point, all of them must then find it again."""
-    uninformed = evolved(model, alpha, "uninformed", settings)
-    other = evolved(model, alpha, "informed", settings, coarse=True)
-    seen = uninformed.settled & other.settled & _apart(uninformed, other, *_SAMPLED)
+    # Found with the same few points, the two have their sampling errors in common.
+    place, other = (evolved(model, alpha, start, settings, coarse=True) for start in ("uninformed", "informed"))
+    uninformed = evolved(model, alpha, settings=settings, place=place)
+    seen = uninformed.settled & other.settled & _apart(place, other, *_SAMPLED)
     distinct, lost, informed = np.zeros_like(seen), np.zeros_like(seen), uninformed
     if seen.any():
-        found = evolved(model, alpha[seen], other.value[seen], settings)
+        found = evolved(model, alpha[seen], settings=settings, place=other.at(seen))
         distinct[seen] = found.settled & _apart(uninformed.at(seen), found, *_SAMPLED)
         lost[seen] = ~found.settled
         informed = uninformed.overlaid(distinct, found.at(distinct[seen]))

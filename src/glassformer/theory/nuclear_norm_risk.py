@@ -15,18 +15,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.showing import Shown
 from glassformer.models.bilinear import BilinearSequenceRegression
 from glassformer.theory.risk.limits import risk_limits
 from glassformer.theory.risk.losses import Square
 from glassformer.theory.risk.penalties import penalty_of
 
+if TYPE_CHECKING:
+    import pandas
+
 
 @dataclass(frozen=True)
-class NuclearNormRisk:
+class NuclearNormRisk(Shown):
     r"""What nuclear-norm regularisation reaches at one sample ratio.
 
     Attributes:
@@ -44,6 +49,19 @@ class NuclearNormRisk:
     threshold: float
     degrees: float
     training_error: float
+
+    drawing = "plot_numbers"
+
+    @property
+    def title(self) -> str:
+        """What it is of."""
+        return f"nuclear-norm regularisation of strength {self.strength:g}"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per number."""
+        import pandas
+
+        return pandas.DataFrame({"quantity": list(vars(self)), "value": list(vars(self).values())})
 
 
 def nuclear_norm_risk(beta: float, rho: float, alpha: float, noise: float, strength: float) -> NuclearNormRisk:

@@ -29,6 +29,7 @@ class Search:
 
     roughly: float = 5e-4  # how well fixed points are located with few points
     noise: float = 0.1  # share of the sampling error below which a residual tells nothing
+    last: float = 0.25  # share of it below which a correction by all points, which leaves its square, is the last
     least: float = 1.0  # share of it with which a search that gets no further ends
     rounds: int = 24  # corrections by all points
     sloped: int = 4  # factor of points that slopes, which only lead there, can do without
@@ -44,38 +45,30 @@ class Search:
 
 _POLICY = Search()
 
-Found = tuple[Solution, Array]
-"""Fixed points and the slope of the map there."""
 
-
-def located(rough: EvolutionMap, start: Array, settings: Iteration) -> Solution:
-    """The first stable fixed points from ``start``, to the accuracy that few points have."""
-
-    def solve(state: Array, index: Index) -> Found:
-        found = _iterated(rough, state, index, settings)
-        return found, _slope(rough, found, index)
-
-    return _stable(solve, start, settings)
-
-
-def refined(rough: EvolutionMap, fine: EvolutionMap, start: Array, settings: Iteration) -> Solution:
-    r"""The first stable fixed points of ``fine`` from ``start``, of shape (batch, P, P).
+def located(rough: EvolutionMap, start: Array, settings: Iteration, sloped: EvolutionMap | None = None) -> Solution:
+    """The first stable fixed points from ``start``, of shape (batch, P, P), to the accuracy that few points have.
 
     Args:
         rough: the map with few points.
-        fine: the map with all points.
         start: covariances.
         settings: tolerance of the residual relative to ``V``, and iteration limit.
+        sloped: the map whose slopes tell what is stable; the same by default.
 
     Returns:
-        :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error. The
-        error estimate is what residual and sampling amount to at the fixed point, with a confidence of 95 %.
+        :class:`Solution`; ``extra["slope"]`` is the slope of that map there, on flattened covariances.
     """
 
-    def solve(state: Array, index: Index) -> Found:
-        return _newton(fine, _iterated(rough, state, index, settings), index, settings)
+    def solve(state: Array, index: Index) -> Solution:
+        found = _iterated(rough, state, index, settings)
+        return replace(found, extra={**found.extra, "slope": _slope(sloped or rough, found, index)})
 
     return _stable(solve, start, settings)
+
+
+def sloped(fine: EvolutionMap) -> EvolutionMap:
+    """The map for slopes, which only lead to fixed points of that with all points."""
+    return fine.with_fewer(_POLICY.sloped)
 
 
 def _iterated(update: EvolutionMap, start: Array, index: Index, settings: Iteration) -> Solution:
@@ -98,18 +91,17 @@ def _slope(update: EvolutionMap, found: Solution, index: Index) -> Array:
     return np.where(np.isfinite(slope).all(axis=(1, 2), keepdims=True), slope, 0.0)
 
 
-def _stable(solve: Callable[[Array, Index], Found], start: Array, settings: Iteration) -> Solution:
+def _stable(solve: Callable[[Array, Index], Solution], start: Array, settings: Iteration) -> Solution:
     """Solutions from ``start``; those at unstable points are pushed off them, towards more knowledge.
 
     A state that moves slowly away from an unstable point looks like a fixed point, and one that keeps a symmetry never
     leaves it: a slope with an eigenvalue above one gives both away.
     """
-    todo = np.arange(len(start))
-    solution, slope = solve(start, todo)
+    solution = solve(start, np.arange(len(start)))
     size = start.shape[-1]
-    todo, slope = todo[solution.settled], slope[solution.settled]
+    todo = np.flatnonzero(solution.settled)
     for _ in range(_POLICY.pushes):
-        values, vectors = np.linalg.eig(slope)
+        values, vectors = np.linalg.eig(solution.extra["slope"][todo])
         leading = np.argmax(values.real, axis=1)
         unstable = np.take_along_axis(values.real, leading[:, None], axis=1)[:, 0] > _POLICY.unstable
         direction = np.take_along_axis(vectors.real, leading[:, None, None], axis=2)[unstable, :, 0]
@@ -117,25 +109,40 @@ def _stable(solve: Callable[[Array, Index], Found], start: Array, settings: Iter
         if todo.size == 0:
             break
         pushed = _pushed(solution.value[todo], direction.reshape(-1, size, size))
-        again, slope = solve(pushed, todo)
+        again = solve(pushed, todo)
         again = replace(again, iterations=again.iterations + solution.iterations[todo])
         # A point that a push leads back to is stable.
         tolerance = max(settings.tolerance, _POLICY.roughly) * np.linalg.norm(pushed, axis=(1, 2))
         back = np.linalg.norm(again.value - solution.value[todo], axis=(1, 2)) <= _POLICY.back * tolerance
         moved = ~back
         solution = solution.overlaid(todo[moved], again.at(moved))
-        todo, slope = todo[moved & again.settled], slope[moved & again.settled]
+        todo = todo[moved & again.settled]
     return solution
 
 
-def _newton(fine: EvolutionMap, found: Solution, index: Index, settings: Iteration) -> Found:
-    """Fixed points of the map with all points, next to those that few found, and its slope there."""
-    start, batch, size = found.value, len(index), found.value.shape[-1]
-    slope = _slope(fine.with_fewer(_POLICY.sloped), found, index)
-    gain = np.asarray(np.linalg.inv(np.eye(size * size) - slope), dtype=float)
-    best = replace(found, error_estimate=np.full(batch, np.inf), extra={n: v.copy() for n, v in found.extra.items()})
-    status = np.array(found.status, dtype=object)
-    state, spent = start.copy(), found.iterations.copy()
+def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solution:
+    r"""Fixed points of the map with all points, next to those that few have :func:`located`.
+
+    Args:
+        fine: the map with all points.
+        place: where, with the slopes there.
+        settings: tolerance of the residual relative to ``V``.
+
+    Returns:
+        :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error. The
+        error estimate is what residual and sampling amount to at the fixed point, with a confidence of 95 %.
+    """
+    start, (batch, size) = place.value, place.value.shape[:2]
+    gain = np.asarray(np.linalg.inv(np.eye(size * size) - place.extra["slope"]), dtype=float)
+    best = replace(
+        place,
+        value=start.copy(),
+        residual=place.residual.copy(),
+        error_estimate=np.full(batch, np.inf),
+        extra={name: place.extra[name].copy() for name in ("q_hat", "q_hat_error")},
+    )
+    status = np.array(place.status, dtype=object)
+    state, spent = start.copy(), place.iterations.copy()
     last = np.full((2, batch, size * size), np.nan)
     merit, least = np.full(batch, np.inf), np.full(batch, np.inf)
     where = np.flatnonzero(is_covariance(start))
@@ -145,8 +152,8 @@ def _newton(fine: EvolutionMap, found: Solution, index: Index, settings: Iterati
         if where.size == 0:
             break
         note(f"refining {where.size} of {batch} fixed points with all data points")
-        here, own = state[where], index[where]
-        mapped, rest = fine.with_replicas(here, own, kept)
+        here = state[where]
+        mapped, rest = fine.with_replicas(here, where, kept)
         usable = is_covariance(mapped)
         finite = np.isfinite(mapped).all(axis=(1, 2))
         status[where[~usable & finite]] = Status.OUTSIDE_CONE
@@ -164,9 +171,9 @@ def _newton(fine: EvolutionMap, found: Solution, index: Index, settings: Iterati
         best.value[improved], best.residual[improved] = here[better], np.linalg.norm(gap[better], axis=1)
         best.error_estimate[improved] = (length + confident(rest.shape[1], _POLICY.confidence) * blur)[better]
         for name, part in zip(("q_hat", "q_hat_error"), kept, strict=True):
-            best.extra[name][improved] = part[index[improved]]
+            best.extra[name][improved] = part[improved]
         norm = np.linalg.norm(flat, axis=1)
-        enough = np.maximum(settings.tolerance * norm + settings.floor, _POLICY.noise * blur)
+        enough = np.maximum(settings.tolerance * norm + settings.floor, _POLICY.last * blur)
         done = usable & (length <= enough)
         status[where[done]] = Status.CONVERGED
         # A step that leaves the cone, or is very long, is not believed: the map itself leads on.
@@ -179,7 +186,7 @@ def _newton(fine: EvolutionMap, found: Solution, index: Index, settings: Iterati
         where = where[usable & ~done]
     status[where[least[where] <= _POLICY.least * merit[where]]] = Status.CONVERGED
     status[(merit > _POLICY.meaningless) & np.isfinite(merit)] = Status.INTEGRATION_NOT_CONVERGED
-    return replace(best, status=status.tolist(), iterations=spent), slope
+    return replace(best, status=status.tolist(), iterations=spent)
 
 
 def _jackknife(gain: Array, rest: Array) -> Array:

@@ -21,7 +21,7 @@ from glassformer.core.solution import Solution
 from glassformer.models.base import Model
 from glassformer.theory.evolution_map import EvolutionMap, held, side_known
 from glassformer.theory.fixed_point import Flags, fixed_point
-from glassformer.theory.sampled_fixed_point import is_covariance, located, refined
+from glassformer.theory.sampled_fixed_point import is_covariance, located, refined, sloped
 
 # Share of the sampled points with which fixed points are located.
 _COARSE = 16
@@ -101,27 +101,31 @@ def evolved(
     subspace: Array | None = None,
     clamped: tuple[int, Array] | None = None,
     coarse: bool = False,
+    place: Solution | None = None,
 ) -> Solution:
     """As :func:`state_evolution`, with covariances of shape (batch, P, P) for scalar models as well.
 
-    With ``coarse``, fixed points are only located, with a sixteenth of the sampled data points.
+    With ``coarse``, fixed points are only located, with a sixteenth of the sampled data points; given as ``place``,
+    those are refined.
     """
     channel = model.channel.in_rows
     settings = settings or (_SAMPLED if channel.sampled else Iteration())
     first = _starting_covariance(model, len(alpha), start, subspace) if isinstance(start, str) else start
     first = first if clamped is None else held(first, *clamped)
+    first = first if place is None else place.value
     fine = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
     if not channel.sampled:
         return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
-    rough = fine.with_fewer(_COARSE)
+    place = place or located(fine.with_fewer(_COARSE), first, settings, sloped(fine))
     if coarse:
-        return located(rough, first, settings)
-    found = refined(rough, fine, first, settings)
+        return place
+    found = refined(fine, place, settings)
     if channel.louder is None:
         return found
     # What a noise that stands for none does to the fixed point shows where there is more of it.
-    less, more = (replace(own, channel=channel.louder.with_points(own.channel.points)) for own in (rough, fine))
-    other = refined(less, more, np.where(is_covariance(found.value)[:, None, None], found.value, first), settings)
+    more = replace(fine, channel=channel.louder.with_points(fine.channel.points))
+    nearby = np.where(is_covariance(found.value)[:, None, None], found.value, first)
+    other = refined(more, located(more.with_fewer(_COARSE), nearby, settings, sloped(more)), settings)
     moved = np.linalg.norm(other.value - found.value, axis=(1, 2))
     return replace(found, error_estimate=found.error_estimate + np.where(other.settled, moved, np.inf))
 

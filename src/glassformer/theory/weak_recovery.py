@@ -430,10 +430,10 @@ class _Search:
     def at(self, alpha: float, roughly: bool = False) -> Instability:
         """The fastest growing overlap; ``roughly`` with few data points."""
         note(f"threshold looked for at alpha = {alpha:.3g}")
-        variance = evolved(self._model, np.array([alpha]), subspace=self._known, coarse=True).value
+        place = evolved(self._model, np.array([alpha]), subspace=self._known, coarse=True)
         if roughly:
-            return instability(self._model, variance[0], self._outside, np.inf, _POLICY.roughly)
-        variance = evolved(self._model, np.array([alpha]), variance, subspace=self._known).value
+            return instability(self._model, place.value[0], self._outside, np.inf, _POLICY.roughly)
+        variance = evolved(self._model, np.array([alpha]), subspace=self._known, place=place).value
         return instability(self._model, variance[0], self._outside, self._accuracy, _POLICY.beyond)
 
     def growth(self, place: float, alpha: float) -> float:

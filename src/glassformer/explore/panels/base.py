@@ -15,7 +15,7 @@ from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.controls import Control
 from glassformer.explore.order import in_order
 from glassformer.explore.share import Share
-from glassformer.explore.work import Work
+from glassformer.explore.work import PATIENCE, Work
 
 if TYPE_CHECKING:
     from glassformer.explore.bench import Bench
@@ -36,6 +36,7 @@ class Panel(ABC):
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.work, self.busy = Work(bench.later), False
+        self._awaited: object | None = None
         self.controls = {name: self._control(name, label) for name, label in self.fields.items()}
         self.share = Share(self.title.lower().replace(" ", "-"))
         self.run = pn.widgets.Button(name=f"Compute: {self.title.lower()}", button_type="primary", margin=(4, 8))
@@ -100,29 +101,53 @@ class Panel(ABC):
         if asked is None:
             return
         self.stale()
-        self.busy = self.cancel.visible = True
-        self.tell("computing")
+        self.busy = True
         self.work.start(partial(self.compute, asked), self._show, self._fail, self.tell, self._over)
+        if not self.alone:
+            self.tell("computing")
 
     def stale(self) -> None:
         """What is drawn no longer belongs to what is asked."""
         self.run.visible = not self.alone
         self.work.drop()
-        if self.drawn:
-            self.grey(True)
-        self.tell("" if self.alone else "press the button to compute")
+        self.busy = False
+        if self.alone:
+            self._expect()
+        else:
+            self._grey()
+            self.tell("press the button to compute")
 
     def tell(self, text: str) -> None:
         """How far it is."""
         self.progress.object = _told(text)
+        self.cancel.visible = self.busy and bool(text)
+
+    def _expect(self) -> None:
+        """An answer is on its way; that there is a wait shows once it is one.
+
+        What comes and goes with every answer has the browser lay out and paint the page anew, which takes longer than
+        most answers.
+        """
+        if self._awaited is None:
+            self._awaited = awaited = object()
+            self.bench.later(partial(self._wait, awaited), PATIENCE)
+
+    def _wait(self, awaited: object) -> None:
+        if awaited is self._awaited:
+            self._grey()
+            self.tell("computing")
+
+    def _grey(self) -> None:
+        if self.drawn:
+            self.grey(True)
 
     def _stop(self) -> None:
         self.work.drop()
-        self.busy = self.cancel.visible = False
+        self.busy, self._awaited = False, None
         self.tell("cancelled")
 
     def _show(self, answer: Answer) -> None:
-        figure = self.figure
+        self._awaited, figure = None, self.figure
         self.draw(answer)
         self.grey(False)
         if not self.drawn:
@@ -131,6 +156,8 @@ class Panel(ABC):
         self.bench.refuse(None)
 
     def _fail(self, error: Exception) -> None:
+        self.busy, self._awaited = False, None
+        self._grey()
         self.tell(str(error))
         self.bench.refuse(error)
 

@@ -42,11 +42,12 @@ def with_theory() -> list[str]:
 
 @dataclass(frozen=True)
 class Curves:
-    """Limits by the name of the learner, thresholds, and why something is missing."""
+    """Limits by the name of the learner, thresholds, why something is missing, and which learners are not for this."""
 
     tables: dict[str, Table]
     thresholds: Any
     missing: dict[str, str]
+    refused: dict[str, str] | None = None
 
 
 class Curve(Panel):
@@ -94,8 +95,9 @@ class Curve(Panel):
             found = replace(found, tables={_OPTIMAL: table})
             so_far(_answer(asked, found))
         thresholds = remembered(lambda: _thresholds(asked.model), "thresholds", asked.model)
-        found = replace(found, thresholds=thresholds)
-        for name in [name for name in asked.texts["learners"].split(",") if name]:
+        refused = remembered(lambda: _refusals(asked.model), "refusals", asked.model)
+        found = replace(found, thresholds=thresholds, refused=refused)
+        for name in [name for name in asked.texts["learners"].split(",") if name and name not in refused]:
             so_far(_answer(asked, found))
             try:
                 table = self._of_learner(asked, name, numbers_from("alpha", positive(asked.texts)))
@@ -106,9 +108,6 @@ class Curve(Panel):
 
     def _of_learner(self, asked: Asked, name: str, alpha: list[float]) -> Table:
         one = learner(name)
-        refusal = one.refusal(asked.model)
-        if refusal is not None:
-            raise GlassformerError(refusal)
         return shelved_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
 
     def draw(self, answer: Answer) -> None:
@@ -127,7 +126,10 @@ class Curve(Panel):
         fill(self._marks, {"alpha": [a for a, _ in places], "name": [n for _, n in places], "value": [0] * len(places)})
         self.points(None)
         self.bench.remark(found.missing)
-        self.bench.go_on()
+        if found.refused is not None:
+            self.bench.learners.offer(found.refused)
+        # The curve goes out first.
+        self.bench.later(self.bench.go_on)
 
     def points(self, simulation: Table | None) -> None:
         """Runs on data, or none."""
@@ -182,6 +184,12 @@ def _joined(tables: list[Table]) -> Table:
     notes = list(dict.fromkeys(note for one in tables for note in one.notes))
     status = [status for one in tables for status in one.status]
     return replace(tables[0], columns=columns, status=status, notes=notes)
+
+
+def _refusals(model: Any) -> dict[str, str]:
+    """Learners with a theory that do not go with a model, and why."""
+    found = {name: learner(name).refusal(model) for name in with_theory()}
+    return {name: why for name, why in found.items() if why is not None}
 
 
 def _thresholds(model: Any) -> Any:

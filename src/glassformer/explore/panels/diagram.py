@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from bokeh.palettes import Cividis256
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.core.progress import track
 from glassformer.core.remembered import remembered
+from glassformer.core.showing import heading
 from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.drawing import CLEAR, GREYED, canvas, fill, hover, source
 from glassformer.explore.panels.base import Panel
@@ -111,10 +113,8 @@ class Diagram(Panel):
             "height": [high[1] - high[0]] * len(found.cells),
         }
         fill(self._cells, columns)
-        places = [(one[across], one["alpha"], one["name"]) for one in found.thresholds]
-        fill(
-            self._marks, dict(zip(("x", "y", "name"), zip(*places, strict=True), strict=True)) if places else {"x": []}
-        )
+        x, y, names = zip(*_places(found), strict=True) if found.thresholds else ((), (), ())
+        fill(self._marks, {"x": x, "y": y, "name": names})
 
     def grey(self, stale: bool) -> None:
         self._rects.glyph.fill_alpha = GREYED if stale else CLEAR
@@ -151,7 +151,22 @@ def _thresholds(asked: Asked, column: dict[str, float], top: float) -> list[dict
     return [{**column, "name": name, "alpha": alpha} for name, alpha in places]
 
 
+def _places(found: Found) -> list[tuple[float, float, str]]:
+    """Where thresholds are, with their names."""
+    return [(one[found.axes[0][0]], one["alpha"], one["name"]) for one in found.thresholds]
+
+
+def _errors(found: Found) -> Any:
+    """Cells that are computed, shape (vertical, horizontal)."""
+    (_, wide), (_, high) = found.axes
+    errors = np.full(len(wide) * len(high), np.nan)
+    errors[: len(found.cells)] = [cell["error"] for cell in found.cells]
+    return errors.reshape(len(wide), len(high)).T
+
+
 def _answer(asked: Asked, found: Found) -> Answer:
+    from glassformer.interface.figures.panels import plot_grid
+
     (across, wide), (up, high) = found.axes
     at = {} if up == _ALPHA else {_ALPHA: [chosen_ratio(asked.texts)]}
     grid = {across: wide, up: high, **at}
@@ -170,7 +185,10 @@ def _answer(asked: Asked, found: Found) -> Answer:
         "result = collect('results')"
     )
     command = "# with what is below as sweep.toml\nglassformer sweep run sweep.toml --store results\n\n"
-    return Answer(found, pandas.DataFrame(found.cells), said, command + _toml(asked, fixed, grid), code)
+    told = {name: value for name, value in asked.model.parameters.items() if name not in grid}
+    title = heading(asked.name, {**told, **{name: value for name, (value,) in at.items()}})
+    plot = partial(plot_grid, found.axes, _errors(found), _places(found), title)
+    return Answer(found, pandas.DataFrame(found.cells), said, command + _toml(asked, fixed, grid), code, plot)
 
 
 def _toml(asked: Asked, fixed: dict[str, Any], grid: dict[str, Any]) -> str:

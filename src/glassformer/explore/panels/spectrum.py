@@ -12,6 +12,7 @@ import pandas
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.remembered import remembered
+from glassformer.core.showing import heading
 from glassformer.experiments.simulation import experiment_of
 from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
@@ -21,6 +22,8 @@ from glassformer.learners.registry import learner, names
 from glassformer.theory.limits import limits
 
 _NONE = "none"
+_LAWS = ("signal, theory", "seen by message passing, theory")
+_MATRICES = ("signal, one matrix", "trained, one matrix")
 # Points of a density, bars of a histogram, and noise that is next to none.
 _POINTS, _BARS, _QUIET = 400, 16, 1e-3
 
@@ -48,9 +51,8 @@ class Spectrum(Panel):
     def drawing(self) -> Any:
         made = canvas("singular value, or eigenvalue", "density", 320, y_range=(0, 1))
         self._held = [source("value", "density") for _ in range(4)]
-        told = ("signal, theory", "seen by message passing, theory", "signal, one matrix", "trained, one matrix")
         self._lines = []
-        for k, (held, name) in enumerate(zip(self._held, told, strict=True)):
+        for k, (held, name) in enumerate(zip(self._held, (*_LAWS, *_MATRICES), strict=True)):
             look = {"color": COLORS[k], "line_dash": DASHES[k % 2], "line_width": 2.5, "legend_label": name}
             kind = made.line if k < 2 else partial(made.step, mode="before")
             self._lines.append(kind("value", "density", source=held, **look))
@@ -72,16 +74,17 @@ class Spectrum(Panel):
         return _answer(asked, alpha, q_hat, found)
 
     def draw(self, answer: Answer) -> None:
+        from glassformer.interface.figures.panels import spectra_top
+
         found: Spectra = answer.drawn
-        for held, (value, density) in zip(self._held[:2], (found.signal, found.noisy), strict=True):
+        laws, matrices = _laws_of(found), _matrices_of(found)
+        for held, (value, density) in zip(self._held[:2], laws.values(), strict=True):
             fill(held, {"value": value, "density": density})
-        matrices = [values for values in (found.teacher, found.trained) if values is not None]
-        steps = _steps(matrices) if matrices else [{"value": [], "density": []}] * 2
-        for held, columns in zip(self._held[2:], steps, strict=True):
-            fill(held, columns)
-        # The zeros of a narrow matrix are one high bar that would dwarf all else.
-        heights = [np.max(found.noisy[1]), *(sorted(one["density"])[-2] for one in steps if one["density"])]
-        self.figure.y_range.end = 1.25 * float(max(heights))
+        for held, name in zip(self._held[2:], _MATRICES, strict=True):
+            edges, density = matrices.get(name, ([], []))
+            closed = [0.0, *density, 0.0] if len(density) else []
+            fill(held, {"value": [*edges[:1], *edges], "density": closed})
+        self.figure.y_range.end = spectra_top(laws, matrices)
 
     def grey(self, stale: bool) -> None:
         for line in self._lines:
@@ -110,15 +113,23 @@ def _values(matrix: Any, symmetric: bool) -> Any:
     return np.linalg.svd(matrix, compute_uv=False) / matrix.size**0.25
 
 
-def _steps(matrices: list[Any]) -> list[dict[str, Any]]:
+def _laws_of(found: Spectra) -> dict[str, tuple[Any, Any]]:
+    return dict(zip(_LAWS, (found.signal, found.noisy), strict=True))
+
+
+def _matrices_of(found: Spectra) -> dict[str, tuple[Any, Any]]:
     """A histogram of the values of each, on the same bars."""
-    every = np.concatenate(matrices)
+    if found.trained is None:
+        return {}
+    every = np.concatenate([found.teacher, found.trained])
     edges = np.linspace(every.min(), every.max(), _BARS + 1)
-    densities = [np.histogram(values, edges, density=True)[0].tolist() for values in matrices]
-    return [{"value": [edges[0], *edges], "density": [0.0, *density, 0.0]} for density in densities]
+    densities = [np.histogram(values, edges, density=True)[0] for values in (found.teacher, found.trained)]
+    return {name: (edges, density) for name, density in zip(_MATRICES, densities, strict=True)}
 
 
 def _answer(asked: Asked, alpha: float, q_hat: float, found: Spectra) -> Answer:
+    from glassformer.interface.figures.panels import plot_spectra
+
     kinds = {"signal": found.signal, "noisy": found.noisy}
     frames = [pandas.DataFrame({"of": name, "value": own[0], "density": own[1]}) for name, own in kinds.items()]
     runs = {"teacher": found.teacher, "trained": found.trained}
@@ -132,9 +143,11 @@ def _answer(asked: Asked, alpha: float, q_hat: float, found: Spectra) -> Answer:
         said += f"{np.max(found.teacher):.3g}."
     call = f"limits(model, [{alpha!r}], throw=False)\n"
     call += 'law = model.prior.noisy_law(1 / result["q_hat"])  # law.support, law.density(values)'
+    title = heading(asked.name, {**asked.model.parameters, "alpha": alpha})
+    plot = partial(plot_spectra, _laws_of(found), _matrices_of(found), title)
     if found.trained is not None:
         name, d, seed = asked.texts["trained"], whole(asked.texts, "d"), whole(asked.texts, "seed")
         call += f"\nsignal, reached = experiment_of(model, [{alpha!r}], {d}, 1, {seed}, learner({name!r})).learned()"
         imports = {"experiment_of": "glassformer.experiments.simulation", "learner": "glassformer.learners.registry"}
-        return Answer(found, pandas.concat(frames), said, "", asked.code(call, **imports))
-    return Answer(found, pandas.concat(frames), said, "", asked.code(call))
+        return Answer(found, pandas.concat(frames), said, "", asked.code(call, **imports), plot)
+    return Answer(found, pandas.concat(frames), said, "", asked.code(call), plot)

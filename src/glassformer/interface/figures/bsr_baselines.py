@@ -12,9 +12,17 @@ import numpy as np
 from glassformer.core.integral import Array
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
-from glassformer.interface.figures.reference import THRESHOLDS, at_ratios, descents, deviations, load
+from glassformer.interface.figures.reference import (
+    INTERPOLATIONS,
+    THRESHOLDS,
+    at_ratios,
+    descents,
+    deviations,
+    load,
+)
 from glassformer.interface.figures.style import ERROR_LABEL, canvas, colors, label_alpha
 from glassformer.learners.gradient_descent import GradientDescent
+from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.models import BilinearSequenceRegression
 from glassformer.models.spectra.nuclear_norm import nuclear_norm_threshold
 from glassformer.theory.limits import limits
@@ -23,7 +31,9 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-_WIDTHS = (0.1, 0.2, 0.5)
+# Width ratios, and that of the released runs of the nuclear norm.
+_WIDTHS, _RELEASED = (0.1, 0.2, 0.5), 0.2
+_INTERPOLATOR = RegularisedRisk(strength=0.0)
 _Result = tuple["pandas.DataFrame", str, bool]
 
 
@@ -45,7 +55,14 @@ class _Series:
 
 def nuclear_norm(path: Path, quick: bool, reference: Path | None) -> _Result:
     """Figure ``bsr-5``: minimal nuclear norm on data, its threshold, and the Bayes-optimal error."""
-    data, summary, converged = _nuclear_norm(path, quick, 0.0)
+    runs = load(reference, INTERPOLATIONS, exact=True)
+    data, summary, converged = _nuclear_norm(path, quick, 0.0, runs)
+    if runs is not None:
+        model = BilinearSequenceRegression(beta=1, rho=_RELEASED)
+        theory = _INTERPOLATOR.limits(model, runs["alpha"].to_numpy())["error"]
+        spread, means = runs["error_standard_error"].to_numpy(), runs["error_mean"].to_numpy()
+        text = deviations(f"nuclear norm, rho = {_RELEASED:g}", runs["alpha"], theory, means, spread)
+        summary = f"{summary}\n{text}"
     published = load(reference, THRESHOLDS)
     if published is not None:
         rows = published[(published["beta"] == 1) & published["rho"].round(6).isin(_WIDTHS)]
@@ -61,7 +78,7 @@ def noisy_nuclear_norm(path: Path, quick: bool, reference: Path | None) -> _Resu
     return _nuclear_norm(path, quick, 0.1)
 
 
-def _nuclear_norm(path: Path, quick: bool, noise: float) -> _Result:
+def _nuclear_norm(path: Path, quick: bool, noise: float, published: pandas.DataFrame | None = None) -> _Result:
     alpha = np.linspace(0.1, 0.9, 5 if quick else 9)
     d, instances = (24, 2) if quick else (50, 6)
     models = [BilinearSequenceRegression(beta=1, rho=rho, noise=noise) for rho in _WIDTHS]
@@ -76,10 +93,15 @@ def _nuclear_norm(path: Path, quick: bool, noise: float) -> _Result:
             _optimum(axes, model, color, rf"Bayes-optimal, $\rho = {rho:g}$")
             if noise == 0:
                 axes.axvline(nuclear_norm_threshold(1.0, rho), color=color, ls=":", lw=1)
+                _theory(axes, model, color)
+            if published is not None and rho == _RELEASED:
+                ratios, mean, blur = (published[name] for name in INTERPOLATIONS)
+                axes.errorbar(ratios, mean, blur, fmt="s", ms=5, mfc="none", color=color, label="published, $d = 50$")
             mean, blur = one.errors
             axes.errorbar(alpha, mean, blur, fmt="o", ms=4, color=color)
         axes.plot([], [], "o", color="0.3", label=f"nuclear norm, $d = {d}$")
         if noise == 0:
+            axes.plot([], [], "--", color="0.3", label="its theory")
             axes.plot([], [], ":", color="0.3", label="its threshold")
         _finish(axes, rf"$\beta = 1$, $\Delta = {noise:g}$")
     return _collected(series)
@@ -163,6 +185,13 @@ def _draw(axes: Axes, model: BilinearSequenceRegression, series: Sequence[_Serie
 def _optimum(axes: Axes, model: BilinearSequenceRegression, color: object, label: str) -> None:
     alpha = np.linspace(0, 1, 101)
     axes.plot(alpha, limits(model, alpha, throw=False)["error"], color=color, label=label)
+
+
+def _theory(axes: Axes, model: BilinearSequenceRegression, color: object) -> None:
+    """The minimal nuclear norm, where it does not recover perfectly."""
+    alpha = np.linspace(0.01, 1, 100)
+    error = _INTERPOLATOR.limits(model, alpha, throw=False)["error"]
+    axes.plot(alpha[error > 0], error[error > 0], "--", color=color, lw=1)
 
 
 def _finish(axes: Axes, title: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
+from glassformer.core.showing import Shown
 from glassformer.core.solution import Solution
 from glassformer.experiments.instances import Simulation
 from glassformer.interface.figures.curves import draw_curve, draw_runs, mark_unsettled, rows_of
@@ -233,6 +234,16 @@ def plot_history(found: Solution, path: Path | Picture) -> None:
 def plot_estimate(found: EstimatedModel, path: Path | Picture) -> None:
     """Residual of the message passing that the estimate rests on."""
     plot_history(found.solution, path)
+
+
+def plot_numbers(found: Shown, path: Path | Picture) -> None:
+    """A few named numbers as bars, with error bars where they are known."""
+    frame = found.to_pandas()
+    value = frame["value"].where(np.isfinite(frame["value"]))
+    with canvas(path) as (axes,):
+        axes.barh(frame["quantity"], value, xerr=frame.get("error_estimate"), color="C0", capsize=3)
+        axes.set(xlabel="value", title=found.title)
+        axes.invert_yaxis()
 
 
 def plot_diagnosis(found: Diagnosis, path: Path | Picture) -> None:

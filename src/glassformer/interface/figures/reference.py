@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 CURVES = ("rho", "delta", "beta", "alpha", "mmse")
 THRESHOLDS = ("rho", "beta", "alpha_BO", "alpha_MNNE")
 LANDSCAPE = ("alpha", "q", "fe")
+INTERPOLATIONS = ("alpha", "error_mean", "error_standard_error")
 DESCENT = ("alpha", "gen_error_mean", "gen_error_std")
 QUADRATIC = ("Unnamed: 0", "alpha", "gen_error")
 

@@ -338,7 +338,9 @@ class RectangularLaw:
         coarse = np.where(small, R * (1 - coarse_deficit), 1 - coarse_overlap)
         disagreement = np.abs((1 - overlap) - R * (1 - deficit))
         missed = np.where(disagreement > 1e-13 * np.maximum(R, 1.0), disagreement, 0.0)
-        return Integral(value, np.abs(value - coarse) + missed + 4e-16 * np.where(small, R, 1.0))
+        error = np.abs(value - coarse) + missed + 4e-16 * np.where(small, R, 1.0)
+        # Neither the observation itself nor nothing at all has a larger one.
+        return Integral(value, np.minimum(error, np.minimum(R, 1.0)))
 
     def mass(self) -> Array:
         """Total mass of the law, 1 up to integration error: a check that costs what ``mmse`` costs, shape (batch,)."""

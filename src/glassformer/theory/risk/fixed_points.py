@@ -17,12 +17,14 @@ from scipy.interpolate import PchipInterpolator
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quasi_random import confident, mean_and_error
+from glassformer.core.remembered import remembered
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.newton import newton
 from glassformer.theory.risk.labels import Answers, Labels
 from glassformer.theory.risk.losses import Loss
 from glassformer.theory.risk.penalties import Fields, Learned, Penalty, learned
+from glassformer.theory.risk.recovery import Dimension, descent_dimension
 
 _SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
 # Stands for the limit of no regularisation, which is approached in proportion to it.
@@ -85,8 +87,29 @@ class Problem:
 
     def recovered(self, alpha: Array) -> Flags:
         """Where the estimate of least norm among those that fit the labels is the signal."""
-        needed = 1.0 if self.penalty.spectral == 0 else self.model.prior.convex_dimension
-        return np.asarray((self.labels.exact > 0) & (alpha / self.model.prior.degrees * self.labels.exact >= needed))
+        if not self.labels.exact > 0:
+            return np.zeros(alpha.shape, dtype=bool)
+        return np.asarray(alpha / self.model.prior.degrees * self.labels.exact >= self.dimension.value)
+
+    @property
+    def dimension(self) -> Dimension:
+        """Exact labels per unknown that the signal takes."""
+        if self.penalty.spectral == 0:
+            return Dimension(1.0, 0.0)
+        if self.penalty.square == 0:
+            return Dimension(float(self.model.prior.convex_dimension), 0.0)
+        found: Dimension = remembered(self.extrapolated_dimension, "dimension", self.model.prior, self.penalty)
+        return found
+
+    def extrapolated_dimension(self) -> Dimension:
+        """The same from errors at little noise."""
+
+        def error_at(noise: Array, level: Array) -> Array:
+            one = np.ones_like(noise)
+            strength = level * self.model.prior.degrees / self.penalty.spectral
+            return self.learned(strength, Fields(noise**2, one, one)).error
+
+        return descent_dimension(error_at)
 
     def learned(self, strength: Array, fields: Fields) -> Learned:
         """From fields."""

@@ -124,9 +124,10 @@ def _recovers(problem: Problem, strength: float | None) -> Threshold:
         return Threshold(name, np.nan, 0.0, "labels do not fix h for this loss")
     if strength:
         return Threshold(name, np.inf, 0.0, "a penalty biases: the error vanishes with its strength")
-    dimension = problem.model.prior.convex_dimension if problem.penalty.spectral else 1.0
-    alpha = dimension * problem.model.prior.degrees / problem.labels.exact
-    return Threshold(name, alpha, 0.0, "of the interpolator of least norm; closed form")
+    per_label = problem.model.prior.degrees / problem.labels.exact
+    found = problem.dimension
+    note = "of least penalty; extrapolated to no noise" if found.error else "of least norm; closed form"
+    return Threshold(name, found.value * per_label, found.error * per_label, f"of the interpolator {note}")
 
 
 def _root(name: str, excess: Callable[[float], float], ends: tuple[float, float], note: str) -> Threshold:

@@ -26,6 +26,13 @@ def tuned(problem: Problem, alpha: Array) -> Point:
     """
     if problem.penalty.pinned:
         return solved(problem, alpha, np.full_like(alpha, np.nan))
+    recovered = problem.recovered(alpha)
+    if recovered.all():
+        return solved(problem, alpha, np.zeros_like(alpha))
+    if recovered.any():
+        # Nothing is better than the signal; searches beside it would compare rounding errors.
+        exact, rest = alpha[recovered], alpha[~recovered]
+        return Point.joined(recovered, solved(problem, exact, np.zeros_like(exact)), tuned(problem, rest))
     few = few_of(alpha)
     place, fields = _looked(problem, few)
     inside = np.isfinite(place)
@@ -36,7 +43,7 @@ def tuned(problem: Problem, alpha: Array) -> Point:
         place[inside], fields[inside] = _followed(problem, alpha[inside], place[inside], fields[inside], _NEAR)
     # A loss that only labels fitted exactly bring to zero has no optimum without a penalty, but estimates that grow.
     last = largest_strength(problem, alpha) * np.exp(_LOOKS[-1])
-    least = np.where(problem.loss.quadratic | problem.recovered(alpha), 0.0, last)
+    least = np.where(problem.loss.quadratic, 0.0, last)
     if not inside.any():
         return solved(problem, alpha, least)
     found = point_at(problem, alpha[inside], np.exp(place[inside]), fields[inside])
@@ -52,8 +59,21 @@ def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
     points = solved(problem, np.repeat(alpha, size), strength.ravel())
     objective = _objective(problem, points).reshape(strength.shape)
     best, rows = np.argmin(objective, axis=1), np.arange(len(alpha))
-    place = np.where(best == size - 1, np.nan, np.log(strength[rows, best]))
-    return place, points.logarithms.reshape(len(alpha), size, -1)[rows, best]
+    fields = points.logarithms.reshape(len(alpha), size, -1)[rows, best]
+    last = best == size - 1
+    last[last] = _least_is_best(problem, alpha[last], strength[last, -1], fields[last], objective[last, -1])
+    return np.where(last, np.nan, np.log(strength[rows, best])), fields
+
+
+def _least_is_best(problem: Problem, alpha: Array, strength: Array, fields: Array, objective: Array) -> Flags:
+    """Whether the optimum is weaker than the least strength looked at, and no better than none where none is one."""
+    if not alpha.size:
+        return np.zeros(0, dtype=bool)
+    stronger = _objective(problem, point_at(problem, alpha, strength * np.exp(_WIDE), fields))
+    if not problem.loss.quadratic:
+        return np.asarray(stronger >= objective)
+    none = _objective(problem, solved(problem, alpha, np.zeros_like(alpha)))
+    return np.asarray((stronger >= objective) & (objective >= none))
 
 
 def _between(few: Array, inside: Flags, place: Array, fields: Array, alpha: Array) -> tuple[Array, Array]:
@@ -80,8 +100,8 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
         points = point_at(problem, ratios, np.exp(sides.ravel()), starts)
         left, middle, right = _objective(problem, points).reshape(sides.shape)
         fields[active] = points.logarithms[len(active) : 2 * len(active)]
-        bend = left - 2 * middle + right
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            bend = left - 2 * middle + right
             shift = np.where(bend > 0, 0.5 * (left - right) / bend, 2.0 * np.sign(left - right))
         shift = np.nan_to_num(np.clip(shift, -2.0, 2.0))
         place[active] += shift * reach[active]

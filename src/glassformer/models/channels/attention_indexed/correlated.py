@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import log_softmax
 
 from glassformer.core.integral import Array, Integral
 from glassformer.models.channels.attention_indexed.pairs import to_components, to_matrices
@@ -20,6 +19,7 @@ from glassformer.models.channels.attention_indexed.projected import (
     SoftmaxAttentionChannel,
     symmetric_logits,
 )
+from glassformer.models.channels.attention_indexed.softmax import row_softmax
 
 Root = tuple[tuple[float, ...], ...]
 
@@ -127,7 +127,7 @@ class CorrelatedSoftmaxChannel(SoftmaxAttentionChannel):
 
     def _attention(self, h: Array) -> Array:
         root = np.array(self.root)
-        return np.exp(log_softmax(self.temperature * (root @ self._matrices(h) @ root), axis=-1))
+        return row_softmax(self.temperature * (root @ self._matrices(h) @ root))
 
     def _residual(self, y: Array, omega: Array) -> Array:
         seen = self._inverse @ symmetric_logits(y, self.temperature) @ self._inverse

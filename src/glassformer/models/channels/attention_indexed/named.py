@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
 
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.models.channels.attention_indexed.correlated import (
@@ -21,6 +20,7 @@ from glassformer.models.channels.attention_indexed.projected import (
     SoftmaxAttentionChannel,
     checked_tokens,
 )
+from glassformer.models.channels.attention_indexed.softmax import row_softmax
 from glassformer.models.channels.attention_indexed.untied import LinearUntiedChannel, SoftmaxUntiedChannel
 from glassformer.models.channels.link.contract import Link, function_name
 from glassformer.models.channels.named import require_alone
@@ -152,7 +152,7 @@ def _of_one_sample(link: Callable[..., Any], tokens: int) -> Link:
 
 
 def _softmax(temperature: float) -> Callable[[Array], Array]:
-    return lambda h: np.exp(log_softmax(temperature * h, axis=-1))
+    return lambda h: row_softmax(temperature * h)
 
 
 def _hardmax(tokens: int, power: float) -> ScalarChannel:

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import log_softmax
 
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_components, to_matrices
 from glassformer.models.channels.attention_indexed.prediction import prediction_error
+from glassformer.models.channels.attention_indexed.softmax import row_softmax
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 
@@ -137,7 +137,7 @@ class SoftmaxProjection(ProjectedChannel):
         return self._attention(h)
 
     def _attention(self, h: Array) -> Array:
-        return np.exp(log_softmax(self.temperature * self._matrices(h), axis=-1))
+        return row_softmax(self._matrices(self.temperature * h))
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, with its standard error."""

@@ -14,33 +14,36 @@ square without the bias of sampling noise, their difference tells that noise.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import gammaln, ndtri
 from scipy.stats import chi2, qmc
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.compiled import Specialised
-from glassformer.core.numerics.small_matrices import cholesky, triangular_inverse
+from glassformer.core.numerics.entries import Entries, entries, listed, once
+from glassformer.core.numerics.small_matrices import triangular_inverse
+from glassformer.core.numerics.written_out import by_entries
+from glassformer.models.channels.multi_index.modes import find_mode
+from glassformer.models.channels.multi_index.weighted_moments import weighted_moments
 
-# Share of the prior in the mixture, degrees of freedom of the Student densities, and their width over the Laplace one.
-_DEFENSIVE, _FREEDOM, _WIDER = 0.15, 6, 1.1
+# Share of the prior in the mixture, and degrees of freedom of the Student densities.
+_DEFENSIVE, _FREEDOM = 0.15, 6
 # Modes are weighted by this power of their Laplace mass: one that is misjudged still gets its points.
 _TEMPERED = 0.5
-_FIRST_DAMPING = 0.1
-# Cost of a latent that cannot be.
-_IMPOSSIBLE = 1e30
-# Data points that are treated at once, so that temporaries stay in the cache, and numbers in the largest of them, which
-# bounds the memory where a data point is much work; random numbers of the pool.
-_BATCH, _AT_ONCE, _NUMBERS = 64, 2**20, 2_000_000
-# Latents up to which distances are written out entry by entry.
+# Data points that are treated at once, at most and at least, and sampled latents of all of them, so that temporaries
+# stay in the cache; random numbers of the pool.
+_BATCH, _FEWEST, _AT_ONCE, _NUMBERS = 64, 8, 2**14, 2_000_000
+# Blocks of that many that are sent at once.
+_BLOCKS = 8
+# Modes that are treated in one go.
 _UNROLLED = 4
 
 Target = Callable[[Any, Any], tuple[Any, Any]]
@@ -133,26 +136,28 @@ def posterior_moments(functions: Functions, dimension: int, data: Any, effort: E
         data: a tree of arrays whose first axis runs over data points.
         effort: numbers of points, starts and steps.
     """
-    sample, batch = _sample(dimension, effort), _batch(dimension, effort)
-    moments = Specialised(_moments, functions=functions, steps=effort.steps)
+    sample, batch = _sample(dimension, effort), _batch(effort)
+    moments = Specialised(_in_blocks, functions=functions, steps=effort.steps, batch=batch)
+    # Sending data takes as long as little work on them.
+    sent = batch * (_BLOCKS if batch == _BATCH else 1)
 
     def work(index: Any, chunk: Any) -> Any:
-        return moments(jnp.asarray(index % len(sample.starts)), chunk, sample)
+        return moments(jnp.asarray(index % sample.starts.shape[-1]), chunk, sample)
 
     # One length: compiling takes longer than all but the largest computations.
-    return Moments(*in_chunks(work, data, most=batch, rest=batch))
+    return Moments(*in_chunks(work, data, most=sent, rest=sent))
 
 
-def _batch(dimension: int, effort: Effort) -> int:
+def _batch(effort: Effort) -> int:
     """Data points that are treated at once."""
-    numbers = 2 * effort.points * effort.starts * max(dimension, 1)
-    return min(_BATCH, 1 << max(0, (_AT_ONCE // numbers).bit_length() - 1))
+    return int(np.clip(_AT_ONCE // (2 * effort.points), _FEWEST, _BATCH))
 
 
 class _Sample(NamedTuple):
     """What is drawn once: a pool of samples, both halves one after the other, which data points take in turn.
 
-    Were it one sample for all, its error would be the same for all and survive the average over data.
+    Were it one sample for all, its error would be the same for all and survive the average over data. The last axis
+    runs over the places in the pool.
     """
 
     starts: Any
@@ -172,130 +177,170 @@ def _sample(dimension: int, effort: Effort) -> _Sample:
     starts[:, 0] = 0.0
     stretches = np.sqrt(_FREEDOM / chi2.ppf(uniform[..., -1], _FREEDOM))
     with jax.enable_x64(True):
-        return _Sample(*map(jnp.asarray, (starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)))
+        parts = (starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)
+        return _Sample(*(jnp.asarray(part.T) for part in parts))
+
+
+def _in_blocks(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int, batch: int) -> Any:
+    """So many data points at a time."""
+
+    def block(part: tuple[Any, Any]) -> Any:
+        own_turns, own_data = part
+        return _moments(own_turns, own_data, sample, functions, steps)
+
+    blocks = jax.tree.map(lambda part: part.reshape(-1, batch, *part.shape[1:]), (turns, data))
+    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), jax.lax.map(block, blocks))
 
 
 def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int) -> Any:
-    def one(item: Any) -> Any:
-        turn, datum = item
-        own = _Sample(*(part[turn] for part in sample))
-
-        def of_datum(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-            return lambda x, chart: function(x, datum if functions.charts == 1 else (*datum, chart))
-
-        target, images, entrance = map(of_datum, (functions.target, functions.images, functions.entrance))
-        x, chart, log_weight = _draw(target, images, entrance, own, steps, functions.charts)
-        values = jax.vmap(of_datum(functions.features))(x, chart)
-        # Where the likelihood vanishes features may be infinite: they have no weight.
-        values = jnp.where(jnp.isfinite(values), values, 0.0)
-        return _averages(values.reshape(-1, values.shape[-1]), log_weight)
-
-    return jax.vmap(one)((turns, data))
+    """Everything entry by entry: the last axis of every entry runs over data points, those before it over latents."""
+    own = _Sample(*(jnp.take(part, turns, axis=-1) for part in sample))
+    datum = jax.tree.map(lambda part: entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
+    charts = [_Chart(functions, number, datum, steps) for number in range(functions.charts)]
+    drawn = _draw(charts, own)
+    log_weight = [drawn.base + value for value in drawn.on_own_chart([_log_likelihood(c, drawn.x) for c in charts])]
+    values = drawn.on_own_chart([list(chart.features(drawn.x).ravel()) for chart in charts])
+    shape = drawn.base.shape
+    # Where the likelihood vanishes features may be infinite: they have no weight.
+    values = [once(jnp.where(jnp.isfinite(part), part, 0.0)) for part in _spread(values, shape)]
+    branches, size = len(log_weight), len(values) // len(log_weight)
+    of_branch = [values[k * size : (k + 1) * size] for k in range(branches)]
+    return weighted_moments([once(part) for part in _spread(log_weight, shape)], of_branch)
 
 
-def _averages(values: Any, log_weight: Any) -> Any:
-    """Moments from weights of shape (2 n, s), the halves one after the other, and values, branches flattened.
+def _spread(parts: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
+    return [jnp.broadcast_to(part, shape) for part in parts]
 
-    Where no sampled latent has a likelihood that double precision can tell from zero (a mixing without skip may be
-    singular to rounding), the data point counts as saying nothing: its moments are those of the prior.
+
+class _Chart:
+    """The functions of one chart at the data points of a chunk."""
+
+    def __init__(self, functions: Functions, number: int, datum: tuple[Entries, ...], steps: int) -> None:
+        self._functions, self._number, self._datum, self._steps = functions, number, datum, steps
+
+    def target(self, x: Entries) -> tuple[Entries, Entries]:
+        found: tuple[Entries, Entries] = self._of_datum(self._functions.target)(x)
+        return found
+
+    def features(self, x: Entries) -> Entries:
+        return np.asarray(self._of_datum(self._functions.features)(x))
+
+    def images(self, x: Entries) -> Entries:
+        return np.asarray(self._of_datum(self._functions.images)(x))
+
+    def modes(self, start: Entries, branch: Any) -> tuple[Entries, Entries, Entries]:
+        """Modes of branches of these numbers from starts, their costs and roots."""
+
+        def from_start(x: Any, branch: Any, *datum: Any) -> Any:
+            def target(x: Any) -> tuple[Any, Any]:
+                residual, log_weight = self._functions.target(x, datum)
+                return _picked(branch, residual), _picked(branch, log_weight)
+
+            return find_mode(target, self._functions.entrance(x, datum), self._steps)
+
+        found: tuple[Entries, Entries, Entries] = self._by_entries(from_start)(start, entries(branch, 0))
+        return found
+
+    def _of_datum(self, function: Callable[[Any, Any], Any]) -> Callable[[Entries], Any]:
+        return self._by_entries(lambda x, *datum: function(x, datum))
+
+    def _by_entries(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        number = () if self._functions.charts == 1 else (self._number,)
+        written = by_entries(lambda *parts: function(*parts, *number))
+        return lambda *parts: written(*parts, *self._datum)
+
+
+class _Modes(NamedTuple):
+    """Modes from every start, the first axis of all parts, the last one over data points.
+
+    Attributes:
+        x: latents, m of them.
+        root: entries of a root of the covariance around them, row by row of its lower triangle.
+        inverse: those of its inverse.
+        height: of the sampling density there.
+        low, high: shares of the modes before, and with the mode itself.
+        chart: its number.
     """
-    top = jnp.max(log_weight)
-    known = jnp.isfinite(top)
-    weight = jnp.exp(log_weight - jnp.where(known, top, 0.0))
-    halves = list(zip(jnp.split(log_weight, 2), jnp.split(values, 2), strict=True))
-    # Each half in its own scale; one without any weight is replaced by the other.
-    usable = [jnp.any(jnp.isfinite(part)) for part, _ in halves]
-    found = [_mean_and_covariance(_scaled(part).ravel(), own) for part, own in halves]
-    (first, one), (second, two) = (
-        tuple(jnp.where(usable[k], mine, other) for mine, other in zip(found[k], found[1 - k], strict=True))
-        for k in (0, 1)
-    )
-    # The bias of ratios falls as one over the sample: twice the whole minus the halves is free of it, and what halves
-    # differ by keeps two estimates of it apart, whose product has no bias from their noise.
-    part = jnp.sum(weight[: len(weight) // 2]) / jnp.sum(weight)
-    between = jnp.outer(first - second, first - second)
-    covariance = (2 * part - 0.5) * one + (1.5 - 2 * part) * two + 2 * part * (1 - part) * between
-    mean, gap = (2 * part - 0.5) * first + (1.5 - 2 * part) * second, 0.5 * (first - second)
-    first, second = mean + gap, mean - gap
-    product = jnp.outer(mean, mean) - jnp.outer(gap, gap)
-    squares = (covariance + 0.5 * (one - two) + product, covariance - 0.5 * (one - two) + product)
-    whole = jnp.sum(weight, axis=1)
-    effective = jnp.sum(whole) ** 2 / jnp.sum(whole**2)
-    log_partition = jnp.where(known, top + jnp.log(jnp.mean(whole)), 0.0)
-    prior = jnp.eye(values.shape[-1])
-    moments = (first, second, covariance, *squares)
-    nothing = (jnp.zeros_like(first), jnp.zeros_like(second), prior, prior, prior)
-    chosen = [jnp.where(known, mine, other) for mine, other in zip(moments, nothing, strict=True)]
-    return log_partition, *chosen, effective
+
+    x: list[Any]
+    root: list[Any]
+    inverse: list[Any]
+    height: Any
+    low: Any
+    high: Any
+    chart: Any
 
 
-def _scaled(log_weight: Any) -> Any:
-    """Weights whose largest is one."""
-    top = jnp.max(log_weight)
-    return jnp.exp(log_weight - jnp.where(jnp.isfinite(top), top, 0.0))
+class _Drawn(NamedTuple):
+    """Latents, flattened with their images, the halves one after the other, shape (2 n, data points) each.
+
+    Attributes:
+        x: the ``m`` entries of the latents.
+        chart: number of the chart of each, None if there is one.
+        base: logarithms of prior over sampling density.
+    """
+
+    x: Entries
+    chart: Any
+    base: Any
+
+    def on_own_chart(self, found: Sequence[Sequence[Any]]) -> list[Any]:
+        """What the charts say of each, every latent on its own."""
+        return [_picked(self.chart, parts) for parts in zip(*found, strict=True)]
 
 
-def _mean_and_covariance(weight: Any, values: Any) -> tuple[Any, Any]:
-    share = weight / jnp.sum(weight)
-    mean = share @ values
-    centred = values - mean
-    return mean, (share * centred.T) @ centred
+def _picked(number: Any, parts: Sequence[Any]) -> Any:
+    """The part of this number."""
+    found = parts[0]
+    for k in range(1, len(parts)):
+        found = jnp.where(number == k, parts[k], found)
+    return found
 
 
-def _draw(
-    target: Callable[[Any, Any], tuple[Any, Any]],
-    images: Callable[[Any, Any], Any],
-    entrance: Callable[[Any, Any], Any],
-    sample: _Sample,
-    steps: int,
-    charts: int,
-) -> tuple[Any, Any, Any]:
+def _draw(charts: Sequence[_Chart], own: _Sample) -> _Drawn:
     """Latents and charts from the mixture around the modes, and the logarithms of their weights, branch by branch."""
-    if sample.starts.shape[-1] == 0:
-        x, chart = jnp.zeros((2, 0)), jnp.zeros(2, dtype=int)
-        return x, chart, _log_likelihood(target, x, chart)
-    mode, chart, cost, root = _modes(target, entrance, sample.starts, steps, charts)
-    size, dimension = mode.shape
-    inverse = jax.vmap(triangular_inverse)(root)
-    log_det = jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
-    # A mode that any of its images makes likely counts: they share the likelihood, not the prior.
-    twins = jax.vmap(images)(mode, chart)
-    gains = jax.scipy.special.logsumexp(-0.5 * jnp.sum(twins**2, axis=-1), axis=1) + 0.5 * jnp.sum(mode**2, axis=-1)
-    share = (1 - _DEFENSIVE) * jax.nn.softmax(_TEMPERED * (log_det - cost + gains))
-    index = jnp.searchsorted(jnp.cumsum(share), sample.choices)
-    own = jnp.minimum(index, size - 1)
-    near = mode[own] + sample.stretches[:, None] * jnp.einsum("nij,nj->ni", root[own], sample.normals)
-    near_a_mode = index < size
-    drawn = jnp.where(near_a_mode[:, None], near, sample.normals)
+    dimension, count = len(own.normals), own.choices.shape
+    if dimension == 0:
+        return _Drawn(listed([]), None, jnp.zeros((2, count[1])))
+    modes, several = _modes(charts, own.starts), len(charts) > 1
+
+    def pick(drawn: tuple[list[Any], Any], mode: _Modes) -> tuple[tuple[list[Any], Any], None]:
+        here = (own.choices > mode.low) & (own.choices <= mode.high)
+        moved = _times(mode.root, list(own.normals))
+        near = [a + own.stretches * b for a, b in zip(mode.x, moved, strict=True)]
+        return (
+            [jnp.where(here, a, b) for a, b in zip(near, drawn[0], strict=True)],
+            jnp.where(here, mode.chart, drawn[1]),
+        ), None
+
     # What is left of the number that chose the prior chooses the chart, independently of the latent.
-    left = (sample.choices - (1 - _DEFENSIVE)) / _DEFENSIVE
-    drawn_chart = jnp.where(near_a_mode, chart[own], jnp.clip(left * charts, 0, charts - 1).astype(int))
+    left = (own.choices - (1 - _DEFENSIVE)) / _DEFENSIVE
+    first = (list(own.normals), jnp.clip(left * len(charts), 0, len(charts) - 1).astype(int))
+    (drawn, chart), _ = jax.lax.scan(pick, first, modes, unroll=_UNROLLED)
     # Every point is used with all its images: symmetries of the posterior hold exactly, and the sampling density is
     # the mean over images of what was drawn from.
-    x = jax.vmap(images)(drawn, drawn_chart)
-    heights = share * jnp.exp(_student_constant(dimension) - log_det)
-    peaks = _inverse_power(1 + _square_distances(inverse, x[:, :, None] - mode) / _FREEDOM, dimension)
-    if charts == 1:
-        students = peaks @ heights
-    else:
-        students = jnp.einsum("ncs,ns->nc", peaks, heights * (drawn_chart[:, None] == chart))
-    log_prior = -0.5 * jnp.sum(x**2, axis=-1)
-    log_density = jnp.log(jnp.mean(students + _DEFENSIVE / charts * jnp.exp(log_prior), axis=1))
-    flat, chart_of = x.reshape(-1, dimension), jnp.repeat(drawn_chart, x.shape[1])
-    base = (log_prior - log_density[:, None]).reshape(-1)
-    return flat, chart_of, base[:, None] + _log_likelihood(target, flat, chart_of)
+    at = _Drawn(listed(drawn), chart if several else None, None)
+    images = [own.images(at.x) for own in charts]
+    number = len(images[0])
+    flat = at.on_own_chart([list(part.ravel()) for part in images])
+    x = [once(jnp.stack(_spread(flat[k::dimension], count), axis=1).reshape(-1, count[1])) for k in range(dimension)]
+    chart_of = jnp.repeat(chart, number, axis=0) if several else None
+
+    def add(students: Any, mode: _Modes) -> tuple[Any, None]:
+        white = _times(mode.inverse, [a - b for a, b in zip(x, mode.x, strict=True)])
+        peak = mode.height * _inverse_power(1 + sum(entry**2 for entry in white) / _FREEDOM, dimension)
+        return students + (jnp.where(chart_of == mode.chart, peak, 0.0) if several else peak), None
+
+    log_prior = -0.5 * sum(part**2 for part in x)
+    density, _ = jax.lax.scan(add, _DEFENSIVE / len(charts) * jnp.exp(log_prior), modes, unroll=_UNROLLED)
+    log_density = jnp.log(jnp.mean(density.reshape(count[0], number, count[1]), axis=1))
+    return _Drawn(listed(x), chart_of, log_prior - jnp.repeat(log_density, number, axis=0))
 
 
-def _square_distances(inverse: Any, away: Any) -> Any:
-    """``|inverse away|^2`` with lower triangular (s, m, m) and (n, c, s, m): shape (n, c, s)."""
-    size = away.shape[-1]
-    if size > _UNROLLED:
-        return jnp.sum(jnp.einsum("sij,ncsj->ncsi", inverse, away) ** 2, axis=-1)
-    # Entry by entry, so that one loop over the points does all.
-    white = [
-        sum((inverse[:, i, j] * away[..., j] for j in range(i)), inverse[:, i, i] * away[..., i]) for i in range(size)
-    ]
-    return sum((entry**2 for entry in white[1:]), white[0] ** 2)
+def _times(lower: Sequence[Any], x: Sequence[Any]) -> list[Any]:
+    """A lower triangular matrix, row by row, times a vector."""
+    rows = [lower[k * (k + 1) // 2 : (k + 1) * (k + 2) // 2] for k in range(len(x))]
+    return [sum(a * b for a, b in zip(row, x, strict=False)) for row in rows]
 
 
 def _inverse_power(base: Any, dimension: int) -> Any:
@@ -305,78 +350,45 @@ def _inverse_power(base: Any, dimension: int) -> Any:
     return power / jnp.sqrt(base) if half else power
 
 
-def _log_likelihood(target: Callable[[Any, Any], tuple[Any, Any]], x: Any, chart: Any) -> Any:
-    residual, log_weight = jax.vmap(target)(x, chart)
-    value = log_weight - 0.5 * jnp.sum(residual**2, axis=-1)
-    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+def _log_likelihood(chart: _Chart, x: Entries) -> list[Any]:
+    """Of every branch."""
+    residual, log_weight = chart.target(x)
+    values = [weight - 0.5 * np.sum(own**2) for own, weight in zip(residual, log_weight, strict=True)]
+    return [jnp.where(jnp.isfinite(value), value, -jnp.inf) for value in values]
 
 
-def _modes(
-    target: Callable[[Any, Any], tuple[Any, Any]],
-    entrance: Callable[[Any, Any], Any],
-    starts: Any,
-    steps: int,
-    charts: int,
-) -> tuple[Any, Any, Any, Any]:
-    """Modes from each start, which take the branches of every chart in turn: latent, chart, cost and root."""
-    branches = len(jax.eval_shape(target, starts[0], 0)[1])
+def _modes(charts: Sequence[_Chart], starts: Any) -> _Modes:
+    """Modes from starts of shape (m, starts, data points), which take the branches of every chart in turn."""
+    dimension, count = len(starts), starts.shape[1]
+    branches = len(charts[0].target(entries(starts, 1))[1])
+    turns = np.arange(count)
+    of_chart = turns // branches % len(charts)
+    found: list[list[Any]] = [[] for _ in turns]
+    for number in np.unique(of_chart):
+        chart, places = charts[number], np.flatnonzero(of_chart == number)
+        mode, cost, root = chart.modes(entries(starts[:, places], 1), jnp.asarray(places % branches)[:, None])
+        # A mode that any of its images makes likely counts: they share the likelihood, not the prior.
+        twins = [-0.5 * np.sum(image**2) for image in chart.images(mode)]
+        gains = jax.scipy.special.logsumexp(jnp.stack(twins), axis=0) + 0.5 * np.sum(mode**2)
+        inverse = by_entries(triangular_inverse)(root)
+        below = np.tril_indices(dimension)
+        log_det = sum(jnp.log(root[k, k]) for k in range(dimension))
+        columns = [*mode, *root[below], *inverse[below], log_det, gains - cost.item()]
+        for k, *row in zip(places, *_spread(columns, (len(places), starts.shape[2])), strict=True):
+            found[k] = row
+    rows = [jnp.stack(parts) for parts in zip(*found, strict=True)]
+    size = dimension * (dimension + 1) // 2
+    *matrices, log_det, gain = rows
+    share = (1 - _DEFENSIVE) * jax.nn.softmax(_TEMPERED * (log_det + gain), axis=0)
+    high = jnp.cumsum(share, axis=0)
+    low = jnp.concatenate([jnp.full_like(high[:1], -1.0), high[:-1]])
+    height = share * jnp.exp(_student_constant(dimension) - log_det)
+    x, root, inverse = matrices[:dimension], matrices[dimension : dimension + size], matrices[dimension + size :]
+    return _Modes(x, root, inverse, height, low, high, jnp.asarray(of_chart))
 
-    def from_start(start: Any, turn: Any) -> tuple[Any, Any, Any, Any]:
-        branch, chart = turn % branches, turn // branches % charts
 
-        def one_branch(x: Any) -> tuple[Any, Any]:
-            residual, log_weight = target(x, chart)
-            return residual[branch], log_weight[branch]
-
-        mode, cost, root = find_mode(one_branch, entrance(start, chart), steps)
-        return mode, chart, cost, root
-
-    return jax.vmap(from_start)(starts, jnp.arange(len(starts)))
-
-
-def _student_constant(dimension: int) -> Any:
+def _student_constant(dimension: int) -> float:
     """Logarithm of the height of a Student density over that of the normal density of the same shape."""
-    lgamma = jax.scipy.special.gammaln
-    return lgamma(0.5 * (_FREEDOM + dimension)) - lgamma(0.5 * _FREEDOM) - 0.5 * dimension * jnp.log(0.5 * _FREEDOM)
-
-
-def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) -> tuple[Any, Any, Any]:
-    """A mode of one branch from a start, its cost, and a square root of the widened Laplace covariance there."""
-    identity = jnp.eye(len(start))
-
-    def expand(x: Any) -> tuple[Any, Any, Any]:
-        def both(x: Any) -> Any:
-            residual, log_weight = target(x)
-            out = jnp.append(residual, log_weight)
-            return out, out
-
-        slope, value = jax.jacfwd(both, has_aux=True)(x)
-        residual, jacobian = value[:-1], slope[:-1]
-        cost = 0.5 * x @ x + 0.5 * residual @ residual - value[-1]
-        precision = identity + jacobian.T @ jacobian
-        gradient = x + residual @ jacobian - slope[-1]
-        # A latent at which the likelihood vanishes or is not defined is no mode, and no step leads away from it.
-        usable = jnp.isfinite(cost) & jnp.all(jnp.isfinite(precision)) & jnp.all(jnp.isfinite(gradient))
-        pick = partial(jnp.where, usable)
-        return pick(cost, _IMPOSSIBLE), pick(precision, identity), pick(gradient, 0.0)
-
-    def step(_: int, state: Any) -> Any:
-        x, cost, precision, gradient, damping = state
-        inverse = triangular_inverse(cholesky(precision + damping * jnp.diag(jnp.diag(precision))))
-        trial = x - inverse.T @ (inverse @ gradient)
-        new_cost, new_precision, new_gradient = expand(trial)
-        better = new_cost < cost
-        pick = partial(jnp.where, better)
-        return (
-            pick(trial, x),
-            pick(new_cost, cost),
-            pick(new_precision, precision),
-            pick(new_gradient, gradient),
-            pick(0.2 * damping, 5 * damping),
-        )
-
-    state = (start, *expand(start), jnp.asarray(_FIRST_DAMPING))
-    mode, cost, precision, _, _ = jax.lax.fori_loop(0, steps, step, state)
-    # precision = C C^T, so C^{-T} is a square root of its inverse; a lower one keeps the triangular inverse cheap.
-    inverse = triangular_inverse(cholesky(precision))
-    return mode, cost, cholesky(_WIDER**2 * inverse.T @ inverse)
+    return float(
+        gammaln(0.5 * (_FREEDOM + dimension)) - gammaln(0.5 * _FREEDOM) - 0.5 * dimension * np.log(0.5 * _FREEDOM)
+    )

@@ -21,7 +21,8 @@ from glassformer.models.channels.multi_index.attention_network import (
     layer,
     mixed,
 )
-from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions, find_mode
+from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
+from glassformer.models.channels.multi_index.modes import find_mode
 
 # Prior width of latents without a law of their own, over that of their rows: their mixing is known roughly only.
 _BROAD = 2.0

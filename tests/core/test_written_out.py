@@ -1,0 +1,55 @@
+"""Functions written out number by number say what they say of one data point after the other."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer.core.numerics.entries import entries, listed, once, whole
+from glassformer.core.numerics.written_out import by_entries, written_out
+
+
+def looped(x):
+    return jax.lax.fori_loop(0, 3, lambda k, y: y / (1 + k + jnp.sum(y**2)), x)
+
+
+def branching(x):
+    return jax.lax.switch(
+        (x[0] > 0).astype(int), [jnp.sin, lambda y: jnp.linalg.inv(jnp.eye(4) + jnp.outer(y, y))[0]], x
+    )
+
+
+FUNCTIONS = {
+    "moved": lambda x: jnp.concatenate([x[::-1], x[np.array([2, 0])], jnp.roll(x, 1)[:2], jnp.zeros(0)]),
+    "products": lambda x: (x.reshape(2, 2) @ x.reshape(2, 2).T).ravel() + jnp.outer(x, x).sum(axis=1),
+    "softmax": jax.nn.softmax,
+    "slope": lambda x: jax.jacfwd(lambda y: jnp.tanh(y) * jnp.max(y))(x).ravel(),
+    "loop": looped,
+    "branches": branching,
+    "nothing summed": lambda x: x + jnp.sum(x[:0]),
+    "looked up": lambda x: x[jnp.argmax(x)] + jnp.cumsum(x),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_of_many_data_points_at_once(name):
+    function = FUNCTIONS[name]
+    with jax.enable_x64(True):
+        points = np.random.default_rng(0).standard_normal((4, 3, 5))
+        found = jax.jit(lambda x: whole(by_entries(function)(entries(x, 1))))(points)
+        expected = jax.vmap(jax.vmap(function, 1, 1), 2, 2)(points)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+        alone = jax.jit(written_out(function))(points[:, 0, 0])
+        np.testing.assert_allclose(alone, expected[:, 0, 0], rtol=1e-12, atol=1e-14)
+
+
+def test_shapes_of_entries_broadcast():
+    with jax.enable_x64(True):
+        x = listed([jnp.arange(3.0)[:, None], jnp.ones(2)])
+        assert by_entries(lambda v: v[0] * v[1])(x).item().shape == (3, 2)
+
+
+def test_what_is_kept_is_itself():
+    values = np.array([0.0, -0.0, 1e-300, np.inf, -np.inf, np.nan])
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(once(jnp.asarray(values)), values)
