@@ -27,7 +27,7 @@ RATES = {"sgd": 0.7, "adam": 0.05}
 BENT = {"adam": 0.05, "sgd": 0.2}
 # Optimizer, rate and steps of exploration that bring means over starts near message passing: Adam wanders among the
 # weights that fit. Starts of plain descent stay close to what they began with, and their mean above the optimum.
-EXPLORING = ("adam", 0.5, 2500)
+EXPLORING = ("adam", 0.5, 8000)
 
 
 def _itself(fields: Any) -> Any:
