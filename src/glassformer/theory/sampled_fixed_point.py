@@ -29,7 +29,6 @@ class Search:
 
     roughly: float = 5e-4  # how well fixed points are located with few points
     noise: float = 0.1  # share of the sampling error below which a residual tells nothing
-    last: float = 0.25  # share of it below which a correction by all points, which leaves its square, is the last
     least: float = 1.0  # share of it with which a search that gets no further ends
     rounds: int = 24  # corrections by all points
     sloped: int = 4  # factor of points that slopes, which only lead there, can do without
@@ -173,7 +172,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solutio
         for name, part in zip(("q_hat", "q_hat_error"), kept, strict=True):
             best.extra[name][improved] = part[improved]
         norm = np.linalg.norm(flat, axis=1)
-        enough = np.maximum(settings.tolerance * norm + settings.floor, _POLICY.last * blur)
+        enough = np.maximum(settings.tolerance * norm + settings.floor, _POLICY.noise * blur)
         done = usable & (length <= enough)
         status[where[done]] = Status.CONVERGED
         # A step that leaves the cone, or is very long, is not believed: the map itself leads on.
