@@ -40,8 +40,8 @@ class Patience:
         coolings: halvings of the learning rate where the training error no longer falls.
         settling: share of the learning rate with which exploring weights settle.
         driven: fall that the gradient promises, at the usual rate after all halvings, of a floor.
-        shares: parts of the samples that exploring steps take in turn, in an order drawn for every block: weights wander
-            as far or farther in as many steps, at half the price.
+        shares: parts of the samples that exploring steps take in turn, in an order drawn for every block: weights
+            wander as far or farther in as many steps, at half the price.
     """
 
     block: int = 100
