@@ -106,6 +106,25 @@ def descent_step() -> None:
     print(f"  64 times one over 64 together: {ratio:.1f} (target 6)")
 
 
+def exploration() -> None:
+    """Exploring steps, on halves of the samples in single precision, beside steps on all of them as they are stored."""
+    rng, shape, width, starts, steps = np.random.default_rng(0), (80, 40), 8, 64, 200
+    design = DenseDesign.sample(640, shape, rng)
+    signal = rng.standard_normal((shape[0], width)) @ rng.standard_normal((width, shape[1])) / np.sqrt(width)
+    student = factor_student(design, design.forward(signal, 0), width)
+    seconds = []
+    for explore in (0, steps - 1):
+        settings = GradientDescent(optimizer="adam", learning_rate=0.5, explore=explore, max_steps=steps, floor=1e-30)
+        descend(student, settings, rng, starts)
+        start = time.process_time()
+        descend(student, settings, rng, starts)
+        seconds.append((time.process_time() - start) / steps)
+    print(
+        f"exploring step of 64 starts, 80 x 40, n = 640: {seconds[1] * 1e3:.1f} ms of processor time, on all samples "
+        f"{seconds[0] * 1e3:.1f} ms, ratio {seconds[0] / seconds[1]:.1f} (target 2.5)"
+    )
+
+
 def published(reference: Path, starts: int, instances: int) -> None:
     """Single runs and means over starts at D = 100 beside released data."""
     released = descents(reference)
@@ -138,6 +157,7 @@ def main() -> None:
         return
     nuclear_norm(options.large)
     descent_step()
+    exploration()
 
 
 if __name__ == "__main__":

@@ -57,6 +57,9 @@ class Judgement:
         excess: allowed excess of the estimate's power over its claimed overlap; healthy runs at d = 30 stay below 0.2
             in 99 of 100.
         worthless: an estimate whose power exceeds twice its claimed overlap by this much claims to be worse than none.
+        creeping: steps in a row that follow each other, the least cosine between them that does, and how little they
+            shrink: then the sum of those to come is leapt over.
+        farthest: steps leapt over at once.
     """
 
     tolerance: tuple[float, float] = (1e-3, 5e-3)
@@ -75,9 +78,51 @@ class Judgement:
     known: float = 100.0
     excess: float = 0.3
     worthless: float = 0.05
+    creeping: tuple[int, float, float] = (8, 0.9, 0.9)
+    farthest: float = 200.0
 
 
 JUDGEMENT = Judgement()
+
+
+@dataclass(frozen=True)
+class Creep:
+    """Steps that follow each other in one direction, each a little shorter than the last.
+
+    They go along what labels tell little of, such as the scale of a signal of which only comparisons are seen: the
+    prior alone pulls it to its place, slowly. A geometric series of steps has a known end.
+
+    Attributes:
+        step: the last of them.
+        size: its length.
+        first: length of the first.
+        count: how many they are.
+    """
+
+    step: Array
+    size: float
+    first: float
+    count: int = 0
+
+    def then(self, step: Array, size: float) -> Creep:
+        """With one more step, or a new beginning."""
+        lengths = float(np.linalg.norm(step)) * float(np.linalg.norm(self.step))
+        cosine = float(np.vdot(step, self.step)) / max(lengths, 1e-300)
+        if cosine < JUDGEMENT.creeping[1]:
+            return Creep(step, size, size)
+        return Creep(step, size, self.first, self.count + 1)
+
+    @property
+    def ahead(self) -> float:
+        """The sum of the steps to come, in units of the last one; zero where they are too few to tell, or end soon.
+
+        Example:
+            >>> Creep(np.ones(1), 0.99**8, 1.0, 8).ahead
+            99.0
+        """
+        count, _, slow = JUDGEMENT.creeping
+        rate = (self.size / self.first) ** (1 / self.count) if self.count >= count else 0.0
+        return min(rate / (1 - rate), JUDGEMENT.farthest) if slow <= rate < 1 else 0.0
 
 
 @dataclass
@@ -95,6 +140,7 @@ class GampState:
         noise: what the sampling of the scores alone would have changed it by.
         damping: weight of this state in the next one.
         first: before any step.
+        creep: the step that led here, where it may be one of many that follow each other.
     """
 
     estimate: Estimate
@@ -107,6 +153,7 @@ class GampState:
     noise: float = 0.0
     damping: float = 0.0
     first: bool = True
+    creep: Creep | None = None
 
     @property
     def claimed(self) -> float:
@@ -198,6 +245,8 @@ class GampStep:
         field = np.tensordot(np.diag(gain), seen, axes=1) + np.tensordot(assumed, old.signal, axes=1)
         new = self._denoised(field, assumed, old.memory)
         step = new.signal - old.signal
+        size = self._norm(step)
+        creep = Creep(step, size, size) if state.creep is None else state.creep.then(step, size)
         following = GampState(
             estimate=self.prior.mix(old, new, weight),
             score=score,
@@ -205,12 +254,13 @@ class GampStep:
             precision=precision,
             assumed=assumed,
             ratio=ratio,
-            size=self._norm(step),
+            size=size,
             noise=self._blur(found, new.variance * gain),
             damping=state.damping,
             first=False,
+            creep=creep,
         )
-        return following, float(np.trace(precision))
+        return _leapt(following, (1 - weight) * creep.ahead), float(np.trace(precision))
 
     def _denoised(self, field: Array, precision: Array, memory: object) -> Estimate:
         if self.side is not None:
@@ -305,6 +355,14 @@ class GampStep:
         allowed = JUDGEMENT.excess + 2 * chance * (1 - claimed)
         largest = min(allowed, (1 - claimed) * (1 + 4 * fluctuation) + JUDGEMENT.worthless)
         return Status.CONVERGED if agrees and power - (1 - claimed) <= largest else Status.CONTRADICTED
+
+
+def _leapt(state: GampState, steps: float) -> GampState:
+    """Carried on by so many steps like the last one."""
+    if steps == 0 or state.creep is None:
+        return state
+    signal = state.estimate.signal + steps * state.creep.step
+    return replace(state, estimate=replace(state.estimate, signal=signal), creep=None)
 
 
 def _mixed(matrix: Array, fields: Array) -> Array:

@@ -33,22 +33,27 @@ class Patience:
     Attributes:
         block: steps between two looks at the training error.
         looks: looks over which it must still fall to go on.
+        settled: the same where weights have explored: they settle within few, and what they then do not fit is noise.
         falling: share by which it must.
         halvings: of the learning rate after a divergence.
         diverged: growth of the training error that counts as one.
         coolings: halvings of the learning rate where the training error no longer falls.
         settling: share of the learning rate with which exploring weights settle.
         driven: fall that the gradient promises, at the usual rate after all halvings, of a floor.
+        shares: parts of the samples that exploring steps take in turn, in an order drawn for every block: weights
+            wander as far or farther in as many steps, at half the price.
     """
 
     block: int = 100
     looks: int = 20
+    settled: int = 5
     falling: float = 0.01
     halvings: int = 8
     diverged: float = 1e3
     coolings: int = 6
     settling: float = 0.1
     driven: float = 0.1
+    shares: int = 2
 
 
 _POLICY = Patience()
@@ -84,14 +89,15 @@ class Trained:
 
 
 class _Objective(NamedTuple):
-    """Training error and weight decay; equal ones are compiled once."""
+    """Training error, of data that count so many times, and weight decay; equal ones are compiled once."""
 
     loss: Loss
     decay: float
+    times: int = 1
 
     def __call__(self, parameters: Any, data: Any) -> Any:
         """Objectives of all starts, shape (starts,)."""
-        errors = self.loss(parameters, data)
+        errors = self.times * self.loss(parameters, data)
         if self.decay == 0:
             return errors
         squares = [jnp.sum(part.reshape(len(part), -1) ** 2, axis=1) for part in jax.tree.leaves(parameters)]
@@ -220,7 +226,13 @@ def _advance(
     data = schedule.at(data, counts.steps)
     optimizer = _optimizer(usual[0], _rate(counts, explore), settings.momentum)
     block = min(_POLICY.block, settings.max_steps - counts.steps)
-    run.parameters, run.state, values, errors = _block(objective, optimizer, run.parameters, run.state, data, block)
+    # Far above any floor single precision wanders as well as double precision, in half the time.
+    inputs = jax.tree.leaves(data)[0]
+    order = _order(len(inputs), counts.steps) if counts.steps < explore else None
+    kind = inputs.dtype if order is None else np.dtype(np.float32)
+    begin = _converted((run.parameters, run.state, data), kind)
+    with jax.enable_x64(kind == np.float64):
+        run.parameters, run.state, values, errors = _block(objective, optimizer, (*begin, order), block)
     counts.steps += block
     run.losses.append(np.asarray(values))
     worst, total = float(np.max(run.losses[-1])), float(np.sum(run.losses[-1]))
@@ -232,7 +244,7 @@ def _advance(
         counts.begun = len(run.losses)
     elif worst <= settings.floor * counts.power:
         counts.label = str(Status.CONVERGED)
-    elif _flat(run.losses[counts.begun :]):
+    elif _flat(run.losses[counts.begun :], _POLICY.settled if explore else _POLICY.looks):
         # Just below the edge of stability the objective may hover: a shorter step tells whether it is a floor.
         if counts.coolings == _POLICY.coolings or total > (1 - _POLICY.falling) * counts.reached:
             slow = _slope(objective, run.parameters, data) * usual[1] / 2**_POLICY.coolings
@@ -243,16 +255,28 @@ def _advance(
             counts.coolings, counts.rate = counts.coolings + 1, 0.5 * counts.rate
 
 
+def _order(samples: int, steps: int) -> Any:
+    """Samples of the shares, shape (shares, samples of each), in the block after so many steps."""
+    shares = min(_POLICY.shares, samples)
+    drawn = np.random.default_rng(steps).permutation(samples)[: samples // shares * shares]
+    return jnp.asarray(drawn.reshape(shares, -1), dtype=jnp.int32)
+
+
+def _converted(tree: Any, kind: np.dtype[Any]) -> Any:
+    """The same with all floating numbers of one kind."""
+    return jax.tree.map(lambda part: part.astype(kind) if jnp.issubdtype(part.dtype, jnp.floating) else part, tree)
+
+
 def _rate(counts: _Counts, explore: int) -> float:
     """The learning rate of the next step."""
     return counts.rate * (_POLICY.settling if 0 < explore <= counts.steps else 1.0)
 
 
-def _flat(history: list[Array]) -> bool:
+def _flat(history: list[Array], looks: int) -> bool:
     """True when the sum of the objectives fell by no hundredth over the last looks, nor faster than before."""
-    if len(history) <= 2 * _POLICY.looks:
+    if len(history) <= 2 * looks:
         return False
-    ends = [float(np.sum(history[-1 - k * _POLICY.looks])) for k in range(3)]
+    ends = [float(np.sum(history[-1 - k * looks])) for k in range(3)]
     now, before = ends[1] - ends[0], ends[2] - ends[1]
     return now <= _POLICY.falling * ends[1] and now <= abs(before)
 
@@ -273,19 +297,37 @@ def _optimizer(name: str, rate: float, momentum: float) -> Any:
     return optax.adam(rate) if name == "adam" else optax.sgd(rate, momentum=momentum or None)
 
 
-def _block(objective: _Objective, optimizer: Any, parameters: Any, state: Any, data: Any, steps: int) -> Any:
-    return Specialised(_steps, objective=objective, optimizer=optimizer, steps=steps)(parameters, state, data)
+def _block(objective: _Objective, optimizer: Any, arrays: tuple[Any, ...], steps: int) -> Any:
+    return Specialised(_steps, objective=objective, optimizer=optimizer, steps=steps)(*arrays)
 
 
-def _steps(parameters: Any, state: Any, data: Any, objective: _Objective, optimizer: Any, steps: int) -> Any:
-    def total(parameters: Any) -> Any:
-        return jnp.sum(objective(parameters, data))
+def _steps(
+    parameters: Any, state: Any, data: Any, order: Any, objective: _Objective, optimizer: Any, steps: int
+) -> Any:
+    """Steps on all data, or on the shares of an order in turn; and the objectives on all data in the end."""
+    shares = [data] if order is None else [_part(data, chosen) for chosen in order]
+    counted = objective._replace(times=len(shares))
 
-    def step(_: int, carried: Any) -> Any:
+    def step(share: Any, carried: Any) -> Any:
         parameters, state = carried
-        change, state = optimizer.update(jax.grad(total)(parameters), state, parameters)
+        slope = jax.grad(lambda parameters: jnp.sum(counted(parameters, share)))(parameters)
+        change, state = optimizer.update(slope, state, parameters)
         return optax.apply_updates(parameters, change), state
 
-    parameters, state = jax.lax.fori_loop(0, steps, step, (parameters, state))
+    def each(_: int, carried: Any) -> Any:
+        for share in shares:
+            carried = step(share, carried)
+        return carried
+
+    rounds, rest = divmod(steps, len(shares))
+    carried = jax.lax.fori_loop(0, rounds, each, (parameters, state))
+    for share in shares[:rest]:
+        carried = step(share, carried)
+    parameters, state = carried
     values = objective(parameters, data)
     return parameters, state, values, objective.loss(parameters, data) if objective.decay else values
+
+
+def _part(data: Any, chosen: Any) -> Any:
+    """Data of the chosen samples; what is one number for all of them is kept."""
+    return jax.tree.map(lambda part: part[chosen] if part.ndim else part, data)

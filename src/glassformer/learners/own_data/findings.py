@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -73,6 +74,24 @@ class Sample:
     def free(self) -> float:
         """Share of the numbers that their mean leaves free."""
         return 1 - 1 / len(self.inputs)
+
+    @cached_property
+    def squares(self) -> Array:
+        """Of the centred inputs."""
+        return np.square(self.centred)
+
+    @cached_property
+    def spread(self) -> float:
+        """Mean variance of an entry."""
+        return float(np.mean(self.inputs.var(axis=0, dtype=np.float64)))
+
+    @cached_property
+    def kurtosis(self) -> float:
+        """Excess kurtosis of entries, each in units of its own spread: scales are no tails."""
+        power = np.mean(self.squares, axis=0)
+        fourth = np.einsum("nld,nld->ld", self.squares, self.squares) / len(self.squares)
+        seen = power > 1e-12
+        return float(np.mean(fourth[seen] / power[seen] ** 2)) - 3 if seen.any() else 0.0
 
 
 def sampled(inputs: Array) -> Sample:
@@ -145,7 +164,7 @@ def claimed_error(model: Model, design: Design, labels: Array, found: Solution) 
 
 def _mean(sample: Sample) -> Finding:
     """Norm of the mean input in units of an entry: beyond one it is the strongest direction of all."""
-    n, power = len(sample.inputs), float(np.mean(sample.inputs.astype(float).var(axis=0)))
+    n, power = len(sample.inputs), sample.spread
     mean = sample.inputs.mean(axis=0, dtype=np.float64)
     norm = float(np.sum(mean**2)) / power if power > 0 else np.inf
     text = "length of the mean input in standard deviations of an entry; subtract the mean over samples"
@@ -153,8 +172,8 @@ def _mean(sample: Sample) -> Finding:
 
 
 def _scale(sample: Sample) -> Finding:
-    spread = np.sqrt(float(np.mean(sample.inputs.astype(float).var(axis=0))))
-    chance = _CHANCE * np.sqrt((2 + abs(_kurtosis(sample))) / (2 * sample.centred.size))
+    spread = np.sqrt(sample.spread)
+    chance = _CHANCE * np.sqrt((2 + abs(sample.kurtosis)) / (2 * sample.centred.size))
     text = "distance of the standard deviation of the entries from one; divide by it"
     return Finding("scale", abs(spread - 1), 0.1, chance, text)
 
@@ -168,9 +187,9 @@ def _token_scales(sample: Sample) -> Finding:
 
 
 def _scales(sample: Sample, axes: tuple[int, int], name: str, what: str) -> Finding:
-    powers = np.mean(sample.centred**2, axis=axes)
+    powers = np.mean(sample.squares, axis=axes)
     counted = sample.free * sample.centred.size / len(powers)
-    error = (2 + max(_kurtosis(sample), -1.9)) / counted
+    error = (2 + max(sample.kurtosis, -1.9)) / counted
     text = f"relative spread of the variances of the {what}; divide each by its standard deviation"
     return _root(name, float(np.var(powers)) - error, 0.2**2, error * np.sqrt(2 / len(powers)), text)
 
@@ -200,22 +219,14 @@ def _correlation(sample: Sample, vectors: Array, name: str, what: str) -> Findin
 def _tails(sample: Sample) -> Finding:
     text = "excess kurtosis of the entries; transform them (ranks, logarithms), or clip outliers and say so"
     error = np.sqrt(24 / sample.centred.size)
-    return Finding("heavy tails", _kurtosis(sample), 3.0, _CHANCE * error, text)
+    return Finding("heavy tails", sample.kurtosis, 3.0, _CHANCE * error, text)
 
 
 def _leverage(sample: Sample) -> Finding:
-    powers = np.mean(sample.centred**2, axis=(1, 2))
-    error = (2 + max(_kurtosis(sample), -1.9)) / sample.size
+    powers = np.mean(sample.squares, axis=(1, 2))
+    error = (2 + max(sample.kurtosis, -1.9)) / sample.size
     text = "spread of the mean squares of single inputs; some samples weigh far more than others: divide by their norm"
     return _root("leverage", float(np.var(powers)) - error, 0.3**2, error * np.sqrt(2 / len(powers)), text)
-
-
-def _kurtosis(sample: Sample) -> float:
-    """Excess kurtosis of entries, each in units of its own spread: scales are no tails."""
-    power = np.mean(sample.centred**2, axis=0)
-    fourth = np.mean(sample.centred**4, axis=0)
-    seen = power > 1e-12
-    return float(np.mean(fourth[seen] / power[seen] ** 2)) - 3 if seen.any() else 0.0
 
 
 def _root(name: str, square: float, limit: float, error: float, meaning: str) -> Finding:

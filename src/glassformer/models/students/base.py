@@ -34,7 +34,8 @@ class Student:
 
     Attributes:
         parameters: shapes of the parameters of one start; they are drawn standard normal, or small.
-        data: what the loss takes beside the parameters.
+        data: what the loss takes beside the parameters: arrays with the samples along their first axis, of which any
+            share is data as well, and single numbers.
         loss: training errors of all starts.
         signals: signals of all starts, shape (starts, rows, columns), from the parameters.
         power: training error of knowing nothing, a quarter of the sum of the squared labels.

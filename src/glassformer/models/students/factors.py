@@ -94,7 +94,7 @@ def _distance_of_either_sign(signal: Array, teacher: Array) -> float:
 
 def _signals(factors: Any) -> Any:
     left, right = factors
-    return jnp.einsum("kir,kjr->kij", left, right) / np.sqrt(left.shape[-1])
+    return left @ jnp.swapaxes(right, 1, 2) / float(np.sqrt(left.shape[-1]))
 
 
 @lru_cache(maxsize=16)
@@ -103,7 +103,7 @@ def _loss_of(link: Link) -> Loss:
         """Training error of every start: one product of the inputs with all their signals."""
         inputs, labels = data
         signals = _signals(factors)
-        fields = signals.reshape(len(signals), -1) @ inputs.T / np.sqrt(inputs.shape[1])
+        fields = signals.reshape(len(signals), -1) @ inputs.T / float(np.sqrt(inputs.shape[1]))
         return 0.25 * jnp.sum((link(fields) - labels) ** 2, axis=1)
 
     return loss

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property, lru_cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.fingerprint import identified
 from glassformer.core.numerics.quadrature import normal_nodes
+from glassformer.core.remembered import remembered
 from glassformer.models.channels.confusion import Flip
 from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.link.affine import AffineLink
@@ -35,6 +36,7 @@ _BRANCHES = 2
 _EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-8, 1e-6, 1e-6), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 5e-6)
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
+_KEPT = 4096  # averages that are kept
 _ROWS = 128  # means of the field for which labels are averaged at once
 _SEEN = 7.6  # fields whose signs are compared
 _UNSEEN = 1e-8  # probability that is none
@@ -103,7 +105,7 @@ class LinkChannel(ScalarChannel):
 
     @property
     def even(self) -> bool:
-        return self._known.even
+        return self._facts.even
 
     @property
     def trainable_link(self) -> Callable[[Any], Any] | None:
@@ -112,17 +114,17 @@ class LinkChannel(ScalarChannel):
 
     @property
     def noiseless(self) -> bool:
-        return self.noise == 0.0 and self._known.shape.flat_mass < _UNSEEN
+        return self.noise == 0.0 and self._facts.shape.flat_mass < _UNSEEN
 
     @property
     def rank(self) -> float:
         r"""Probability of the labels that fix the field up to finitely many values, without noise."""
-        share = 1.0 - self._known.shape.flat_mass if self.noise == 0.0 else 0.0
+        share = 1.0 - self._facts.shape.flat_mass if self.noise == 0.0 else 0.0
         return share if share > _UNSEEN else 0.0
 
     @property
     def exponents(self) -> Exponents:
-        return self._known.exponents
+        return self._facts.exponents
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         labels = self.clean(h)
@@ -136,20 +138,13 @@ class LinkChannel(ScalarChannel):
 
     @property
     def discrete(self) -> bool:
-        return self.noise == 0.0 and abs(self._known.shape.flat_mass - 1) < _UNSEEN
+        return self.noise == 0.0 and abs(self._facts.shape.flat_mass - 1) < _UNSEEN
 
     def truth(self, h: Array) -> Array:
         return self.clean(h) if self.discrete else super().truth(h)
 
     def decided(self, omega: Array, variance: float) -> Array:
-        return self._exchanged.decided(omega, variance)
-
-    @property
-    def _exchanged(self) -> ScalarChannel:
-        """The channel whose labels are exchanged for one another with the probability zero: it counts wrong ones."""
-        from glassformer.models.channels.link.mislabelled import MislabelledChannel
-
-        return MislabelledChannel(self.function, Flip(0.0))
+        return self._facts.exchanged.decided(omega, variance)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]
@@ -166,18 +161,18 @@ class LinkChannel(ScalarChannel):
     @property
     def values(self) -> tuple[float, ...]:
         """Of a step function without noise."""
-        shape = self._known.shape
+        shape = self._facts.shape
         steps = self.noise == 0 and shape.flat_mass > 1 - _UNSEEN
         return tuple(sorted(flat.value for flat in shape.flats)) if steps else ()
 
     @property
     def steps(self) -> tuple[float, ...]:
         """Where the link jumps."""
-        return tuple(self._known.shape.breaks.tolist())
+        return tuple(self._facts.shape.breaks.tolist())
 
     def label_nodes(self, finer: float = 1.0) -> LabelNodes:
         """At each node of the field, and of the noise, the field is known."""
-        h, weight = normal_nodes(self._known.shape.breaks, nodes=round(12 * np.sqrt(finer)))
+        h, weight = normal_nodes(self._facts.shape.breaks, nodes=round(12 * np.sqrt(finer)))
         noise = normal_nodes(panels=4, nodes=round(6 * np.sqrt(finer)))
         x, share = (part if self.noise > 0 else part[:1] * 0 + 1 for part in noise)
         y = self.clean(h)[:, None] + np.sqrt(self.noise) * x
@@ -195,10 +190,10 @@ class LinkChannel(ScalarChannel):
         :math:`\varphi(\omega)`; ``label_error``, where labels take few values: the most probable one is wrong.
         """
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
-        both = np.array([_label_errors(self._known.shape, x, self.nodes) for x in v.ravel()]).reshape(-1, 2)
+        both = np.array([self._facts.label_errors(x) for x in v.ravel().tolist()]).reshape(-1, 2)
         bayes, plugin = both.T.reshape(2, *v.shape)
         named = {"prediction_error": bayes, "plugin_error": plugin, "label_noise": np.full(v.shape, self.label_noise)}
-        wrong = {"label_error": self._exchanged.label_error(v)["label_error"]} if self.discrete else {}
+        wrong = {"label_error": self._facts.exchanged.label_error(v)["label_error"]} if self.discrete else {}
         return {**named, **wrong, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
     @cached_property
@@ -206,13 +201,23 @@ class LinkChannel(ScalarChannel):
         return array_link(self.function)
 
     @property
+    def _facts(self) -> _Facts:
+        return self._known.facts
+
+    @property
     def _known(self) -> _Known:
-        """What has been found out of the link as it is now: globals that it reads may have changed since."""
-        content, found = identified(self.function), self.__dict__.get("_found")
-        if found is None or found.content != content:
-            found = _Known(content, self._link, self.noise, self.nodes)
-            object.__setattr__(self, "_found", found)
-        return found
+        """What has been found out of the link as it is now.
+
+        Globals that it reads may have changed since, also those of the link that another channel began with.
+        """
+        content, known = identified(self.function), self.__dict__.get("_found")
+        if known is None or known.content != content:
+            own = _Facts(self.function, self._link, self.noise, self.nodes)
+            facts: _Facts = remembered(lambda: own, "link", self.function, self.noise, self.nodes)
+            facts = facts if identified(facts.function) == content else own
+            known = _Known(content, facts, facts.curve())
+            object.__setattr__(self, "_found", known)
+        return known
 
     def _posterior(self, y: ArrayLike, omega: ArrayLike, variance: ArrayLike) -> tuple[Array, Array]:
         arrays = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (y, omega, variance)))
@@ -227,17 +232,30 @@ class LinkChannel(ScalarChannel):
         return Integral(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
 
 
+class _Known(NamedTuple):
+    """Identity of a link, what is known of it, and the curve of one channel."""
+
+    content: str | None
+    facts: _Facts
+    curve: Curve
+
+    @property
+    def law(self) -> LinkPosterior:
+        """The posterior of the field behind one label."""
+        return self.facts.law
+
+
 @dataclass(frozen=True)
-class _Known:
-    """What is found out of a link once, when it is first needed.
+class _Facts:
+    """What is found out of a link once, when it is first needed, for all channels of it.
 
     Attributes:
-        content: identity of the link, None where it has none.
-        link: the function.
+        function: as given.
+        link: the same, of arrays.
         noise, nodes: of the channel.
     """
 
-    content: str | None
+    function: Callable[..., object]
     link: Function
     noise: float
     nodes: int
@@ -251,6 +269,13 @@ class _Known:
         return exponents_of(self.shape)
 
     @cached_property
+    def exchanged(self) -> ScalarChannel:
+        """The channel whose labels are exchanged for one another with the probability zero: it counts wrong ones."""
+        from glassformer.models.channels.link.mislabelled import MislabelledChannel
+
+        return MislabelledChannel(self.function, Flip(0.0))
+
+    @cached_property
     def law(self) -> LinkPosterior:
         affine = AffineLink.recognised(self.shape, self.nodes, self.noise)
         if affine is not None:
@@ -260,7 +285,7 @@ class _Known:
     @cached_property
     def averages(self) -> Averages:
         # Information and free entropy come from one computation and are usually asked for together.
-        return lru_cache(maxsize=256)(self.law.averages)
+        return lru_cache(maxsize=_KEPT)(self.law.averages)
 
     @cached_property
     def even(self) -> bool:
@@ -273,20 +298,33 @@ class _Known:
         return self.averages(1.0, 1)[0] < 1e-16
 
     @cached_property
+    def label_errors(self) -> Callable[[float], tuple[float, float]]:
+        """Of the posterior mean of the label and of the label at omega, at one variance."""
+        return lru_cache(maxsize=_KEPT)(lambda v: _label_errors(self.shape, v, self.nodes))
+
     def curve(self) -> Curve:
-        simple = len(self.shape.branches) <= _BRANCHES
-        single, node, target = (_EXACT if simple else _SHARP) if self.noise == 0 else _SIMPLE if simple else _HARD
-
-        def row(v: float) -> Row:
-            return *self._refined(v, 0, single), *self._refined(v, 1, single)
-
+        """A new one: where it is read off panels depends on what it was asked before."""
         # At generative exponent k the information begins with the overlap to the power k - 1.
         power = (
             int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
         )
-        rules = [lambda v, level=level: self.averages(v, level) for level in range(len(RULES))]
-        direct, law = lru_cache(maxsize=256)(row), self.law
-        return Curve(direct, rules, node, power, self.noise == 0, target, law.left_out, law.closed)
+        rest = self.law.left_out, self.law.closed
+        return Curve(self.row, self._rules, self._targets[1], power, self.noise == 0, self._targets[2], *rest)
+
+    @cached_property
+    def _targets(self) -> tuple[float, float, float]:
+        simple = len(self.shape.branches) <= _BRANCHES
+        return (_EXACT if simple else _SHARP) if self.noise == 0 else _SIMPLE if simple else _HARD
+
+    @cached_property
+    def _rules(self) -> list[Callable[[float], tuple[float, float]]]:
+        return [partial(_at_level, self.averages, level) for level in range(len(RULES))]
+
+    @cached_property
+    def row(self) -> Callable[[float], Row]:
+        """Information, its error, expected log partition and its error, each refined by itself."""
+        single = self._targets[0]
+        return lru_cache(maxsize=_KEPT)(lambda v: (*self._refined(v, 0, single), *self._refined(v, 1, single)))
 
     def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
         """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
@@ -298,6 +336,10 @@ class _Known:
                 return value, error
         # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
         return value, _SLOW * error
+
+
+def _at_level(averages: Averages, level: int, v: float) -> tuple[float, float]:
+    return averages(v, level)
 
 
 def _label_errors(shape: LinkShape, v: float, nodes: int) -> tuple[float, float]:

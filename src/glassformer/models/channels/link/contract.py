@@ -222,7 +222,9 @@ def _compiled(function: Callable[..., Any]) -> Callable[[Array], Array]:
     """A function that JAX can trace, compiled for batches of few different lengths."""
     import jax
 
-    batched = jax.jit(jax.vmap(function))
+    from glassformer.core.numerics.compiled import Specialised
+
+    batched = Specialised(lambda fields, function: jax.vmap(function)(fields), function=function)
 
     def part(fields: Array) -> Array:
         length = _FEW if len(fields) <= _FEW else _MANY

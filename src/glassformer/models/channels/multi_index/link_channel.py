@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.checks import require_integer, require_name
-from glassformer.core.errors import IncompatibleError
+from glassformer.core.errors import IncompatibleError, LinkError
 from glassformer.core.numerics.batching import mapped
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.models.channels.base import Channel, require_noise
 from glassformer.models.channels.confusion import Alphabet, ConfusionLaw, confusion_law
 from glassformer.models.channels.label_laws import LabelLaw, label_law
@@ -27,6 +28,8 @@ _TRIED, _FEW = 512, 32
 _MANY = 2**14
 # Noise variance, in units of the variance of the label, that stands for none where labels have several entries.
 _NEGLIGIBLE = 3e-4
+# What a link raises under JAX that compares its fields, or hands them to NumPy.
+_CALLS_NUMPY = jax.errors.TracerArrayConversionError | jax.errors.TracerBoolConversionError
 # Work per data point of such labels, and the share of data points that it leaves time for.
 _THIN, _FEWER = Effort(points=256, starts=32, steps=12), 8
 
@@ -78,8 +81,9 @@ def link_channel(
     safe.require_finite()
     tried = safe(np.random.default_rng(0).standard_normal((_TRIED, indices, tokens))).reshape(_TRIED, -1)
     scalar = indices * tokens == 1 and safe.label_shape == ()
-    if not scalar or not _calls_numpy(safe):
-        _require_traceable(safe)
+    error = _traced(safe)
+    if error is not None and not (scalar and isinstance(error, _CALLS_NUMPY)):
+        raise _untraceable(safe, error) from error
     confusion = confusion_law(noise_law)
     if confusion is not None:
         return _confused(link, safe, confusion, noise, points)
@@ -92,7 +96,7 @@ def link_channel(
             "normal noise on the values of the labels"
         )
     if scalar:
-        return _scalar(safe, noise)
+        return _scalar(safe, noise, error is None and _has_slope(safe))
     flat, shape = _flattened(link), safe.label_shape
     symmetric = symmetries or row_symmetries(flat, indices, tokens, discrete)
     if noise == 0 and (discrete or tried.shape[1] == 1):
@@ -156,23 +160,24 @@ def _confused(link: Callable[[Any], Any], safe: Link, law: ConfusionLaw, noise: 
     return MislabelledRowsChannel(flat, *shape, symmetric, 1.0, points=points, alphabet=alphabet)
 
 
-def _scalar(link: Link, noise: float) -> Channel:
+def _scalar(link: Link, noise: float, smooth: bool) -> Channel:
     """One projection: the quadratures of scalar channels."""
     from glassformer.models.channels.link.channel import LinkChannel
     from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
 
     channel = LinkChannel(link, noise)
-    return ScalarRowsChannel(channel, channel.clean, smooth=link.function if _has_slope(link) else None)
+    return ScalarRowsChannel(channel, channel.clean, smooth=link.function if smooth else None)
 
 
 def _has_slope(link: Link) -> bool:
-    """Whether JAX traces the link of one field, and finds a slope somewhere."""
-    if _traced(link) is not None:
-        return False
+    """Whether JAX finds a slope somewhere of the link of one field, which it traces."""
     with jax.enable_x64(True):
         fields = jnp.asarray(np.random.default_rng(3).standard_normal((_TRIED, *link.shape)))
-        slopes = jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link.function(z), dtype=float))))(fields)
-        return bool(jnp.any(slopes != 0))
+        return bool(jnp.any(Specialised(_slopes, link=link.function)(fields) != 0))
+
+
+def _slopes(fields: Any, link: Callable[[Any], Any]) -> Any:
+    return jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link(z), dtype=float))))(fields)
 
 
 def _traced(link: Link) -> Exception | None:
@@ -186,19 +191,18 @@ def _traced(link: Link) -> Exception | None:
     return None
 
 
-def _calls_numpy(link: Link) -> bool:
-    """Whether the link compares its fields, or hands them to NumPy, where JAX would have to trace it."""
-    return isinstance(_traced(link), jax.errors.TracerArrayConversionError | jax.errors.TracerBoolConversionError)
-
-
 def _require_traceable(link: Link) -> None:
     error = _traced(link)
     if error is not None:
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise link.refused(
-            f"a function that JAX can trace on Z of shape {link.shape} ({type(error).__name__}: {cause})",
-            "write it with jax.numpy, without if on values of Z and without numpy calls",
-        ) from error
+        raise _untraceable(link, error) from error
+
+
+def _untraceable(link: Link, error: Exception) -> LinkError:
+    cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return link.refused(
+        f"a function that JAX can trace on Z of shape {link.shape} ({type(error).__name__}: {cause})",
+        "write it with jax.numpy, without if on values of Z and without numpy calls",
+    )
 
 
 def _flattened(link: Callable[[Any], Any]) -> Callable[[Any], Any]:
