@@ -27,7 +27,7 @@ def _number(allowed: str, within: Callable[[Any], bool]) -> Check:
 inside = _number("a number in (0, 1)", lambda x: 0 < x < 1)
 share = _number("a number in [0, 1)", lambda x: 0 <= x < 1)
 positive = _number("finite and > 0", lambda x: 0 < x < float("inf"))
-not_negative = _number("finite and >= 0", lambda x: 0 <= x < float("inf"))
+not_negative = _number("a finite number >= 0", lambda x: 0 <= x < float("inf"))
 
 
 def whole(name: str, value: Any, optional: bool = False) -> None:

@@ -84,7 +84,7 @@ class Ridge(LinearFit):
         >>> Ridge(strength=-1.0)
         Traceback (most recent call last):
         ...
-        glassformer.core.errors.ParameterError: strength = -1.0 is not allowed: expected None, or finite and >= 0
+        glassformer.core.errors.ParameterError: strength = -1.0 is not allowed: expected None, or a finite number >= 0
     """
 
     title: ClassVar[str] = "ridge regression"

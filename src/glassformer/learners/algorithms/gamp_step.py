@@ -117,7 +117,7 @@ class Creep:
         """The sum of the steps to come, in units of the last one; zero where they are too few to tell, or end soon.
 
         Example:
-            >>> Creep(np.ones(1), 0.99**8, 1.0, 8).ahead
+            >>> round(Creep(np.ones(1), 0.99**8, 1.0, 8).ahead, 6)
             99.0
         """
         count, _, slow = JUDGEMENT.creeping
