@@ -13,6 +13,8 @@ class Descent(Learner):
     """Gradient descent from a start that is random."""
 
     family: ClassVar[str] = "descent"
+    needs: ClassVar[str]
+    """What a model must offer; one that does not says why."""
     init: str
     small: float
 
@@ -21,16 +23,18 @@ class Descent(Learner):
         """Standard deviation of the initial parameters."""
         return 1.0 if self.init == "prior" else self.small
 
+    def obstacle(self, model: Any) -> str | None:
+        try:
+            getattr(model, self.needs)
+        except IncompatibleError as error:
+            return str(error)
+        return None
+
 
 class RowDescent(Descent):
     """Gradient descent on the rows of a model's weights, through its label."""
 
-    def obstacle(self, model: Any) -> str | None:
-        try:
-            _ = model.traceable_label
-        except IncompatibleError as error:
-            return str(error)
-        return None
+    needs: ClassVar[str] = "traceable_label"
 
 
 def kind_of_start() -> Any:

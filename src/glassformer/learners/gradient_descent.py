@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.checks import is_whole
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import ParameterError
 from glassformer.core.settings import not_negative, positive, setting, share, steps_allowed, whole
 from glassformer.learners.base import Learner, Reached
 from glassformer.learners.descent import Descent, kind_of_start, small_start
@@ -60,6 +60,7 @@ class GradientDescent(Descent):
     """
 
     title: ClassVar[str] = "gradient descent"
+    needs: ClassVar[str] = "parametrisation"
     continues: ClassVar[bool] = True
 
     optimizer: str | None = setting(None, "sgd or adam (default by the model; of averages adam)")
@@ -96,13 +97,6 @@ class GradientDescent(Descent):
         """
         name = self.optimizer or next(iter(rates))
         return name, self.learning_rate or rates[name]
-
-    def obstacle(self, model: Any) -> str | None:
-        try:
-            _ = model.parametrisation
-        except IncompatibleError as error:
-            return str(error)
-        return None
 
     def completed(self, model: Any) -> Self:
         name, rate = self.rule(model.parametrisation.rates)

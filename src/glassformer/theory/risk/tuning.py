@@ -27,12 +27,10 @@ def tuned(problem: Problem, alpha: Array) -> Point:
     if problem.penalty.pinned:
         return solved(problem, alpha, np.full_like(alpha, np.nan))
     recovered = problem.recovered(alpha)
-    if recovered.all():
-        return solved(problem, alpha, np.zeros_like(alpha))
     if recovered.any():
         # Nothing is better than the signal; searches beside it would compare rounding errors.
-        exact, rest = alpha[recovered], alpha[~recovered]
-        return Point.joined(recovered, solved(problem, exact, np.zeros_like(exact)), tuned(problem, rest))
+        exact = solved(problem, alpha[recovered], np.zeros(int(recovered.sum())))
+        return exact if recovered.all() else Point.joined(recovered, exact, tuned(problem, alpha[~recovered]))
     few = few_of(alpha)
     place, fields = _looked(problem, few)
     inside = np.isfinite(place)
