@@ -18,7 +18,8 @@ from glassformer import (
 from glassformer.core.settings import Iteration
 from glassformer.interface.cli import main
 from glassformer.learners.algorithms.proximal import least_nuclear_norm
-from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
+from glassformer.learners.algorithms.proximal_gradient import least_risk
+from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.ridge import ridge
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.designs.quadratic import QuadraticDesign

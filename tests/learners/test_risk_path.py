@@ -17,7 +17,8 @@ from glassformer import (
 )
 from glassformer.core.settings import Iteration
 from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
-from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
+from glassformer.learners.algorithms.proximal_gradient import least_risk
+from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.designs.pooled import PooledDesign

@@ -125,7 +125,7 @@ class GradientDescent(Descent):
 
     def _gap(self, model: Any, data: DataSet, width: int, found: Descended) -> float:
         """How far at most the risk that decay and width stand for is from its least value; else what training says."""
-        from glassformer.learners.algorithms.proximal_gradient import Risk, certified_gap
+        from glassformer.learners.algorithms.risk import Risk, certified_gap
         from glassformer.theory.risk.losses import Square
 
         convex = model.parametrisation.convex

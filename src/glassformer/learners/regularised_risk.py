@@ -141,7 +141,8 @@ class RegularisedRisk(Learner):
         import numpy as np
 
         from glassformer.core.numerics.decompositions import singular_values
-        from glassformer.learners.algorithms.proximal_gradient import Risk, least_risk
+        from glassformer.learners.algorithms.proximal_gradient import least_risk
+        from glassformer.learners.algorithms.risk import Risk
 
         problem, prior, design = self._problem(model), model.prior, data.design
         strength, trace = self.strength, None

@@ -18,7 +18,8 @@ from glassformer.core.showing import Shown
 from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
 from glassformer.learners.algorithms.left_out import LeftOut, left_out
-from glassformer.learners.algorithms.proximal_gradient import Risk, Scale, least_risk, scale_of
+from glassformer.learners.algorithms.proximal_gradient import Scale, least_risk, scale_of
+from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.algorithms.several_classes import BestConstants, best_constants
 from glassformer.theory.risk.losses import Loss, loss_of
 from glassformer.theory.risk.penalties import Penalty, penalty_of

@@ -21,7 +21,8 @@ import scipy.linalg
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import eigh
-from glassformer.learners.algorithms.proximal_gradient import Risk, scale_of
+from glassformer.learners.algorithms.proximal_gradient import scale_of
+from glassformer.learners.algorithms.risk import Risk
 
 # Width of the envelope whose curvature is taken for that of the loss, rounding errors of a matrix that is inverted, and
 # the share of a sample that the others leave open, at least.

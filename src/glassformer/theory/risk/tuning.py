@@ -14,9 +14,11 @@ from glassformer.theory.risk.fixed_points import Flags, Point, Problem, few_of, 
 
 # Logarithms of strengths, from the largest useful one, at which the best is looked for; beyond, the least is best.
 _LOOKS = np.array([-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0])
-# Half-widths of parabolas: the first from looks, the first between known optima, how much narrower the next one is,
-# and the last; how many there may be.
-_WIDE, _NEAR, _NARROWER, _LAST, _MOST = 0.5, 0.01, 0.2, 0.01, 12
+# Half-widths of parabolas: the first from looks, how much narrower and wider the next one may be, and the last, also
+# that between known optima; how many there may be.
+_WIDE, _NARROWER, _WIDER, _LAST, _MOST = 0.5, 0.2, 3.0, 0.02, 12
+# Differences of objectives that mean nothing, and a power of estimates that is none.
+_NOISE, _NOTHING = 1e-9, 1e-20
 
 
 def tuned(problem: Problem, alpha: Array) -> Point:
@@ -33,18 +35,17 @@ def tuned(problem: Problem, alpha: Array) -> Point:
         return exact if recovered.all() else Point.joined(recovered, exact, tuned(problem, alpha[~recovered]))
     few = few_of(alpha)
     place, fields = _looked(problem, few)
-    inside = np.isfinite(place)
-    place[inside], fields[inside] = _followed(problem, few[inside], place[inside], fields[inside], _WIDE)
-    if len(few) < len(alpha):
-        place, fields = _between(few, inside, place, fields, alpha)
-        inside = np.isfinite(place)
-        place[inside], fields[inside] = _followed(problem, alpha[inside], place[inside], fields[inside], _NEAR)
+    width, inside = _WIDE, np.isfinite(place)
+    if inside.any() and len(few) < len(alpha):
+        optimum = _followed(problem, few[inside], place[inside], fields[inside], _WIDE)
+        place, fields = _between(few, inside, optimum, alpha)
+        width, inside = _LAST, np.isfinite(place)
     # A loss that only labels fitted exactly bring to zero has no optimum without a penalty, but estimates that grow.
     last = largest_strength(problem, alpha) * np.exp(_LOOKS[-1])
     least = np.where(problem.loss.quadratic, 0.0, last)
     if not inside.any():
         return solved(problem, alpha, least)
-    found = point_at(problem, alpha[inside], np.exp(place[inside]), fields[inside])
+    found = _followed(problem, alpha[inside], place[inside], fields[inside], width)
     if inside.all():
         return found
     return Point.joined(inside, found, solved(problem, alpha[~inside], least[~inside]))
@@ -74,11 +75,12 @@ def _least_is_best(problem: Problem, alpha: Array, strength: Array, fields: Arra
     return np.asarray((stronger >= objective) & (objective >= none))
 
 
-def _between(few: Array, inside: Flags, place: Array, fields: Array, alpha: Array) -> tuple[Array, Array]:
+def _between(few: Array, inside: Flags, optimum: Point, alpha: Array) -> tuple[Array, Array]:
     """Logarithms of strengths and fields near the optima of other sample ratios; NaN beyond those that are known."""
-    if np.sum(inside) < 2:
-        return np.full(len(alpha), np.nan), np.full((len(alpha), fields.shape[1]), np.nan)
-    known = CubicSpline(np.log(few[inside]), np.column_stack([place, fields])[inside], extrapolate=False)
+    places = np.column_stack([np.log(optimum.strength), optimum.logarithms])
+    if len(places) < 2:
+        return np.full(len(alpha), np.nan), np.full((len(alpha), places.shape[1] - 1), np.nan)
+    known = CubicSpline(np.log(few[inside]), places, extrapolate=False)
     guess = known(np.log(alpha))
     # Between a few of which one has no optimum, who can tell.
     gaps = np.searchsorted(few, alpha).clip(1, len(few) - 1)
@@ -86,9 +88,13 @@ def _between(few: Array, inside: Flags, place: Array, fields: Array, alpha: Arra
     return guess[:, 0], guess[:, 1:]
 
 
-def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width: float) -> tuple[Array, Array]:
-    """The optimum of the objective near logarithms of strengths, and logarithms of fields there."""
+def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width: float) -> Point:
+    """The optimum of the objective near logarithms of strengths, from logarithms of fields there.
+
+    Where parabolas do not close in on one, or lead astray, that is the best place looked at.
+    """
     place, fields, reach = place.copy(), fields.copy(), np.full(len(place), width)
+    lowest, best, known = np.full(len(place), np.inf), place.copy(), fields.copy()
     active = np.arange(len(place))
     for _ in range(_MOST):
         if not active.size:
@@ -96,8 +102,13 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
         sides = place[active] + np.array([[-1.0], [0.0], [1.0]]) * reach[active]
         ratios, starts = np.tile(alpha[active], 3), np.tile(fields[active], (3, 1))
         points = point_at(problem, ratios, np.exp(sides.ravel()), starts)
-        left, middle, right = _objective(problem, points).reshape(sides.shape)
-        fields[active] = points.logarithms[len(active) : 2 * len(active)]
+        values, there = _objective(problem, points).reshape(sides.shape), points.logarithms.reshape(*sides.shape, -1)
+        fields[active] = there[1]
+        for value, side, field in zip(values, sides, there, strict=True):
+            better = value < lowest[active]
+            rows = active[better]
+            lowest[rows], best[rows], known[rows] = value[better], side[better], field[better]
+        left, middle, right = values
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             bend = left - 2 * middle + right
             shift = np.where(bend > 0, 0.5 * (left - right) / bend, 2.0 * np.sign(left - right))
@@ -105,14 +116,21 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
         place[active] += shift * reach[active]
         close = np.abs(shift) < 1
         done = close & (reach[active] <= _LAST)
-        reach[active[close]] *= _NARROWER
+        reach[active] = np.where(close, _NARROWER * reach[active], np.minimum(_WIDER * reach[active], _WIDE))
         active = active[~done]
-    return place, fields
+    place[active], fields[active] = best[active], known[active]
+    found = point_at(problem, alpha, np.exp(place), fields)
+    astray = _objective(problem, found) > lowest + _NOISE
+    if not astray.any():
+        return found
+    again = point_at(problem, alpha[astray], np.exp(best[astray]), known[astray])
+    return Point.joined(astray, again, found.at(~astray))
 
 
 def _objective(problem: Problem, points: Point) -> Array:
     found = points.found
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = np.log(found.power) - 2 * np.log(found.overlap) if problem.labels.decided else np.log(found.error)
+        cosine = np.where(found.power > _NOTHING, found.overlap**2 / found.power, 0.0)
+        value = -np.log(cosine) if problem.labels.decided else np.log(found.error)
     value[[not status.ok for status in points.status]] = np.inf
     return np.asarray(np.nan_to_num(value, nan=np.inf))
