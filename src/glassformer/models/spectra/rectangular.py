@@ -49,7 +49,7 @@ Flags = NDArray[np.bool_]
 
 # Nodes per arc, and on either side of a cut of one.
 NODES, SPLIT_NODES = 161, 101
-_TABLE, _SHORT_TABLE = np.linspace(-40.0, 40.0, NODES), np.linspace(-40.0, 40.0, 41)
+_TABLE, _LONG_TABLE = np.linspace(-40.0, 40.0, NODES), np.concatenate([[-80.0], np.linspace(-40.0, 40.0, 41), [80.0]])
 
 
 class _Arc(NamedTuple):
@@ -398,9 +398,10 @@ class RectangularLaw:
                 return arc.root * (np.log(square) - 2 * np.log(cut)), slope
 
         # Along an arc of the smaller solution the singular value decreases with Re m, else it increases.
-        table = np.maximum.accumulate(condition(_SHORT_TABLE)[0], axis=1)
-        cell = np.sum(table < 0, axis=1)
-        low, high = (np.concatenate(ends)[cell, None] for ends in (([-80.0], _SHORT_TABLE), (_SHORT_TABLE, [80.0])))
+        table = np.fmax.accumulate(condition(_LONG_TABLE)[0], axis=1)
+        cell = np.sum(~(table >= 0), axis=1)
+        # Where the whole arc lies on one side there is nothing to search for.
+        low, high = _LONG_TABLE[np.maximum(cell - 1, 0), None], _LONG_TABLE[np.minimum(cell, len(_LONG_TABLE) - 1), None]
         t = bracketed_root(condition, low, high)
         return 1 / (1 + np.exp(-t)), 1 / (1 + np.exp(t))
 
