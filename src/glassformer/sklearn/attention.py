@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.learners.own_data.signals import PositiveSignal
 from glassformer.models.designs.pooled import PooledDesign
 from glassformer.sklearn.base import SequenceClassifier, SequenceEstimator, SequenceRegressor
 from glassformer.sklearn.sequences import Sequences
@@ -21,6 +22,7 @@ class _Attention(SequenceEstimator):
     """A symmetric matrix between tokens, the same at all positions."""
 
     by_position: ClassVar[bool] = False
+    signals: ClassVar[Any] = PositiveSignal
 
     pairs: str = "self"
     linear: bool = True

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.core.integral import Array
+from glassformer.learners.own_data.signals import BilinearSignal
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.sklearn.base import SequenceClassifier, SequenceEstimator, SequenceRegressor
 from glassformer.sklearn.sequences import Sequences
@@ -15,6 +16,8 @@ from glassformer.sklearn.sequences import Sequences
 
 class _Bilinear(SequenceEstimator):
     """Weights of tokens and features: one matrix."""
+
+    signals: ClassVar[Any] = BilinearSignal
 
     def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> DenseDesign:
         return DenseDesign(scaled)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -43,9 +43,9 @@ class PooledDesign(StoredDesign):
     def sample_ratio(self) -> float:
         return 2 * self.samples / self.signal_shape[0] ** 2
 
-    def first(self, samples: int) -> PooledDesign:
+    def first(self, samples: int) -> Self:
         """The design of the first samples alone, sharing memory with this one."""
-        return PooledDesign(self.inputs[:, :samples], self.centre)
+        return replace(self, inputs=self.inputs[:, :samples])
 
     def forward(self, signal: Array, instance: int) -> Array:
         tokens, d = self.inputs[instance], self.signal_shape[0]
@@ -57,8 +57,59 @@ class PooledDesign(StoredDesign):
         weighted = (tokens * score.astype(tokens.dtype, copy=False)[:, None, None]).reshape(-1, d)
         return (tokens.reshape(-1, d).T @ weighted - np.sum(score) * self.centre) / d
 
+    def variances(self) -> Array:
+        """Of the fields of a Gaussian symmetric signal of unit power, shape (samples,)."""
+        tokens, d = self.inputs[0].astype(np.float64, copy=False), self.signal_shape[0]
+        gram = np.einsum("ntd,nsd->nts", tokens, tokens, optimize=True)
+        mean = np.einsum("ntd,ntd->n", tokens @ self.centre, tokens)
+        return 2 / d**3 * (np.einsum("nts,nts->n", gram, gram) - 2 * mean + np.sum(self.centre**2))
+
     def rotated(self, left: Array, right: Array) -> Array:
         """Fields of all products of a column of ``left``, shape (d, i), and one of ``right``: shape (samples, i, j)."""
         tokens = self.inputs[0].astype(np.float64, copy=False)
         seen = np.swapaxes(tokens @ left, 1, 2) @ (tokens @ right)
         return (seen - left.T @ self.centre @ right) / self.signal_shape[0]
+
+
+@dataclass(frozen=True)
+class UnitPooledDesign(PooledDesign):
+    r"""The same, in units in which fields of a signal :math:`\mathrm{Tr}\,S^2 = d` have unit variance.
+
+    The sums :math:`\sum_ax_ax_a^T - M` are then Gaussian symmetric matrices as far as sums over many entries can tell,
+    and the design is that of one attention index: the transpose belongs to the inner product
+    :math:`d\,\mathrm{Tr}\,AB/2` of the free entries.
+
+    Args:
+        inputs: as there.
+        centre: as there.
+        unit: what fields are multiplied by.
+
+    Example:
+        >>> tokens = np.random.default_rng(0).standard_normal((4000, 2, 10))
+        >>> design = UnitPooledDesign.of(PooledDesign(tokens, 2 * np.eye(10)))
+        >>> bool(abs(np.var(design.forward(np.diag([1.0, -1.0] * 5), 0)) - 1) < 0.1)
+        True
+    """
+
+    unit: float = 1.0
+
+    # As of all quadratic forms: outlying eigenvectors oscillate where nothing is damped.
+    damping = 0.3
+
+    @classmethod
+    def of(cls, design: PooledDesign) -> UnitPooledDesign:
+        """That of other inputs, in units of the variance off the diagonal that they have."""
+        tokens, d = design.inputs[0].astype(np.float64, copy=False), design.signal_shape[0]
+        gram = np.einsum("ntd,nsd->nts", tokens, tokens, optimize=True)
+        own = np.einsum("ntd,ntd->nd", tokens, tokens, optimize=True)
+        # Squares of all entries but those of the diagonal, without making any.
+        square = np.sum(gram**2) - np.sum(own**2)
+        mean = design.centre - np.diag(np.diag(design.centre))
+        variance = square / (design.samples * d * max(d - 1, 1)) - np.sum(mean**2) / (d * max(d - 1, 1))
+        return cls(design.inputs, design.centre, float(np.sqrt(d / (2 * max(variance, 1e-300)))))
+
+    def forward(self, signal: Array, instance: int) -> Array:
+        return self.unit * super().forward(signal, instance)
+
+    def adjoint(self, score: Array, instance: int) -> Array:
+        return 2 * self.unit / self.signal_shape[0] * super().adjoint(score, instance)
