@@ -120,7 +120,8 @@ def by_message_passing(settings: Any, task: Task) -> Signal:
     for name, found in unknown.attempts():
         if found.status.ok:
             return _posterior(settings, unknown, found, name)
-    text = f"message passing did not settle ({found.status}): regularised risk is fitted instead"
+    remedy = "; scale = whiten may help" if settings.scale != "whiten" else ""
+    text = f"message passing did not settle ({found.status}): regularised risk is fitted instead{remedy}"
     warnings.warn(text, DataWarning, stacklevel=4)
     return by_risk(settings, task)._replace(estimated=found)
 

@@ -134,7 +134,7 @@ def estimated(
         step: of message passing.
     """
     rng, steps = np.random.default_rng(seed), settings or MessagePassing()
-    columns, rho = signal.columns, 1.0
+    columns, rho, failures = signal.columns, 1.0, 0
     for _ in range(SEARCH.rounds):
         model = signal.model(rho, targets.channel)
         seen = _seen(model, signal.design, targets.scaled, steps, seed, step)
@@ -144,11 +144,16 @@ def estimated(
         model = signal.model(rho, targets.channel)
         share = whole / model.matrix_prior.second_moment
         targets = targets.after(seen, share)
+        # A wrong model is contradicted until its width and noise are found; one that never stops is given up.
+        stopped = seen.solution.status[0] in (Status.CONVERGED, Status.CONTRADICTED)
+        failures = 0 if stopped else failures + 1
+        if failures == SEARCH.failures:
+            break
     widths = (width.interval[0] / columns, width.interval[1] / columns)
     doubt = share * _doubt_of_errors(signal, targets, widths, seen.sight.noise / share)
     chance = targets.error(seen)
     model = signal.model(rho, targets.channel)
-    final = _seen(model, signal.design, targets.scaled, steps, seed, step)
+    final = seen if failures == SEARCH.failures else _seen(model, signal.design, targets.scaled, steps, seed, step)
     status = final.solution.status[0]
     if status.ok and width.misfit > SEARCH.misfit:
         status = Status.CONTRADICTED

@@ -22,6 +22,7 @@ class Search:
 
     Attributes:
         rounds: of denoising and estimating.
+        failures: rounds in a row whose message passing never stopped, after which there are no more.
         per_octave: widths per factor of two that are looked at.
         draws: drawn matrices per width.
         fine: points of the posterior of the width.
@@ -34,6 +35,7 @@ class Search:
     """
 
     rounds: int = 4
+    failures: int = 2
     per_octave: int = 2
     draws: int = 48
     fine: int = 400
