@@ -27,6 +27,8 @@ from glassformer.theory.risk.losses import Loss
 _POWER, _MARGIN, _LOOK = 30, 1.05, 10
 # Envelopes: the first, by how much the next is narrower, and the share of the gap at which theirs counts as closed.
 _WIDE, _NARROWER, _SOLVED = 1.0, 0.3, 0.1
+# By how much steps grow where a loss without kinks lets them.
+_LONGER = 1.05
 
 
 class Risk(NamedTuple):
@@ -82,9 +84,8 @@ class Risk(NamedTuple):
         back = self.design.adjoint(fields, 0)
         return float(np.sum(fields**2) / np.sum(matrix * back))
 
-    def gaps(self, matrix: Array, kept: Array, unit: float, width: float) -> tuple[float, float]:
+    def gaps(self, matrix: Array, kept: Array, fields: Array, unit: float, width: float) -> tuple[float, float]:
         """How far at most the risk is from the least, and that of envelopes from theirs, relative to that of zero."""
-        fields = self.design.forward(matrix, 0)
         slopes = self.slopes(fields, width)
         penalty = unit * (self.spectral * float(np.sum(kept)) + 0.5 * self.square * float(np.sum(matrix**2)))
         pull = -self.design.adjoint(slopes, 0)
@@ -123,7 +124,7 @@ def certified_gap(risk: Risk, matrix: Array) -> float:
         matrix: of the design's shape; positive where the risk is for such.
     """
     kept = np.maximum(eigh(matrix)[0], 0.0) if risk.positive else singular_values(matrix)
-    return risk.gaps(matrix, kept, risk.unit(matrix), 0.0)[0]
+    return risk.gaps(matrix, kept, risk.design.forward(matrix, 0), risk.unit(matrix), 0.0)[0]
 
 
 def with_sum(values: Array, total: float) -> Array:
@@ -143,6 +144,38 @@ def with_sum(values: Array, total: float) -> Array:
 class _Best:
     matrix: Array
     gap: float = np.inf
+
+
+@dataclass
+class _Pace:
+    """Steps as long as the loss bends little between the points where its slopes were taken.
+
+    The curvature that is safe everywhere is that of the sharpest samples; most are told apart by far and bend less.
+    Envelopes of kinks bend most where they are: their steps stay as they are.
+
+    Attributes:
+        safe: step that leads downhill anywhere.
+        unit: of the metric.
+        longer: by how much a step may be longer than the one before.
+        times: of the safe step, that is taken.
+        last: the point before, its fields and its slopes.
+    """
+
+    safe: float
+    unit: float
+    longer: float
+    times: float = 1.0
+    last: tuple[Array, Array, Array] | None = None
+
+    def at(self, point: Array, fields: Array, slopes: Array) -> float:
+        """The step to take from this point."""
+        if self.last is not None:
+            away = self.unit * float(np.sum((point - self.last[0]) ** 2))
+            bend = self.safe * float(np.sum((fields - self.last[1]) * (slopes - self.last[2])))
+            allowed = away / bend if bend > 0 else np.inf
+            self.times = max(1.0, min(self.longer * self.times, allowed))
+        self.last = point, fields, slopes
+        return self.times * self.safe
 
 
 class Scale(NamedTuple):
@@ -188,12 +221,15 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
     size, unit = scale_of(risk) if scale is None else scale
     width = _WIDE if np.isinf(risk.loss.sharpness) else 0.0
     best, history = _Best(x), []
-    step, y, momentum = 1 / (_bend(risk, width) * size), x, 1.0
+    pace, y, momentum = _Pace(1 / (_bend(risk, width) * size), unit, 1.0 if width else _LONGER), x, 1.0
+    before = seen = risk.design.forward(x, 0)
     for count in range(settings.max_iterations):
-        slopes = risk.slopes(risk.design.forward(y, 0), width)
+        slopes = risk.slopes(seen, width)
+        step = pace.at(y, seen, slopes)
         new, kept = risk.shrunk(y - step * risk.design.adjoint(slopes, 0), step)
+        fields = risk.design.forward(new, 0)
         if count % _LOOK == 0 or count == settings.max_iterations - 1:
-            gap, closer = risk.gaps(new, kept, unit, width)
+            gap, closer = risk.gaps(new, kept, fields, unit, width)
             history.append(gap)
             if gap < best.gap:
                 best = _Best(new, gap)
@@ -201,13 +237,14 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
                 break
             if width and closer < _SOLVED * gap:
                 width *= _NARROWER
-                step, momentum = 1 / (_bend(risk, width) * size), 1.0
+                pace, momentum = _Pace(1 / (_bend(risk, width) * size), unit, 1.0), 1.0
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         if np.sum((y - new) * (new - x)) > 0:
             # Momentum leads uphill: it begins anew.
             following, momentum = 1.0, 1.0
-        y = new + (momentum - 1) / following * (new - x)
-        x, momentum = new, following
+        ahead = (momentum - 1) / following
+        y, seen = new + ahead * (new - x), fields + ahead * (fields - before)
+        x, before, momentum = new, fields, following
     status = Status.CONVERGED if best.gap <= settings.tolerance else Status.ITERATION_LIMIT
     left = np.array([best.gap])
     return Solution(best.matrix[None], [status], left, np.array([count + 1]), left, np.array(history)[:, None])

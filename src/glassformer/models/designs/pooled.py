@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.core.integral import Array
 from glassformer.models.designs.stored import StoredDesign
+
+
+class Moments(NamedTuple):
+    """Free entries of symmetric matrices.
+
+    Attributes:
+        places: rows and columns of the upper triangle.
+        moments: entries there, shape (instances, samples, entries).
+    """
+
+    places: tuple[NDArray[np.intp], NDArray[np.intp]]
+    moments: NDArray[Any]
 
 
 @dataclass(frozen=True)
 class PooledDesign(StoredDesign):
     r"""Fields :math:`h_\mu = [\sum_a x_{\mu a}^TSx_{\mu a} - \langle S, M\rangle]/d` of a symmetric matrix ``S``.
 
-    Both maps are one product of the matrix of all tokens with a matrix of width ``d``: memory is that of the tokens.
+    Both maps are one product of the matrix of all tokens with a matrix of width ``d``; of tokens that are many for
+    their dimension, one with the free entries of :math:`\sum_ax_ax_a^T`, which are kept: at most as many numbers again.
 
     Args:
         inputs: shape ``(samples, T, d)``; float64 or float32.
@@ -49,13 +64,36 @@ class PooledDesign(StoredDesign):
 
     def forward(self, signal: Array, instance: int) -> Array:
         tokens, d = self.inputs[instance], self.signal_shape[0]
-        product = (tokens.reshape(-1, d) @ signal.astype(tokens.dtype, copy=False)).reshape(tokens.shape)
-        return (np.einsum("ntd,ntd->n", product, tokens) - np.sum(signal * self.centre)) / d
+        if self._kept is not None:
+            rows, columns = self._kept.places
+            both = np.where(rows == columns, 0.5, 1.0) * (signal + signal.T)[rows, columns]
+            seen = self._kept.moments[instance] @ both.astype(tokens.dtype, copy=False)
+        else:
+            product = (tokens.reshape(-1, d) @ signal.astype(tokens.dtype, copy=False)).reshape(tokens.shape)
+            seen = np.einsum("ntd,ntd->n", product, tokens)
+        return np.asarray((seen - np.sum(signal * self.centre)) / d)
 
     def adjoint(self, score: Array, instance: int) -> Array:
         tokens, d = self.inputs[instance], self.signal_shape[0]
-        weighted = (tokens * score.astype(tokens.dtype, copy=False)[:, None, None]).reshape(-1, d)
-        return (tokens.reshape(-1, d).T @ weighted - np.sum(score) * self.centre) / d
+        if self._kept is not None:
+            rows, columns = self._kept.places
+            total = np.empty((d, d))
+            total[rows, columns] = score.astype(tokens.dtype, copy=False) @ self._kept.moments[instance]
+            total[columns, rows] = total[rows, columns]
+        else:
+            weighted = (tokens * score.astype(tokens.dtype, copy=False)[:, None, None]).reshape(-1, d)
+            total = tokens.reshape(-1, d).T @ weighted
+        return np.asarray((total - np.sum(score) * self.centre) / d)
+
+    @cached_property
+    def _kept(self) -> Moments | None:
+        """Free entries of all sums of products, where they are no more than the entries of the tokens."""
+        tokens, d = self.input_shape
+        if d + 1 > 2 * tokens:
+            return None
+        rows, columns = np.triu_indices(d)
+        whole = np.swapaxes(self.inputs, 2, 3) @ self.inputs
+        return Moments((rows, columns), whole[:, :, rows, columns])
 
     def variances(self) -> Array:
         """Of the fields of a Gaussian symmetric signal of unit power, shape (samples,)."""
