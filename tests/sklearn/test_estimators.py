@@ -164,7 +164,7 @@ def test_unequal_lengths_are_masked():
     sums = np.array([one[0] @ w for one in parts])
     linear = BilinearRegressor(strengths=8).fit(parts, sums)
     assert linear.score(parts, sums) > 0.95 and linear.coef_.shape == (5, 4)
-    with pytest.raises(ValueError, match="at most 5 of dimension 4, as fitted.*cut the sequences, or use Attention"):
+    with pytest.raises(ValueError, match=r"at most 5 of dimension 4, as fitted.*cut the sequences, or use Attention"):
         linear.predict([np.zeros((7, 4))])
 
 
