@@ -9,7 +9,7 @@ width makes :math:`\tau^2` smaller, and so on. What :math:`\tau^2` exceeds the e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class EstimatedModel(Shown):
     offset: float
     solution: Solution
     status: Status
-    settled: Targets
+    settled: Targets = field(repr=False)
     drawing = "plot_estimate"
 
     def to_pandas(self) -> pandas.DataFrame:
