@@ -10,6 +10,7 @@ import pytest
 from glassformer import BilinearSequenceRegression, limits
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
+from glassformer.models.channels.noisy_sign import NoisySignChannel
 from glassformer.models.designs.dense import DenseDesign
 
 # A new channel needs one line here.
@@ -17,6 +18,7 @@ CHANNELS = {
     "linear": {"channel": "gaussian", "noise": 0.0},
     "noisy": {"channel": "gaussian", "noise": 0.1},
     "sign": {"channel": "sign"},
+    "noisy sign": {"channel": NoisySignChannel(0.3, 0.5)},
     "absolute": {"channel": "absolute"},
     "tanh": {"channel": np.tanh, "noise": 0.1},
 }
@@ -32,7 +34,7 @@ SHAPES = {
     "width=2": {"beta": 1.5, "width": 2},
 }
 # Channels that are integrated at every step go with the shapes that differ most; the others with all.
-INTEGRATED = {"absolute": ("square", "rho=0"), "tanh": ("square", "width=2")}
+INTEGRATED = {"noisy sign": ("square",), "absolute": ("square", "rho=0"), "tanh": ("square", "width=2")}
 MODELS = {
     f"{shape} {channel}": BilinearSequenceRegression(**SHAPES[shape], **CHANNELS[channel])
     for shape in SHAPES

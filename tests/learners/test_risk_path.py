@@ -22,7 +22,7 @@ from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.designs.pooled import PooledDesign
-from glassformer.theory.risk.losses import Hinge, Huber, Logistic, Square
+from glassformer.theory.risk.losses import Hinge, Huber, Logistic, Square, loss_of
 
 ACCURATE = Iteration(tolerance=1e-8, max_iterations=20000)
 
@@ -198,3 +198,39 @@ def test_several_classes_at_once_are_multinomial_regression():
     low = risk_path(design, np.eye(3)[classes], SoftmaxLoss(), "nuclear", 4, intercept=True)
     assert low.converged
     assert not low.estimates[0].any()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "huber"])
+def test_an_intercept_is_found_with_the_estimate(loss):
+    """The minimum over both, certified: slopes sum to zero, and no shift of the intercept brings less."""
+    rng = np.random.default_rng(0)
+    design = DenseDesign.sample(120, (6, 6), rng)
+    fields = 3 * design.forward(np.outer(rng.standard_normal(6), rng.standard_normal(6)), 0)
+    labels = np.where(fields + rng.standard_normal(120) > -1.5, 1.0, -1.0) if loss == "logistic" else fields + 2
+    sharp = Iteration(tolerance=1e-9, max_iterations=20_000)
+    path = risk_path(
+        design, labels, loss, strengths=[0.5], intercept=True, settings=sharp, weights=1 + np.arange(120) % 3
+    )
+    assert path.converged
+    risks = []
+    for shift in path.intercepts[0] + np.array([-0.1, 0.0, 0.1]):
+        weighted = Weighted(loss_of(loss), 1.0 + np.arange(120) % 3)
+        risk = Risk(design, labels, Shifted(weighted, float(shift)), 0.5 * np.sqrt(6), 0.0)
+        found = least_risk(risk, sharp).value[0]
+        penalty = risk.spectral * np.linalg.norm(found, "nuc")
+        risks.append(float(np.sum(risk.loss.value(labels, design.forward(found, 0)))) + penalty)
+        if shift == path.intercepts[0]:
+            np.testing.assert_allclose(path.estimates[0], found, atol=1e-3 * np.linalg.norm(found))
+    assert risks[1] < min(risks[0], risks[2])
+
+
+def test_fields_of_kept_moments_are_those_of_tokens():
+    """Many tokens for their dimension are kept as second moments; split in two samples they are not."""
+    rng = np.random.default_rng(0)
+    tokens, signal, score = rng.standard_normal((40, 6, 5)), rng.standard_normal((5, 5)), rng.standard_normal(40)
+    signal, centre = signal + signal.T, np.eye(5)
+    kept = PooledDesign(tokens, centre)
+    apart = PooledDesign(tokens.reshape(120, 2, 5), centre / 3)
+    assert kept._kept is not None and apart._kept is None
+    np.testing.assert_allclose(kept.forward(signal, 0), apart.forward(signal, 0).reshape(40, 3).sum(axis=1))
+    np.testing.assert_allclose(kept.adjoint(score, 0), apart.adjoint(np.repeat(score, 3), 0))

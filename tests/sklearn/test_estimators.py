@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import check_estimator, check_sample_weight_
 from glassformer.sklearn import AttentionClassifier, AttentionRegressor, BilinearClassifier, BilinearRegressor
 
 ALL = [BilinearRegressor, BilinearClassifier, AttentionRegressor, AttentionClassifier]
-QUICK = {"strength": 1.0, "tolerance": 1e-3}
+QUICK = {"strengths": 3, "folds": 2}
 
 
 def bilinear(n=240, shape=(5, 6), noise=0.3, seed=0):
@@ -29,11 +29,29 @@ def scores(fields):
     return np.where(fields > np.median(fields), "high", "low")
 
 
+def unmet(estimator):
+    """Checks of scikit-learn that an estimator fails."""
+    reports = check_estimator(estimator, on_fail=None, on_skip=None)
+    assert len(reports) > 50
+    return [(one["check_name"], one["exception"]) for one in reports if one["status"] == "failed"]
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_the_checks_of_scikit_learn(kind):
-    reports = check_estimator(kind(**QUICK), on_fail=None, on_skip=None)
-    failed = [(one["check_name"], one["exception"]) for one in reports if one["status"] == "failed"]
-    assert not failed and len(reports) > 50
+    """Defaults but for fewer strengths and folds; with all of them it takes four times as long."""
+    assert not unmet(kind(**QUICK))
+
+
+@pytest.mark.parametrize("kind", [BilinearRegressor, BilinearClassifier])
+def test_the_checks_with_tokens_of_one_feature(kind):
+    """Not those of attention: their forms of single features, blind to the order, cannot learn what checks ask."""
+    assert not unmet(kind((-1, 1), strength=1.0, tolerance=1e-3))
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("kind", ALL)
+def test_the_checks_of_scikit_learn_with_all_defaults(kind):
+    assert not unmet(kind())
 
 
 def test_weights_are_repetitions_with_cross_validation_too():
@@ -146,8 +164,28 @@ def test_unequal_lengths_are_masked():
     sums = np.array([one[0] @ w for one in parts])
     linear = BilinearRegressor(strengths=8).fit(parts, sums)
     assert linear.score(parts, sums) > 0.95 and linear.coef_.shape == (5, 4)
-    with pytest.raises(ValueError, match="at most 5 of dimension 4, as fitted"):
+    with pytest.raises(ValueError, match=r"at most 5 of dimension 4, as fitted.*cut the sequences, or use Attention"):
         linear.predict([np.zeros((7, 4))])
+
+
+def test_attention_takes_sequences_of_any_length():
+    """Learned from at most five tokens, sequences of nine are predicted as well, as a list or an array."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal(4)
+    parts = [1 + rng.standard_normal((k, 4)) for k in rng.integers(2, 6, 300)]
+    found = AttentionRegressor(strengths=8).fit(parts, [np.mean((one @ w) ** 2) for one in parts])
+    longer = 1 + rng.standard_normal((200, 9, 4))
+    labels = np.mean((longer @ w) ** 2, axis=1)
+    assert found.score(longer, labels) > 0.9
+    np.testing.assert_allclose(found.predict(list(longer)), found.predict(longer))
+    np.testing.assert_allclose(found.predict([*parts, longer[0]])[:300], found.predict(parts))
+    assert AttentionClassifier(strength=0.5).fit(parts, np.arange(300) % 2).predict_proba(longer).shape == (200, 2)
+    with pytest.raises(ValueError, match=r"samples of shape \(5, 4\), as fitted"):
+        found.predict(longer[:, :, :3])
+    with pytest.raises(ValueError, match="tokens of dimension 4, as fitted"):
+        found.predict([longer[0, :, :3]])
+    with pytest.raises(ValueError, match="NaN"):
+        found.predict(np.where(longer > 3, np.nan, longer))
 
 
 def test_pipelines_grids_clones_and_processes():

@@ -116,7 +116,7 @@ def passed(
         )
         for k in range(design.instances)
     ]
-    return _solution(model, runs)
+    return solution_of(model, runs)
 
 
 def blaming_the_inputs(found: Solution) -> Solution:
@@ -124,7 +124,9 @@ def blaming_the_inputs(found: Solution) -> Solution:
     return replace(found, status=[status if status.ok else Status.MISTAKEN for status in found.status])
 
 
-def _solution(model: Model, runs: list[Run[GampState]]) -> Solution:
+def solution_of(model: Model, runs: list[Run[GampState]]) -> Solution:
+    """How runs ended, one per instance."""
+
     def each(read: Callable[[GampState], object]) -> Array:
         return np.array([read(run.state) for run in runs])
 

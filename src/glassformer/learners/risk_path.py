@@ -16,7 +16,7 @@ from glassformer.core.numerics.decompositions import singular_values
 from glassformer.core.settings import Iteration
 from glassformer.core.showing import Shown
 from glassformer.core.solution import Solution, Status
-from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
+from glassformer.learners.algorithms.changed_loss import BestShift, Constant, Shifted, Weighted
 from glassformer.learners.algorithms.left_out import LeftOut, left_out
 from glassformer.learners.algorithms.proximal_gradient import Scale, least_risk, scale_of
 from glassformer.learners.algorithms.risk import Risk
@@ -161,13 +161,20 @@ class _Fit(NamedTuple):
         return 0.0 if pull(-reach) < 0 else -reach
 
     def solved(self, strength: float, start: Array, shift: Any, settings: Iteration) -> tuple[Solution, Any]:
-        """Estimate and intercept in turn, the latter by secants of how far the best one is from that assumed."""
+        """Estimate and intercept: both at once, or, of losses with kinks, in turn.
+
+        In turn the intercept is found by secants of how far the best one is from that assumed.
+        """
         if not self.intercept:
             return least_risk(self.at(strength), settings, start, self.scale), 0.0
         if self.labels.ndim > 1:
             found = least_risk(
                 self.at(strength, BestConstants(self.loss, np.zeros(self.labels.shape[1]))), settings, start, self.scale
             )
+            return found, self.best_intercept(self.design.forward(found.value[0], 0))
+        if np.isfinite(self.loss.sharpness):
+            nearby = Constant(float(shift))
+            found = least_risk(self.at(strength, BestShift(self.loss, nearby)), settings, start, self.scale)
             return found, self.best_intercept(self.design.forward(found.value[0], 0))
         spread, slope, before = _spread(self.labels, self.loss.weights) or 1.0, -1.0, (np.nan, np.nan)
         for _ in range(_ROUNDS):

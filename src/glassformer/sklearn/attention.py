@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.learners.own_data.signals import PositiveSignal
 from glassformer.models.designs.pooled import PooledDesign
 from glassformer.sklearn.base import SequenceClassifier, SequenceEstimator, SequenceRegressor
 from glassformer.sklearn.sequences import Sequences
@@ -21,6 +22,7 @@ class _Attention(SequenceEstimator):
     """A symmetric matrix between tokens, the same at all positions."""
 
     by_position: ClassVar[bool] = False
+    signals: ClassVar[Any] = PositiveSignal
 
     pairs: str = "self"
     linear: bool = True
@@ -54,17 +56,18 @@ class AttentionRegressor(_Attention, SequenceRegressor):
 
     Tokens :math:`\tilde x` are those of the inputs around their mean over all positions. The mean is over each token
     with itself (``pairs="self"``: a quadratic network), or over all pairs of a sequence (``"all"``: attention scores
-    of keys equal to queries). Any order of the tokens gives the same.
+    of keys equal to queries). Any order of the tokens gives the same, and new sequences may have any length.
 
     Args:
         shape: as for :class:`~glassformer.sklearn.bilinear.BilinearRegressor`, like all that is not listed here.
         pairs: ``"self"`` or ``"all"``.
         linear: whether tokens get a constant feature as well, so that labels may depend on them linearly.
-        solver: ``"risk"``.
+        solver: ``"risk"``; ``"bayes"``, message passing for a matrix ``S``, or ``-S``, of keys that equal queries, of
+            estimated width and noise; one that is neither positive nor negative is noticed, and the risk is minimised.
         loss: as there.
         penalty: ``"nuclear"``, ``"ridge"``, ``"elastic"``, or ``"trace"`` for positive ``S``: weight decay on keys that
             equal queries.
-        strength: as there, but not by theory.
+        strength: as there, by theory for the penalty ``"trace"``.
         strengths: as there.
         folds: as there.
         scale: as there; tokens of all positions have one scale.
@@ -77,6 +80,7 @@ class AttentionRegressor(_Attention, SequenceRegressor):
         rank_: of the matrix that was learned, the constant feature included.
         singular_values_: of ``S``, falling.
         strength_: that was used.
+        solver_: as there.
         cross_validation_: as there.
         shape_: (L, d).
 
@@ -104,10 +108,11 @@ class AttentionClassifier(_Attention, SequenceClassifier):
         shape: as for :class:`AttentionRegressor`, like all that is not listed here.
         pairs: as there.
         linear: as there.
-        solver: ``"risk"``.
+        solver: ``"risk"``; ``"bayes"``, of two classes, as there, for a threshold of a noisy field.
         loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
         penalty: as there.
-        strength: as there, but not by theory; each class has its own, but for ``loss="softmax"``.
+        strength: as there, by theory also of two classes and the logistic loss; each class has its own, but for
+            ``loss="softmax"``.
         strengths: as there.
         folds: as there; classes have equal shares in them.
         scale: as there.

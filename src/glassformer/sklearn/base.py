@@ -38,6 +38,8 @@ class SequenceEstimator(BaseEstimator):
 
     has_theory: ClassVar[bool] = False
     """Whether targets are linear in what is learned, of which width and noise can be estimated."""
+    signals: ClassVar[Any]
+    """What may be behind targets, an :class:`~glassformer.learners.own_data.signals.UnknownSignal`."""
     predicts_numbers: ClassVar[bool] = True
     """Whether targets are numbers, and have intervals."""
     by_position: ClassVar[bool] = True
@@ -70,16 +72,17 @@ class SequenceEstimator(BaseEstimator):
         part = given if kept.all() else given.at(kept)
         self.shape_ = (int(given.values.shape[1]), int(given.values.shape[2]))
         self.scaling_ = learned(part, weights[kept], self.scale, self.by_position)
-        design = self._design(self.scaling_.apply(part), part, weights[kept])
+        tokens = self.scaling_.apply(part)
+        design = self._design(tokens, part, weights[kept])
         solve, found = solver_of(self.solver), []
         for target in targets:
             own, groups = target[kept], _repeated(part, target[kept])
             if own.ndim == 1:
                 loss = "logistic" if isinstance(self.loss, str) and self.loss == "softmax" else self.loss
-                found.append(solve(self, Task(design, own, weights[kept], groups, intercept, loss)))
+                found.append(solve(self, Task(design, tokens, own, weights[kept], groups, intercept, loss)))
                 continue
             several = SeveralClasses(design, own.shape[1])
-            one = solve(self, Task(several, own, weights[kept], groups, intercept, SoftmaxLoss()))
+            one = solve(self, Task(several, tokens, own, weights[kept], groups, intercept, SoftmaxLoss()))
             parts = zip(one.matrix, one.intercept, strict=True)
             found += [one._replace(matrix=matrix, intercept=shift) for matrix, shift in parts]
         return found
@@ -96,6 +99,7 @@ class SequenceEstimator(BaseEstimator):
         single = len(signals) == 1
         for name, values in each.items():
             setattr(self, name, values[0] if single else np.array(values))
+        self.solver_ = signals[0].solver
         self.estimated_model_ = signals[0].estimated if single else [one.estimated for one in signals]
         self.n_iter_ = max(1, max(one.iterations for one in signals))
         self.cross_validation_ = signals[0].validation if single else [one.validation for one in signals]
@@ -165,7 +169,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         found, design = self._predicted(X)
         if not return_std:
             return found
-        return found, self.unit_ * self._known_misses().deviation(_power(design))
+        return found, self.unit_ * self._known_misses().deviation(design.variances())
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
         """Intervals that hold new labels with a probability of ``coverage``, shape (n, 2): their ends.
@@ -185,7 +189,7 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         if not (is_number(coverage) and 0 < coverage < 1):
             raise ParameterError("coverage", coverage, "a number in (0, 1)")
         found, design = self._predicted(X)
-        half = self.unit_ * self._known_misses().half_width(_power(design), float(coverage))
+        half = self.unit_ * self._known_misses().half_width(design.variances(), float(coverage))
         return np.column_stack([found - half, found + half])
 
     def _predicted(self, X: Any) -> tuple[Array, Any]:
@@ -198,12 +202,8 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         return self.misses_
 
 
-def _has_chances(estimator: Any) -> bool:
-    return isinstance(estimator.loss, str) and estimator.loss in ("logistic", "softmax")
-
-
 def _require_chances(estimator: Any) -> bool:
-    if _has_chances(estimator):
+    if estimator.has_chances:
         return True
     raise AttributeError(f"loss = {estimator.loss!r} gives no probabilities: use loss='logistic' or 'softmax'")
 
@@ -212,6 +212,11 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
     """Classes from sequences; of more than two all at once, by softmax, or each against the rest."""
 
     predicts_numbers: ClassVar[bool] = False
+
+    @property
+    def has_chances(self) -> bool:
+        """Whether the loss gives probabilities."""
+        return isinstance(self.loss, str) and self.loss in ("logistic", "softmax")
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from samples.
@@ -244,7 +249,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         signals = self._learn(given, targets, weights, True)
         self._tell(signals, 1.0)
         offsets = np.array([one.intercept for one in signals])
-        self.offsets_ = offsets
+        self.offsets_, self.chances_ = offsets, signals[0].chances
         means = self._seen_means()
         self.intercept_ = float(offsets[0] - means[0]) if len(signals) == 1 else offsets - means
         return self
@@ -259,8 +264,11 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         return len(self.classes_) > 2 and isinstance(self.loss, str) and self.loss == "softmax"
 
     def decision_function(self, X: Any) -> Array:
-        """Log-odds (logistic loss) of the second class, shape (n,), or of each of several, shape (n, classes)."""
-        fields = self._fields(self._seen(X)) + self.offsets_
+        """Log-odds (logistic loss, message passing) of the second class, or of each of several, (n, classes)."""
+        design = self._seen(X)
+        fields = self._fields(design) + self.offsets_
+        if self.chances_ is not None:
+            return self.chances_.odds(fields[:, 0], design.variances())
         return fields[:, 0] if len(self.classes_) == 2 else fields
 
     def predict(self, X: Any) -> Array:
@@ -279,12 +287,6 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
             return np.column_stack([1 - chance, chance])
         total = chance.sum(axis=1, keepdims=True)
         return np.where(total > 0, chance / np.where(total > 0, total, 1.0), 1 / chance.shape[1])
-
-
-def _power(design: Any) -> Array:
-    """Mean squares of the entries of each input."""
-    inputs = design.inputs[0]
-    return np.einsum("nld,nld->n", inputs, inputs) / (inputs.shape[1] * inputs.shape[2])
 
 
 def _numbers(y: Any) -> Array:

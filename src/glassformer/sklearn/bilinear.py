@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.core.integral import Array
+from glassformer.learners.own_data.signals import BilinearSignal
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.sklearn.base import SequenceClassifier, SequenceEstimator, SequenceRegressor
 from glassformer.sklearn.sequences import Sequences
@@ -15,6 +16,8 @@ from glassformer.sklearn.sequences import Sequences
 
 class _Bilinear(SequenceEstimator):
     """Weights of tokens and features: one matrix."""
+
+    signals: ClassVar[Any] = BilinearSignal
 
     def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> DenseDesign:
         return DenseDesign(scaled)
@@ -32,7 +35,8 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
         solver: ``"risk"``, the minimiser of a loss and a penalty
             (:class:`~glassformer.learners.regularised_risk.RegularisedRisk`); ``"bayes"``, message passing with the
             width and the noise that :func:`~glassformer.learners.own_data.width.estimate_model` finds, for inputs that
-            are close to independent numbers once they are scaled. Where it does not settle, a warning says so and the
+            are close to independent numbers once they are scaled; where it does not settle, that which takes the
+            singular values of the inputs as they are. Where that does not settle either, a warning says so and the
             risk is minimised instead.
         loss: ``"square"``, ``"huber"``, or a convex function of a label and a field that JAX can differentiate.
         penalty: ``"nuclear"``, ``"ridge"`` or ``"elastic"``.
@@ -54,6 +58,8 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
         singular_values_: of ``C``, falling.
         strength_: that was used.
         cross_validation_: :class:`~glassformer.learners.risk_path.CrossValidation` that chose it, or None.
+        solver_: that was used in the end: ``"risk"``, or ``"gamp"`` or ``"vamp"``, message passing for independent
+            inputs or by their singular values.
         estimated_model_: :class:`~glassformer.learners.own_data.width.EstimatedModel`, where it was asked for.
         shape_: (L, d).
 
@@ -82,10 +88,12 @@ class BilinearClassifier(_Bilinear, SequenceClassifier):
 
     Args:
         shape: as for :class:`BilinearRegressor`, like all that is not listed here.
-        solver: ``"risk"``.
+        solver: ``"risk"``; ``"bayes"``, of two classes, message passing for a threshold of a noisy field
+            (:class:`~glassformer.models.channels.noisy_sign.NoisySignChannel`) of estimated width, noise and offset.
         loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
         penalty: as there.
-        strength: as there, but not by theory; each class has its own, but for ``loss="softmax"``.
+        strength: as there, by theory of two classes and the logistic loss; each class has its own, but for
+            ``loss="softmax"``.
         strengths: as there.
         folds: as there; classes have equal shares in them.
         scale: as there.
@@ -95,7 +103,8 @@ class BilinearClassifier(_Bilinear, SequenceClassifier):
 
     Attributes:
         classes_: in ascending order.
-        coef_: shape (L, d), or (classes, L, d) of more than two; so for the others.
+        coef_: shape (L, d), or (classes, L, d) of more than two; so for the others. Of message passing it is that of
+            the field, :meth:`decision_function` has its log-odds.
         intercept_: a number, or one per class.
         rank_: as there, like the rest.
 

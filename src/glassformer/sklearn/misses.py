@@ -15,7 +15,7 @@ class Misses(Protocol):
     """Errors of predictions, noise of the labels included, in the units of targets."""
 
     def deviation(self, power: Array) -> Array:
-        """Standard deviations, shape (n,), of inputs whose entries have these mean squares, shape (n,)."""
+        """Standard deviations, shape (n,), of inputs that see a signal in no direction with these variances."""
 
     def half_width(self, power: Array, coverage: float) -> Array:
         """Of intervals around the predictions that hold this share of the labels, shape (n,)."""

@@ -26,7 +26,7 @@ class Scaling:
 
     Attributes:
         mean: ``M``, shape (L, d), or (1, d) for one of all tokens.
-        rows: ``A``, shape (L, L), or its diagonal.
+        rows: ``A``, shape (L, L), or its diagonal, of shape (1,) for one number of all tokens.
         columns: ``B``, shape (d, d), or its diagonal.
     """
 
@@ -76,7 +76,7 @@ def learned(given: Sequences, weights: Array, scale: str, by_position: bool) -> 
     counted = float(share.sum())
     features: Any = sum(np.einsum("nld,nle->de", part, part, optimize=True) for part in _centred(given, share, mean))
     power = float(np.trace(features)) / max(counted * d, 1e-300)
-    rows, columns = np.ones(length), np.full(d, 1 / np.sqrt(power) if power > 0 else 1.0)
+    rows, columns = np.ones(length if by_position else 1), np.full(d, 1 / np.sqrt(power) if power > 0 else 1.0)
     if scale != "none":
         columns = _inverse_root(features / counted, scale)
         if by_position and length > 1:

@@ -6,11 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.integral import Array
+
+_ONE_BY_ONE = "shorter ones are taken as a list of arrays (L_i, d)"
+_POSITIONS = "weights belong to positions: cut the sequences, or use AttentionRegressor or AttentionClassifier"
 
 
 class Sequences(NamedTuple):
@@ -44,7 +47,8 @@ def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
     """What an estimator was given, checked as scikit-learn does.
 
     Args:
-        estimator: learns its number of features with ``reset``, else has to have been given as many.
+        estimator: learns its number of features with ``reset``, else has to have been given as many; of one that does
+            not see positions (``by_position``) new sequences may have any length.
         X: shape (n, L, d) or, flat, (n, L d), or a list of arrays (L_i, d).
         shape: of one sample of a flat array, (L, d), of which one may be -1; None for a single token. With
             ``reset=False``, the shape that was learned.
@@ -57,15 +61,20 @@ def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
     """
     if _unequal(X):
         return _padded(estimator, [np.asarray(one) for one in X], shape, reset)
+    any_length = not (reset or estimator.by_position)
     found = X if hasattr(X, "iloc") or hasattr(X, "toarray") else np.asarray(X)
     own = tuple(int(k) for k in found.shape[1:]) if getattr(found, "ndim", 2) == 3 else None
     if own is not None:
-        if not reset and own != tuple(shape):
-            raise DataError("X", found.shape, f"samples of shape {tuple(shape)}, as fitted")
+        wanted = (own[0], shape[1]) if any_length else tuple(shape or own)
+        if not reset and own != wanted:
+            remedy = "" if any_length else "; " + _ONE_BY_ONE
+            raise DataError("X", found.shape, f"samples of shape {tuple(shape)}, as fitted{remedy}")
         found = found.reshape(len(found), -1)
-    flat = validate_data(
-        estimator, found, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1
-    )
+    checks = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2 if reset else 1}
+    if own is not None and any_length:
+        flat = check_array(found, estimator=estimator, input_name="X", **checks)
+    else:
+        flat = validate_data(estimator, found, reset=reset, **checks)
     return Sequences(flat.reshape(len(flat), *(own or shape_of(shape, flat.shape[1]))), None)
 
 
@@ -103,14 +112,20 @@ def _padded(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequen
     if len(widths) > 1:
         raise DataError("X", f"<tokens of dimension {sorted(widths)}>", "tokens of one dimension in all sequences")
     longest, (d,) = max(len(one) for one in parts), widths
-    length = longest if reset else int(shape[0])
+    any_length = not (reset or estimator.by_position)
+    length = longest if reset or any_length else int(shape[0])
     if not reset and (d != shape[1] or longest > length):
-        raise DataError(
-            "X", f"<{longest} tokens of dimension {d}>", f"at most {length} of dimension {shape[1]}, as fitted"
-        )
+        allowed = f"tokens of dimension {shape[1]}" if any_length else f"at most {length} of dimension {shape[1]}"
+        told = f"<{longest} tokens of dimension {d}>"
+        raise DataError("X", told, f"{allowed}, as fitted", "" if any_length else _POSITIONS)
     values = np.zeros((len(parts), length, d))
     present = np.zeros((len(parts), length), dtype=bool)
     for k, one in enumerate(parts):
         values[k, : len(one)], present[k, : len(one)] = one, True
-    flat = validate_data(estimator, values.reshape(len(parts), -1), reset=reset, ensure_min_samples=2 if reset else 1)
+    if any_length:
+        flat = check_array(values.reshape(len(parts), -1), estimator=estimator, input_name="X")
+    else:
+        flat = validate_data(
+            estimator, values.reshape(len(parts), -1), reset=reset, ensure_min_samples=2 if reset else 1
+        )
     return Sequences(flat.reshape(values.shape), None if present.all() else present)

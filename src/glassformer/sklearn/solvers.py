@@ -16,10 +16,11 @@ from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import DataWarning, IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration
-from glassformer.learners.own_data.width import EstimatedModel, estimate_model
-from glassformer.learners.regularised_risk import RegularisedRisk
+from glassformer.learners.own_data.width import EstimatedModel
 from glassformer.learners.risk_path import CrossValidation, RiskPath, cross_validate, leave_one_out, risk_path
+from glassformer.sklearn.chances import Chances, ProbitChances
 from glassformer.sklearn.misses import LeftOutMisses, Misses, PosteriorMisses
+from glassformer.sklearn.unknown import Unknown
 from glassformer.theory.risk.losses import loss_of
 
 
@@ -28,6 +29,7 @@ class Task(NamedTuple):
 
     Attributes:
         design: of the scaled inputs.
+        tokens: these inputs, one with unit spread at every place that holds one, shape (n, L, d).
         labels: +1 and -1, or numbers of mean zero and variance one.
         weights: of the samples, > 0.
         groups: equal for samples that are equal.
@@ -36,6 +38,7 @@ class Task(NamedTuple):
     """
 
     design: Any
+    tokens: Array
     labels: Array
     weights: Array
     groups: NDArray[np.int64]
@@ -51,18 +54,22 @@ class Signal(NamedTuple):
         intercept: what is added to its fields; a number, or one per class.
         strength: of the penalty; NaN without one.
         iterations: steps of the last run.
+        solver: that was used in the end: ``"gamp"``, ``"vamp"`` or ``"risk"``.
         validation: what chose the strength, if anything did.
         estimated: width and noise, where they were asked for.
         misses: by how much predictions of new labels miss them, where that is known.
+        chances: of classes, where fields are no log-odds themselves.
     """
 
     matrix: Array
     intercept: Any
     strength: float
     iterations: int
+    solver: str = "risk"
     validation: CrossValidation | None = None
     estimated: EstimatedModel | None = None
     misses: Misses | None = None
+    chances: Chances | None = None
 
 
 class Chosen(NamedTuple):
@@ -94,7 +101,8 @@ def by_risk(settings: Any, task: Task) -> Signal:
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
     matrix, intercept = chosen.unit * path.estimates[-1], chosen.unit * path.intercepts[-1]
     misses = _left_out(settings, scaled, path, chosen)
-    return Signal(matrix, intercept, chosen.strength, path.iterations, chosen.validation, chosen.estimated, misses)
+    found = Signal(matrix, intercept, chosen.strength, path.iterations, misses=misses)
+    return found._replace(validation=chosen.validation, estimated=chosen.estimated)
 
 
 def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Misses | None:
@@ -108,18 +116,25 @@ def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Miss
 
 def by_message_passing(settings: Any, task: Task) -> Signal:
     """The posterior mean at the estimated width and noise; where that does not settle, the minimiser of a risk."""
-    found = _estimated(settings, task, f"solver = {settings.solver}")
-    if found.status.ok:
-        unit, last = float(np.sqrt(found.power)), found.solution
-        error = float(last.error_estimate[0])
-        # What residuals have beyond the error is noise.
-        noise = max(task.design.sample_ratio / float(last.extra["precision"][0]) - error, 0.0)
-        misses = PosteriorMisses(unit, error, noise)
-        matrix, steps = unit * last.value[0], int(last.iterations[0])
-        return Signal(matrix, found.offset, np.nan, steps, estimated=found, misses=misses)
-    text = f"message passing did not settle ({found.status}): regularised risk is fitted instead"
+    unknown = Unknown.of(settings, task, f"solver = {settings.solver}")
+    for name, found in unknown.attempts():
+        if found.status.ok:
+            return _posterior(settings, unknown, found, name)
+    remedy = "; scale = whiten may help" if settings.scale != "whiten" else ""
+    text = f"message passing did not settle ({found.status}): regularised risk is fitted instead{remedy}"
     warnings.warn(text, DataWarning, stacklevel=4)
     return by_risk(settings, task)._replace(estimated=found)
+
+
+def _posterior(settings: Any, unknown: Unknown, found: EstimatedModel, name: str) -> Signal:
+    """What a posterior says of new samples, by the fields of samples that have not seen their own labels."""
+    sign, unit, last, settled = unknown.signal.sign, float(np.sqrt(found.power)), found.solution, found.settled
+    matrix, steps = unit * unknown.signal.given(last.value[0]), int(last.iterations[0])
+    error = unknown.signal.error(float(last.error_estimate[0]))
+    one = Signal(matrix, sign * settled.offset, np.nan, steps, name, estimated=found)
+    if settings.predicts_numbers:
+        return one._replace(misses=PosteriorMisses(unit, error, settled.noise))
+    return one._replace(chances=ProbitChances(error, settled.noise))
 
 
 SOLVERS: dict[str, Callable[[Any, Task], Signal]] = {"risk": by_risk, "bayes": by_message_passing}
@@ -169,24 +184,19 @@ def _validated(settings: Any, task: Task, pick: Callable[[CrossValidation], floa
 
 def _by_theory(settings: Any, task: Task) -> Chosen:
     """The best strength by the theory of the estimated width and noise; where that fails, by cross-validation."""
-    found = _estimated(settings, task, f"strength = {settings.strength}")
-    learner = RegularisedRisk(settings.loss, settings.penalty)
-    best = learner.limits(found.model, [task.design.sample_ratio], throw=False)
-    strength = float(best["strength"][0])
-    if found.status.ok and best.status[0].ok and strength > 0:
+    unknown = Unknown.of(settings, task, f"strength = {settings.strength}")
+    if unknown.signal.penalty not in ("", settings.penalty):
+        raise IncompatibleError(
+            f"strength = {settings.strength} and penalty = {settings.penalty} of {type(settings).__name__} exclude "
+            f"each other: theory is for positive matrices, use penalty = {unknown.signal.penalty}, or strength = cv"
+        )
+    found = unknown.estimated()
+    strength = unknown.best_strength(settings, found) if found.status.ok else 0.0
+    if strength > 0:
         return Chosen(strength, float(np.sqrt(found.power)), estimated=found)
     reason = f"width and noise were not found ({found.status})" if not found.status.ok else "it names no strength > 0"
     warnings.warn(f"strength = theory: {reason}; cross-validation chooses instead", DataWarning, stacklevel=5)
     return _validated(settings, task, lambda one: one.best)._replace(estimated=found)
-
-
-def _estimated(settings: Any, task: Task, asked: str) -> EstimatedModel:
-    against = [] if settings.has_theory else [type(settings).__name__]
-    against += ["sample_weight"] if np.any(task.weights != 1) else []
-    if against:
-        raise IncompatibleError(f"{asked} and {against[0]} exclude each other: use solver = risk with strength = cv")
-    seed = int(check_random_state(settings.random_state).randint(2**31 - 1))
-    return estimate_model(task.design.inputs[0], task.labels, seed=seed)
 
 
 CHOICES: dict[str, Callable[[Any, Task], Chosen]] = {

@@ -14,6 +14,7 @@ from glassformer.core.errors import DataError, ParameterError
 from glassformer.models.channels.absolute import AbsoluteChannel
 from glassformer.models.channels.gaussian import GaussianChannel
 from glassformer.models.channels.link.channel import LinkChannel
+from glassformer.models.channels.noisy_sign import NoisySignChannel
 from glassformer.models.channels.sign import SignChannel
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def stairs(h: Array) -> Array:
 
 CHANNELS = {
     "sign": SignChannel(),
+    "threshold": NoisySignChannel(0.3, 0.5),
     "absolute": AbsoluteChannel(),
     "link tanh": LinkChannel(np.tanh),
     "link square": LinkChannel(square),

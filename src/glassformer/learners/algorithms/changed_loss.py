@@ -1,4 +1,4 @@
-"""Losses of weighted samples, and of fields that a constant is added to."""
+"""Losses of weighted samples, and of fields that a constant is added to, a given one or the best."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.theory.risk.losses import Loss
+
+# Slopes per sample that are none, steps to where they are, the longest of the first, which doubles, and the shortest
+# whose secant is more than rounding errors.
+_FLAT, _SECANTS, _FIRST, _ROUNDING = 1e-7, 60, 0.1, 1e-5
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,10 @@ class Weighted(Loss):
 
     def slope(self, y: Array, h: Array) -> Array:
         return self.weights * self.loss.slope(y, h)
+
+    def bend(self, slopes: Array) -> Array | None:
+        own = self.loss.bend(slopes / self.weights)
+        return None if own is None else self.weights * own
 
     def value(self, y: Array, h: Array) -> Array:
         return self.weights * self.loss.value(y, h)
@@ -105,3 +113,84 @@ class Shifted(Loss):
 
     def conjugate(self, y: Array, u: Array) -> Array:
         return self.loss.conjugate(y, u) - u * self.shift
+
+
+@dataclass
+class Constant:
+    """The constant that makes a loss least, and how much the sum of its slopes bends there, as found last."""
+
+    value: float = 0.0
+    bend: float = 0.0
+
+
+@dataclass(frozen=True)
+class BestShift(Loss):
+    r"""A loss without kinks at the constant that makes it least, :math:`\min_b\sum_\mu\ell(y_\mu, h_\mu+b)`.
+
+    Convex in the fields, with the slopes of the loss at that constant. They sum to zero over the samples, so that the
+    conjugate is that of the loss.
+
+    Attributes:
+        loss: of the sum.
+        nearby: where the search for the constant begins; it remembers the one that was found last.
+
+    Example:
+        >>> from glassformer.theory.risk.losses import Square
+        >>> BestShift(Square(), Constant()).slope(np.array([1.0, 3.0]), np.zeros(2)).round(9).tolist()
+        [1.0, -1.0]
+    """
+
+    loss: Loss
+    nearby: Constant
+
+    @property
+    def binary(self) -> bool:
+        return bool(self.loss.binary)
+
+    @property
+    def weights(self) -> Array:
+        return np.asarray(self.loss.weights)
+
+    @property
+    def sharpness(self) -> float:
+        return float(self.loss.sharpness)
+
+    def slope(self, y: Array, h: Array) -> Array:
+        return self._at_best(y, h)
+
+    def value(self, y: Array, h: Array) -> Array:
+        self._at_best(y, h)
+        return self.loss.value(y, h + self.nearby.value)
+
+    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        raise NotImplementedError
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        raise NotImplementedError
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        return self.loss.conjugate(y, u)
+
+    def _at_best(self, y: Array, h: Array) -> Array:
+        """Slopes at the best constant, by tangents or secants from the last one: their sum rises with it, a bracket."""
+        one, low, high = self.nearby, -np.inf, np.inf
+        slopes = self.loss.slope(y, h + one.value)
+        total, flat = float(np.sum(slopes)), _FLAT * float(np.sum(np.broadcast_to(self.weights, y.shape)))
+        farthest = _FIRST
+        for _ in range(_SECANTS):
+            if abs(total) <= flat:
+                break
+            bends = self.loss.bend(slopes)
+            one.bend = one.bend if bends is None else float(np.sum(bends))
+            low, high = (low, one.value) if total > 0 else (one.value, high)
+            step = -total / one.bend if one.bend > 0 else -np.inf * np.sign(total)
+            step = float(np.clip(step, -farthest, farthest))
+            if not low < one.value + step < high:
+                step = 0.5 * (low + high) - one.value
+            farthest *= 2
+            slopes = self.loss.slope(y, h + one.value + step)
+            after = float(np.sum(slopes))
+            if abs(step) > _ROUNDING:
+                one.bend = (after - total) / step
+            one.value, total = one.value + step, after
+        return slopes

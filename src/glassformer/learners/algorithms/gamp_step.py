@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -161,6 +161,23 @@ class GampState:
         return float(np.trace(self.estimate.variance)) / len(self.onsager)
 
 
+class Sight(NamedTuple):
+    r"""The signal of one row as an estimate has seen it, and what labels leave beside it.
+
+    Attributes:
+        matrix: signal and white noise.
+        noise: variance of the latter, measured.
+        fields: of the samples, each without its own label, shape (n,).
+        rest: what squares of residuals, in units of their slopes, have beyond the claimed error: for linear labels
+            their noise.
+    """
+
+    matrix: Array
+    noise: float
+    fields: Array
+    rest: float
+
+
 @dataclass(frozen=True)
 class GampStep:
     """One instance of a design and its labels.
@@ -261,6 +278,17 @@ class GampStep:
             creep=creep,
         )
         return _leapt(following, (1 - weight) * creep.ahead), float(np.trace(precision))
+
+    def sight(self, state: GampState) -> Sight:
+        """What the estimate in a state of one row is about to be made of."""
+        signal, variance = state.estimate.signal, state.estimate.variance
+        fields = self.design.fields(signal, self.instance) - _mixed(state.onsager, state.score)
+        found = self.channel.scores(self.labels, fields, variance)
+        precision = self.design.sample_ratio * float(np.mean(found.curvature))
+        matrix = signal[0] + self.design.correlation(found.first, self.instance)[0] / precision
+        noise = self.design.sample_ratio * float(np.mean(found.first * found.second)) / precision**2
+        rest = max(self.design.sample_ratio * noise - state.claimed, 0.0)
+        return Sight(matrix, noise, fields[:, 0, 0], rest)
 
     def _denoised(self, field: Array, precision: Array, memory: object) -> Estimate:
         if self.side is not None:

@@ -22,12 +22,46 @@ from glassformer.learners.algorithms.risk import Risk
 _POWER, _MARGIN, _LOOK = 30, 1.05, 10
 # Envelopes: the first, by how much the next is narrower, and the share of the gap at which theirs counts as closed.
 _WIDE, _NARROWER, _SOLVED = 1.0, 0.3, 0.1
+# By how much steps grow where a loss without kinks lets them.
+_LONGER = 1.05
 
 
 @dataclass
 class _Best:
     matrix: Array
     gap: float = np.inf
+
+
+@dataclass
+class _Pace:
+    """Steps as long as the loss bends little between the points where its slopes were taken.
+
+    The curvature that is safe everywhere is that of the sharpest samples; most are told apart by far and bend less.
+    Envelopes of kinks bend most where they are: their steps stay as they are.
+
+    Attributes:
+        safe: step that leads downhill anywhere.
+        unit: of the metric.
+        longer: by how much a step may be longer than the one before.
+        times: of the safe step, that is taken.
+        last: the point before, its fields and its slopes.
+    """
+
+    safe: float
+    unit: float
+    longer: float
+    times: float = 1.0
+    last: tuple[Array, Array, Array] | None = None
+
+    def at(self, point: Array, fields: Array, slopes: Array) -> float:
+        """The step to take from this point."""
+        if self.last is not None:
+            away = self.unit * float(np.sum((point - self.last[0]) ** 2))
+            bend = self.safe * float(np.sum((fields - self.last[1]) * (slopes - self.last[2])))
+            allowed = away / bend if bend > 0 else np.inf
+            self.times = max(1.0, min(self.longer * self.times, allowed))
+        self.last = point, fields, slopes
+        return self.times * self.safe
 
 
 class Scale(NamedTuple):
@@ -75,12 +109,15 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
     size, unit = scale_of(risk) if scale is None else scale
     width = _WIDE if np.isinf(risk.loss.sharpness) else 0.0
     best, history = _Best(x), []
-    step, y, momentum = 1 / (_bend(risk, width) * size), x, 1.0
+    pace, y, momentum = _Pace(1 / (_bend(risk, width) * size), unit, 1.0 if width else _LONGER), x, 1.0
+    before = seen = risk.design.forward(x, 0)
     for count in range(settings.max_iterations):
-        slopes = risk.slopes(risk.design.forward(y, 0), width)
+        slopes = risk.slopes(seen, width)
+        step = pace.at(y, seen, slopes)
         new, kept = risk.shrunk(y - step * risk.design.adjoint(slopes, 0), step)
+        fields = risk.design.forward(new, 0)
         if count % _LOOK == 0 or count == settings.max_iterations - 1:
-            gap, closer = risk.gaps(new, kept, unit, width)
+            gap, closer = risk.gaps(new, kept, fields, unit, width)
             history.append(gap)
             if gap < best.gap:
                 best = _Best(new, gap)
@@ -88,13 +125,14 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
                 break
             if width and closer < _SOLVED * gap:
                 width *= _NARROWER
-                step, momentum = 1 / (_bend(risk, width) * size), 1.0
+                pace, momentum = _Pace(1 / (_bend(risk, width) * size), unit, 1.0), 1.0
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         if np.sum((y - new) * (new - x)) > 0:
             # Momentum leads uphill: it begins anew.
             following, momentum = 1.0, 1.0
-        y = new + (momentum - 1) / following * (new - x)
-        x, momentum = new, following
+        ahead = (momentum - 1) / following
+        y, seen = new + ahead * (new - x), fields + ahead * (fields - before)
+        x, before, momentum = new, fields, following
     return _solution(best.matrix, best.gap, settings, count + 1, history)
 
 
@@ -118,7 +156,7 @@ def _quasi_newton(risk: Risk, settings: Iteration, start: Array, unit: float) ->
     limits = {"gtol": 0.0, "ftol": 0.0, "maxiter": settings.max_iterations, "maxfun": 2 * settings.max_iterations}
     found = minimize(value_and_slope, start.ravel(), jac=True, method="L-BFGS-B", callback=look, options=limits)
     matrix = found.x.reshape(shape)
-    gap, _ = risk.gaps(matrix, np.zeros(0), unit, 0.0)
+    gap, _ = risk.gaps(matrix, np.zeros(0), risk.design.forward(matrix, 0), unit, 0.0)
     return _solution(matrix, gap, settings, found.nit, history)
 
 

@@ -82,9 +82,8 @@ class Risk(NamedTuple):
         """Risk of an estimate of zero, which gaps are relative to; any fields tell their shape."""
         return max(float(np.sum(self.loss.value(self.labels, np.zeros_like(fields)))), 1e-300)
 
-    def gaps(self, matrix: Array, kept: Array, unit: float, width: float) -> tuple[float, float]:
+    def gaps(self, matrix: Array, kept: Array, fields: Array, unit: float, width: float) -> tuple[float, float]:
         """How far at most the risk is from the least, and that of envelopes from theirs, relative to that of zero."""
-        fields = self.design.forward(matrix, 0)
         slopes = self.slopes(fields, width)
         penalty = unit * (self.spectral * float(np.sum(kept)) + 0.5 * self.square * float(np.sum(matrix**2)))
         pull = -self.design.adjoint(slopes, 0)
@@ -123,7 +122,7 @@ def certified_gap(risk: Risk, matrix: Array) -> float:
         matrix: of the design's shape; positive where the risk is for such.
     """
     kept = np.maximum(eigh(matrix)[0], 0.0) if risk.positive else singular_values(matrix)
-    return risk.gaps(matrix, kept, risk.unit(matrix), 0.0)[0]
+    return risk.gaps(matrix, kept, risk.design.forward(matrix, 0), risk.unit(matrix), 0.0)[0]
 
 
 def with_sum(values: Array, total: float) -> Array:

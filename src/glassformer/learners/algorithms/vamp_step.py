@@ -23,10 +23,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import eigh
-from glassformer.learners.algorithms.gamp_step import GampState, GampStep
+from glassformer.learners.algorithms.gamp_step import GampState, GampStep, Sight
 
 # Least noise, in units of the mean eigenvalue, and errors of an estimate; the least share that a denoiser leaves open.
 _LEAST, _OPEN = 1e-12, 1e-9
@@ -63,10 +64,24 @@ class VampStep(GampStep):
         values, vectors = eigh((matrix @ matrix.T if wide else matrix.T @ matrix) / matrix.shape[1])
         return np.maximum(values, 0.0), vectors, wide
 
-    def _pulled(self, residual: Array, variance: float) -> tuple[Array, float, float]:
-        r""":math:`vA^T(vAA^T + \Delta)^{-1}z`, ``f`` and ``c``."""
+    def sight(self, state: GampState) -> Sight:
+        """The noise of labels is that which makes their residuals as large as they are."""
+        assert isinstance(state, VampState) and state.seen is not None
+        cleaned, variance = self._cleaned(state)
+        residual = self.labels - self.design.forward(cleaned[0], self.instance)
+        least, most = _LEAST, 1.0
+        while self._pulled(residual, variance, most)[2] > 1:
+            most *= 4
+        rest = least
+        if self._pulled(residual, variance, least)[2] > 1:
+            rest = float(brentq(lambda noise: self._pulled(residual, variance, noise)[2] - 1, least, most, rtol=1e-3))
+        return Sight(state.seen[0], 1 / float(state.assumed[0, 0]), self.labels - residual, rest)
+
+    def _pulled(self, residual: Array, variance: float, noise: float | None = None) -> tuple[Array, float, float]:
+        r""":math:`vA^T(vAA^T + \Delta)^{-1}z`, ``f`` and ``c``, at the model's noise or another."""
         values, vectors, wide = self._spectrum
-        noise = max(float(self.model.channel.label_noise), _LEAST * float(values.mean()))
+        own = float(self.model.channel.label_noise) if noise is None else noise
+        noise = max(own, _LEAST * float(values.mean()))
         weighted, size = variance * values + noise, float(np.prod(self.design.signal_shape))
         free = float(np.sum(variance * values / weighted)) / size
         if wide:
@@ -78,13 +93,19 @@ class VampStep(GampStep):
         outside = float(residual @ residual) - variance * float(np.sum(turned**2 / weighted))
         return pull, free, max(outside, 0.0) / noise / len(residual)
 
+    @staticmethod
+    def _cleaned(state: VampState) -> tuple[Array, float]:
+        """The estimate without what it was made of, and the variance of its errors."""
+        old = state.estimate
+        share = 0.0 if state.first else min(float(old.onsager[0, 0] * state.precision[0, 0]), 1 - _OPEN)
+        cleaned = old.signal if state.seen is None else (old.signal - share * state.seen) / (1 - share)
+        return cleaned, max(float(old.variance[0, 0]) / (1 - share), _LEAST)
+
     def advance(self, state: GampState) -> tuple[VampState, float]:
         """The next state, and the precision found on the way: the quality of the estimate it began with."""
         assert isinstance(state, VampState)
         old, weight = state.estimate, 0.0 if state.first else state.damping
-        share = 0.0 if state.first else min(float(old.onsager[0, 0] * state.precision[0, 0]), 1 - _OPEN)
-        cleaned = old.signal if state.seen is None else (old.signal - share * state.seen) / (1 - share)
-        variance = max(float(old.variance[0, 0]) / (1 - share), _LEAST)
+        cleaned, variance = self._cleaned(state)
         residual = self.labels - self.design.forward(cleaned[0], self.instance)
         pull, free, ratio = self._pulled(residual, variance)
         precision = np.array([[free / max(ratio * variance * (1 - free), _LEAST)]])

@@ -9,80 +9,54 @@ width makes :math:`\tau^2` smaller, and so on. What :math:`\tau^2` exceeds the e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.interpolate import CubicSpline
 
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import singular_values
 from glassformer.core.showing import Shown
 from glassformer.core.solution import Solution, Status
-from glassformer.learners.algorithms.gamp_step import GampState
+from glassformer.learners.algorithms.gamp_step import GampStep
+from glassformer.learners.algorithms.message_passing import message_passing
 from glassformer.learners.bayes import MessagePassing
-from glassformer.learners.gamp import passed
+from glassformer.learners.gamp import solution_of
 from glassformer.learners.own_data.arrays import as_inputs, observed
 from glassformer.learners.own_data.findings import contradictions, warn_of
+from glassformer.learners.own_data.signals import BilinearSignal, UnknownSignal
+from glassformer.learners.own_data.targets import NumberTargets, Seen, Targets
+from glassformer.learners.own_data.widths import SEARCH, Width, width_of
+from glassformer.models.base import Model
 from glassformer.models.bilinear import BilinearSequenceRegression
-from glassformer.models.designs.base import Design
-from glassformer.models.spectra.rectangular import RectangularLaw
+from glassformer.models.designs.dense import DenseDesign
 
 if TYPE_CHECKING:
     import pandas
 
 
 @dataclass(frozen=True)
-class Search:
-    """How the width is looked for.
-
-    Attributes:
-        rounds: of denoising and estimating.
-        per_octave: widths per factor of two that are looked at.
-        draws: drawn matrices per width.
-        moments: of their singular values.
-        fine: points of the posterior of the width.
-        narrowest: singular values that tell anything.
-        widest: widths above this many dimensions are as good as infinite.
-        faintest: powers below this share of the labels' are none.
-        confidence: standard deviations of an interval of 95 per cent.
-    """
-
-    rounds: int = 4
-    per_octave: int = 2
-    draws: int = 48
-    moments: tuple[int, ...] = (4, 6, 8)
-    fine: int = 400
-    narrowest: int = 4
-    widest: float = 4.0
-    faintest: float = 1e-3
-    confidence: float = 2.0
-
-
-SEARCH = Search()
-
-
-@dataclass(frozen=True)
 class EstimatedModel(Shown):
-    r"""Labels :math:`y = m + \sqrt P\,(h + \sqrt\Delta\,z)` as the data say they are made.
+    r"""Labels :math:`y = m + \sqrt P\,(h + \sqrt\Delta\,z)`, or the sign of that, as the data say they are made.
 
     Attributes:
         model: with the estimated width and noise, for labels :math:`(y - m)/\sqrt P`.
         rho: :math:`r/d`, and ``rho_interval``, of 95 per cent.
         noise: :math:`\Delta`, in units of the signal's share of the labels, and ``noise_error``, of 95 per cent.
         power: ``P``, what the signal adds to the variance of the labels.
-        offset: ``m``.
+        offset: ``m``; of classes 0, the channel has theirs.
         solution: of message passing with this model.
         status: how that ended: estimates of a run that did not settle are no more than a guess.
+        settled: labels as the fields at the end, none of which has seen its own label, say they are made: what
+            predictions are calibrated with.
 
     Example:
         That of :func:`~glassformer.learners.own_data.width.estimate_model`, which makes it.
     """
 
-    model: BilinearSequenceRegression
+    model: Model
     rho: float
     rho_interval: tuple[float, float]
     noise: float
@@ -91,6 +65,7 @@ class EstimatedModel(Shown):
     offset: float
     solution: Solution
     status: Status
+    settled: Targets = field(repr=False)
     drawing = "plot_estimate"
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -101,16 +76,6 @@ class EstimatedModel(Shown):
         found = {"rho": self.rho, "rho_low": low, "rho_high": high, "noise": self.noise}
         found |= {"noise_error": self.noise_error, "power": self.power, "offset": self.offset}
         return pandas.DataFrame([{**found, "status": str(self.status)}])
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """The signal seen through noise, and what message passing says of its own estimate of it."""
-
-    matrix: Array
-    noise: float
-    error: float
-    solution: Solution
 
 
 def estimate_model(
@@ -146,102 +111,86 @@ def estimate_model(
         raise DataError(
             "X", x.shape, f"a shape (samples, L, d), none below {SEARCH.narrowest}: fewer values tell no width"
         )
-    length, d = int(x.shape[1]), int(x.shape[2])
-    start = BilinearSequenceRegression(beta=length / d, rho=1.0, noise=0.5)
-    design, own = observed(start, x, labels)
+    start = BilinearSequenceRegression(beta=x.shape[1] / x.shape[2], rho=1.0, noise=0.5)
+    _, own = observed(start, x, labels)
     warn_of(contradictions(x))
-    y, rng = own[0], np.random.default_rng(seed)
-    offset, total = float(y.mean()), float(y.var())
-    if total == 0:
-        raise DataError("y", f"<{len(y)} times {y[0]}>", "labels that vary")
-    power, model = total / 1.5, start
+    return estimated(BilinearSignal(DenseDesign(x)), NumberTargets.of(own[0]), settings, seed)
+
+
+def estimated(
+    signal: UnknownSignal,
+    targets: Targets,
+    settings: MessagePassing | None = None,
+    seed: int = 0,
+    step: type[GampStep] = GampStep,
+) -> EstimatedModel:
+    """The width of a signal and what labels are made of beside it, and message passing with them.
+
+    Args:
+        signal: what may be behind the labels.
+        targets: labels.
+        settings: of message passing.
+        seed: of the matrices that singular values are compared with.
+        step: of message passing.
+    """
+    rng, steps = np.random.default_rng(seed), settings or MessagePassing()
+    columns, rho, failures = signal.columns, 1.0, 0
     for _ in range(SEARCH.rounds):
-        seen = _seen(model, design, (y - offset) / np.sqrt(power), settings or MessagePassing(), seed)
-        share = max(float(np.mean(seen.matrix**2)) - seen.noise, SEARCH.faintest)
-        width, interval = _width(seen, share, len(y), rng)
-        error, alpha = min(seen.error, share), len(y) / (length * d)
-        left = max(alpha * seen.noise - error, 0.0)
-        power, noise = power * share, left / share
-        model = BilinearSequenceRegression(beta=length / d, rho=width / d, noise=noise)
-    chance = SEARCH.confidence * alpha * seen.noise * np.sqrt(2 / len(y))
-    doubt = share * _doubt_of_errors(length / d, (interval[0] / d, interval[1] / d), seen.noise / share)
-    final = _seen(model, design, (y - offset) / np.sqrt(power), settings or MessagePassing(), seed)
+        model = signal.model(rho, targets.channel)
+        seen = _seen(model, signal.design, targets.scaled, steps, seed, step)
+        whole = max(model.matrix_prior.power(seen.sight.matrix) - seen.sight.noise, SEARCH.faintest)
+        width = _width(signal, seen, whole, len(targets.scaled), rng)
+        rho = width.value / columns
+        model = signal.model(rho, targets.channel)
+        share = whole / model.matrix_prior.second_moment
+        targets = targets.after(seen, share)
+        # A wrong model is contradicted until its width and noise are found; one that never stops is given up.
+        stopped = seen.solution.status[0] in (Status.CONVERGED, Status.CONTRADICTED)
+        failures = 0 if stopped else failures + 1
+        if failures == SEARCH.failures:
+            break
+    widths = (width.interval[0] / columns, width.interval[1] / columns)
+    doubt = share * _doubt_of_errors(signal, targets, widths, seen.sight.noise / share)
+    chance = targets.error(seen)
+    model = signal.model(rho, targets.channel)
+    final = seen if failures == SEARCH.failures else _seen(model, signal.design, targets.scaled, steps, seed, step)
+    status = final.solution.status[0]
+    if status.ok and width.misfit > SEARCH.misfit:
+        status = Status.CONTRADICTED
     return EstimatedModel(
         model,
-        width / d,
-        (interval[0] / d, interval[1] / d),
-        noise,
+        rho,
+        widths,
+        targets.noise,
         float(np.hypot(chance, doubt) / share),
-        power,
-        offset,
+        targets.power,
+        targets.offset,
         final.solution,
-        final.solution.status[0],
+        status,
+        targets.fitted(final),
     )
 
 
-def _doubt_of_errors(beta: float, widths: tuple[float, float], noise: float) -> float:
+def _doubt_of_errors(signal: UnknownSignal, targets: Targets, widths: tuple[float, float], noise: float) -> float:
     """Half the range of the error of the best denoiser over what the width may be."""
-    low, high = (float(RectangularLaw(beta, rho, noise).mmse().value[0]) for rho in widths)
+    priors = (signal.model(rho, targets.channel).matrix_prior for rho in widths)
+    low, high = (float(prior.mmse(np.array([1 / noise])).value[0]) for prior in priors)
     return 0.5 * abs(high - low)
 
 
-def _seen(
-    model: BilinearSequenceRegression, design: Design, labels: Array, settings: MessagePassing, seed: int
-) -> _Seen:
-    last: list[GampState] = []
-
-    def keep(state: GampState) -> None:
-        last[:] = [state]
-
-    found = passed(model, design, labels[None], settings, seed, watch=keep)
-    state = last[0]
-    estimate = state.estimate.signal[0]
-    residual = labels - design.forward(estimate, 0) + float(state.onsager[0, 0]) * state.score[:, 0, 0]
-    matrix = estimate + design.adjoint(residual, 0) / design.sample_ratio
-    return _Seen(matrix, float(np.mean(residual**2)) / design.sample_ratio, float(state.claimed), found)
+def _seen(model: Model, design: Any, labels: Array, settings: MessagePassing, seed: int, kind: type[GampStep]) -> Seen:
+    step = kind(model, design, labels, 0, settings, seed)
+    run = message_passing(step, settings.max_iterations, settings.damping)
+    return Seen(step.sight(run.state), float(run.state.claimed), solution_of(model, [run]))
 
 
-def _width(seen: _Seen, power: float, samples: int, rng: np.random.Generator) -> tuple[float, tuple[float, float]]:
-    """The width that singular values speak for, and its interval: by the likelihood of a few of their moments.
+def _width(signal: UnknownSignal, seen: Seen, power: float, samples: int, rng: np.random.Generator) -> Width:
+    """Drawn are signals of every width seen through the same noise, as far as that is known."""
 
-    Moments of drawn matrices of every width are Gaussian, of a mean and a covariance that are measured.
-    """
-    rows, columns = seen.matrix.shape
-    found = _moments(singular_values(seen.matrix))
-    largest = max(2.0, SEARCH.widest * min(rows, columns))
-    widths = np.unique(np.rint(2 ** np.arange(0, np.log2(largest) + 0.5, 1 / SEARCH.per_octave)).astype(int))
-    means, spreads = [], []
-    for width in widths:
-        drawn = np.array([_moments(_drawn(int(width), seen, power, samples, rng)) for _ in range(SEARCH.draws)])
-        means.append(drawn.mean(axis=0))
-        spreads.append(np.cov(drawn.T))
-    fine = np.geomspace(widths[0], widths[-1], SEARCH.fine)
-    place = np.log(widths)
-    mean = CubicSpline(place, np.array(means))(np.log(fine))
-    flat = np.array(spreads).reshape(len(widths), -1)
-    spread = np.array([np.interp(np.log(fine), place, column) for column in flat.T]).T.reshape(
-        SEARCH.fine, *spreads[0].shape
-    )
-    away = found - mean
-    chance = -0.5 * np.einsum("ki,ki->k", away, np.linalg.solve(spread, away[..., None])[..., 0])
-    chance -= 0.5 * np.linalg.slogdet(spread)[1]
-    posterior = np.exp(chance - chance.max())
-    total = np.cumsum(posterior) / posterior.sum()
-    low, middle, high = np.interp([0.025, 0.5, 0.975], total, fine)
-    # Widths are whole numbers: what lies within half of one cannot be told apart.
-    return float(middle), (float(min(low, middle - 0.5)), float(max(high, middle + 0.5)))
+    def drawn(width: int) -> Array:
+        noise = max(seen.sight.noise * (1 + np.sqrt(2 / samples) * rng.standard_normal()), 0.0)
+        left = max(power + seen.sight.noise - noise, 0.0)
+        return signal.moments(signal.values(signal.drawn(width, left, noise, rng)))
 
-
-def _drawn(width: int, seen: _Seen, power: float, samples: int, rng: np.random.Generator) -> Array:
-    """Singular values of a signal of this width seen through the same noise, as far as that is known."""
-    rows, columns = seen.matrix.shape
-    noise = seen.noise * (1 + np.sqrt(2 / samples) * rng.standard_normal())
-    signal = rng.standard_normal((rows, width)) @ rng.standard_normal((width, columns))
-    signal *= np.sqrt(max(power + seen.noise - noise, 0.0) / np.mean(signal**2))
-    return singular_values(signal + np.sqrt(max(noise, 0.0)) * rng.standard_normal((rows, columns)))
-
-
-def _moments(values: Array) -> Array:
-    """Logarithms of moments in units of the second one."""
-    square = np.mean(values**2)
-    return np.log([np.mean(values**k) / square ** (k / 2) for k in SEARCH.moments])
+    largest = max(2.0, SEARCH.widest * min(seen.sight.matrix.shape))
+    return width_of(signal.moments(signal.values(seen.sight.matrix)), largest, drawn)

@@ -49,11 +49,11 @@ class SignChannel(ScalarChannel):
         return self.truth(h)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        y, scale = _checked(y), np.sqrt(np.asarray(variance, dtype=float))
+        y, scale = checked_signs(y), np.sqrt(np.asarray(variance, dtype=float))
         return np.asarray(y * mills(y * omega / scale) / scale)
 
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        return np.asarray(log_ndtr(_checked(y) * omega / np.sqrt(np.asarray(variance, dtype=float))))
+        return np.asarray(log_ndtr(checked_signs(y) * omega / np.sqrt(np.asarray(variance, dtype=float))))
 
     def information(self, variance: Array) -> Integral:
         v = np.asarray(variance, dtype=float)
@@ -77,7 +77,16 @@ class SignChannel(ScalarChannel):
         return {**named, "label_mse": square}
 
 
-def _checked(y: ArrayLike) -> Array:
+def checked_signs(y: ArrayLike) -> Array:
+    """Labels as an array.
+
+    Raises:
+        DataError: one is neither +1 nor -1.
+
+    Example:
+        >>> checked_signs([1, -1])
+        array([ 1., -1.])
+    """
     labels = np.asarray(y, dtype=float)
     bad = np.abs(labels) != 1.0
     if np.any(bad):

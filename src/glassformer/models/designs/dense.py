@@ -72,6 +72,11 @@ class DenseDesign(StoredDesign):
         product = score.astype(matrix.dtype, copy=False) @ matrix
         return product.reshape(self.signal_shape).astype(np.float64, copy=False) / np.sqrt(self._size)
 
+    def variances(self) -> Array:
+        """Of the fields of a signal of independent entries of unit variance, shape (samples,)."""
+        inputs = self.inputs[0]
+        return np.einsum("nld,nld->n", inputs, inputs) / self._size
+
     def rotated(self, left: Array, right: Array) -> Array:
         """Fields of all products of a column of ``left``, shape (L, i), and one of ``right``: shape (samples, i, j)."""
         inputs = self.inputs[0].astype(np.float64, copy=False)

@@ -401,7 +401,10 @@ class RectangularLaw:
         table = np.fmax.accumulate(condition(_LONG_TABLE)[0], axis=1)
         cell = np.sum(~(table >= 0), axis=1)
         # Where the whole arc lies on one side there is nothing to search for.
-        low, high = _LONG_TABLE[np.maximum(cell - 1, 0), None], _LONG_TABLE[np.minimum(cell, len(_LONG_TABLE) - 1), None]
+        low, high = (
+            _LONG_TABLE[np.maximum(cell - 1, 0), None],
+            _LONG_TABLE[np.minimum(cell, len(_LONG_TABLE) - 1), None],
+        )
         t = bracketed_root(condition, low, high)
         return 1 / (1 + np.exp(-t)), 1 / (1 + np.exp(t))
 

@@ -41,6 +41,11 @@ class Loss(ABC):
         """Derivative in the field, of losses that have one everywhere."""
         raise NotImplementedError
 
+    def bend(self, slopes: Array) -> Array | None:
+        """Second derivative where the slopes are these, of losses whose slopes tell it; None of others."""
+        del slopes
+        return None
+
     @abstractmethod
     def value(self, y: Array, h: Array) -> Array:
         """The loss."""
@@ -93,6 +98,9 @@ class Square(Loss):
     def slope(self, y: Array, h: Array) -> Array:
         return h - y
 
+    def bend(self, slopes: Array) -> Array:
+        return np.ones_like(slopes)
+
     def value(self, y: Array, h: Array) -> Array:
         return 0.5 * (y - h) ** 2
 
@@ -126,6 +134,10 @@ class Logistic(Loss):
 
     def slope(self, y: Array, h: Array) -> Array:
         return -y * expit(-y * h)
+
+    def bend(self, slopes: Array) -> Array:
+        miss = np.abs(slopes)
+        return miss * (1 - miss)
 
     def value(self, y: Array, h: Array) -> Array:
         return np.logaddexp(0.0, -y * h)

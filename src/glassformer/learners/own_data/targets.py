@@ -1,0 +1,184 @@
+r"""What labels are made of beside the signal, as far as message passing can tell: power, offset, noise.
+
+Message passing leaves every label a field :math:`\omega_\mu` that has not seen it, with the variance ``V``. How labels
+fall around these fields tells the noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_ndtr, ndtri
+
+from glassformer.core.errors import DataError
+from glassformer.core.integral import Array
+from glassformer.core.solution import Solution
+from glassformer.learners.algorithms.gamp_step import Sight
+from glassformer.learners.own_data.widths import SEARCH
+from glassformer.models.channels.gaussian import GaussianChannel
+from glassformer.models.channels.noisy_sign import NoisySignChannel
+from glassformer.models.channels.scalar import ScalarChannel
+
+# The noise of classes before any data: its logarithm is normal, around this one with this deviation, so that classes
+# that are told apart without a mistake have some.
+_USUAL, _OCTAVES = 0.3, 1.5
+# Change of the parameters that the curvature of the likelihood is measured with.
+_STEP = 0.05
+
+
+class Seen(NamedTuple):
+    """What message passing says of the signal, and of its own estimate of it.
+
+    Attributes:
+        sight: the signal seen through noise, and fields of samples without their own labels.
+        error: claimed, of the estimate.
+        solution: of message passing.
+    """
+
+    sight: Sight
+    error: float
+    solution: Solution
+
+
+class Targets(Protocol):
+    """Labels, and what is known of how they are made."""
+
+    @property
+    def channel(self) -> ScalarChannel:
+        """That of a signal of unit power."""
+
+    @property
+    def scaled(self) -> Array:
+        """Labels as that channel has them."""
+
+    @property
+    def noise(self) -> float:
+        """In units of the signal's power."""
+
+    @property
+    def offset(self) -> float:
+        """What is added to labels, or inside of their sign."""
+
+    @property
+    def power(self) -> float:
+        """Of the signal, in the units of the labels."""
+
+    def after(self, seen: Seen, share: float) -> Targets:
+        """What is known once the signal was seen with this power."""
+
+    def fitted(self, seen: Seen) -> Targets:
+        """What is known at the end, the power of the signal as it is claimed."""
+
+    def error(self, seen: Seen) -> float:
+        """Of the noise, of 95 per cent, for the signal that was seen."""
+
+
+@dataclass(frozen=True)
+class NumberTargets:
+    r"""Numbers :math:`y = m + \sqrt P\,(h + \sqrt\Delta\,z)`.
+
+    Attributes:
+        labels: shape (n,).
+        power: ``P``.
+        offset: ``m``.
+        noise: :math:`\Delta`.
+    """
+
+    labels: Array
+    power: float
+    offset: float
+    noise: float = 0.5
+
+    @classmethod
+    def of(cls, labels: Array) -> NumberTargets:
+        """Before anything is known: two thirds of the variance are the signal's.
+
+        Raises:
+            DataError: labels do not vary.
+        """
+        total = float(labels.var())
+        if total == 0:
+            raise DataError("y", f"<{len(labels)} times {labels[0]}>", "labels that vary")
+        return cls(labels, total / 1.5, float(labels.mean()))
+
+    @property
+    def channel(self) -> ScalarChannel:
+        return GaussianChannel(self.noise)
+
+    @property
+    def scaled(self) -> Array:
+        return np.asarray((self.labels - self.offset) / np.sqrt(self.power))
+
+    def after(self, seen: Seen, share: float) -> NumberTargets:
+        # An estimate is off by no more than all there is.
+        rest = max(seen.sight.rest + seen.error - min(seen.error, share), 0.0)
+        return replace(self, power=self.power * share, noise=rest / share)
+
+    def fitted(self, seen: Seen) -> NumberTargets:
+        return replace(self, noise=seen.sight.rest)
+
+    def error(self, seen: Seen) -> float:
+        return SEARCH.confidence * (seen.sight.rest + seen.error) * float(np.sqrt(2 / len(self.labels)))
+
+
+@dataclass(frozen=True)
+class ClassTargets:
+    r"""Signs :math:`y = \mathrm{sign}(h + b + \sqrt\Delta\,z)`.
+
+    ``b`` and :math:`\Delta` are those of the largest likelihood of the labels given fields that have not seen them,
+    :math:`\prod_\mu\Phi\bigl(y_\mu(\omega_\mu + b)/\sqrt{\Delta + V}\bigr)`, times a wide prior of the noise.
+
+    Attributes:
+        scaled: labels +1 and -1, shape (n,).
+        offset: ``b``.
+        noise: :math:`\Delta`.
+    """
+
+    scaled: Array
+    offset: float
+    noise: float = 0.5
+    power = 1.0
+
+    @classmethod
+    def of(cls, labels: Array) -> ClassTargets:
+        """Before anything is known but how often each label occurs.
+
+        Raises:
+            DataError: there is one label only.
+        """
+        share = float(np.mean(labels > 0))
+        if not 0 < share < 1:
+            raise DataError("y", f"<{len(labels)} times {labels[0]}>", "labels that vary")
+        return cls(labels, float(ndtri(share)) * np.sqrt(1.5))
+
+    @property
+    def channel(self) -> ScalarChannel:
+        return NoisySignChannel(self.noise, self.offset)
+
+    def after(self, seen: Seen, share: float) -> ClassTargets:
+        """Half a step, in logarithms of the noise: field and noise are measured by the same labels."""
+        found = self.fitted(seen)
+        noise = float(np.sqrt(found.noise / share * self.noise))
+        return replace(self, noise=noise, offset=0.5 * (found.offset / np.sqrt(share) + self.offset))
+
+    def fitted(self, seen: Seen) -> ClassTargets:
+        """With the offset and the noise that these fields speak for."""
+        start = np.array([self.offset, np.log(max(self.noise, SEARCH.faintest))])
+        found = minimize(self._misfit, start, args=(seen,), method="Nelder-Mead").x
+        return replace(self, offset=float(found[0]), noise=float(np.exp(found[1])))
+
+    def error(self, seen: Seen) -> float:
+        """By the curvature of the likelihood."""
+        place = np.array([self.offset, np.log(self.noise)])
+        step = np.array([0.0, _STEP])
+        ahead, here, behind = (self._misfit(place + k * step, seen) for k in (1, 0, -1))
+        bend = max((ahead - 2 * here + behind) / _STEP**2, 1 / _OCTAVES**2)
+        return SEARCH.confidence * self.noise / float(np.sqrt(bend))
+
+    def _misfit(self, place: Array, seen: Seen) -> float:
+        width = np.sqrt(np.exp(place[1]) + seen.error)
+        told = float(np.sum(log_ndtr(self.scaled * (seen.sight.fields + place[0]) / width)))
+        return 0.5 * float((place[1] - np.log(_USUAL)) / _OCTAVES) ** 2 - told

@@ -1,0 +1,105 @@
+"""What an estimator may take its labels to be made of: a signal of unknown width, unknown noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from glassformer.core.errors import DataError, IncompatibleError
+from glassformer.learners.algorithms.changed_loss import Shifted
+from glassformer.learners.algorithms.gamp_step import GampStep
+from glassformer.learners.algorithms.vamp_step import VampStep
+from glassformer.learners.own_data.findings import contradictions, warn_of
+from glassformer.learners.own_data.targets import ClassTargets, NumberTargets, Targets
+from glassformer.learners.own_data.width import EstimatedModel, estimated
+from glassformer.learners.own_data.widths import SEARCH
+from glassformer.learners.regularised_risk import RegularisedRisk
+from glassformer.learners.vamp import VectorMessagePassing
+from glassformer.theory.risk.losses import loss_of
+
+# Log-odds of a probit model over its argument, where both classes are probable.
+_LOGIT = 1.7
+
+
+class Unknown(NamedTuple):
+    """What labels may be made of.
+
+    Attributes:
+        signal: an :class:`~glassformer.learners.own_data.signals.UnknownSignal`.
+        targets: labels, of the sign of that signal.
+        seed: of all that is drawn.
+    """
+
+    signal: Any
+    targets: Targets
+    seed: int
+
+    @classmethod
+    def of(cls, settings: Any, task: Any, asked: str) -> Unknown:
+        """What the labels of a task may be made of.
+
+        Args:
+            settings: the estimator.
+            task: :class:`~glassformer.sklearn.solvers.Task`.
+            asked: the parameter that needs it, as messages name it.
+
+        Warns:
+            DataWarning: the inputs are far from independent numbers.
+
+        Raises:
+            IncompatibleError: there is no theory of it.
+            DataError: the inputs are too few or too small.
+        """
+        against = _against(settings, task)
+        if against:
+            raise IncompatibleError(f"{asked} and {against} exclude each other: use solver = risk with strength = cv")
+        shape = (len(task.tokens), *task.design.signal_shape)
+        if min(shape) < SEARCH.narrowest:
+            allowed = f"samples, and signals, of sizes >= {SEARCH.narrowest}: fewer values tell no width"
+            raise DataError("X", task.tokens.shape, allowed, "use solver = risk with strength = cv")
+        warn_of(contradictions(task.tokens))
+        signal = settings.signals.behind(task.design, task.labels)
+        kind: Any = NumberTargets if settings.predicts_numbers else ClassTargets
+        seed = int(check_random_state(settings.random_state).randint(2**31 - 1))
+        return cls(signal, kind.of(signal.sign * task.labels), seed)
+
+    def estimated(self, step: type[GampStep] = GampStep) -> EstimatedModel:
+        """Width and noise, and message passing with them."""
+        return estimated(self.signal, self.targets, seed=self.seed, step=step)
+
+    def attempts(self) -> Iterator[tuple[str, EstimatedModel]]:
+        """Message passing by its name: for independent inputs, then by the singular values that inputs have."""
+        found = self.estimated()
+        yield "gamp", found
+        if VectorMessagePassing().obstacle(found.model) is None:
+            yield "vamp", self.estimated(VampStep)
+
+    def best_strength(self, settings: Any, found: EstimatedModel) -> float:
+        """Of the theory of risk, in the units of the design; zero where there is none."""
+        if self.signal.sign < 0:
+            return 0.0
+        loss: Any = settings.loss
+        if not settings.predicts_numbers:
+            # Theory has no constant: that of the posterior's log-odds, which bends the best strength little, is given.
+            width = np.sqrt(found.settled.noise + float(found.solution.error_estimate[0]))
+            loss = Shifted(loss_of("logistic"), _LOGIT * found.settled.offset / width)
+        ratio = self.signal.design.sample_ratio * found.model.matrix_prior.degrees
+        best = RegularisedRisk(loss, settings.penalty).limits(found.model, [ratio], throw=False)
+        strength = float(best["strength"][0])
+        return self.signal.strength(strength) if best.status[0].ok and strength > 0 else 0.0
+
+
+def _against(settings: Any, task: Any) -> str:
+    """What rules a theory out, empty where nothing does."""
+    if np.any(task.weights != 1):
+        return "sample_weight"
+    if settings.predicts_numbers:
+        return ""
+    if len(settings.classes_) > 2:
+        return f"{len(settings.classes_)} classes (one against all others is no threshold of a single field)"
+    if not settings.has_chances:
+        return f"loss = {settings.loss!r} (two classes are taken to be a threshold of a noisy field: use logistic)"
+    return ""
