@@ -24,6 +24,8 @@ from glassformer.models import Model
 _DENSITY, _POINTS, _TURN = 11, 200, 1e-7
 # Share of the information about a known signal from which on the curve has no room left to fold.
 _SATURATED = 0.9
+# A sample ratio that stands for an infinite one.
+_BEYOND = 1e300
 # Steps into which a cell of the curve is divided to invert it.
 _STEPS = 32
 
@@ -55,7 +57,9 @@ class StateCurve:
     def variance_at(self, alpha: Array, cell: Array) -> Array:
         """Variance where the curve crosses ``alpha`` between the points ``cell - 1`` and ``cell``, interpolated."""
         t = np.log(self.q_hat)
-        spline = scipy.interpolate.CubicSpline(t, np.log([self.alpha, self.variance]), axis=1)
+        # Without information no sample ratio leads there: that is beyond all that are asked for.
+        reached = np.where(np.isfinite(self.alpha), self.alpha, _BEYOND)
+        spline = scipy.interpolate.CubicSpline(t, np.log([reached, self.variance]), axis=1)
         share = np.linspace(0, 1, _STEPS + 1)
         fine = spline(t[cell - 1, None] + (t[cell] - t[cell - 1])[:, None] * share)
         level, rise = np.log(alpha)[:, None], np.sign(fine[0, :, -1:] - fine[0, :, :1])
@@ -121,8 +125,9 @@ def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
 def _resolved(model: Model, decades: int) -> StateCurve:
     grid = overlap_grid(model, _DENSITY * (6 + decades), largest=10.0**decades)
     curve = equation_of_state(model, grid)
-    rises = np.diff(curve.alpha) > 0
-    large = np.abs(np.diff(curve.alpha[1:])) > _TURN * curve.alpha[1:-1]
+    with np.errstate(invalid="ignore"):  # between sample ratios that are infinite nothing turns
+        rises = np.diff(curve.alpha) > 0
+        large = np.abs(np.diff(curve.alpha[1:])) > _TURN * curve.alpha[1:-1]
     turns = 1 + np.flatnonzero((rises[1:] != rises[:-1]) & large)
     if turns.size == 0:
         return curve
