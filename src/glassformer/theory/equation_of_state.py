@@ -24,8 +24,6 @@ from glassformer.models import Model
 _DENSITY, _POINTS, _TURN = 11, 200, 1e-7
 # Share of the information about a known signal from which on the curve has no room left to fold.
 _SATURATED = 0.9
-# A sample ratio that stands for an infinite one.
-_BEYOND = 1e300
 # Steps into which a cell of the curve is divided to invert it.
 _STEPS = 32
 
@@ -57,9 +55,9 @@ class StateCurve:
     def variance_at(self, alpha: Array, cell: Array) -> Array:
         """Variance where the curve crosses ``alpha`` between the points ``cell - 1`` and ``cell``, interpolated."""
         t = np.log(self.q_hat)
-        # Without information no sample ratio leads there: that is beyond all that are asked for.
-        reached = np.where(np.isfinite(self.alpha), self.alpha, _BEYOND)
-        spline = scipy.interpolate.CubicSpline(t, np.log([reached, self.variance]), axis=1)
+        # Where there is no information, no sample ratio leads.
+        known = np.isfinite(self.alpha)
+        spline = scipy.interpolate.CubicSpline(t[known], np.log([self.alpha[known], self.variance[known]]), axis=1)
         share = np.linspace(0, 1, _STEPS + 1)
         fine = spline(t[cell - 1, None] + (t[cell] - t[cell - 1])[:, None] * share)
         level, rise = np.log(alpha)[:, None], np.sign(fine[0, :, -1:] - fine[0, :, :1])
