@@ -150,7 +150,7 @@ class LabelAverages:
         quantiles = values[::_FIELDS]
         turning = np.array(self.shape.turning_labels_within(LABELS.fields)) / self._sigma
         turning = np.concatenate([turning, _approached(quantiles)])
-        least, most = min(values[0], *turning), max(values[-1], *turning)
+        least, most = np.sort(np.concatenate([values, turning]))[[0, -1]]
         far = LABELS.blurred[-1]
         depth = int(np.ceil(max(np.log((most - least) / far) / np.log(LABELS.ratio), 0.0)))
         offsets = np.concatenate([LABELS.blurred, far * LABELS.ratio ** np.arange(1, depth + 1)])
