@@ -55,7 +55,9 @@ class StateCurve:
     def variance_at(self, alpha: Array, cell: Array) -> Array:
         """Variance where the curve crosses ``alpha`` between the points ``cell - 1`` and ``cell``, interpolated."""
         t = np.log(self.q_hat)
-        spline = scipy.interpolate.CubicSpline(t, np.log([self.alpha, self.variance]), axis=1)
+        # Where there is no information, no sample ratio leads.
+        known = np.isfinite(self.alpha)
+        spline = scipy.interpolate.CubicSpline(t[known], np.log([self.alpha[known], self.variance[known]]), axis=1)
         share = np.linspace(0, 1, _STEPS + 1)
         fine = spline(t[cell - 1, None] + (t[cell] - t[cell - 1])[:, None] * share)
         level, rise = np.log(alpha)[:, None], np.sign(fine[0, :, -1:] - fine[0, :, :1])
@@ -121,8 +123,9 @@ def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
 def _resolved(model: Model, decades: int) -> StateCurve:
     grid = overlap_grid(model, _DENSITY * (6 + decades), largest=10.0**decades)
     curve = equation_of_state(model, grid)
-    rises = np.diff(curve.alpha) > 0
-    large = np.abs(np.diff(curve.alpha[1:])) > _TURN * curve.alpha[1:-1]
+    with np.errstate(invalid="ignore"):  # between sample ratios that are infinite nothing turns
+        rises = np.diff(curve.alpha) > 0
+        large = np.abs(np.diff(curve.alpha[1:])) > _TURN * curve.alpha[1:-1]
     turns = 1 + np.flatnonzero((rises[1:] != rises[:-1]) & large)
     if turns.size == 0:
         return curve

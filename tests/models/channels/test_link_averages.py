@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from glassformer import BilinearSequenceRegression, SequenceMultiIndex, limits, thresholds
 from glassformer.core.errors import IncompatibleError, LinkError
@@ -13,7 +14,7 @@ from glassformer.models.channels.absolute import AbsoluteChannel
 from glassformer.models.channels.gaussian import GaussianChannel
 from glassformer.models.channels.link.channel import LinkChannel
 from glassformer.models.channels.link.exponents import link_exponents
-from glassformer.theory.equation_of_state import equation_of_state
+from glassformer.theory.equation_of_state import StateCurve, equation_of_state
 
 
 def square(z):
@@ -251,3 +252,43 @@ def test_exponents_of_every_row_are_printed(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["row_exponents"] == {
         f"row {k}": {"information": k, "generative": k} for k in (1, 2)
     }
+
+
+@pytest.mark.parametrize("variance", [0.05, 8e-4])
+def test_many_branches_with_noise_against_plain_grids(plain, variance):
+    """Solutions on many branches see each other at the first variance, and next to none do at the second."""
+
+    def wave(z):
+        return np.sin(5 * z)
+
+    found = LinkChannel(wave, 0.1).information(np.array([variance]))
+    expected = plain.information(wave, 0.1, variance)
+    assert found.value[0] == pytest.approx(expected, rel=1e-6)
+    assert abs(found.value[0] - expected) < found.error[0] + 1e-8 * expected
+
+
+def test_no_sample_ratio_leads_where_there_is_no_information():
+    """The information of a fast wave at small overlap is below rounding."""
+    q_hat = np.geomspace(1e-2, 1e2, 9)
+    curve = StateCurve(q_hat, np.where(q_hat < 0.1, np.inf, 1 + q_hat), 1 / (1 + q_hat), np.zeros(9))
+    assert curve.variance_at(np.array([21.0]), np.array([7]))[0] == pytest.approx(1 / 21, rel=0.05)
+
+
+@pytest.mark.parametrize("variance", [0.9, 0.1, 1e-4])
+def test_label_errors_of_steps_against_plain_grids(variance):
+    """Three values, one of them on two intervals of unequal lengths."""
+
+    def steps(h):
+        return np.where(h < -0.5, 1.0, np.where(h < 0.2, -1.0, np.where(h < 0.9, 1.0, 3.0)))
+
+    found = LinkChannel(steps).label_error(np.array([variance]))
+    t = np.linspace(-9, 9, 400_001)
+    weight = np.exp(-(t**2) / 2) * (t[1] - t[0]) / np.sqrt(2 * np.pi)
+    low, middle, high = (ndtr((edge - np.sqrt(1 - variance) * t) / np.sqrt(variance)) for edge in (-0.5, 0.2, 0.9))
+    chance = np.array([middle - low, low + high - middle, 1 - high])
+    values = np.array([-1.0, 1.0, 3.0])
+    mean = values @ chance
+    assert found["label_error"][0] == pytest.approx(weight @ (1 - chance.max(axis=0)), rel=1e-4)
+    assert found["prediction_error"][0] == pytest.approx(weight @ (values**2 @ chance - mean**2), rel=1e-8)
+    plugin = np.sum(chance * (values[:, None] - steps(np.sqrt(1 - variance) * t)) ** 2, axis=0)
+    assert found["plugin_error"][0] == pytest.approx(weight @ plugin, rel=1e-4)

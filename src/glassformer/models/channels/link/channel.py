@@ -25,6 +25,7 @@ from glassformer.models.channels.link.level_set import LevelSet
 from glassformer.models.channels.link.noisy import NoisyLink
 from glassformer.models.channels.link.piecewise import LinkShape, link_shape
 from glassformer.models.channels.link.posterior import LinkPosterior
+from glassformer.models.channels.link.step_errors import step_errors
 from glassformer.models.channels.scalar import Array, Integral, LabelNodes, ScalarChannel
 
 Averages = Callable[[float, int], tuple[float, float]]
@@ -138,7 +139,7 @@ class LinkChannel(ScalarChannel):
 
     @property
     def discrete(self) -> bool:
-        return self.noise == 0.0 and abs(self._facts.shape.flat_mass - 1) < _UNSEEN
+        return self.noise == 0.0 and self._facts.shape.stepped
 
     def truth(self, h: Array) -> Array:
         return self.clean(h) if self.discrete else super().truth(h)
@@ -162,8 +163,7 @@ class LinkChannel(ScalarChannel):
     def values(self) -> tuple[float, ...]:
         """Of a step function without noise."""
         shape = self._facts.shape
-        steps = self.noise == 0 and shape.flat_mass > 1 - _UNSEEN
-        return tuple(sorted(flat.value for flat in shape.flats)) if steps else ()
+        return tuple(sorted(flat.value for flat in shape.flats)) if self.discrete else ()
 
     @property
     def steps(self) -> tuple[float, ...]:
@@ -190,10 +190,10 @@ class LinkChannel(ScalarChannel):
         :math:`\varphi(\omega)`; ``label_error``, where labels take few values: the most probable one is wrong.
         """
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
-        both = np.array([self._facts.label_errors(x) for x in v.ravel().tolist()]).reshape(-1, 2)
-        bayes, plugin = both.T.reshape(2, *v.shape)
+        found = np.array([self._facts.label_errors(x) for x in v.ravel().tolist()]).T
+        bayes, plugin, *rest = found.reshape(len(found), *v.shape)
         named = {"prediction_error": bayes, "plugin_error": plugin, "label_noise": np.full(v.shape, self.label_noise)}
-        wrong = {"label_error": self._facts.exchanged.label_error(v)["label_error"]} if self.discrete else {}
+        wrong = {"label_error": rest[0]} if self.discrete else {}
         return {**named, **wrong, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
     @cached_property
@@ -270,7 +270,7 @@ class _Facts:
 
     @cached_property
     def exchanged(self) -> ScalarChannel:
-        """The channel whose labels are exchanged for one another with the probability zero: it counts wrong ones."""
+        """The channel whose labels are exchanged for one another with the probability zero: it decides for one."""
         from glassformer.models.channels.link.mislabelled import MislabelledChannel
 
         return MislabelledChannel(self.function, Flip(0.0))
@@ -298,9 +298,10 @@ class _Facts:
         return self.averages(1.0, 1)[0] < 1e-16
 
     @cached_property
-    def label_errors(self) -> Callable[[float], tuple[float, float]]:
-        """Of the posterior mean of the label and of the label at omega, at one variance."""
-        return lru_cache(maxsize=_KEPT)(lambda v: _label_errors(self.shape, v, self.nodes))
+    def label_errors(self) -> Callable[[float], tuple[float, ...]]:
+        """At one variance, of the posterior mean of the label and of that at omega, and the share of wrong ones."""
+        errors = step_errors if self.shape.stepped else _label_errors
+        return lru_cache(maxsize=_KEPT)(lambda v: errors(self.shape, v, self.nodes))
 
     def curve(self) -> Curve:
         """A new one: where it is read off panels depends on what it was asked before."""
@@ -308,7 +309,8 @@ class _Facts:
         power = (
             int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
         )
-        rest = self.law.left_out, self.law.closed
+        # Where there is no exponent, information at small overlaps is none.
+        rest = self.law.left_out, self.law.closed, 0.0 if self.exponents.generative < np.inf else _FLOOR
         return Curve(self.row, self._rules, self._targets[1], power, self.noise == 0, self._targets[2], *rest)
 
     @cached_property

@@ -80,6 +80,7 @@ class Curve:
         noiseless: whether it grows as ``1/V``.
         target: share of the largest coefficient below which the last ones end the refinement.
         left_out: share of the averages that no rule sees.
+        floor: information per overlap below which changes need not be small against it.
         closed: whether ``direct`` costs so little that no panel is worth building.
 
     Example:
@@ -98,6 +99,7 @@ class Curve:
     target: float = 1e-10
     left_out: float = 1e-13
     closed: bool = False
+    floor: float = 0.0
     panels: dict[int, _Panel | None] = field(default_factory=dict)
     asked: dict[int, set[float]] = field(default_factory=dict)
 
@@ -129,6 +131,8 @@ class Curve:
     def _read(self, panel: _Panel, k: int, v: Array) -> Array:
         place, scale = _place(v, k), self._scale(v)
         information, expected = (chebyshev.chebval(place, c) for c in (panel.information, panel.expected))
+        # What a polynomial leaves of a mean square below zero is its error.
+        information = np.maximum(information, 0.0)
         errors = panel.information_error * scale, np.full_like(v, panel.expected_error)
         return np.stack([scale * information, errors[0], expected, errors[1]], axis=1)
 
@@ -144,7 +148,7 @@ class Curve:
             curves = np.array([known[x] for x in v.tolist()]).T / self._scales(v)
             fitted = [chebyshev.chebfit(nodes, curve, order) for curve in curves]
             left = [float(np.sum(np.abs(c[-3:]))) for c in fitted]
-            sizes = np.max(np.abs(curves), axis=1).tolist()
+            sizes = np.maximum(np.max(np.abs(curves), axis=1), self._floors(v)).tolist()
             target = PANELS.enough if order == PANELS.orders[-1] else self.target
             if all(x <= max(target * size, PANELS.share * e) for x, size, e in zip(left, sizes, own, strict=True)):
                 errors = [PANELS.safety * x + e for x, e in zip(left, own, strict=True)]
@@ -158,12 +162,16 @@ class Curve:
             both = np.array([[part(x) for x in v.tolist()] for part in (rule, finer)]) / self._scales(v).T
             errors = PANELS.worse * np.max(np.abs(both[0] - both[1]), axis=0)
             sizes = np.max(np.abs(both[1]), axis=0)
-            if np.all(errors <= self.enough * sizes):
+            if np.all(errors <= self.enough * np.maximum(sizes, self._floors(v))):
                 break
         else:
             # A rule that is still changing converges slowly.
             errors = PANELS.slow * errors
         return rule, (errors + self.left_out * sizes).tolist()
+
+    def _floors(self, v: Array) -> Array:
+        """Of both curves, shape (2,)."""
+        return np.array([self.floor * np.min((1 - v) / self._scale(v)), 0.0])
 
     def _scales(self, v: Array) -> Array:
         """What both curves are smooth multiples of, shape (2, variances)."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.link.field_quadrature import RULES, Rule
+from glassformer.models.channels.link.label_averages import LabelAverages
 from glassformer.models.channels.link.noisy_averages import NoisyAverages
 from glassformer.models.channels.link.noisy_steps import NoisySteps
 from glassformer.models.channels.link.posterior import LinkPosterior
@@ -21,6 +22,12 @@ _ROWS = 256  # data points treated at once
 _PANELS = 1024  # most panels per data point
 _ZOOMS = 12  # most refinements of them
 _FARTHEST = 60.0  # deviation of the field, in units of sqrt(V), that a label may enforce
+
+
+# Standard deviation of the field in units of the shortest branch, and the least variance, of such a sight.
+_SIGHT, _NARROW = 0.05, 3e-4
+
+_Averages = Callable[[float, Rule], tuple[float, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +42,24 @@ class NoisyLink(LinkPosterior):
     left_out: ClassVar[float] = 2e-11
 
     def averages(self, v: float, level: int) -> tuple[float, float]:
-        return self._averages(v, RULES[level])
+        wide, narrow = self._averages
+        return (wide if v > self._sights else narrow)(v, RULES[level])
 
     @cached_property
-    def _averages(self) -> Callable[[float, Rule], tuple[float, float]]:
+    def _averages(self) -> tuple[_Averages, _Averages]:
+        """Where solutions of a label see each other, and where few of them do."""
         if not self.shape.branches:
-            return NoisySteps(self.shape, self.noise)
-        return NoisyAverages(self.shape, self.noise, self.nodes)
+            steps = NoisySteps(self.shape, self.noise)
+            return steps, steps
+        return LabelAverages(self.shape, self.noise, self.nodes), NoisyAverages(self.shape, self.noise, self.nodes)
+
+    @cached_property
+    def _sights(self) -> float:
+        """Variance of the field from which on solutions of a label on neighbouring branches see each other."""
+        if len(self.shape.branches) + len(self.shape.flats) == 1:
+            return 1.0
+        gaps = np.diff(self.shape.breaks)
+        return max((_SIGHT * float(np.min(gaps, initial=1.0))) ** 2, _NARROW)
 
     def posterior(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
         log_z, g = np.empty(y.size), np.empty(y.size)

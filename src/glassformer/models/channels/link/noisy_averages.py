@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.core.numerics.quadrature import gauss_panels
-from glassformer.models.channels.link.field_quadrature import FEW, SHORT, Rule, lattice, normal_density
+from glassformer.models.channels.link.field_quadrature import FEW, SHORT, Rule, normal_density
 from glassformer.models.channels.link.inverse_branches import preimages
+from glassformer.models.channels.link.noisy_draws import Draws, few, lattices
 from glassformer.models.channels.link.normal_intervals import interval_mass
-from glassformer.models.channels.link.piecewise import SAME, Branch, LinkShape, distinct
+from glassformer.models.channels.link.piecewise import SAME, LinkShape, distinct
+from glassformer.models.channels.link.solution_panels import Cells, cells_on_branches, cells_on_flats
 from glassformer.models.channels.scalar import Array
-
-# Powers of the plastic number.
-_IRRATIONAL = (0.7548776662466927, 0.5698402909980532)
 
 
 @dataclass(frozen=True)
@@ -31,18 +29,21 @@ class Reach:
     """How far and how finely averages go.
 
     Attributes:
-        fields, noise, means: of the three averages, in standard deviations.
+        fields, draws: of the average over fields, and those over noise and means, in standard deviations.
         prior: of the prior of a posterior, which must hold all fields.
         seen: deviations of the noise between labels of fields that see each other.
         steep, wide: width of a panel in deviations of the noise, and of the prior.
         most: nodes of a panel that no integrand here exceeds.
         ratio, finest: of neighbouring panels next to a break, and how many of them there are at most.
+        level: slope of an extremum, relative to what the link takes beside it.
+        straight: smallest slope of the link where a posterior may be, in units of its largest, from which on averages
+            are next to those of polynomials.
+        few: nodes of these, times the spacing of the rule.
         entries: of one array of likelihoods.
     """
 
     fields: float = 7.6
-    noise: float = 7.4
-    means: float = 7.4
+    draws: float = 7.4
     prior: float = 7.8
     seen: float = 10.8
     steep: float = 5.0
@@ -50,18 +51,13 @@ class Reach:
     most: int = 18
     ratio: float = 4.0
     finest: int = 15
+    level: float = 1e-6
+    straight: float = 0.7
+    few: float = 1.1
     entries: int = 100_000
 
 
 REACH = Reach()
-
-
-class _Cells(NamedTuple):
-    """Panels of the posterior: the field that they belong to, from and to, in the order of the fields."""
-
-    owner: NDArray[np.intp]
-    low: Array
-    high: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,21 +71,15 @@ class NoisyAverages:
     def __call__(self, v: float, rule: Rule) -> tuple[float, float]:
         h, weight = self._fields(v, rule)
         label = self.shape.link(h)
-        steep, level = self._on_branches(h, label, v), self._on_flats(h, label, v)
+        window, seen = self._window(h, v), REACH.seen * self._sigma
+        steep = cells_on_branches(self.shape, label, seen, window, (REACH.steep * self._sigma, REACH.wide * np.sqrt(v)))
+        level = cells_on_flats(self.shape, label, seen, window)
         counts = [np.bincount(cells.owner, minlength=h.size) for cells in (steep, level)]
-        # One panel after the other of one solution has no rivals, and nothing happens on a smaller scale.
-        alone = self._alone(steep, level, h.size)
         information = expected = 0.0
-        steps = ((alone, (5.5 * rule.lattice, 4 * rule.lattice)), (~alone, (4 * rule.lattice, 3 * rule.lattice)))
-        for of_these, widths in steps:
-            x, t = (lattice(reach, step) for reach, step in zip((REACH.noise, REACH.means), widths, strict=True))
-            size = self._order(rule) * counts[0] + counts[1]
-            for part in _groups(np.flatnonzero(of_these), size, t.size + x.size):
-                # Lattices are displaced from one field to the next: what they leave out averages away.
-                noise, mean = (
-                    y + step * _phases(part, k) for k, (y, step) in enumerate(zip((x, t), widths, strict=True))
-                )
-                chance = np.prod(widths) * normal_density(noise)[:, :, None] * normal_density(mean)[:, None]
+        size = self._order(rule) * counts[0] + counts[1]
+        for of_these, draws in self._draws(steep, level, h.size, rule):
+            for part in _groups(np.flatnonzero(of_these), size, draws.size):
+                noise, mean, chance = draws.of(part)
                 omega, y = (
                     (1 - v) * h[part, None] + np.sqrt((1 - v) * v) * mean,
                     label[part, None] / self._sigma + noise,
@@ -98,6 +88,15 @@ class NoisyAverages:
                 information += float(weight[part] @ np.sum(chance * (slope / z) ** 2, axis=(1, 2))) / v
                 expected += float(weight[part] @ np.sum(chance * np.log(z), axis=(1, 2)))
         return information, expected - float(np.sum(weight)) * np.log(self._sigma * np.sqrt(2 * np.pi))
+
+    def _draws(self, steep: Cells, level: Cells, count: int, rule: Rule) -> Iterator[tuple[NDArray[np.bool_], Draws]]:
+        """Which fields take which nodes of noise and mean."""
+        # One panel after the other of one solution has no rivals, and nothing happens on a smaller scale.
+        alone = self._alone(steep, level, count)
+        straight = alone & self._straight(steep, count)
+        yield straight, few(int(REACH.few / rule.lattice))
+        yield alone & ~straight, lattices(REACH.draws, (5.5 * rule.lattice, 4 * rule.lattice))
+        yield ~alone, lattices(REACH.draws, (4 * rule.lattice, 3 * rule.lattice))
 
     @property
     def _sigma(self) -> float:
@@ -109,8 +108,8 @@ class NoisyAverages:
 
     def _partitions(
         self,
-        steep: _Cells,
-        level: _Cells,
+        steep: Cells,
+        level: Cells,
         counts: list[NDArray[np.intp]],
         part: NDArray[np.intp],
         omega: Array,
@@ -145,13 +144,14 @@ class NoisyAverages:
     def _fields(self, v: float, rule: Rule) -> tuple[Array, Array]:
         """Nodes of a standard normal field with probability weights, graded towards what changes its posterior."""
         scale, breaks = np.sqrt(v), self.shape.breaks
-        near = [place + _offsets(min(width, scale) / 4) for place, width in self._ends]
-        for place, width in self._shared:
-            # A solution appears or vanishes there, over the width of the noise.
-            if np.min(np.abs(breaks - place)) < 2 * REACH.prior * scale:
-                near.append(place + _offsets(width / 2))
+        finest = [(place, (width if smooth else min(width, scale)) / 4) for place, width, smooth in self._ends]
+        # A solution appears or vanishes there, over the width of the noise.
+        sighted = 2 * REACH.prior * scale
+        finest += [(place, width / 2) for place, width in self._shared if np.min(np.abs(breaks - place)) < sighted]
+        places = np.sort([place for place, _ in finest])
+        near = [_around(place, depth, places) for place, depth in finest]
         smooth = np.concatenate([np.linspace(-REACH.fields, REACH.fields, 13), *near])
-        fixed = np.concatenate([breaks, [0.0] if self._parity else []])
+        fixed = np.concatenate([breaks, [0.0] if any(self.shape.parities) else []])
         # Between breaks that are close to each other nothing happens but at them.
         edges = np.concatenate([smooth[~self._crowded(smooth, scale)], fixed])
         edges = distinct(edges[np.abs(edges) <= REACH.fields], 1e-13)
@@ -163,20 +163,10 @@ class NoisyAverages:
         ]
         h, w = (np.concatenate([part.ravel() for part in parts]) for parts in zip(*pairs, strict=True))
         w = w * normal_density(h)
-        if self._parity:
+        if any(self.shape.parities):
             kept = h > 0
             h, w = h[kept], 2 * w[kept]
         return h, w
-
-    @cached_property
-    def _parity(self) -> bool:
-        """Whether fields of opposite signs have one label, or opposite ones."""
-        h = np.linspace(0.0, REACH.fields, 997)
-        there, mirrored = self.shape.link(h), self.shape.link(-h)
-        mirror = np.all(np.isin(np.round(-self.shape.breaks, 9) + 0.0, np.round(self.shape.breaks, 9)))
-        slack = 1e-13 * np.maximum(np.abs(there), np.abs(there).mean())
-        gaps = (np.abs(there - side * mirrored)[1:] <= slack[1:] for side in (1, -1))
-        return bool(mirror and any(np.all(gap) for gap in gaps))
 
     def _crowded(self, places: Array, scale: float) -> NDArray[np.bool_]:
         """Which places lie on flat parts so short that nothing happens but at their ends."""
@@ -185,15 +175,19 @@ class NoisyAverages:
         return self.shape.is_flat(places) & (ends[after] - ends[after - 1] < SHORT * scale)
 
     @cached_property
-    def _ends(self) -> list[tuple[float, float]]:
-        """Breaks, and the width over which the noise blurs the label beside them, as far as that is below one."""
-        widths = np.ones(self.shape.breaks.size)
+    def _ends(self) -> list[tuple[float, float, bool]]:
+        """Breaks, the width over which the noise blurs the label beside them, up to one, and whether they are extrema.
+
+        The link is smooth at an extremum: nothing happens there on a scale below that width.
+        """
+        widths, extrema = np.ones(self.shape.breaks.size), np.zeros(self.shape.breaks.size, dtype=int)
         for branch in self.shape.branches:
             for k, side in ((0, 1), (-1, -1)):
                 blurred = np.interp(branch.values[k] + side * self._sigma, branch.values, branch.h)
                 at = np.abs(self.shape.breaks - branch.h[k]) < 1e-6
                 widths[at] = np.minimum(widths[at], np.abs(blurred - branch.h[k]))
-        return list(zip(self.shape.breaks.tolist(), widths.tolist(), strict=True))
+                extrema[at] += abs(branch.derivative(branch.h[k])) < REACH.level * np.ptp(branch.values)
+        return list(zip(self.shape.breaks.tolist(), widths.tolist(), (extrema == 2).tolist(), strict=True))
 
     @cached_property
     def _shared(self) -> list[tuple[float, float]]:
@@ -207,37 +201,12 @@ class NoisyAverages:
         used = apart & (np.abs(places) < REACH.fields)
         return sorted(zip(places[used].tolist(), widths[used].tolist(), strict=True))
 
-    def _on_branches(self, h: Array, label: Array, v: float) -> _Cells:
-        """Panels about the solutions of each label on the monotone branches."""
-        found: list[tuple[NDArray[np.intp], Array, Array]] = []
-        low, high = self._window(h, v)
-        steep, wide = self._sigma * REACH.steep, np.sqrt(v) * REACH.wide
-        for branch in self.shape.branches:
-            up = int(branch.h[-1] > branch.h[0])
-            ends = [np.interp(label + side * REACH.seen * self._sigma, branch.values, branch.h) for side in (-1, 1)]
-            a, b = np.maximum(ends[1 - up], low), np.minimum(ends[up], high)
-            own = np.flatnonzero(b > a)
-            if own.size:
-                found.append(_levelled(branch, own, a[own], b[own], steep, wide))
-        return _sorted(found)
-
-    def _on_flats(self, h: Array, label: Array, v: float) -> _Cells:
-        """Flat intervals whose value is close to each label."""
-        parts: list[tuple[NDArray[np.intp], Array, Array]] = []
-        low, high = self._window(h, v)
-        for flat in self.shape.flats:
-            close = np.abs(flat.value - label) < REACH.seen * self._sigma
-            for a, b in flat.intervals:
-                own = np.flatnonzero(close & (low < b) & (high > a))
-                parts.append((own, np.maximum(a, low[own]), np.minimum(b, high[own])))
-        return _sorted(parts)
-
     def _window(self, h: Array, v: float) -> tuple[Array, Array]:
         """Fields that posteriors may reach, from the fields that made the labels."""
-        reach = np.sqrt(v) * (REACH.prior + REACH.means * np.sqrt(1 - v))
+        reach = np.sqrt(v) * (REACH.prior + REACH.draws * np.sqrt(1 - v))
         return (1 - v) * h - reach, (1 - v) * h + reach
 
-    def _alone(self, steep: _Cells, level: _Cells, count: int) -> NDArray[np.bool_]:
+    def _alone(self, steep: Cells, level: Cells, count: int) -> NDArray[np.bool_]:
         """Whether the panels of each field lie next to each other on one smooth piece of the link."""
         piece = np.searchsorted(self.shape.breaks, 0.5 * (steep.low + steep.high))
         least, most = np.full(count, np.iinfo(np.intp).max), np.full(count, -1)
@@ -245,33 +214,20 @@ class NoisyAverages:
         np.maximum.at(most, steep.owner, piece)
         return np.asarray((least == most) & (np.bincount(level.owner, minlength=count) == 0))
 
-
-def _levelled(
-    branch: Branch, own: NDArray[np.intp], a: Array, b: Array, steep: float, wide: float
-) -> tuple[NDArray[np.intp], Array, Array]:
-    """Each interval in panels across which value and field together change by one unit."""
-    up = 1 if branch.h[-1] > branch.h[0] else -1
-    h, values = branch.h[::up], branch.values[::up]
-    measure = up * (values - values[0]) / steep + (h - h[0]) / wide
-    first, last = np.interp(a, h, measure), np.interp(b, h, measure)
-    count = np.maximum(np.ceil(last - first), 1).astype(int)
-    number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    owner, per, size = (np.repeat(x, count) for x in (own, (last - first) / count, count))
-    start = np.repeat(first, count)
-    low = np.where(number == 0, np.repeat(a, count), np.interp(start + number * per, measure, h))
-    high = np.where(number + 1 == size, np.repeat(b, count), np.interp(start + (number + 1) * per, measure, h))
-    return owner, low, high
+    def _straight(self, steep: Cells, count: int) -> NDArray[np.bool_]:
+        """Whether the link is next to a straight line on all panels of each field."""
+        low, high = np.full(count, np.inf), np.full(count, -np.inf)
+        np.minimum.at(low, steep.owner, steep.low)
+        np.maximum.at(high, steep.owner, steep.high)
+        at = np.flatnonzero(high > low)
+        values = self.shape.link(low[at, None] + (high - low)[at, None] * np.linspace(0, 1, 9))
+        slopes = np.abs(np.diff(values, axis=1))
+        straight = np.zeros(count, dtype=bool)
+        straight[at] = slopes.min(axis=1) >= REACH.straight * slopes.max(axis=1)
+        return straight
 
 
-def _sorted(parts: list[tuple[NDArray[np.intp], Array, Array]]) -> _Cells:
-    if not parts:
-        return _Cells(np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0))
-    owner, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.argsort(owner, kind="stable")
-    return _Cells(owner[order], low[order], high[order])
-
-
-def _padded(cells: _Cells, counts: NDArray[np.intp], part: NDArray[np.intp]) -> tuple[Array, Array]:
+def _padded(cells: Cells, counts: NDArray[np.intp], part: NDArray[np.intp]) -> tuple[Array, Array]:
     """Panels of some fields, shape (fields, most), padded with empty ones."""
     start = np.cumsum(counts) - counts
     place = start[part, None] + np.arange(counts[part].max())
@@ -294,11 +250,6 @@ def _groups(index: NDArray[np.intp], size: NDArray[np.intp], width: int) -> Iter
         start = stop
 
 
-def _phases(index: NDArray[np.intp], which: int) -> Array:
-    """Quasi-random displacements in [-1/2, 1/2), shape (fields, 1)."""
-    return np.asarray((index * _IRRATIONAL[which] % 1.0 - 0.5)[:, None])
-
-
 def _bell(x: Array) -> Array:
     """exp(-x^2/2)."""
     bell = x * x
@@ -306,7 +257,10 @@ def _bell(x: Array) -> Array:
     return np.exp(bell, out=bell)
 
 
-def _offsets(finest: float) -> Array:
-    """Distances from a break at which panels end, down to the finest."""
-    offsets = REACH.ratio ** -np.arange(0, np.clip(np.ceil(-np.log(finest) / np.log(REACH.ratio)), 1, REACH.finest) + 1)
-    return np.concatenate([-offsets, offsets])
+def _around(place: float, finest: float, places: Array) -> Array:
+    """Ends of panels about a place, down to the finest and up to half the distance to its neighbours."""
+    depth = np.clip(np.ceil(-np.log(finest) / np.log(REACH.ratio)), 1, REACH.finest)
+    offsets = REACH.ratio ** -np.arange(0, depth + 1)
+    near = np.searchsorted(places, [place - SAME, place + SAME])
+    below, above = np.append(-np.inf, places)[near[0]], np.append(places, np.inf)[near[1]]
+    return np.concatenate([place - offsets[2 * offsets < place - below], place + offsets[2 * offsets < above - place]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ FEW_ULP = 8 * np.finfo(float).eps  # relative difference below which two values 
 
 _REACH = 12.0  # the link is tabulated on [-12, 12]; beyond 8.3 a standard normal has mass below 1e-16
 _CELLS = 12001  # odd, so that zero, the usual place of a kink, falls inside a cell
+_UNSEEN = 1e-8  # probability of fields that is none
+_SEEN = 7.6  # fields whose signs are compared
 _SPACING = 0.002  # of the table of a branch
 _APART = 0.01  # two findings closer than this are one
 SAME = 1e-9  # two breaks closer than this are one
@@ -50,6 +53,13 @@ class Flat(NamedTuple):
         return np.abs(y - self.value) <= 2 * FEW_ULP * abs(self.value)
 
 
+class Parities(NamedTuple):
+    """Of a link; both false for most."""
+
+    odd: bool
+    even: bool
+
+
 @dataclass(frozen=True, eq=False)
 class LinkShape:
     """A link function and what a posterior and its quadrature rules need to know about it.
@@ -68,10 +78,29 @@ class LinkShape:
         return float(sum(np.sum(ndtr(f.intervals[:, 1]) - ndtr(f.intervals[:, 0])) for f in self.flats))
 
     @property
+    def stepped(self) -> bool:
+        """Whether the link takes values on whole intervals alone."""
+        return abs(self.flat_mass - 1) < _UNSEEN
+
+    @property
     def turning_labels(self) -> list[float]:
         """Labels at which solutions appear or vanish: those at the ends of branches, and of flat parts."""
-        ends = [branch.values[k] for branch in self.branches for k in (0, -1) if abs(branch.h[k]) < ENDED]
+        return self.turning_labels_within(ENDED)
+
+    def turning_labels_within(self, reach: float) -> list[float]:
+        """Those of ends of branches at fields within reach, and of all flat parts."""
+        ends = [branch.values[k] for branch in self.branches for k in (0, -1) if abs(branch.h[k]) < reach]
         return [*ends, *(flat.value for flat in self.flats)]
+
+    @cached_property
+    def parities(self) -> Parities:
+        """Whether fields of opposite signs have opposite labels, or one label."""
+        h = np.linspace(0.0, _SEEN, 997)
+        there, mirrored = self.link(h), self.link(-h)
+        mirror = np.all(np.isin(np.round(-self.breaks, 9) + 0.0, np.round(self.breaks, 9)))
+        slack = 1e-13 * np.maximum(np.abs(there), np.abs(there).mean())
+        gaps = (np.abs(there - side * mirrored)[1:] <= slack[1:] for side in (-1, 1))
+        return Parities(*(bool(mirror and np.all(gap)) for gap in gaps))
 
     def is_flat(self, h: Array) -> NDArray[np.bool_]:
         """Whether each field lies inside a flat interval."""
