@@ -93,7 +93,7 @@ def _nuclear_norm(path: Path, quick: bool, noise: float, published: pandas.DataF
             _optimum(axes, model, color, rf"Bayes-optimal, $\rho = {rho:g}$")
             if noise == 0:
                 axes.axvline(nuclear_norm_threshold(1.0, rho), color=color, ls=":", lw=1)
-                _theory(axes, model, color)
+                _theory(axes, model, color, quick)
             if published is not None and rho == _RELEASED:
                 ratios, mean, blur = (published[name] for name in INTERPOLATIONS)
                 axes.errorbar(ratios, mean, blur, fmt="s", ms=5, mfc="none", color=color, label="published, $d = 50$")
@@ -187,9 +187,9 @@ def _optimum(axes: Axes, model: BilinearSequenceRegression, color: object, label
     axes.plot(alpha, limits(model, alpha, throw=False)["error"], color=color, label=label)
 
 
-def _theory(axes: Axes, model: BilinearSequenceRegression, color: object) -> None:
+def _theory(axes: Axes, model: BilinearSequenceRegression, color: object, quick: bool) -> None:
     """The minimal nuclear norm, where it does not recover perfectly."""
-    alpha = np.linspace(0.01, 1, 100)
+    alpha = np.linspace(0.01, 1, 12 if quick else 100)
     error = _INTERPOLATOR.limits(model, alpha, throw=False)["error"]
     axes.plot(alpha[error > 0], error[error > 0], "--", color=color, lw=1)
 
