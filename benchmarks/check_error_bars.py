@@ -80,16 +80,14 @@ def attention(**options: Any) -> Callable[[], Any]:
 
 # Data points per replica: as many as 64 times their work leaves time for.
 POINTS = {
-    "attention indices, sampled": 32,
+    "attention indices, sampled": 64,
     "links with noise": 64,
     "laws of labels": 16,
-    "deep attention": 32,
-    "untied, heads, sequences": 32,
+    "deep attention": 64,
+    "untied, heads, sequences": 64,
     "attention of extensive width": 16,
     "links without noise": 16,
 }
-# Models that are solved for exactly cost next to nothing, and what is rare in their data is not seen in few of them.
-MANY = {"one layer": 1024, "three tokens": 1024}
 # Families of sampled averages over rows, and how their models are made.
 SAMPLED: dict[str, dict[str, Callable[[], Any]]] = {
     "links with noise": {
@@ -190,7 +188,7 @@ def families() -> dict[str, dict[str, Draw]]:
 
 
 def _drawn(family: str, kind: Callable[..., Pair], models: dict[str, Callable[[], Any]]) -> dict[str, Draw]:
-    return {name: partial(kind, make, MANY.get(name, POINTS[family])) for name, make in models.items()}
+    return {name: partial(kind, make, POINTS[family]) for name, make in models.items()}
 
 
 def plan(count: int, seed: int) -> list[tuple[int, str, str]]:
