@@ -74,6 +74,7 @@ def test_of_growth():
         found.append(abs(few.rate / many.rate - 1))
         blur.append(few.blur)
     ratio = np.array(found) / np.array(blur)
-    assert np.sum(ratio > 1) <= 1
-    assert np.all(ratio < 3)
+    # The two numbers of points share half of theirs, so that what goes wrong goes wrong twice.
+    assert np.sum(ratio > 1) <= 2
+    assert np.all(ratio < 2)
     assert np.any(ratio > 0.1)
