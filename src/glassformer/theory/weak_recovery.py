@@ -124,10 +124,10 @@ def instability(
     while within_reach and found.error > accuracy * found.rate and points < most * channel.points:
         note(f"growth of what is not yet known, {2 * points} data points")
         response = response.joined(_response(channel.with_points(2 * points), variance, unknown, basis, points))
-        points, finer = 2 * points, _fastest(model, basis, response)
+        points, again = 2 * points, _fastest(model, basis, response)
         # A search that ends with the first small error ends with one that is too small by chance: errors fall no faster
         # than points grow.
-        found = finer._replace(error=max(finer.error, 0.5 * found.error))
+        found = again._replace(error=max(again.error, 0.5 * found.error))
     if channel.louder is None:
         return found
     louder = _response(channel.louder.with_points(points), variance, unknown, basis)
