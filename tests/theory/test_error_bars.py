@@ -9,6 +9,8 @@ import pytest
 
 from glassformer import DeepAttention, SequenceMultiIndex
 from glassformer.core.numerics.quasi_random import confident
+from glassformer.models.channels.base import controlled
+from glassformer.theory.weak_recovery import instability
 
 MODELS = {
     "a link with noise": SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.3, points=256),
@@ -36,3 +38,43 @@ def test_at_random_overlaps(name):
     assert np.all(gap < 3 * claimed)
     # An error bar that is never nearly reached says as little as one that lies.
     assert np.any(gap > 0.1 * claimed) or np.all(claimed < 1e-9)
+
+
+def test_labels_that_the_sample_has_none_of():
+    """Near perfect recovery the few whose sign is in doubt are all that is left of the error."""
+    channel = DeepAttention(depth=1, tokens=3, points=64).channel
+    variance = np.array([0.003, 0.01, 0.03])[:, None, None]
+    small, large = (channel.with_points(count).information(variance) for count in (64, 16384))
+    gap, claimed = np.abs(small.value - large.value).ravel(), confident(8) * small.error.ravel()
+    assert np.all(gap < claimed)
+    assert np.all(claimed < 0.05 * small.value.ravel())
+
+
+def test_a_replica_has_no_say_in_its_controls():
+    """Else the rare points of a sample cancel by fit, and the spread of replicas tells too small an error."""
+    rng = np.random.default_rng(0)
+    target, controls = rng.standard_normal((8, 16)), rng.standard_normal((8, 16, 3))
+    moved = target.copy()
+    moved[2, 5] += 4.0
+    change = controlled(moved, controls) - controlled(target, controls)
+    assert change[2] == pytest.approx(4.0 / 16)
+    assert np.all(np.abs(np.delete(change, 2)) > 1e-6)
+    assert np.allclose(controlled(1.5 + controls @ np.array([1.0, -2.0, 0.5]), controls), 1.5)
+
+
+@pytest.mark.statistics
+def test_of_growth():
+    """Eigenvalues at zero overlap, from which thresholds follow, against sixteen times the data points."""
+    kinds: list[dict] = [{"depth": 1, "tied": False}, {"depth": 2, "skip": 0.3}, {"depth": 2, "activation": "linear"}]
+    models = [DeepAttention(**kind, points=points) for kind in kinds for points in (128, 256)]
+    found, blur = [], []
+    for model in models:
+        nothing = np.eye(model.prior.rows)
+        few, many = (instability(model, nothing, nothing, np.inf, finer) for finer in (1, 16))
+        found.append(abs(few.rate / many.rate - 1))
+        blur.append(few.blur)
+    ratio = np.array(found) / np.array(blur)
+    # The two numbers of points share half of theirs, so that what goes wrong goes wrong twice.
+    assert np.sum(ratio > 1) <= 2
+    assert np.all(ratio < 2)
+    assert np.any(ratio > 0.1)

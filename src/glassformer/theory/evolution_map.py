@@ -73,10 +73,10 @@ class EvolutionMap:
         rate = self.alpha[index, None, None] / self.prior.degrees
         return Integral(rate * found.value, rate * found.error)
 
-    def with_replicas(self, variance: Array, index: Index, kept: Array) -> tuple[Array, Array]:
+    def with_replicas(self, variance: Array, index: Index, kept: Array) -> tuple[Array, Array, Array]:
         """The next covariances, and those of the data less one replica after the other, (active, replicas, P, P).
 
-        ``kept`` is filled as above.
+        Beside them those of data with what the sample may have none of; ``kept`` is filled as above.
         """
         found = self.channel.averages(floored(variance, self.channel.smallest))
         rate = self.alpha[index, None, None] / self.prior.degrees
@@ -85,7 +85,8 @@ class EvolutionMap:
         count = found.replicas.shape[1]
         rest = (found.replicas.sum(axis=1, keepdims=True) - found.replicas) / max(count - 1, 1)
         parts = [Integral(rate * own, kept[1, index]) for own in np.moveaxis(rest, 1, 0)]
-        return value, np.stack([self.covariance(part, index).value for part in parts], axis=1)
+        less = self.covariance(Integral((1 - found.unseen) * kept[0, index], kept[1, index]), index).value
+        return value, np.stack([self.covariance(part, index).value for part in parts], axis=1), less
 
     def slope(self, variance: Array, index: Index) -> Array:
         """Slope of the map on flattened covariances, shape (active, P^2, P^2)."""

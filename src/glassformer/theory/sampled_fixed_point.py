@@ -152,7 +152,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solutio
             break
         note(f"refining {where.size} of {batch} fixed points with all data points")
         here = state[where]
-        mapped, rest = fine.with_replicas(here, where, kept)
+        mapped, rest, less = fine.with_replicas(here, where, kept)
         usable = is_covariance(mapped)
         finite = np.isfinite(mapped).all(axis=(1, 2))
         status[where[~usable & finite]] = Status.OUTSIDE_CONE
@@ -161,7 +161,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solutio
         gain[where] = _corrected(gain[where], flat - last[0, where], gap - last[1, where])
         last[:, where] = flat, gap
         step = fine.respected(np.einsum("nij,nj->ni", gain[where], gap).reshape(here.shape), here)
-        length, blur = np.linalg.norm(step, axis=(1, 2)), _jackknife(gain[where], rest)
+        length, blur = np.linalg.norm(step, axis=(1, 2)), _blur(gain[where], rest, less - mapped)
         spent[where] += 1
         # The best so far is what a search that gets no further ends with.
         better = usable & (length < least[where])
@@ -188,12 +188,16 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solutio
     return replace(best, status=status.tolist(), iterations=spent)
 
 
-def _jackknife(gain: Array, rest: Array) -> Array:
-    """Standard error of fixed points from maps of all but one replica, shape (n, replicas, P, P)."""
-    flat = rest.reshape(*rest.shape[:2], -1)
-    moved = np.einsum("nij,nrj->nri", gain, flat - flat.mean(axis=1, keepdims=True))
+def _blur(gain: Array, rest: Array, unseen: Array) -> Array:
+    """Standard error of fixed points from maps of all but one replica, shape (n, replicas, P, P), by the jackknife.
+
+    Beside it what ``unseen`` data, of which the sample has none, change the map by, shape (n, P, P).
+    """
     count = rest.shape[1]
-    return np.asarray(np.sqrt((count - 1) / count * np.sum(moved**2, axis=(1, 2))))
+    apart = np.sqrt((count - 1) / count) * (rest - rest.mean(axis=1, keepdims=True))
+    parts = np.concatenate([apart, unseen[:, None]], axis=1)
+    moved = np.einsum("nij,nrj->nri", gain, parts.reshape(*parts.shape[:2], -1))
+    return np.asarray(np.sqrt(np.sum(moved**2, axis=(1, 2))))
 
 
 def _pushed(value: Array, direction: Array) -> Array:

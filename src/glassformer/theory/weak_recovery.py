@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
-from glassformer.core.numerics.quasi_random import mean_and_error
+from glassformer.core.numerics.quasi_random import confident, mean_and_error
 from glassformer.core.progress import note
 from glassformer.models.base import Model
 from glassformer.models.channels.base import Averages, Channel, Response, controlled
@@ -77,6 +77,11 @@ class Instability(NamedTuple):
     degenerate: bool
     replicas: Array
 
+    @property
+    def blur(self) -> float:
+        """Relative error of the eigenvalue, with a confidence of 95 %."""
+        return confident(len(self.replicas)) * self.error / self.rate
+
 
 class Step(NamedTuple):
     """One threshold of the staircase.
@@ -119,7 +124,10 @@ def instability(
     while within_reach and found.error > accuracy * found.rate and points < most * channel.points:
         note(f"growth of what is not yet known, {2 * points} data points")
         response = response.joined(_response(channel.with_points(2 * points), variance, unknown, basis, points))
-        points, found = 2 * points, _fastest(model, basis, response)
+        points, again = 2 * points, _fastest(model, basis, response)
+        # A search that ends with the first small error ends with one that is too small by chance: errors fall no faster
+        # than points grow.
+        found = again._replace(error=max(again.error, 0.5 * found.error))
     if channel.louder is None:
         return found
     louder = _response(channel.louder.with_points(points), variance, unknown, basis)
@@ -281,7 +289,7 @@ def _first(model: Model, unknown: Array | None = None, accuracy: float = _POLICY
     if found.rate <= _POLICY.errors * found.error or found.rate <= _POLICY.no_growth:
         return Step(np.inf, 0.0, found.matrix, found.degenerate)
     alpha = model.prior.degrees / found.rate
-    return Step(alpha, alpha * found.error / found.rate, found.matrix, found.degenerate)
+    return Step(alpha, alpha * found.blur, found.matrix, found.degenerate)
 
 
 def known_at_once(model: Model) -> Array:
@@ -451,7 +459,7 @@ class _Search:
             if abs(missed) <= _POLICY.accuracy * slope or not remaining:
                 break
             alpha *= float(np.exp(np.clip(-missed / slope, -_POLICY.longest, _POLICY.longest)))
-        error = alpha * (found.error / found.rate + abs(missed)) / slope
+        error = alpha * (found.blur + abs(missed)) / slope
         return Step(alpha, float(error), found.matrix, found.degenerate)
 
 

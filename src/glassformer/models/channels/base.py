@@ -28,6 +28,9 @@ from glassformer.models.channels.row_symmetries import RowSymmetries
 
 # Data points of the averages: replicas, whose spread tells the error, times points of each.
 _REPLICAS = 8
+# So many data points that say nothing, where all others say much, a sample may have none of: up to three with a
+# confidence of 95 %. Near perfect recovery these, whose signs are in doubt, are all that is left of the error.
+_UNSEEN = 3.0
 # Label noise in which posteriors are no thin shells, and scores do not drown.
 _FAINTEST, _LOUDEST = 1e-8, 1e9
 # Evaluations of the averages in a fixed point; sampled latents of a data point, and of all those treated at once.
@@ -103,11 +106,14 @@ class Averages(NamedTuple):
         information: of each entry.
         log_partition: its expectation.
         replicas: information of each replica of the data, (batch, replicas, P, P); one where nothing is sampled.
+        unseen: standard error that replicas do not tell, relative to the information: of what the sample has none of.
+            Zero where nothing is sampled.
     """
 
     information: Integral
     log_partition: Integral
     replicas: Array
+    unseen: float
 
 
 def require_noise(noise: object) -> None:
@@ -296,7 +302,9 @@ class Channel(Decisions, ABC):
             ]
         )
         information, log_partition = (_mean_and_error(part) for part in (replicas, log_z.mean(axis=2)))
-        return Averages(information, log_partition, replicas)
+        unseen = _UNSEEN / (_REPLICAS * self.points)
+        error = np.hypot(information.error, unseen * np.abs(information.value))
+        return Averages(Integral(information.value, error), log_partition, replicas, unseen)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
         r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L)."""
@@ -496,13 +504,19 @@ def _product(a: Array, b: Array) -> Array:
 
 
 def controlled(target: Array, controls: Array) -> Array:
-    """Means over points of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c)."""
-    flat = controls.reshape(-1, controls.shape[-1])
-    scale = np.std(flat, axis=0)
-    used = flat[:, scale > 0] / scale[scale > 0]
-    centred = target.ravel() - np.mean(target)
-    weight, *_ = np.linalg.lstsq(used - np.mean(used, axis=0), centred, rcond=1e-10)
-    return np.asarray((target.ravel() - used @ weight).reshape(target.shape).mean(axis=1))
+    """Means over points of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c).
+
+    What each replica makes of the controls is fitted to the others: were it fitted to all, rare data points that are
+    fewer than the controls can tell apart would cancel, and replicas would not tell their error.
+    """
+    scale = np.std(controls, axis=(0, 1))
+    used = controls[..., scale > 0] / scale[scale > 0]
+    columns = np.concatenate([np.ones_like(target)[..., None], used, target[..., None]], axis=-1)
+    # Triangular factors know all products of the columns, and lose no digits to their squares.
+    factors = np.linalg.qr(columns, mode="r")
+    others = np.stack([np.delete(factors, k, axis=0).reshape(-1, columns.shape[-1]) for k in range(len(factors))])
+    weights = np.linalg.pinv(others[..., :-1], rcond=1e-10) @ others[..., -1:]
+    return np.asarray((target - (used @ weights[:, 1:])[..., 0]).mean(axis=1))
 
 
 def _mean_and_error(replicas: Array) -> Integral:

@@ -145,7 +145,7 @@ class ScalarRowsChannel(Channel):
 
     def averages(self, variance: Array) -> Averages:
         found = self.information(variance)
-        return Averages(found, self.scalar.expected_log_partition(np.ravel(variance)), found.value[:, None])
+        return Averages(found, self.scalar.expected_log_partition(np.ravel(variance)), found.value[:, None], 0.0)
 
     def _fields(self, fields: Array) -> Array:
         return fields.reshape(len(fields), *self.scalar.field_components)
