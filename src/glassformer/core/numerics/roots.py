@@ -11,7 +11,11 @@ Array = NDArray[np.float64]
 
 
 def bracketed_root(
-    function: Callable[[Array], tuple[Array, Array]], low: Array, high: Array, last_step: float = 1e-8
+    function: Callable[[Array], tuple[Array, Array]],
+    low: Array,
+    high: Array,
+    last_step: float = 1e-8,
+    start: Array | None = None,
 ) -> Array:
     """Newton's method held inside a shrinking bracket, elementwise.
 
@@ -24,6 +28,7 @@ def bracketed_root(
         high: where it is not negative.
         last_step: Newton step, relative to the root or to one, after which to stop; its square over the scale on
             which the function bends is the error left.
+        start: where to begin, in the bracket; its middle by default.
 
     Returns:
         The root to rounding error; NaN where the function is NaN.
@@ -33,7 +38,7 @@ def bracketed_root(
         1.4142135623730951
     """
     low, high = np.array(low, dtype=float), np.array(high, dtype=float)
-    x, step = 0.5 * (low + high), high - low
+    x, step = 0.5 * (low + high) if start is None else np.clip(start, low, high), high - low
     before = step
     done = np.zeros(x.shape, dtype=bool)
     for _ in range(200):

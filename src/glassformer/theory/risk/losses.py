@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, xlogy
+from scipy.special import expit, wrightomega, xlogy
 
 from glassformer.core.checks import is_number
 from glassformer.core.declarations import declared
@@ -149,7 +149,12 @@ class Logistic(Loss):
             miss = expit(-z)
             return z - margin - v * miss, 1 + v * miss * (1 - miss)
 
-        return y * bracketed_root(condition, margin, margin + v)
+        # Far from the margin one of its exponentials is all there is, and the equation that of Lambert's function.
+        with np.errstate(divide="ignore"):
+            right = margin + wrightomega(np.log(v) - margin)
+            left = margin + v - wrightomega(np.log(v) + margin + v)
+        start = np.where(margin > -0.5 * v, right, left)
+        return y * bracketed_root(condition, margin, margin + v, start=start)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         z = y * self.proximal(y, omega, variance)
