@@ -10,6 +10,8 @@ from typing import Any
 import panel as pn
 from panel.io.resources import LOCAL_DIST
 
+from glassformer.explore.ahead import Ahead, beginnings
+from glassformer.explore.answer import Asked
 from glassformer.explore.bench import Bench
 from glassformer.explore.order import in_order
 from glassformer.explore.own_link import Given, OwnLink
@@ -73,6 +75,7 @@ class Page:
         tab = asked.get("tab") or first
         active = self._names.index(tab) if tab in self._names else 0
         self._asked = {tab: asked}
+        self._ahead = Ahead(self._later, self._guesses)
         self._open_tabs: dict[str, Bench | OwnLink] = {}
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in self._names]
         titles = [f"{name}: {MODELS[name].title}" if name in MODELS else "your own link" for name in self._names]
@@ -98,7 +101,12 @@ class Page:
         self._locate()
 
     def _bench(self, name: str, asked: dict[str, str], link: tuple[Any, str] = (None, "")) -> Bench:
-        return Bench(name, asked, self._later, self._locate, PANELS, link)
+        return Bench(name, asked, self._later, self._locate, PANELS, self._ahead, link)
+
+    def _guesses(self) -> list[Asked]:
+        """What may be asked next: one step from here, or a look into another tab."""
+        closed = [name for name in self._names if name in MODELS and name not in self._open_tabs]
+        return [*self._open_tabs[self._names[self._tabs.active]].beside(), *beginnings(closed)]
 
     def _locate(self) -> None:
         """Put what is asked into the address, soon: a hand that moves would write it over and over."""
@@ -139,7 +147,7 @@ class Page:
 
     def end(self) -> None:
         """The person has left."""
-        for one in self._open_tabs.values():
+        for one in (*self._open_tabs.values(), self._ahead):
             one.end()
 
 

@@ -35,7 +35,7 @@ class Panel(ABC):
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.work, self.busy = Work(bench.later), False
+        self.work, self._busy = Work(bench.later), False
         self._awaited: object | None = None
         self.controls = {name: self._control(name, label) for name, label in self.fields.items()}
         self.share = Share(self.title.lower().replace(" ", "-"))
@@ -54,6 +54,16 @@ class Panel(ABC):
             self._place,
             sizing_mode="stretch_width",
         )
+
+    @property
+    def busy(self) -> bool:
+        """Whether it waits for an answer."""
+        return self._busy
+
+    @busy.setter
+    def busy(self, busy: bool) -> None:
+        self._busy = busy
+        (self.bench.ahead.asked if busy else self.bench.ahead.answered)(self)
 
     @property
     def alone(self) -> bool:
