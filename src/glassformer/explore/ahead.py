@@ -13,8 +13,8 @@ from glassformer.explore.panels.curve import answered
 from glassformer.explore.question import beginning, built
 from glassformer.explore.work import Later, Work
 
-# Seconds without a question from which on nobody asks.
-IDLE = 1.0
+# Seconds without a question until steps are computed, and until tabs are, whose compilation slows whoever moves on.
+IDLE, AWAY = 1.0, 5.0
 
 
 class Ahead:
@@ -24,11 +24,12 @@ class Ahead:
 
     Args:
         later: has a function called in the thread of the page.
-        guesses: what may be asked next, the likeliest first.
+        steps: what one more key on a slider asks, if that takes long.
+        looks: what is asked first in tabs that are not open.
     """
 
-    def __init__(self, later: Later, guesses: Callable[[], list[Asked]]) -> None:
-        self._later, self._guesses = later, guesses
+    def __init__(self, later: Later, steps: Callable[[], list[Asked]], looks: Callable[[], list[Asked]]) -> None:
+        self._later, self._steps, self._looks = later, steps, looks
         self._work, self._asking, self._rest = Work(later), set[object](), object()
 
     def asked(self, who: object) -> None:
@@ -41,14 +42,19 @@ class Ahead:
         if who in self._asking:
             self._asking.remove(who)
             self._rest = rest = object()
-            self._later(partial(self._begin, rest), IDLE)
+            self._later(partial(self._begin, rest, self._steps), IDLE)
 
     def end(self) -> None:
         """Compute nothing more."""
         self._work.end()
 
-    def _begin(self, rest: object) -> None:
-        if rest is self._rest and not self._asking and (guesses := self._guesses()):
+    def _begin(self, rest: object, guess: Callable[[], list[Asked]]) -> None:
+        if rest is not self._rest or self._asking:
+            return
+        guesses = guess()
+        if not guesses and guess == self._steps:
+            self._later(partial(self._begin, rest, self._looks), AWAY - IDLE)
+        elif guesses:
             self._work.start(partial(_answer, guesses), _nothing, _nothing, _nothing, _nothing)
 
 

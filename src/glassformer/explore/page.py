@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
 import panel as pn
 from panel.io.resources import LOCAL_DIST
@@ -27,6 +28,7 @@ from glassformer.models.registry import MODELS, options_of
 
 PANELS: tuple[type[Panel], ...] = (Entropy, Spectrum, InTime, Data, Diagram, Samples)
 LINK = "link"
+_pages: WeakSet[Page] = WeakSet()
 # Seconds until the address follows.
 _LOCATED = 0.3
 STYLE = """
@@ -38,7 +40,6 @@ STYLE = """
 .said { margin: 4px 0; max-width: 75ch; }
 .wide { overflow-x: auto; max-height: 360px; }
 .wide td, .wide th { padding: 1px 8px; text-align: right; font-size: 12px; white-space: nowrap; }
-summary { cursor: pointer; padding: 4px 0; }
 pre { overflow-x: auto; background: #f4f4f4; padding: 8px; white-space: pre-wrap; }
 @media (max-width: 700px) { .left { max-width: none; } }
 """
@@ -75,7 +76,7 @@ class Page:
         tab = asked.get("tab") or first
         active = self._names.index(tab) if tab in self._names else 0
         self._asked = {tab: asked}
-        self._ahead = Ahead(self._later, self._guesses)
+        self._ahead = Ahead(self._later, self._steps, self._looks)
         self._open_tabs: dict[str, Bench | OwnLink] = {}
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in self._names]
         titles = [f"{name}: {MODELS[name].title}" if name in MODELS else "your own link" for name in self._names]
@@ -87,6 +88,7 @@ class Page:
         self.view = pn.Column(head, self._tabs, sizing_mode="stretch_width")
         self._open(active)
         pn.state.on_session_destroyed(lambda _: self.end())
+        _pages.add(self)
 
     def _open(self, index: int) -> None:
         name = self._names[index]
@@ -103,10 +105,11 @@ class Page:
     def _bench(self, name: str, asked: dict[str, str], link: tuple[Any, str] = (None, "")) -> Bench:
         return Bench(name, asked, self._later, self._locate, PANELS, self._ahead, link)
 
-    def _guesses(self) -> list[Asked]:
-        """What may be asked next: one step from here, or a look into another tab."""
-        closed = [name for name in self._names if name in MODELS and name not in self._open_tabs]
-        return [*self._open_tabs[self._names[self._tabs.active]].beside(), *beginnings(closed)]
+    def _steps(self) -> list[Asked]:
+        return self._open_tabs[self._names[self._tabs.active]].beside()
+
+    def _looks(self) -> list[Asked]:
+        return beginnings(name for name in self._names if name in MODELS and name not in self._open_tabs)
 
     def _locate(self) -> None:
         """Put what is asked into the address, soon: a hand that moves would write it over and over."""
@@ -149,6 +152,12 @@ class Page:
         """The person has left."""
         for one in (*self._open_tabs.values(), self._ahead):
             one.end()
+
+
+def end() -> None:
+    """Nobody looks at any page any more."""
+    for one in list(_pages):
+        one.end()
 
 
 def page(first: str, given: Given) -> Any:
