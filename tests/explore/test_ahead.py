@@ -1,6 +1,7 @@
 """What is computed before anybody asks, on a page without a browser."""
 
 import time
+from itertools import count
 from queue import Queue
 
 import pytest
@@ -24,7 +25,7 @@ class Thread:
         self._told, self.resting = Queue(), []
 
     def later(self, function, seconds=0.0):
-        if seconds == here.IDLE:
+        if seconds in (here.IDLE, here.AWAY - here.IDLE):
             self.resting.append(function)
         elif not seconds:
             self._told.put(function)
@@ -39,7 +40,7 @@ class Thread:
                 self._told.get()()
 
     def idle(self):
-        """Nothing has been asked for a second."""
+        """Nothing has been asked for as long as that."""
         waiting, self.resting[:] = list(self.resting), []
         for function in waiting:
             function()
@@ -56,7 +57,7 @@ def opened(monkeypatch, tmp_path):
     def made(name, texts, slider, number):
         """A page whose slider is moved before there is any answer: computing one takes long."""
         thread = Thread()
-        ahead = here.Ahead(thread.later, lambda: bench.beside())
+        ahead = here.Ahead(thread.later, lambda: bench.beside(), list)
         bench = Bench(name, texts, thread.later, lambda: None, PANELS, ahead)
         ended.extend([ahead, bench])
         assert not bench.beside(), "no slider was moved"
@@ -118,7 +119,7 @@ def test_a_question_drops_what_nobody_has_asked(monkeypatch):
 
     monkeypatch.setattr(here, "answered", endless)
     thread, asked = Thread(), here.beginnings(["bsr", "attention"])
-    ahead = here.Ahead(thread.later, lambda: asked)
+    ahead = here.Ahead(thread.later, lambda: asked, list)
     ahead.answered("nobody")
     assert not thread.resting
     ahead.asked("curve")
@@ -143,11 +144,25 @@ def test_a_question_drops_what_nobody_has_asked(monkeypatch):
     thread.until(lambda: len(dropped) == 2)
 
 
+def test_where_steps_take_no_time_other_tabs_are_computed_ahead(monkeypatch):
+    seen = []
+    monkeypatch.setattr(here, "answered", lambda asked, so_far: seen.append(asked.name))
+    thread = Thread()
+    ahead = here.Ahead(thread.later, list, lambda: here.beginnings(["aim", "attention"]))
+    ahead.asked("curve")
+    ahead.answered("curve")
+    thread.idle()
+    assert not seen, "whoever moves on is not slowed"
+    thread.idle()
+    thread.until(lambda: seen == ["attention"])
+    ahead.end()
+
+
 def test_mistakes_and_what_nobody_could_find_again_are_passed_over(monkeypatch):
     from glassformer.core.errors import IncompatibleError
 
     model, texts, seen = built("bsr", beginning("bsr")), beginning("bsr"), []
-    states = iter([1, 2])
+    states = (1.0 for _ in count())
     unknown = built("bsr", texts, lambda z: z * next(states))
 
     def refusing(asked, so_far):

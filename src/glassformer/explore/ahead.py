@@ -13,8 +13,9 @@ from glassformer.explore.panels.curve import answered
 from glassformer.explore.question import beginning, built
 from glassformer.explore.work import Later, Work
 
-# Seconds without a question until steps are computed, and until tabs are, whose compilation slows whoever moves on.
-IDLE, AWAY = 1.0, 5.0
+# Seconds without a question until steps are computed, and until other tabs are: that compiles for ten seconds, which
+# cannot be dropped, and answers of whoever moves on take twice as long meanwhile.
+IDLE, AWAY = 1.0, 20.0
 
 
 class Ahead:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -59,6 +59,7 @@ class Bench:
         self._refused = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self._remarks = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self.curve = Curve(self)
+        self._unfit: Mapping[str, str] = {}
         self._kinds, self._panels = kinds, dict[int, Panel]()
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in kinds]
         self.learners = Choice(with_theory(), self.texts["learners"], partial(self.change, "learners"))
@@ -102,6 +103,7 @@ class Bench:
         index = self._tabs.active
         if index not in self._panels:
             self._panels[index] = self._kinds[index](self)
+            self._panels[index].offer(self._unfit)
             self._places[index].append(self._panels[index].view)
         return self._panels[index]
 
@@ -115,7 +117,9 @@ class Bench:
             in_order(self._change, name, text)
 
     def _change(self, name: str, text: str) -> None:
-        self.texts[name], self._last = text, name
+        self.texts[name] = text
+        if name in self.controls:
+            self._last = name
         for panel in self._panels.values():
             if name in panel.controls:
                 panel.controls[name].put(text)
@@ -167,7 +171,7 @@ class Bench:
     def beside(self) -> list[Asked]:
         """What is asked after one more key on the slider that was moved last; nothing where answers take no time."""
         found: list[Asked] = []
-        if self.quick or self._last not in self.controls:
+        if self.quick or not self._last:
             return found
         for text in self.controls[self._last].beside():
             with contextlib.suppress(GlassformerError):
@@ -185,6 +189,13 @@ class Bench:
             self._more.collapsed = self._more.collapsed and blamed.name not in self._hidden
         alone = error if blamed is None else None
         self._refused.object = f'<p role="alert" class="refused">{html.escape(str(alone))}</p>' if alone else ""
+
+    def offer(self, unfit: Mapping[str, str]) -> None:
+        """Leave out learners that do not go with the model, and say why."""
+        self._unfit = unfit
+        self.learners.offer(unfit)
+        for panel in list(self._panels.values()):
+            panel.offer(unfit)
 
     def remark(self, missing: dict[str, str]) -> None:
         """Why learners have no curve."""

@@ -70,6 +70,11 @@ class Control:
         values = [start + step * (here + way) for way in (-1, 1)]
         return [_slid(value) for value in values if start <= value <= end + step / 2]
 
+    def offer(self, words: Sequence[str]) -> None:
+        """Allow these words alone; the first stands in for one that is among them no more."""
+        if words and list(words) != self.input.options:
+            self.input.param.update(options=list(words), value=self.text if self.text in words else words[0])
+
     def refuse(self, reason: str) -> None:
         """Say what is wrong with it, or nothing."""
         self._refused.object = f'<p role="alert" style="{_REFUSED}">{html.escape(reason)}</p>' if reason else ""

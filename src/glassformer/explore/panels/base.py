@@ -79,6 +79,12 @@ class Panel(ABC):
         del name
         return ()
 
+    def offer(self, refused: Mapping[str, str]) -> None:
+        """Leave out learners that do not go with the model."""
+        for name, control in self.controls.items():
+            if among := self.among(name):
+                control.offer([word for word in among if word not in refused])
+
     @cached_property
     def figure(self) -> Any:
         """What is drawn into."""

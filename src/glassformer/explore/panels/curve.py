@@ -108,7 +108,7 @@ class Curve(Panel):
         self.points(None)
         self.bench.remark(found.missing)
         if found.refused is not None:
-            self.bench.learners.offer(found.refused)
+            self.bench.offer(found.refused)
         # The curve goes out first.
         self.bench.later(self.bench.go_on)
 
@@ -193,8 +193,8 @@ def _joined(tables: list[Table]) -> Table:
 
 
 def _refusals(model: Any) -> dict[str, str]:
-    """Learners with a theory that do not go with a model, and why."""
-    found = {name: learner(name).refusal(model) for name in with_theory()}
+    """Learners that do not go with a model, and why."""
+    found = {name: learner(name).refusal(model) for name in names()}
     return {name: why for name, why in found.items() if why is not None}
 
 
