@@ -125,6 +125,23 @@ def test_a_bad_value_is_refused_beside_its_control_on_a_narrow_screen(visit):
     refused.wait_for(state="detached")
 
 
+def test_only_learners_that_fit_are_offered_and_tables_unfold_by_key(visit):
+    page = visit("?tab=aim&alpha=0.5:1:3&panel=3&algorithm=ridge")
+    said = page.get_by_role("button", name="Learners that are not for this model: show")
+    said.wait_for()
+    offered = page.get_by_role("combobox", name="algorithm")
+    assert offered.locator("option").all_inner_texts() == ["gamp", "gd", "averaged-gd"]
+    assert offered.input_value() == "gamp"
+    said.press("Enter")
+    _said(page, "ridge: algorithm ridge fits single linear labels")
+    _said(page, "sgd: algorithm sgd trains rows")
+    assert page.locator("table").count() == 0
+    page.get_by_role("button", name="Values as a table: show").first.press("Space")
+    page.locator("table").first.wait_for()
+    page.get_by_role("button", name="Values as a table: hide").press("Space")
+    page.locator("table").first.wait_for(state="detached")
+
+
 def test_runs_appear_and_can_be_cancelled(visit):
     page = visit("?alpha=0.2:1:5&noise=0.1&panel=3&d=16&instances=1&places=2")
     page.get_by_role("button", name="Compute: simulated data").click()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import panel as pn
 
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.explore import question
+from glassformer.explore.ahead import Ahead
 from glassformer.explore.answer import Asked
 from glassformer.explore.choice import Choice
 from glassformer.explore.controls import Control, of_option
@@ -29,8 +31,9 @@ class Bench:
         texts: what is asked at the start, by name; what is not among it begins where the table says.
         later: has a function called in the thread of the page, at once or, asked there, after some seconds.
         moved: called when what is asked has changed.
-        link: a function of one's own, and how the command line names it.
         kinds: of the panels below the curve.
+        ahead: is told what the page waits for.
+        link: a function of one's own, and how the command line names it.
     """
 
     def __init__(
@@ -40,9 +43,11 @@ class Bench:
         later: Later,
         moved: Callable[[], None],
         kinds: tuple[type[Panel], ...],
+        ahead: Ahead,
         link: tuple[Callable[..., Any] | None, str] = (None, ""),
     ) -> None:
         self.name, self.later, self.link, self._moved = name, later, link, moved
+        self.ahead, self._last = ahead, ""
         self.start = question.beginning(name)
         self.texts = {**self.start, **{key: text for key, text in texts.items() if key in self.start}}
         offered = [o for o in question.offered(name) if not (link[0] and o.field == "channel")]
@@ -54,6 +59,7 @@ class Bench:
         self._refused = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self._remarks = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self.curve = Curve(self)
+        self._unfit: Mapping[str, str] = {}
         self._kinds, self._panels = kinds, dict[int, Panel]()
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in kinds]
         self.learners = Choice(with_theory(), self.texts["learners"], partial(self.change, "learners"))
@@ -97,6 +103,7 @@ class Bench:
         index = self._tabs.active
         if index not in self._panels:
             self._panels[index] = self._kinds[index](self)
+            self._panels[index].offer(self._unfit)
             self._places[index].append(self._panels[index].view)
         return self._panels[index]
 
@@ -111,6 +118,8 @@ class Bench:
 
     def _change(self, name: str, text: str) -> None:
         self.texts[name] = text
+        if name in self.controls:
+            self._last = name
         for panel in self._panels.values():
             if name in panel.controls:
                 panel.controls[name].put(text)
@@ -147,13 +156,27 @@ class Bench:
     def asked(self) -> Asked | None:
         """The question as it stands, or None with the reason beside the control that is to blame."""
         try:
-            model = question.built(self.name, self.texts, self.link[0])
-            question.ratios(self.texts)
+            asked = self._about(self.texts)
         except GlassformerError as error:
             self.refuse(error)
             return None
         self.refuse(None)
-        return Asked(self.name, model, dict(self.texts), self.link[1], self.link[0])
+        return asked
+
+    def _about(self, texts: dict[str, str]) -> Asked:
+        model = question.built(self.name, texts, self.link[0])
+        question.ratios(texts)
+        return Asked(self.name, model, dict(texts), self.link[1], self.link[0])
+
+    def beside(self) -> list[Asked]:
+        """What is asked after one more key on the slider that was moved last; nothing where answers take no time."""
+        found: list[Asked] = []
+        if self.quick or not self._last:
+            return found
+        for text in self.controls[self._last].beside():
+            with contextlib.suppress(GlassformerError):
+                found.append(self._about({**self.texts, self._last: text}))
+        return found
 
     def refuse(self, error: Exception | None) -> None:
         """Say what is wrong beside the control that is to blame, or below all if it is none; None for nothing."""
@@ -166,6 +189,13 @@ class Bench:
             self._more.collapsed = self._more.collapsed and blamed.name not in self._hidden
         alone = error if blamed is None else None
         self._refused.object = f'<p role="alert" class="refused">{html.escape(str(alone))}</p>' if alone else ""
+
+    def offer(self, unfit: Mapping[str, str]) -> None:
+        """Leave out learners that do not go with the model, and say why."""
+        self._unfit = unfit
+        self.learners.offer(unfit)
+        for panel in list(self._panels.values()):
+            panel.offer(unfit)
 
     def remark(self, missing: dict[str, str]) -> None:
         """Why learners have no curve."""

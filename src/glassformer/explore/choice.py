@@ -33,7 +33,7 @@ class Choice:
         self._boxes.param.watch(lambda event: changed(",".join(event.new)), "value")
         self._refused = Folded("Learners that are not for this model", visible=False)
         self._title = pn.pane.HTML(_TITLE, margin=(0, 8))
-        self.view = pn.Column(self._title, self._boxes, self._refused, sizing_mode="stretch_width")
+        self.view = pn.Column(self._title, self._boxes, self._refused.view, sizing_mode="stretch_width")
 
     def offer(self, refused: Mapping[str, str]) -> None:
         """Leave out those that do not go with the model, and say why."""
@@ -42,7 +42,7 @@ class Choice:
             ticked = [name for name in self._boxes.value if name in fitting]
             self._boxes.param.update(options=fitting, value=ticked, visible=bool(fitting))
             self._title.object = _TITLE if fitting else f"{_TITLE}: none for this model"
-        self._refused.visible = bool(refused)
+        self._refused.view.visible = bool(refused)
         self._refused.show(partial(_reasons, refused))
 
 

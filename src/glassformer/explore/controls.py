@@ -60,6 +60,21 @@ class Control:
         """Have it show another text, as if it had been written."""
         self.input.value = bool(text) if isinstance(self.input, pn.widgets.Checkbox) else text
 
+    def beside(self) -> list[str]:
+        """The texts that one key leads to from here, down and up, where there is a slider."""
+        if self.slider is None:
+            return []
+        start, end, step = self.slider.start, self.slider.end, self.slider.step
+        # Keys go along the steps of a slider, whatever number it was put to.
+        here = round((self.slider.value - start) / step)
+        values = [start + step * (here + way) for way in (-1, 1)]
+        return [_slid(value) for value in values if start <= value <= end + step / 2]
+
+    def offer(self, words: Sequence[str]) -> None:
+        """Allow these words alone; the first stands in for one that is among them no more."""
+        if words and list(words) != self.input.options:
+            self.input.param.update(options=list(words), value=self.text if self.text in words else words[0])
+
     def refuse(self, reason: str) -> None:
         """Say what is wrong with it, or nothing."""
         self._refused.object = f'<p role="alert" style="{_REFUSED}">{html.escape(reason)}</p>' if reason else ""
@@ -77,7 +92,7 @@ class Control:
 
     def _slid(self, value: float) -> None:
         if _number(self.input.value) != value:
-            self.input.value = f"{value:.6g}"
+            self.input.value = _slid(value)
 
 
 def of_option(option: Option, text: str, changed: Callable[[str], None]) -> Control:
@@ -102,6 +117,10 @@ def _slider(label: str, text: str, usual: tuple[float, float]) -> Slider:
     step = 10.0 ** math.floor(math.log10(end - start)) / 100
     value = _number(text)
     return Slider(label=f"{label} slider", value=start if value is None else value, start=start, end=end, step=step)
+
+
+def _slid(value: float) -> str:
+    return f"{value:.6g}"
 
 
 def _number(text: Any) -> float | None:

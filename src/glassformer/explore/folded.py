@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import param
-from panel.custom import JSComponent
+import panel as pn
+
+from glassformer.explore.order import in_order
 
 
-class Folded(JSComponent):
-    """A title that unfolds."""
+class Folded:
+    """A button with a title, and below it what it unfolds.
 
-    title = param.String(default="")
-    content = param.String(default="")
-    unfolded = param.Boolean(default=False)
+    Args:
+        title: on the button.
+        visible: whether the button is there.
+    """
 
-    _esm = """
-export function render({ model }) {
-  const details = document.createElement("details");
-  const summary = document.createElement("summary");
-  const body = document.createElement("div");
-  summary.textContent = model.title;
-  body.innerHTML = model.content;
-  details.open = model.unfolded;
-  details.append(summary, body);
-  details.addEventListener("toggle", () => { model.unfolded = details.open; });
-  model.on("content", () => { body.innerHTML = model.content; });
-  return details;
-}
-"""
-
-    def __init__(self, title: str, **given: Any) -> None:
-        self._make: Callable[[], str] | None = None
-        super().__init__(title=title, sizing_mode="stretch_width", margin=(0, 8), **given)
-        self.param.watch(lambda _: self._fill(), "unfolded")
+    def __init__(self, title: str, visible: bool = True) -> None:
+        self._title = title
+        self._make: Callable[[], str] = _nothing
+        self._button = pn.widgets.Toggle(name=f"{title}: show", margin=(4, 8))
+        self.view = pn.Column(self._button, visible=visible, sizing_mode="stretch_width")
+        self._button.param.watch(lambda _: in_order(self._turn), "value")
 
     def show(self, make: Callable[[], str]) -> None:
         """Have HTML made, at once if it is unfolded."""
         self._make = make
         self._fill()
 
+    def _turn(self) -> None:
+        # In words, as screen readers are not told whether a button is down.
+        self._button.name = f"{self._title}: {'hide' if self._button.value else 'show'}"
+        body = pn.pane.HTML(sizing_mode="stretch_width", margin=(0, 8))
+        self.view.objects = [self._button, body] if self._button.value else [self._button]
+        self._fill()
+
     def _fill(self) -> None:
-        if self.unfolded and self._make is not None:
-            self.content = self._make()
+        for body in self.view[1:]:
+            body.object = self._make()
+
+
+def _nothing() -> str:
+    return ""

@@ -13,6 +13,7 @@ from typing import Any
 import panel as pn
 
 from glassformer.core.errors import GlassformerError
+from glassformer.explore.answer import Asked
 from glassformer.explore.bench import Bench
 from glassformer.models.registry import MODELS, function_from, options_of
 
@@ -128,6 +129,10 @@ class OwnLink:
             self.bench = self._make(self._family.value, asked, self._link)
             self._place[:] = [self.bench.view]
         self._moved()
+
+    def beside(self) -> list[Asked]:
+        """What may be asked next."""
+        return [] if self.bench is None else self.bench.beside()
 
     def end(self) -> None:
         """Compute nothing more."""

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
 import panel as pn
 from panel.io.resources import LOCAL_DIST
 
+from glassformer.explore.ahead import Ahead, beginnings
+from glassformer.explore.answer import Asked
 from glassformer.explore.bench import Bench
 from glassformer.explore.order import in_order
 from glassformer.explore.own_link import Given, OwnLink
@@ -25,6 +28,7 @@ from glassformer.models.registry import MODELS, options_of
 
 PANELS: tuple[type[Panel], ...] = (Entropy, Spectrum, InTime, Data, Diagram, Samples)
 LINK = "link"
+_pages: WeakSet[Page] = WeakSet()
 # Seconds until the address follows.
 _LOCATED = 0.3
 STYLE = """
@@ -36,7 +40,6 @@ STYLE = """
 .said { margin: 4px 0; max-width: 75ch; }
 .wide { overflow-x: auto; max-height: 360px; }
 .wide td, .wide th { padding: 1px 8px; text-align: right; font-size: 12px; white-space: nowrap; }
-summary { cursor: pointer; padding: 4px 0; }
 pre { overflow-x: auto; background: #f4f4f4; padding: 8px; white-space: pre-wrap; }
 @media (max-width: 700px) { .left { max-width: none; } }
 """
@@ -73,6 +76,7 @@ class Page:
         tab = asked.get("tab") or first
         active = self._names.index(tab) if tab in self._names else 0
         self._asked = {tab: asked}
+        self._ahead = Ahead(self._later, self._steps, self._looks)
         self._open_tabs: dict[str, Bench | OwnLink] = {}
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in self._names]
         titles = [f"{name}: {MODELS[name].title}" if name in MODELS else "your own link" for name in self._names]
@@ -84,6 +88,7 @@ class Page:
         self.view = pn.Column(head, self._tabs, sizing_mode="stretch_width")
         self._open(active)
         pn.state.on_session_destroyed(lambda _: self.end())
+        _pages.add(self)
 
     def _open(self, index: int) -> None:
         name = self._names[index]
@@ -98,7 +103,13 @@ class Page:
         self._locate()
 
     def _bench(self, name: str, asked: dict[str, str], link: tuple[Any, str] = (None, "")) -> Bench:
-        return Bench(name, asked, self._later, self._locate, PANELS, link)
+        return Bench(name, asked, self._later, self._locate, PANELS, self._ahead, link)
+
+    def _steps(self) -> list[Asked]:
+        return self._open_tabs[self._names[self._tabs.active]].beside()
+
+    def _looks(self) -> list[Asked]:
+        return beginnings(name for name in self._names if name in MODELS and name not in self._open_tabs)
 
     def _locate(self) -> None:
         """Put what is asked into the address, soon: a hand that moves would write it over and over."""
@@ -139,8 +150,14 @@ class Page:
 
     def end(self) -> None:
         """The person has left."""
-        for one in self._open_tabs.values():
+        for one in (*self._open_tabs.values(), self._ahead):
             one.end()
+
+
+def end() -> None:
+    """Nobody looks at any page any more."""
+    for one in list(_pages):
+        one.end()
 
 
 def page(first: str, given: Given) -> Any:

@@ -15,7 +15,7 @@ from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
 
 from glassformer.explore.own_link import Given
-from glassformer.explore.page import STYLE, page, tabs
+from glassformer.explore.page import STYLE, end, page, tabs
 
 ADDRESS = "127.0.0.1"
 
@@ -73,6 +73,7 @@ def serve(first: str, port: int, show: bool, given: Given) -> None:
     if show:
         made.show("/")
     made.run_until_shutdown()
+    end()
 
 
 def check(first: str, port: int, given: Given) -> None:

@@ -34,7 +34,11 @@ class Share:
             callback=self._as_png, filename=f"{name}.png", label=f"PNG: {name}", **ready
         )
         self.view = pn.Column(
-            self._said, pn.FlexBox(self._csv, self._png), self._words, self._table, sizing_mode="stretch_width"
+            self._said,
+            pn.FlexBox(self._csv, self._png),
+            self._words.view,
+            self._table.view,
+            sizing_mode="stretch_width",
         )
 
     def show(self, answer: Answer) -> None:

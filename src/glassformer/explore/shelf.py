@@ -22,8 +22,8 @@ from glassformer.core.solution import Status
 
 # What a table may depend on.
 _ROOMS = ("core", "models", "theory", "learners", "experiments")
-# Seconds from which on a table is worth a file.
-_LONG = 1.0
+# Seconds from which on a table is worth a file: a page answers sooner.
+_LONG = 0.3
 
 
 def shelved_table(compute: Callable[[], Table], *parts: Any) -> Table:

@@ -110,6 +110,9 @@ class Work:
         except GlassformerError as error:
             later(fail, error)
         except Exception as error:
+            if dropped.is_set():
+                # Threads of its own end before it does when the server is stopped.
+                return
             # A page outlives a mistake of the library; whoever runs it reads of it in the log.
             _LOG.exception("not computed")
             later(fail, error)

@@ -35,7 +35,7 @@ class Panel(ABC):
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.work, self.busy = Work(bench.later), False
+        self.work, self._busy = Work(bench.later), False
         self._awaited: object | None = None
         self.controls = {name: self._control(name, label) for name, label in self.fields.items()}
         self.share = Share(self.title.lower().replace(" ", "-"))
@@ -56,6 +56,16 @@ class Panel(ABC):
         )
 
     @property
+    def busy(self) -> bool:
+        """Whether it waits for an answer."""
+        return self._busy
+
+    @busy.setter
+    def busy(self, busy: bool) -> None:
+        self._busy = busy
+        (self.bench.ahead.asked if busy else self.bench.ahead.answered)(self)
+
+    @property
     def alone(self) -> bool:
         """Whether it follows every change."""
         return self.by_itself and self.bench.quick
@@ -68,6 +78,12 @@ class Panel(ABC):
         """The words that a control of its own allows; empty for any text."""
         del name
         return ()
+
+    def offer(self, refused: Mapping[str, str]) -> None:
+        """Leave out learners that do not go with the model."""
+        for name, control in self.controls.items():
+            if among := self.among(name):
+                control.offer([word for word in among if word not in refused])
 
     @cached_property
     def figure(self) -> Any:

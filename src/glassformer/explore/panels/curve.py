@@ -89,26 +89,7 @@ class Curve(Panel):
         return made
 
     def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
-        alpha = ratios(asked.texts)
-        found = Curves({}, None, {})
-        for table in _limits(asked.model, alpha):
-            found = replace(found, tables={_OPTIMAL: table})
-            so_far(_answer(asked, found))
-        thresholds = remembered(lambda: _thresholds(asked.model), "thresholds", asked.model)
-        refused = remembered(lambda: _refusals(asked.model), "refusals", asked.model)
-        found = replace(found, thresholds=thresholds, refused=refused)
-        for name in [name for name in asked.texts["learners"].split(",") if name and name not in refused]:
-            so_far(_answer(asked, found))
-            try:
-                table = self._of_learner(asked, name, numbers_from("alpha", positive(asked.texts)))
-                found = replace(found, tables={**found.tables, name: table})
-            except GlassformerError as error:
-                found = replace(found, missing={**found.missing, name: str(error)})
-        return _answer(asked, found)
-
-    def _of_learner(self, asked: Asked, name: str, alpha: list[float]) -> Table:
-        one = learner(name)
-        return shelved_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
+        return answered(asked, so_far)
 
     def draw(self, answer: Answer) -> None:
         found: Curves = answer.drawn
@@ -127,7 +108,7 @@ class Curve(Panel):
         self.points(None)
         self.bench.remark(found.missing)
         if found.refused is not None:
-            self.bench.learners.offer(found.refused)
+            self.bench.offer(found.refused)
         # The curve goes out first.
         self.bench.later(self.bench.go_on)
 
@@ -161,6 +142,31 @@ class Curve(Panel):
             pair[1].glyph.fill_alpha = GREYED if stale else CLEAR
 
 
+def answered(asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
+    """The answer to a question about a curve; ``so_far`` is given what there is before the end."""
+    alpha = ratios(asked.texts)
+    found = Curves({}, None, {})
+    for table in _limits(asked.model, alpha):
+        found = replace(found, tables={_OPTIMAL: table})
+        so_far(_answer(asked, found))
+    thresholds = remembered(lambda: _thresholds(asked.model), "thresholds", asked.model)
+    refused = remembered(lambda: _refusals(asked.model), "refusals", asked.model)
+    found = replace(found, thresholds=thresholds, refused=refused)
+    for name in [name for name in asked.texts["learners"].split(",") if name and name not in refused]:
+        so_far(_answer(asked, found))
+        try:
+            table = _of_learner(asked, name, numbers_from("alpha", positive(asked.texts)))
+            found = replace(found, tables={**found.tables, name: table})
+        except GlassformerError as error:
+            found = replace(found, missing={**found.missing, name: str(error)})
+    return _answer(asked, found)
+
+
+def _of_learner(asked: Asked, name: str, alpha: list[float]) -> Table:
+    one = learner(name)
+    return shelved_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
+
+
 def _limits(model: Any, alpha: list[float]) -> Iterator[Table]:
     """Bayes-optimal limits, at one sample ratio after the other where each of them takes long."""
     compute = partial(_of_optimum, model)
@@ -187,8 +193,8 @@ def _joined(tables: list[Table]) -> Table:
 
 
 def _refusals(model: Any) -> dict[str, str]:
-    """Learners with a theory that do not go with a model, and why."""
-    found = {name: learner(name).refusal(model) for name in with_theory()}
+    """Learners that do not go with a model, and why."""
+    found = {name: learner(name).refusal(model) for name in names()}
     return {name: why for name, why in found.items() if why is not None}
 
 

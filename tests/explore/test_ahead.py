@@ -1,0 +1,174 @@
+"""What is computed before anybody asks, on a page without a browser."""
+
+import time
+from itertools import count
+from queue import Queue
+
+import pytest
+
+from glassformer.core.progress import note
+from glassformer.explore import ahead as here
+from glassformer.explore.answer import Asked
+from glassformer.explore.page import PANELS
+from glassformer.explore.question import beginning, built
+from glassformer.explore.shelf import shelved_table
+
+# Words for widgets are those of the oldest Panel that is supported.
+pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+TEXTS = {"depth": "1", "points": "32", "alpha": "0.5"}
+
+
+class Thread:
+    """The thread of a page: does what it is told when the test looks, and notes what waits for a while."""
+
+    def __init__(self):
+        self._told, self.resting = Queue(), []
+
+    def later(self, function, seconds=0.0):
+        if seconds in (here.IDLE, here.AWAY - here.IDLE):
+            self.resting.append(function)
+        elif not seconds:
+            self._told.put(function)
+
+    def until(self, holds):
+        end = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < end, "a minute without what was waited for"
+            if self._told.empty():
+                time.sleep(0.01)
+            else:
+                self._told.get()()
+
+    def idle(self):
+        """Nothing has been asked for as long as that."""
+        waiting, self.resting[:] = list(self.resting), []
+        for function in waiting:
+            function()
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path):
+    pytest.importorskip("panel")
+    from glassformer.explore.bench import Bench
+
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
+    ended = []
+
+    def made(name, texts, slider, number):
+        """A page whose slider is moved before there is any answer: computing one takes long."""
+        thread = Thread()
+        ahead = here.Ahead(thread.later, lambda: bench.beside(), list)
+        bench = Bench(name, texts, thread.later, lambda: None, PANELS, ahead)
+        ended.extend([ahead, bench])
+        assert not bench.beside(), "no slider was moved"
+        bench.controls[slider].slider.value = number
+        thread.until(lambda: bench.curve.drawn and not bench.curve.busy and not bench.active.busy)
+        return thread, bench
+
+    yield made
+    for one in ended:
+        one.end()
+
+
+def kept(texts):
+    """Whether the answer for attention is kept."""
+
+    def missing():
+        raise LookupError
+
+    model = built("attention", {**beginning("attention"), **texts})
+    try:
+        return shelved_table(missing, "limits", model, [float(texts["alpha"])]) is not None
+    except LookupError:
+        return False
+
+
+def test_after_an_answer_the_step_of_the_slider_beside_it_is_kept(opened):
+    thread, bench = opened("attention", TEXTS, "skip", 4.0)
+    beside = {**TEXTS, "skip": "3.99"}
+    assert [asked.texts["skip"] for asked in bench.beside()] == ["3.99"], "the slider ends at 4"
+    assert kept({**TEXTS, "skip": "4"})
+    assert not kept(beside)
+    seen = bench.curve.progress.object, bench.curve.share.view[0].object
+    thread.idle()
+    thread.until(lambda: kept(beside))
+    assert (bench.curve.progress.object, bench.curve.share.view[0].object) == seen
+    assert not bench.curve.busy
+    assert not bench.curve.cancel.visible
+
+
+def test_models_whose_answers_take_no_time_have_nothing_computed_ahead(opened, monkeypatch):
+    monkeypatch.setattr(here, "answered", lambda *given: pytest.fail("computed"))
+    thread, bench = opened("bsr", {"alpha": "0.5"}, "noise", 0.1)
+    assert bench.controls["noise"].beside() == ["0.09", "0.11"]
+    assert thread.resting
+    assert not bench.beside()
+
+
+def test_a_question_drops_what_nobody_has_asked(monkeypatch):
+    begun, dropped = [], []
+
+    def endless(asked, so_far):
+        begun.append(asked)
+        try:
+            while True:
+                note("still at it")
+        except BaseException:
+            dropped.append(asked)
+            raise
+
+    monkeypatch.setattr(here, "answered", endless)
+    thread, asked = Thread(), here.beginnings(["bsr", "attention"])
+    ahead = here.Ahead(thread.later, lambda: asked, list)
+    ahead.answered("nobody")
+    assert not thread.resting
+    ahead.asked("curve")
+    ahead.asked("panel")
+    ahead.answered("curve")
+    thread.idle()
+    assert not begun, "the panel waits still"
+    ahead.answered("panel")
+    first = thread.resting.pop()
+    ahead.asked("curve")
+    ahead.answered("curve")
+    first()
+    assert not begun, "something was asked in between"
+    thread.idle()
+    thread.until(lambda: begun)
+    ahead.asked("panel")
+    thread.until(lambda: dropped)
+    ahead.answered("panel")
+    thread.idle()
+    thread.until(lambda: len(begun) == 2)
+    ahead.end()
+    thread.until(lambda: len(dropped) == 2)
+
+
+def test_where_steps_take_no_time_other_tabs_are_computed_ahead(monkeypatch):
+    seen = []
+    monkeypatch.setattr(here, "answered", lambda asked, so_far: seen.append(asked.name))
+    thread = Thread()
+    ahead = here.Ahead(thread.later, list, lambda: here.beginnings(["aim", "attention"]))
+    ahead.asked("curve")
+    ahead.answered("curve")
+    thread.idle()
+    assert not seen, "whoever moves on is not slowed"
+    thread.idle()
+    thread.until(lambda: seen == ["attention"])
+    ahead.end()
+
+
+def test_mistakes_and_what_nobody_could_find_again_are_passed_over(monkeypatch):
+    from glassformer.core.errors import IncompatibleError
+
+    model, texts, seen = built("bsr", beginning("bsr")), beginning("bsr"), []
+    states = (1.0 for _ in count())
+    unknown = built("bsr", texts, lambda z: z * next(states))
+
+    def refusing(asked, so_far):
+        seen.append(asked.model)
+        raise IncompatibleError("no")
+
+    monkeypatch.setattr(here, "answered", refusing)
+    here._answer([Asked("bsr", one, texts) for one in (unknown, model, model)], seen.append)
+    assert seen == [model, model]
