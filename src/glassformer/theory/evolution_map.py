@@ -92,9 +92,10 @@ class EvolutionMap:
         """Slope of the map on flattened covariances, shape (active, P^2, P^2)."""
         states = floored(variance, self.channel.smallest)
         rate = self.alpha[index, None, None] / self.prior.degrees
-        growth = rate * np.stack([self.channel.information_slope(state) for state in states])
+        found = [self.channel.information_and_slope(state) for state in states]
+        conjugate, growth = (rate * np.stack(parts) for parts in zip(*found, strict=True))
         # More overlap is less covariance.
-        return -self._prior_slope(self.conjugate(variance, index).value, index) @ growth
+        return -self._prior_slope(conjugate, index) @ growth
 
     def _prior_slope(self, q_hat: Array, index: Index) -> Array:
         """Change of covariances with flattened conjugate overlaps, by differences towards more knowledge.

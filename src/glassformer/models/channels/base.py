@@ -348,18 +348,20 @@ class Channel(Decisions, ABC):
             truth[:, :, k, :, k] -= inverse
         return Response(first, second, truth, np.ones(len(truth)), _REPLICAS)
 
-    def information_slope(self, variance: Array) -> Array:
-        r"""Growth of information with flattened overlaps, :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`, (P^2, P^2).
+    def information_and_slope(self, variance: Array) -> tuple[Array, Array]:
+        r"""Information at one covariance, and its growth with flattened overlaps, shapes (P, P) and (P^2, P^2).
+
+        The growth is :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`.
 
         Source: the second derivative of an entropy along the heat flow of the mean fields,
         :math:`dE\sum_lg_lg_l^T = \sum_{ll'}E[D_{ll'}\,dQ\,D_{ll'}^T]` with
         :math:`D_{ll'} = \partial g_l/\partial\omega_{l'}`.
         """
-        first, second, *_ = self.response(variance)
+        averages, (first, second, *_) = self.averages_and_response(variance)
         full = np.einsum("nalcm,nblem->abce", first, second, optimize=True) / len(first)
         size = self.rows**2
         slope = full.reshape(size, size)
-        return np.asarray(0.5 * (slope + slope.T))
+        return averages.information.value[0], np.asarray(0.5 * (slope + slope.T))
 
     def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
         r"""Errors on the labels of new samples, from fields with the same mean, in pairs on either side of it.
