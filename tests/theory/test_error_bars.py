@@ -78,3 +78,19 @@ def test_of_growth():
     assert np.sum(ratio > 1) <= 2
     assert np.all(ratio < 2)
     assert np.any(ratio > 0.1)
+
+
+@pytest.mark.slow
+def test_thin_shells_are_followed():
+    """Faint noise takes next to nothing of what a label says; few latents would see but half of its shell."""
+
+    def committee(z):
+        return jnp.tanh(z[0, 0]) + jnp.tanh(z[1, 0])
+
+    covariance = np.array([[[0.55, -0.2], [-0.2, 0.55]]])
+    faint, none = (
+        SequenceMultiIndex(committee, 2, 1, noise=noise, points=512).channel.information(covariance)
+        for noise in (1e-4, 0.0)
+    )
+    assert np.all(np.abs(faint.value - none.value) < 3 * (faint.error + none.error))
+    assert np.all(faint.error < 0.05 * none.value)
