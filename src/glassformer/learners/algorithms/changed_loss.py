@@ -43,6 +43,10 @@ class Weighted(Loss):
     def sharpness(self) -> float:
         return float(self.loss.sharpness)
 
+    @property
+    def steady(self) -> bool:
+        return bool(self.loss.steady)
+
     def slope(self, y: Array, h: Array) -> Array:
         return self.weights * self.loss.slope(y, h)
 
@@ -95,6 +99,10 @@ class Shifted(Loss):
     @property
     def sharpness(self) -> float:
         return float(self.loss.sharpness)
+
+    @property
+    def steady(self) -> bool:
+        return bool(self.loss.steady)
 
     def slope(self, y: Array, h: Array) -> Array:
         return self.loss.slope(y, h + self.shift)
@@ -154,6 +162,10 @@ class BestShift(Loss):
     @property
     def sharpness(self) -> float:
         return float(self.loss.sharpness)
+
+    @property
+    def steady(self) -> bool:
+        return bool(self.loss.steady)
 
     def slope(self, y: Array, h: Array) -> Array:
         return self._at_best(y, h)

@@ -22,7 +22,7 @@ from glassformer.learners.algorithms.risk import Risk
 _POWER, _MARGIN, _LOOK = 30, 1.05, 10
 # Envelopes: the first, by how much the next is narrower, and the share of the gap at which theirs counts as closed.
 _WIDE, _NARROWER, _SOLVED = 1.0, 0.3, 0.1
-# By how much steps grow where a loss without kinks lets them.
+# By how much steps grow where a loss bends less than it may.
 _LONGER = 1.05
 
 
@@ -109,7 +109,7 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
     size, unit = scale_of(risk) if scale is None else scale
     width = _WIDE if np.isinf(risk.loss.sharpness) else 0.0
     best, history = _Best(x), []
-    pace, y, momentum = _Pace(1 / (_bend(risk, width) * size), unit, 1.0 if width else _LONGER), x, 1.0
+    pace, y, momentum = _Pace(1 / (_bend(risk, width) * size), unit, _longer(risk)), x, 1.0
     before = seen = risk.design.forward(x, 0)
     for count in range(settings.max_iterations):
         slopes = risk.slopes(seen, width)
@@ -164,6 +164,11 @@ def _solution(matrix: Array, gap: float, settings: Iteration, steps: int, histor
     status = Status.CONVERGED if gap <= settings.tolerance else Status.ITERATION_LIMIT
     left = np.array([gap])
     return Solution(matrix[None], [status], left, np.array([steps]), left, np.array(history)[:, None])
+
+
+def _longer(risk: Risk) -> float:
+    """By how much steps may grow: half a square bends alike everywhere, and envelopes of kinks most where they are."""
+    return _LONGER if np.isfinite(risk.loss.sharpness) and not risk.loss.steady else 1.0
 
 
 def _bend(risk: Risk, width: float) -> float:

@@ -33,6 +33,11 @@ class Loss(ABC):
     weights = declared(1.0, "Of the samples: numbers > 0 that multiply their losses.")
 
     @property
+    def steady(self) -> bool:
+        """Whether the loss bends alike everywhere."""
+        return bool(self.quadratic)
+
+    @property
     def name(self) -> str:
         """Name on the command line."""
         return type(self).__name__.lower()
