@@ -15,7 +15,30 @@ _FLAT, _SECANTS, _FIRST, _ROUNDING = 1e-7, 60, 0.1, 1e-5
 
 
 @dataclass(frozen=True)
-class Weighted(Loss):
+class _Changed(Loss):
+    """What a loss made of another one has of it."""
+
+    loss: Loss
+
+    @property
+    def binary(self) -> bool:
+        return bool(self.loss.binary)
+
+    @property
+    def weights(self) -> Array:
+        return np.asarray(self.loss.weights)
+
+    @property
+    def sharpness(self) -> float:
+        return float(self.loss.sharpness)
+
+    @property
+    def steady(self) -> bool:
+        return bool(self.loss.steady)
+
+
+@dataclass(frozen=True)
+class Weighted(_Changed):
     r"""A loss times a weight of each sample, :math:`w_\mu\,\ell(y_\mu, h_\mu)`.
 
     Args:
@@ -28,24 +51,11 @@ class Weighted(Loss):
         array([1.])
     """
 
-    loss: Loss
     times: Array
 
     @property
     def weights(self) -> Array:
         return self.times
-
-    @property
-    def binary(self) -> bool:
-        return bool(self.loss.binary)
-
-    @property
-    def sharpness(self) -> float:
-        return float(self.loss.sharpness)
-
-    @property
-    def steady(self) -> bool:
-        return bool(self.loss.steady)
 
     def slope(self, y: Array, h: Array) -> Array:
         return self.weights * self.loss.slope(y, h)
@@ -72,7 +82,7 @@ class Weighted(Loss):
 
 
 @dataclass(frozen=True)
-class Shifted(Loss):
+class Shifted(_Changed):
     r"""A loss of fields that a constant is added to, :math:`\ell(y, h + b)`.
 
     Args:
@@ -85,24 +95,7 @@ class Shifted(Loss):
         array([0.])
     """
 
-    loss: Loss
     shift: float
-
-    @property
-    def binary(self) -> bool:
-        return bool(self.loss.binary)
-
-    @property
-    def weights(self) -> Array:
-        return np.asarray(self.loss.weights)
-
-    @property
-    def sharpness(self) -> float:
-        return float(self.loss.sharpness)
-
-    @property
-    def steady(self) -> bool:
-        return bool(self.loss.steady)
 
     def slope(self, y: Array, h: Array) -> Array:
         return self.loss.slope(y, h + self.shift)
@@ -132,7 +125,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class BestShift(Loss):
+class BestShift(_Changed):
     r"""A loss without kinks at the constant that makes it least, :math:`\min_b\sum_\mu\ell(y_\mu, h_\mu+b)`.
 
     Convex in the fields, with the slopes of the loss at that constant. They sum to zero over the samples, so that the
@@ -148,24 +141,7 @@ class BestShift(Loss):
         [1.0, -1.0]
     """
 
-    loss: Loss
     nearby: Constant
-
-    @property
-    def binary(self) -> bool:
-        return bool(self.loss.binary)
-
-    @property
-    def weights(self) -> Array:
-        return np.asarray(self.loss.weights)
-
-    @property
-    def sharpness(self) -> float:
-        return float(self.loss.sharpness)
-
-    @property
-    def steady(self) -> bool:
-        return bool(self.loss.steady)
 
     def slope(self, y: Array, h: Array) -> Array:
         return self._at_best(y, h)
