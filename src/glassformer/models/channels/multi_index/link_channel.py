@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -33,9 +32,6 @@ _NEGLIGIBLE = 3e-4
 _CALLS_NUMPY = jax.errors.TracerArrayConversionError | jax.errors.TracerBoolConversionError
 # Work per data point of such labels, and the share of data points that it leaves time for.
 _THIN, _FEWER, _LEAST = Effort(points=256, starts=32, steps=12), 8, 32
-# Work per data point of labels with noise, the share of noise in their variance from which on that will do, the most
-# latents of a data point where it is smaller, and how many of them all data points can have.
-_EFFORT, _THICK, _MOST, _AFFORDED = Effort(points=64, starts=8, steps=10), 0.05, 8192, 512
 
 
 def link_channel(
@@ -109,29 +105,17 @@ def link_channel(
 
         atoms = 1.0 if discrete else _atoms(flat, indices, tokens)
         return LineChannel(flat, indices, tokens, shape, symmetric, atoms, points=points)
-    from glassformer.models.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel
+    from glassformer.models.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel, followed
 
     power = float(np.mean(np.var(tried, axis=0)))
     if noise > 0:
-        effort, fewer = _followed(noise / max(power, noise))
+        effort, fewer = followed(noise / max(power, noise))
         return NoisyLinkRowsChannel(
             flat, indices, tokens, shape, symmetric, noise, effort=effort, points=max(_LEAST, points // fewer)
         )
     # The posterior is a thin shell around a level set: more starts and points follow it, for fewer data points.
     small, fewer = _NEGLIGIBLE * power, max(_LEAST, points // _FEWER)
     return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, True, effort=_THIN, points=fewer)
-
-
-def _followed(share: float) -> tuple[Effort, int]:
-    """Work that follows shells as thin as this share of noise makes them, and how many times fewer data points.
-
-    What few latents make of a thin shell is biased by up to the inverse of their number times the root of the share,
-    and all data points alike, so that their spread does not tell.
-    """
-    if share >= _THICK:
-        return _EFFORT, 1
-    points = min(2 ** int(np.ceil(np.log2(_EFFORT.points / np.sqrt(share)))), _MOST)
-    return replace(_EFFORT, points=points), points // _AFFORDED
 
 
 def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:

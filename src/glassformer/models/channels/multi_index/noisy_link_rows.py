@@ -16,6 +16,9 @@ from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel, o
 
 # Factor of a noise that stands for none at which its effect is seen.
 _LOUDER = 4.0
+# Work per data point of labels with noise, the share of noise in their variance from which on that will do, the most
+# latents of a data point where it is smaller, and how many of them all data points can have.
+_EFFORT, _THICK, _MOST, _AFFORDED = Effort(points=64, starts=8, steps=10), 0.05, 8192, 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +34,7 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
 
     noise: float
     negligible: bool = False
-    effort: Effort = field(default=Effort(points=64, starts=8, steps=10), kw_only=True)
+    effort: Effort = field(default=_EFFORT, kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
     @property
@@ -57,6 +60,18 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
     def label_from(self, fields: Array, source: Array) -> Array:
         clean = super().label_from(fields, source)
         return clean if self.negligible else clean + np.sqrt(self.noise) * source.reshape(clean.shape)
+
+
+def followed(share: float) -> tuple[Effort, int]:
+    """Work that follows shells as thin as this share of noise makes them, and how many times fewer data points.
+
+    What few latents make of a thin shell is biased by up to the inverse of their number times the root of the share,
+    and all data points alike, so that their spread does not tell.
+    """
+    if share >= _THICK:
+        return _EFFORT, 1
+    points = min(2 ** int(np.ceil(np.log2(_EFFORT.points / np.sqrt(share)))), _MOST)
+    return replace(_EFFORT, points=points), points // _AFFORDED
 
 
 def _rank(link: Callable[[Any], Any], indices: int, tokens: int) -> float:
