@@ -53,17 +53,23 @@ def in_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, re
     return [np.concatenate(found) for found in zip(*parts, strict=True)]
 
 
-def mapped(function: Callable[[Any], Any], data: Any) -> Any:
+def mapped(function: Callable[..., Any], data: Any, *numbers: float) -> Any:
     """``function`` of every data point, in double precision; compiled once for all functions that are alike.
 
+    Args:
+        function: of a data point, and of numbers that all of them share.
+        data: a tree of arrays over data points.
+        numbers: for whose values nothing is compiled anew.
+
     Example:
-        >>> import math
         >>> mapped(jnp.exp, np.zeros(3)).tolist()
         [1.0, 1.0, 1.0]
+        >>> mapped(jnp.add, np.zeros(3), 2.0).tolist()
+        [2.0, 2.0, 2.0]
     """
     over_points = Specialised(_over_points, function=function)
-    return in_chunks(lambda _, chunk: (over_points(chunk),), data)[0]
+    return in_chunks(lambda _, chunk: (over_points(chunk, tuple(map(np.float64, numbers))),), data)[0]
 
 
-def _over_points(data: Any, function: Callable[[Any], Any]) -> Any:
-    return jax.vmap(function)(data)
+def _over_points(data: Any, numbers: Any, function: Callable[..., Any]) -> Any:
+    return jax.vmap(lambda datum: function(datum, *numbers))(data)

@@ -3,7 +3,7 @@ r"""Several attention layers of extensive width: the last layer seen through the
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,8 +15,9 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.small_matrices import inverse_and_log_det
 from glassformer.models.channels.attention_indexed.pairs import pair_indices
 from glassformer.models.channels.attention_indexed.projected import all_ones, checked_tokens, symmetric_logits
-from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
+from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.latent import LatentChannel
+from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +98,8 @@ class DeepAttentionIndexedChannel(LatentChannel):
         return replace(self, power=power)
 
     @property
-    def functions(self) -> Functions:
-        return _functions(self.tokens, self.skip, float(self.temperature), self.last == "softmax")
+    def family(self) -> Family:
+        return Family(partial(_functions, self.tokens, self.last == "softmax", float(self.temperature)), self.skip)
 
     @property
     def latents(self) -> int:
@@ -121,8 +122,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
         return y
 
 
-@lru_cache(maxsize=32)
-def _functions(tokens: int, skip: tuple[float, ...], temperature: float, softmax: bool) -> Functions:
+def _functions(tokens: int, softmax: bool, temperature: float, *skip: Any) -> Functions:
     ones = all_ones(tokens)
 
     def target(x: Any, datum: Any) -> tuple[Any, Any]:

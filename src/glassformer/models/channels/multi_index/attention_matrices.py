@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
 
 from glassformer.core.integral import Array
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.latent import LatentChannel
+from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.row_symmetries import RowSymmetries
 
 
@@ -20,6 +24,21 @@ class AttentionMatrixChannel(LatentChannel):
     """
 
     network: Architecture
+
+    @property
+    def family(self) -> Family:
+        return self.of_network(self.make)
+
+    @staticmethod
+    @abstractmethod
+    def make(network: Architecture) -> Functions:
+        """What is compiled for a network, whose skip strengths may not be known."""
+
+    def of_network(self, make: Callable[[Architecture], Any]) -> Family:
+        """What is made for a network: the same for all skip strengths, unless a flow is solved for them."""
+        if self.network.limit == "large-depth":
+            return Family(partial(make, self.network))
+        return Family(partial(_with_skip, make, replace(self.network, skip=())), self.network.skip)
 
     @property
     def label(self) -> str:
@@ -57,3 +76,7 @@ class TiedAttentionChannel(AttentionMatrixChannel):
     @property
     def latents(self) -> int:
         return (self.rows - 1) * self.columns
+
+
+def _with_skip(make: Callable[[Architecture], Any], network: Architecture, *skip: Any) -> Any:
+    return make(replace(network, skip=skip))

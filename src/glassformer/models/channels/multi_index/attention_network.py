@@ -2,6 +2,7 @@ r"""Deep attention networks as functions of the projections of their tokens on t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -88,9 +89,9 @@ class Architecture:
         return [rows[begin:end].reshape(-1, self.heads, self.tokens) for begin, end in parts]
 
     @property
-    def typical_length(self) -> float:
+    def typical_length(self) -> Any:
         """How long the earlier layers make a vector of unit entries, roughly."""
-        return float(np.prod(np.abs(self.skip[:-1]) + 1.0))
+        return math.prod((abs(strength) + 1.0 for strength in self.skip[:-1]), start=1.0)
 
     @property
     def shows_last_matrix(self) -> bool:
@@ -121,7 +122,6 @@ def _scores(mixing: Any, keys: Any, queries: Any) -> Any:
     return sum(products[1:], products[0])
 
 
-@lru_cache(maxsize=64)
 def attention_link(network: Architecture) -> Callable[[Any], Any]:
     r"""The output of the network as a function of ``Z``, shape (rows, L).
 
@@ -160,7 +160,6 @@ def _of_vector(vector: Any, name: str) -> Any:
     return activation(jnp.outer(vector, vector), name)
 
 
-@lru_cache(maxsize=64)
 def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
     r"""Mixing of the tokens by all layers but the last, from their rows of fields.
 

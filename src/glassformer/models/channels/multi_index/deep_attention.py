@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,12 +12,12 @@ import numpy as np
 
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.integral import Array
-from glassformer.core.numerics.batching import mapped
 from glassformer.core.numerics.small_matrices import inverse_and_log_det, row_flips, triangular_inverse
 from glassformer.models.channels.attention_indexed.projected import symmetric_logits
 from glassformer.models.channels.multi_index.attention_matrices import TiedAttentionChannel
 from glassformer.models.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
-from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
+from glassformer.models.channels.multi_index.importance_sampling import Effort
+from glassformer.models.channels.multi_index.latent_functions import Functions
 from glassformer.models.channels.multi_index.orthogonal_fibre import (
     angles,
     fixed,
@@ -70,9 +69,9 @@ class DeepAttentionChannel(TiedAttentionChannel):
         if network.activation == "softmax" and network.tokens < 2:
             raise IncompatibleError("the softmax of a single token is one: give tokens >= 2")
 
-    @property
-    def functions(self) -> Functions:
-        return _functions(self.network)
+    @staticmethod
+    def make(network: Architecture) -> Functions:
+        return _functions(network)
 
     @property
     def rank(self) -> float:
@@ -93,7 +92,7 @@ class DeepAttentionChannel(TiedAttentionChannel):
     def observation_from(self, fields: Array, source: Array) -> Array:
         """The vectors :math:`v_P` themselves, or others of the same label: softmax underflows where they are long."""
         del source
-        vectors = np.asarray(mapped(_vectors(self.network), np.asarray(fields, dtype=float)))
+        vectors = self.of_network(_vectors).mapped(fields)
         if _rank(self.network) > 1:
             vectors = standing_for(vectors, _hidden(self.network))
         return np.asarray(vectors.reshape(len(vectors), -1))
@@ -132,7 +131,6 @@ def _unseen(network: Architecture) -> int:
     return _hidden(network) * (rank - shown(rank, network.tokens, 1))
 
 
-@lru_cache(maxsize=32)
 def _functions(network: Architecture) -> Functions:
     rank, tokens, unseen = _rank(network), network.tokens, _unseen(network)
     before, turning, scale = network.rows - rank, angles(rank), network.typical_length
@@ -171,7 +169,6 @@ def _functions(network: Architecture) -> Functions:
     return Functions(target, features, attention_link(network), images)
 
 
-@lru_cache(maxsize=32)
 def _vectors(network: Architecture) -> Callable[[Any], Any]:
     before = network.rows - _rank(network)
     return lambda fields: fields[before:] @ earlier_mixing(network)(fields[:before]).T

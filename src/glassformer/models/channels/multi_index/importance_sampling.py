@@ -31,6 +31,7 @@ from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.entries import Entries, entries, listed, once
 from glassformer.core.numerics.small_matrices import triangular_inverse
 from glassformer.core.numerics.written_out import by_entries
+from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.modes import find_mode
 from glassformer.models.channels.multi_index.weighted_moments import weighted_moments
 
@@ -45,13 +46,6 @@ _BATCH, _FEWEST, _AT_ONCE, _NUMBERS = 64, 8, 2**14, 2_000_000
 _BLOCKS = 8
 # Modes that are treated in one go.
 _UNROLLED = 4
-
-Target = Callable[[Any, Any], tuple[Any, Any]]
-"""``target(x, datum)``: residuals of the branches, (s, k), and their log-weights, (s,), at a latent of shape (m,)."""
-Images = Callable[[Any, Any], Any]
-"""``images(x, datum)``: a latent and its images under symmetries of the likelihood, involutions, shape (i, m)."""
-Features = Callable[[Any, Any], Any]
-"""``features(x, datum)``: what to average on each branch, shape (s, f)."""
 
 
 @dataclass(frozen=True)
@@ -89,60 +83,23 @@ class Moments(NamedTuple):
     effective: Array
 
 
-def itself(x: Any, datum: Any) -> Any:
-    """The images of a latent where no symmetry is known: itself.
-
-    Example:
-        >>> itself(jnp.zeros(2), None).shape
-        (1, 2)
-    """
-    del datum
-    return x[None]
-
-
-def anywhere(x: Any, datum: Any) -> Any:
-    """Where the search for modes begins if every latent is possible: where the prior says."""
-    del datum
-    return x
-
-
-class Functions(NamedTuple):
-    r"""What is compiled: the same objects for all channels that are alike.
-
-    Attributes:
-        target: residuals and log-weights of the branches at a latent; a datum is what is observed, the mean fields,
-            shape (P, K), and the root of their posterior covariance, shape (P, P).
-        features: whitened deviations :math:`x = R^{-1}(z - \omega)` of all fields on each branch, shape (s, P K).
-        label: the label of fields of shape (P, K), without noise.
-        images: a latent and its images under symmetries of the likelihood: every mode stands for its images as well.
-        entrance: a latent that is possible, from one drawn from the prior.
-        charts: number of charts; if there are several, their index is the last entry of the datum of all functions.
-    """
-
-    target: Target
-    features: Features
-    label: Any
-    images: Images = itself
-    entrance: Callable[[Any, Any], Any] = anywhere
-    charts: int = 1
-
-
-def posterior_moments(functions: Functions, dimension: int, data: Any, effort: Effort) -> Moments:
+def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort) -> Moments:
     """Moments of the features under the posterior of every data point.
 
     Args:
-        functions: of the posterior.
+        family: the functions of the posterior, and the numbers that they are for.
         dimension: number ``m`` of latent variables.
         data: a tree of arrays whose first axis runs over data points.
         effort: numbers of points, starts and steps.
     """
     sample, batch = _sample(dimension, effort), _batch(effort)
-    moments = Specialised(_in_blocks, functions=functions, steps=effort.steps, batch=batch)
+    numbers = tuple(map(np.float64, family.numbers))
+    moments = Specialised(_in_blocks, make=family.make, steps=effort.steps, batch=batch)
     # Sending data takes as long as little work on them.
     sent = batch * (_BLOCKS if batch == _BATCH else 1)
 
     def work(index: Any, chunk: Any) -> Any:
-        return moments(jnp.asarray(index % sample.starts.shape[-1]), chunk, sample)
+        return moments(jnp.asarray(index % sample.starts.shape[-1]), chunk, sample, numbers)
 
     # One length: compiling takes longer than all but the largest computations.
     return Moments(*in_chunks(work, data, most=sent, rest=sent))
@@ -181,8 +138,11 @@ def _sample(dimension: int, effort: Effort) -> _Sample:
         return _Sample(*(jnp.asarray(part.T) for part in parts))
 
 
-def _in_blocks(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int, batch: int) -> Any:
+def _in_blocks(
+    turns: Any, data: Any, sample: _Sample, numbers: Any, make: Callable[..., Functions], steps: int, batch: int
+) -> Any:
     """So many data points at a time."""
+    functions = make(*numbers)
 
     def block(part: tuple[Any, Any]) -> Any:
         own_turns, own_data = part

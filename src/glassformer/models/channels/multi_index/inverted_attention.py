@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +21,8 @@ from glassformer.models.channels.multi_index.attention_network import (
     layer,
     mixed,
 )
-from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
+from glassformer.models.channels.multi_index.importance_sampling import Effort
+from glassformer.models.channels.multi_index.latent_functions import Functions
 from glassformer.models.channels.multi_index.modes import find_mode
 
 # Prior width of latents without a law of their own, over that of their rows: their mixing is known roughly only.
@@ -70,9 +71,9 @@ class InvertedAttentionChannel(TiedAttentionChannel):
         if not inverts(self.network):
             raise IncompatibleError("only tied softmax networks of two tokens invert head by head: use a link channel")
 
-    @property
-    def functions(self) -> Functions:
-        return _functions(self.network)
+    @staticmethod
+    def make(network: Architecture) -> Functions:
+        return _functions(network)
 
     def log_constant(self, root: Array) -> Array:
         return np.full(len(root), -0.5 * self.columns * np.log(2 * np.pi))
@@ -142,7 +143,6 @@ class _Chart(NamedTuple):
     known: Any
 
 
-@lru_cache(maxsize=32)
 def _functions(network: Architecture) -> Functions:
     order, rows, heads = _order(network), network.rows, network.heads
     layers = sorted({int(row[-1]) // heads for row in order.rows})

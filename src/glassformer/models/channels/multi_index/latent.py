@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.core.numerics.batching import mapped
 from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Response
-from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions, Moments, posterior_moments
+from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments, posterior_moments
+from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 
 
 class LatentChannel(Channel):
@@ -26,8 +27,14 @@ class LatentChannel(Channel):
 
     @property
     @abstractmethod
+    def family(self) -> Family:
+        """What is compiled: functions, and their numbers, for whose values nothing is compiled anew."""
+
+    @property
     def functions(self) -> Functions:
-        """What is compiled."""
+        """Those of this very channel."""
+        found: Functions = self.family.own
+        return found
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
@@ -59,12 +66,12 @@ class LatentChannel(Channel):
 
     def label_from(self, fields: Array, source: Array) -> Array:
         del source
-        return np.asarray(mapped(self.functions.label, np.asarray(fields, dtype=float)))
+        return Family(partial(_label, self.family.make), self.family.numbers).mapped(fields)
 
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:
         """Moments of the whitened deviations."""
         data = (self.observed(y), np.asarray(omega, dtype=float), root)
-        return posterior_moments(self.functions, self.latents, data, self.effort)
+        return posterior_moments(self.family, self.latents, data, self.effort)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
         found, _, inverse = self._whitened(y, omega, variance)
@@ -107,3 +114,7 @@ class LatentChannel(Channel):
         """Moments of the whitened deviations, roots of the covariances and their inverses."""
         root = np.asarray(np.linalg.cholesky(variance), dtype=float)
         return self.moments(y, omega, root), root, np.linalg.inv(root)
+
+
+def _label(make: Callable[..., Functions], *numbers: Any) -> Any:
+    return make(*numbers).label

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,7 +14,8 @@ from scipy.special import ndtr
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.label_laws import LabelLaw
-from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
+from glassformer.models.channels.multi_index.importance_sampling import Effort
+from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel, of_whole_fields
 
 
@@ -46,8 +47,8 @@ class LikelihoodRowsChannel(LinkRowsChannel):
         return float(np.mean(np.sum(self.law.variance(super().label_from(points, points)).reshape(len(points), -1), 1)))
 
     @cached_property
-    def functions(self) -> Functions:
-        return _functions(self.link, self.law, self.symmetries)
+    def family(self) -> Family:
+        return Family(partial(_functions, self.link, self.law, self.symmetries))
 
     def label_from(self, fields: Array, source: Array) -> Array:
         """Labels; those of sources that are zero are means, without noise."""

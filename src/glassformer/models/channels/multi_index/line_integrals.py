@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,8 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import normal_points
-from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions, Moments
+from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
+from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.line_crossings import Bundle, Crossings
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
@@ -85,8 +86,8 @@ class LineChannel(LinkRowsChannel):
         return np.unique(self.truth(fields), axis=0)
 
     @property
-    def functions(self) -> Functions:
-        return Functions(_nothing, _nothing, self.link)
+    def family(self) -> Family:
+        return Family(partial(Functions, _nothing, _nothing, self.link))
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:

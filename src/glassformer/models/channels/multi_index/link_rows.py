@@ -10,8 +10,8 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.small_matrices import row_flips
-from glassformer.models.channels.multi_index.importance_sampling import Functions, Target
 from glassformer.models.channels.multi_index.latent import LatentChannel
+from glassformer.models.channels.multi_index.latent_functions import Functions, Target
 from glassformer.models.channels.row_symmetries import RowSymmetries
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
+from glassformer.models.channels.multi_index.importance_sampling import Effort
+from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel, of_whole_fields
 
 # Factor of a noise that stands for none at which its effect is seen.
@@ -54,8 +55,8 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
         return 0.0 if self.negligible else float(self.noise * np.prod(self.shape))
 
     @cached_property
-    def functions(self) -> Functions:
-        return _functions(self.link, float(self.noise), self.symmetries)
+    def family(self) -> Family:
+        return Family(partial(_functions, self.link, self.symmetries), (float(self.noise),))
 
     def label_from(self, fields: Array, source: Array) -> Array:
         clean = super().label_from(fields, source)
@@ -84,11 +85,11 @@ def _rank(link: Callable[[Any], Any], indices: int, tokens: int) -> float:
     return float(np.linalg.matrix_rank(slope))
 
 
-def _functions(link: Callable[[Any], Any], noise: float, flips: Array) -> Functions:
+def _functions(link: Callable[[Any], Any], flips: Array, noise: Any) -> Functions:
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
         """Residual of the label in standard deviations of the noise."""
         label, omega, root = datum
-        residual = (link(omega + root @ x.reshape(omega.shape)) - label) / np.sqrt(noise)
-        return residual[None], jnp.full(1, -0.5 * len(residual) * np.log(2 * np.pi * noise))
+        residual = (link(omega + root @ x.reshape(omega.shape)) - label) / jnp.sqrt(noise)
+        return residual[None], jnp.full(1, -0.5 * len(residual) * jnp.log(2 * np.pi * noise))
 
     return of_whole_fields(target, link, flips)

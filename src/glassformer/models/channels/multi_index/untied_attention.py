@@ -13,11 +13,11 @@ import numpy as np
 
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.integral import Array
-from glassformer.core.numerics.batching import mapped
 from glassformer.core.numerics.small_matrices import cholesky, inverse_and_log_det, row_flips, triangular_inverse
 from glassformer.models.channels.multi_index.attention_matrices import AttentionMatrixChannel
 from glassformer.models.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
-from glassformer.models.channels.multi_index.importance_sampling import Effort, Functions
+from glassformer.models.channels.multi_index.importance_sampling import Effort
+from glassformer.models.channels.multi_index.latent_functions import Functions
 
 # A label whose second singular value exceeds this share of the first is not the attention of one pair of vectors.
 _RANK_ONE = 1e-6
@@ -64,9 +64,9 @@ class UntiedAttentionChannel(AttentionMatrixChannel):
     def rank(self) -> float:
         return float(2 * self.columns - _free(self.network))
 
-    @property
-    def functions(self) -> Functions:
-        return _functions(self.network)
+    @staticmethod
+    def make(network: Architecture) -> Functions:
+        return _functions(network)
 
     @property
     def latents(self) -> int:
@@ -82,7 +82,7 @@ class UntiedAttentionChannel(AttentionMatrixChannel):
     def observation_from(self, fields: Array, source: Array) -> Array:
         """The two vectors, the first of a typical length, for their scale is free: softmax underflows for long ones."""
         del source
-        return _normalised(self.network, np.asarray(mapped(_vectors(self.network), np.asarray(fields, dtype=float))))
+        return _normalised(self.network, self.of_network(_vectors).mapped(fields))
 
     def observed(self, y: Array) -> Array:
         """The two vectors of each label, shape (n, 2 L), one after the other; such are taken as they are.
@@ -133,7 +133,6 @@ class _Fibre(NamedTuple):
     deviations: Any
 
 
-@lru_cache(maxsize=32)
 def _functions(network: Architecture) -> Functions:
     order, before, tokens = _order(network.depth), 2 * (network.depth - 1), network.tokens
     softmax, scale, back = network.activation == "softmax", network.typical_length, np.argsort(order)
@@ -181,7 +180,6 @@ def _functions(network: Architecture) -> Functions:
     return Functions(target, features, attention_link(network), images)
 
 
-@lru_cache(maxsize=32)
 def _vectors(network: Architecture) -> Any:
     """Key and query vectors of the last layer, the mean of the query left out where softmax hides it."""
     last = [network.depth - 1, 2 * network.depth - 1]
