@@ -144,9 +144,7 @@ class AttentionIndexed(Model):
         else:
             power = prior.second_moment if self.rho is None else 1 + float(self.rho)
             channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link, root)
-        object.__setattr__(self, "channel", channel)
-        # A finished channel brings its noise along: the model has no other.
-        object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
+        self._finish(channel, channel=self.channel, link=link)
         object.__setattr__(self, "prior", prior)
 
     def _require_alone(self, given: object) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -68,6 +70,29 @@ class Model(Trainable, ABC):
             IncompatibleError: parameters that exclude each other.
         """
         return cls, given
+
+    _asked: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Arguments in the place of which the model holds what it has made of them."""
+
+    def _finish(self, channel: Any, /, **asked: Any) -> None:
+        """Hold a finished channel, which brings its noise along, and what was asked for in its place."""
+        object.__setattr__(self, "_asked", asked)
+        object.__setattr__(self, "channel", channel)
+        object.__setattr__(self, "noise", float(getattr(channel, "noise", 0.0)))
+
+    def varied(self, **parameters: Any) -> Self:
+        """The same model with other parameters; a channel that depends on them is made anew.
+
+        Raises:
+            GlassformerError: values that are not allowed, as where the model is made. A channel that was given
+                finished has noise and temperature of its own.
+
+        Example:
+            >>> from glassformer import BilinearSequenceRegression
+            >>> BilinearSequenceRegression(rho=0.5, channel="gaussian").varied(noise=0.1).channel
+            GaussianChannel(noise=0.1)
+        """
+        return cast(Self, replace(cast(Any, self), **{**self._asked, **parameters}))
 
     @property
     @abstractmethod

@@ -129,9 +129,8 @@ class BilinearSequenceRegression(Model):
             require_integer("width", self.width)
         if self.width is not None and np.isinf(self.beta):
             raise ParameterError("beta", self.beta, "finite when width is given")
-        object.__setattr__(self, "channel", scalar_channel(self.channel, float(self.noise), link, noise_law))
-        # A finished channel brings its noise along: the model has no other.
-        object.__setattr__(self, "noise", float(getattr(self.channel, "noise", 0.0)))
+        made = scalar_channel(self.channel, float(self.noise), link, noise_law)
+        self._finish(made, channel=self.channel, link=link, noise_law=noise_law)
         object.__setattr__(self, "prior", self._prior(given))
 
     def _prior(self, given: object) -> ScalarPrior:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, cast
 
 import numpy as np
@@ -86,6 +86,7 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
 
     Raises:
         ParameterError: no such parameter, a value that it does not allow, or one value twice.
+        IncompatibleError: values that do not go with the model, as noise where the channel has no closed form with it.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -98,8 +99,5 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
     listed = [float(value) for value in real_numbers(parameter, values).ravel()]
     if not listed or len(set(listed)) < len(listed):
         raise ParameterError(parameter, listed, "at least one value, all of them different")
-    found = [
-        thresholds(replace(cast(Any, model), **{parameter: value}))
-        for value in track(listed, f"thresholds over {parameter}")
-    ]
+    found = [thresholds(model.varied(**{parameter: value})) for value in track(listed, f"thresholds over {parameter}")]
     return PhaseDiagram(model.name, parameter, listed, found)

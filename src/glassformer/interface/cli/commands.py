@@ -14,14 +14,12 @@ class Command(NamedTuple):
         text: what it does.
         takes_model: whether a model follows, whose options it has too; then ``run(options, model)``.
         takes_alpha: whether it is computed at sample ratios.
-        varies: the parameter of the model that it varies, if it does: it is for the models that have one.
     """
 
     module: str
     text: str
     takes_model: bool = True
     takes_alpha: bool = True
-    varies: str = ""
 
 
 COMMANDS = {
@@ -32,7 +30,7 @@ COMMANDS = {
     "hysteresis": Command("hysteresis", "fixed points followed up and down in the sample ratio"),
     "trajectory": Command("trajectory", "error after every step of an algorithm, in theory and on data"),
     "simulate": Command("simulate", "an algorithm on simulated data, next to theory"),
-    "phase-diagram": Command("phase_diagram", "thresholds against the skip strength", takes_alpha=False, varies="skip"),
+    "phase-diagram": Command("phase_diagram", "thresholds against a parameter of the model", takes_alpha=False),
     "explore": Command("explore", "move sliders in the browser", takes_model=False),
     "figure": Command("figure", "compute and draw a figure of the papers", takes_model=False),
     "sweep": Command("sweep", "one computation on a grid of parameters, kept point by point", takes_model=False),

@@ -52,8 +52,6 @@ def _add_plain(parser: argparse.ArgumentParser, command: Command, module: Any, w
 def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, words: Sequence[str]) -> None:
     models = parser.add_subparsers(title="models", metavar="MODEL", dest="model", required=True, parser_class=Parser)
     for name, entry in MODELS.items():
-        if command.varies and command.varies not in (option.field for option in options_of(name)):
-            continue
         own = models.add_parser(name, help=entry.title, description=f"{entry.title}: {command.text}", **_SHARED)
         if name not in words:
             continue
