@@ -4,12 +4,16 @@ A server of its own, one page of bsr and one of aim, whose sliders are put anywh
 labels of softmax attention with noise take minutes. Every tenth move waits for its answers, that of the curve and that
 of the free entropy below it: from the move to the moment when the browser has painted other numbers.
 
-    python benchmarks/check_explorer.py [--moves 1000] [--seed 0]
+Before, one key on the skip strength of deep attention: right after the last answer, and once the page has computed the
+next step ahead. With --rest pages stand still for so many seconds before they are moved, in which others are computed.
+
+    python benchmarks/check_explorer.py [--moves 1000] [--seed 0] [--rest 0]
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -52,6 +56,26 @@ ANSWERS = """async (input, [value, columns]) => {
   return painted;
 }"""
 
+# Seconds from a key until the last curve is grey, the first new point is there, and as many as there were.
+STEP = """async (input) => {
+  const curve = () => [...Bokeh.documents[0]._all_models.values()].find(
+    (one) => one.type === "GlyphRenderer" && one.data_source.data["marker"]?.length > 0);
+  const before = curve().data_source.data, count = before["alpha"].length, seen = [null, null, null];
+  const start = performance.now(), since = () => (performance.now() - start) / 1000;
+  input.stepUp();
+  input.dispatchEvent(new Event("input"));
+  while (seen[2] === null && since() < 120) {
+    await new Promise(requestAnimationFrame);
+    const data = curve().data_source.data;
+    if (seen[0] === null && curve().glyph.line_alpha?.value < 1) seen[0] = since();
+    if (seen[1] === null && data !== before) seen[1] = since();
+    if (data !== before && data["alpha"].length === count) seen[2] = since();
+  }
+  return seen;
+}"""
+# Keys on a slider of deep attention, and seconds without a computation after which nothing more comes ahead.
+KEYS, QUIET = 3, 3.0
+
 
 class Hand:
     """Moves the sliders of one page, to where they have not been of late: a page that is back there has no news."""
@@ -90,13 +114,41 @@ def opened(browser: Any, address: str, tab: str, wrong: list[str]) -> Any:
     return page
 
 
+def stepped(browser: Any, address: str, process: psutil.Process, wrong: list[str]) -> None:
+    """Print what a key on the skip strength of deep attention takes."""
+    page = opened(browser, address, "attention", wrong)
+    slider = page.get_by_role("slider", name="skip slider")
+    at_rest(process, 0.5)
+    for name, seconds in (("cold", 0.0), ("computed ahead", QUIET)):
+        for _ in range(KEYS):
+            at_rest(process, seconds)
+            seen = zip(("grey", "first point", "curve"), slider.evaluate(STEP), strict=True)
+            print(
+                f"attention, {name}:", ", ".join(f"{what} {'never' if s is None else f'{s:.2f} s'}" for what, s in seen)
+            )
+    page.close()
+
+
+def at_rest(process: psutil.Process, seconds: float) -> None:
+    """Wait until the server has computed nothing for so long."""
+    since, used = time.monotonic(), -1.0
+    while time.monotonic() - since < seconds:
+        now = sum(process.cpu_times()[:2])
+        if now - used > 0.1:
+            since, used = time.monotonic(), now
+        time.sleep(0.1)
+
+
 def tortured(
     browser: Any, address: str, process: psutil.Process, options: argparse.Namespace
 ) -> tuple[list[str], float]:
     """What went wrong in the browser, and the largest memory of the server."""
     rng, wrong, largest = np.random.default_rng(options.seed), list[str](), 0.0
+    stepped(browser, address, process, wrong)
     hands = {tab: Hand(opened(browser, address, tab, wrong), rng) for tab in SLIDERS}
     waits: dict[str, list[list[float]]] = {tab: [] for tab in SLIDERS}
+    time.sleep(options.rest)
+    print(f"at the start the server has {process.memory_info().rss / 1e6:.0f} MB", flush=True)
     for move in range(options.moves):
         tab = str(rng.choice(list(SLIDERS)))
         name = str(rng.choice(SLIDERS[tab]))
@@ -118,10 +170,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--moves", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rest", type=float, default=0.0)
     options = parser.parse_args()
     command = [sys.executable, "-m", "glassformer", "explore", "--no-browser"]
     with TemporaryDirectory() as folder, Path(folder, "log").open("w+") as log, sync_playwright() as playwright:
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        # Nothing is kept from before.
+        settings = {**os.environ, "GLASSFORMER_CACHE": str(Path(folder, "cache"))}
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=settings)
         try:
             assert server.stdout is not None
             address = server.stdout.readline().split()[3]

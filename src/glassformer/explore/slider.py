@@ -1,4 +1,7 @@
-"""A slider that screen readers and keyboards know: the one that browsers have, with a name."""
+"""A slider that screen readers and keyboards know: the one that browsers have, with a name.
+
+Panel's own (as of 1.9) moves by the keyboard, but has no name: a screen reader says "slider" and a number, not of what.
+"""
 
 from __future__ import annotations
 

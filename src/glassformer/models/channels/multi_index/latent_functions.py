@@ -23,7 +23,7 @@ def itself(x: Any, datum: Any) -> Any:
     """The images of a latent where no symmetry is known: itself.
 
     Example:
-        >>> itself(jnp.zeros(2), None).shape
+        >>> itself(np.zeros(2), None).shape
         (1, 2)
     """
     del datum
