@@ -118,14 +118,14 @@ def stepped(browser: Any, address: str, process: psutil.Process, wrong: list[str
     """Print what a key on the skip strength of deep attention takes."""
     page = opened(browser, address, "attention", wrong)
     slider = page.get_by_role("slider", name="skip slider")
-    at_rest(process, 0.5)
+    # All points of the first curve are there.
+    at_rest(process, QUIET)
     for name, seconds in (("cold", 0.0), ("computed ahead", QUIET)):
         for _ in range(KEYS):
             at_rest(process, seconds)
             seen = zip(("grey", "first point", "curve"), slider.evaluate(STEP), strict=True)
-            print(
-                f"attention, {name}:", ", ".join(f"{what} {'never' if s is None else f'{s:.2f} s'}" for what, s in seen)
-            )
+            told = (f"{what} {'at once' if s is None else f'after {s:.2f} s'}" for what, s in seen)
+            print(f"attention, {name}:", ", ".join(told), flush=True)
     page.close()
 
 

@@ -53,10 +53,8 @@ def test_words_are_completed_at_a_key(capsys, tmp_path):
     assert main(["completion", "zsh"]) == 0
     (tmp_path / "_glassformer").write_text(capsys.readouterr().out)
     with shell(tmp_path) as zsh:
-        begin = (
-            f"PS1=; fpath=({tmp_path} $fpath); autoload -Uz compinit && compinit -u -d {tmp_path}/dump; print RE''ADY\n"
-        )
-        zsh.answer(begin, r"(READY)")
+        begin = f"PS1=; fpath=({tmp_path} $fpath); autoload -Uz compinit && compinit -u -d {tmp_path}/dump"
+        zsh.answer(f"{begin}; print RE''ADY\n", r"(READY)")
         for line, expected in (
             ("th", "thresholds"),
             ("limits at", "limits attention"),
