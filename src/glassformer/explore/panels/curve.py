@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,8 @@ from glassformer.models.registry import MODELS
 
 _COLUMNS = ("alpha", "error", "estimate", "status", "marker")
 _OPTIMAL, _REACHED = "Bayes-optimal", "message passing"
+# Share of the horizontal axis that the names at one threshold may need.
+_ROOM = 0.15
 
 
 def with_theory() -> list[str]:
@@ -66,12 +68,12 @@ class Curve(Panel):
             line = made.line("alpha", "error", source=held, color=color, line_dash=dash, line_width=2.5)
             dots = made.scatter("alpha", "error", source=held, color=color, size=6, marker="marker")
             self._renderers[name] = [line, dots]
-        self._marks, self._bars = source("alpha", "name", "value"), source("alpha", "low", "high")
+        self._marks, self._bars = source("alpha", "name", "label", "offset", "baseline"), source("alpha", "low", "high")
         self._points = source("alpha", "error", "estimate", "status", "theory")
         upright = made.vspan(x="alpha", source=self._marks, color="#555555", line_dash="dashed", line_width=1.2)
         made.text(
-            "alpha", "value", "name", source=self._marks, angle=np.pi / 2, x_offset=-3, y_offset=-6,
-            text_font_size="12px", text_color="#444444",
+            "alpha", 0, "label", source=self._marks, angle=np.pi / 2, x_offset="offset", y_offset=-6,
+            text_baseline="baseline", text_font_size="12px", text_color="#444444",
         )  # fmt: skip
         made.segment("alpha", "low", "alpha", "high", source=self._bars, color="#000000", line_width=1.5)
         runs = made.scatter("alpha", "error", source=self._points, color="#000000", marker="diamond", size=10)
@@ -103,8 +105,8 @@ class Curve(Panel):
         for name, held in self._lines.items():
             self._items[name].visible = len(held.data["alpha"]) > 0
         largest = float(np.max(table["alpha"]))
-        places = [] if found.thresholds is None else _places(found.thresholds, largest)
-        fill(self._marks, {"alpha": [a for a, _ in places], "name": [n for _, n in places], "value": [0] * len(places)})
+        places = {} if found.thresholds is None else _places(found.thresholds, largest)
+        fill(self._marks, _labels(places, float(np.min(table["alpha"])), largest))
         self.points(None)
         self.bench.remark(found.missing)
         if found.refused is not None:
@@ -204,13 +206,31 @@ def _thresholds(model: Any) -> Any:
     return thresholds(model)
 
 
-def _places(thresholds: Any, largest: float) -> list[tuple[float, str]]:
-    """Where lines stand, each place once, with the names of all that begin there."""
+def _places(thresholds: Any, largest: float) -> dict[float, list[str]]:
+    """Where lines stand, with the names of all that begin there."""
     found: dict[float, list[str]] = {}
     for entry in thresholds.entries:
         if 0 < entry.alpha <= largest:
             found.setdefault(round(entry.alpha, 9), []).append(entry.name.replace("_", " "))
-    return [(alpha, ", ".join(names)) for alpha, names in found.items()]
+    return found
+
+
+def _labels(places: Mapping[float, Sequence[str]], least: float, largest: float) -> dict[str, Any]:
+    """A line for every name, along the threshold: on its left, at the left end of the figure on its right.
+
+    Example:
+        >>> found = _labels({0.1: ["weak recovery"], 0.75: ["perfect recovery", "hard phase end"]}, 0.0, 1.0)
+        >>> [text.split(chr(10)) for text in found["label"]], found["baseline"]
+        ([['weak recovery'], ['perfect recovery', 'hard phase end']], ['top', 'bottom'])
+    """
+    left = [alpha > least + _ROOM * (largest - least) for alpha in places]
+    return {
+        "alpha": list(places),
+        "name": [", ".join(names) for names in places.values()],
+        "label": ["\n".join(names) for names in places.values()],
+        "offset": [-3 if one else 3 for one in left],
+        "baseline": ["bottom" if one else "top" for one in left],
+    }
 
 
 def _columns(table: Table, name: str) -> dict[str, Any]:
