@@ -80,12 +80,14 @@ class Chosen(NamedTuple):
         unit: of the labels.
         validation: what chose it, if that was done on held-back samples.
         estimated: width and noise, if those chose it.
+        read: makes probabilities of what was learned, where theory tells more of them than log-odds that were fitted.
     """
 
     strength: float
     unit: float = 1.0
     validation: CrossValidation | None = None
     estimated: EstimatedModel | None = None
+    read: Callable[[Signal], Signal] | None = None
 
 
 def by_risk(settings: Any, task: Task) -> Signal:
@@ -102,7 +104,8 @@ def by_risk(settings: Any, task: Task) -> Signal:
     matrix, intercept = chosen.unit * path.estimates[-1], chosen.unit * path.intercepts[-1]
     misses = _left_out(settings, scaled, path, chosen)
     found = Signal(matrix, intercept, chosen.strength, path.iterations, misses=misses)
-    return found._replace(validation=chosen.validation, estimated=chosen.estimated)
+    found = found._replace(validation=chosen.validation, estimated=chosen.estimated)
+    return found if chosen.read is None else chosen.read(found)
 
 
 def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Misses | None:
@@ -191,12 +194,24 @@ def _by_theory(settings: Any, task: Task) -> Chosen:
             f"each other: theory is for positive matrices, use penalty = {unknown.signal.penalty}, or strength = cv"
         )
     found = unknown.estimated()
-    strength = unknown.best_strength(settings, found) if found.status.ok else 0.0
+    strength, cosine = unknown.best_strength(settings, found) if found.status.ok else (0.0, 0.0)
     if strength > 0:
-        return Chosen(strength, float(np.sqrt(found.power)), estimated=found)
+        read = None if settings.predicts_numbers else partial(_read, unknown, found, cosine)
+        return Chosen(strength, float(np.sqrt(found.power)), estimated=found, read=read)
     reason = f"width and noise were not found ({found.status})" if not found.status.ok else "it names no strength > 0"
     warnings.warn(f"strength = theory: {reason}; cross-validation chooses instead", DataWarning, stacklevel=5)
     return _validated(settings, task, lambda one: one.best)._replace(estimated=found)
+
+
+def _read(unknown: Unknown, found: EstimatedModel, cosine: float, one: Signal) -> Signal:
+    """The estimate as what it says of the signal, whose threshold is that of the estimated noise and offset.
+
+    Log-odds fitted at the strength of fewest wrong labels have no scale of their own: with few samples they are too
+    sure, with many too cautious.
+    """
+    matrix, error = unknown.aligned(one.matrix, cosine)
+    chances = ProbitChances(error, found.settled.noise)
+    return one._replace(matrix=matrix, intercept=unknown.signal.sign * found.settled.offset, chances=chances)
 
 
 CHOICES: dict[str, Callable[[Any, Task], Chosen]] = {

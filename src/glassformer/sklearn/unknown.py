@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from glassformer.core.errors import DataError, IncompatibleError
+from glassformer.core.integral import Array
 from glassformer.learners.algorithms.changed_loss import Shifted
 from glassformer.learners.algorithms.gamp_step import GampStep
 from glassformer.learners.algorithms.vamp_step import VampStep
@@ -77,10 +78,10 @@ class Unknown(NamedTuple):
         if VectorMessagePassing().obstacle(found.model) is None:
             yield "vamp", self.estimated(VampStep)
 
-    def best_strength(self, settings: Any, found: EstimatedModel) -> float:
-        """Of the theory of risk, in the units of the design; zero where there is none."""
+    def best_strength(self, settings: Any, found: EstimatedModel) -> tuple[float, float]:
+        """Of the theory of risk, in the units of the design, and the cosine it leads to; zero where there is none."""
         if self.signal.sign < 0:
-            return 0.0
+            return 0.0, 0.0
         loss: Any = settings.loss
         if not settings.predicts_numbers:
             # Theory has no constant: that of the posterior's log-odds, which bends the best strength little, is given.
@@ -89,7 +90,15 @@ class Unknown(NamedTuple):
         ratio = self.signal.design.sample_ratio * found.model.matrix_prior.degrees
         best = RegularisedRisk(loss, settings.penalty).limits(found.model, [ratio], throw=False)
         strength = float(best["strength"][0])
-        return self.signal.strength(strength) if best.status[0].ok and strength > 0 else 0.0
+        if not (best.status[0].ok and strength > 0):
+            return 0.0, 0.0
+        return self.signal.strength(strength), float(best["cosine"][0])
+
+    def aligned(self, matrix: Array, cosine: float) -> tuple[Array, float]:
+        """What an estimate of this cosine says of the signal: its mean, and the error that is left."""
+        power = self.signal.power(matrix)
+        scale = cosine * np.sqrt(self.signal.error(1.0) / power) if power > 0 else 0.0
+        return scale * matrix, self.signal.error(1 - cosine**2)
 
 
 def _against(settings: Any, task: Any) -> str:

@@ -58,6 +58,9 @@ class UnknownSignal(Protocol):
     def error(self, error: float) -> float:
         """An error in the units of the signals of that design, whose fields have variances in proportion to it."""
 
+    def power(self, matrix: Array) -> float:
+        """Of a signal as that design sees it, in the same units."""
+
 
 @dataclass(frozen=True)
 class BilinearSignal:
@@ -105,6 +108,9 @@ class BilinearSignal:
 
     def error(self, error: float) -> float:
         return error
+
+    def power(self, matrix: Array) -> float:
+        return float(np.mean(matrix**2))
 
 
 @dataclass(frozen=True)
@@ -157,3 +163,6 @@ class PositiveSignal:
 
     def error(self, error: float) -> float:
         return self.design.unit**2 * error
+
+    def power(self, matrix: Array) -> float:
+        return float(np.sum(matrix**2) / self.columns)
