@@ -128,7 +128,7 @@ def test_strengths_by_theory_are_near_the_best(kind, arguments):
 
 
 def test_probabilities_with_strengths_by_theory_at_few_noisy_samples():
-    """In five bins of 2000 new samples, half a sample per entry of the matrix: within four standard errors and what estimates leave open.
+    """In five bins of 2000 new samples, a sample per entry: within four standard errors, and what estimates leave open.
 
     Log-odds as they are fitted are off by 0.36.
     """

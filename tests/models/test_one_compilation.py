@@ -1,0 +1,32 @@
+"""What is compiled for one value of a number serves all others."""
+
+from collections import OrderedDict
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import DeepAttention, SequenceMultiIndex
+from glassformer.core.numerics import compiled
+
+
+def product(z):
+    return jnp.tanh(z[0, 0]) * z[1, 0]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda number: DeepAttention(skip=number, points=32),
+        lambda number: SequenceMultiIndex(product, indices=2, tokens=1, noise=number, points=32),
+    ],
+)
+def test_numbers_are_no_part_of_what_is_compiled(made, monkeypatch):
+    monkeypatch.setattr(compiled, "_executables", OrderedDict())
+    found, keys = [], []
+    for number in (0.4, 0.9):
+        channel = made(number).channel
+        found.append(channel.averages(0.5 * np.eye(2)[None])[0])
+        keys.append(set(compiled._executables))
+    assert keys[0] == keys[1]
+    assert np.max(np.abs(np.asarray(found[0]) - np.asarray(found[1]))) > 0.01
