@@ -11,7 +11,7 @@ from glassformer.core.ranges import numbers_from
 from glassformer.core.showing import heading
 from glassformer.interface.cli.output import plots, print_json, print_rows, write
 
-_ALLOWED = "NAME=SPEC with a parameter of the model that is a number, for example noise=0:1:5"
+_ALLOWED = "NAME=SPEC with a real parameter of the model, for example noise=0:1:5"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
