@@ -62,9 +62,9 @@ class EvolutionMap:
         if kept is not None:
             kept[:, index] = conjugate
         value, error = self.covariance(conjugate, index)
-        if variance.shape[-1] == 1:
+        if variance.shape[-1] == 1 and np.any(variance == 0) and self.channel.rank > 0:
             # A signal known exactly stays known where labels fix it; the floor of the variance must not show.
-            value = np.where((variance == 0) & (self.channel.rank > 0), 0.0, value)
+            value = np.where(variance == 0, 0.0, value)
         return Integral(value, error)
 
     def conjugate(self, variance: Array, index: Index) -> Integral:
