@@ -113,7 +113,7 @@ class MislabelledChannel(ScalarChannel):
         return self._refined(variance, 1)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        """``label_error``: the likeliest label is not the one without noise; others of the mean and of the mean field."""
+        """``label_error``: the likeliest label is not the noiseless one; others of the mean and of the mean field."""
         named = {name: found.value for name, found in self.label_integrals(variance).items()}
         return {**named, "label_noise": np.full(np.shape(variance), self.label_noise)}
 
