@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import confident
 from glassformer.core.progress import note
 from glassformer.core.settings import Iteration
@@ -200,7 +199,10 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         state[where] = moved = _within(here, step, _POLICY.longest * norm / np.maximum(length, 1e-300))
         # The last step costs nothing and leaves less than its square.
         best.value[where[done]] = moved[done]
-        where = where[usable & ~done & (waited[where] < _POLICY.patience)]
+        # Fewer points may lead far away, to where all of them would not: what was shortened is left to those.
+        shortened = np.linalg.norm(moved - here - step, axis=(1, 2)) > 1e-9 * length
+        ended = shortened if leading else waited[where] >= _POLICY.patience
+        where = where[usable & ~done & ~ended]
     status[where[least[where] <= _POLICY.least * merit[where]]] = Status.CONVERGED
     status[(merit > _POLICY.meaningless) & np.isfinite(merit)] = Status.INTEGRATION_NOT_CONVERGED
     if leading:
@@ -241,9 +243,12 @@ def _within(here: Array, step: Array, share: Array) -> Array:
         moved = here + share[:, None, None] * step
         share = np.where(is_covariance(moved), share, 0.5 * share)
     moved = here + share[:, None, None] * step
-    # Nothing is less known than by the prior alone.
-    beyond = np.linalg.eigvalsh(moved)[:, -1] > 1
-    moved[beyond] = with_eigenvalues(moved[beyond], lambda values: np.minimum(values, 1.0))
+    values, vectors = np.linalg.eigh(moved)
+    # Nothing is less known than by the prior alone: at most half of what is known of a direction is given up.
+    own = np.minimum(np.einsum("npa,npq,nqa->na", vectors, here, vectors), 1.0)
+    capped = np.where(values > 1, 0.5 * (1 + own), values)
+    beyond = values[:, -1] > 1
+    moved[beyond] = ((vectors * capped[:, None, :]) @ np.swapaxes(vectors, 1, 2))[beyond]
     return moved
 
 
