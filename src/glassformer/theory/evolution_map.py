@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 import numpy as np
 
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.models.base import Model
-from glassformer.models.channels.base import Channel
+from glassformer.models.channels.base import Averages, Channel, joined
 from glassformer.models.priors.base import Prior
 from glassformer.theory.fixed_point import Index
 
@@ -21,6 +22,20 @@ _STEP = 1e-4
 _FEWEST = 64
 # Standard errors within which an eigenvalue that cannot be negative is zero.
 _ERRORS = 4.0
+
+
+class Sampled(NamedTuple):
+    """The next covariances, shape (active, P, P).
+
+    Attributes:
+        value: of all data.
+        rest: of the data less one replica after the other, shape (active, replicas, P, P).
+        less: of data with what the sample may have none of.
+    """
+
+    value: Array
+    rest: Array
+    less: Array
 
 
 @dataclass(frozen=True)
@@ -62,9 +77,9 @@ class EvolutionMap:
         if kept is not None:
             kept[:, index] = conjugate
         value, error = self.covariance(conjugate, index)
-        if variance.shape[-1] == 1:
+        if variance.shape[-1] == 1 and np.any(variance == 0) and self.channel.rank > 0:
             # A signal known exactly stays known where labels fix it; the floor of the variance must not show.
-            value = np.where((variance == 0) & (self.channel.rank > 0), 0.0, value)
+            value = np.where(variance == 0, 0.0, value)
         return Integral(value, error)
 
     def conjugate(self, variance: Array, index: Index) -> Integral:
@@ -73,12 +88,19 @@ class EvolutionMap:
         rate = self.alpha[index, None, None] / self.prior.degrees
         return Integral(rate * found.value, rate * found.error)
 
-    def with_replicas(self, variance: Array, index: Index, kept: Array) -> tuple[Array, Array, Array]:
-        """The next covariances, and those of the data less one replica after the other, (active, replicas, P, P).
+    def with_replicas(self, variance: Array, index: Index, kept: Array) -> Sampled:
+        """The next covariances with what replicas of the data say apart; ``kept`` is filled as above."""
+        return self._sampled(self.channel.averages(floored(variance, self.channel.smallest)), index, kept)
 
-        Beside them those of data with what the sample may have none of; ``kept`` is filled as above.
-        """
-        found = self.channel.averages(floored(variance, self.channel.smallest))
+    def with_slopes(self, variance: Array, index: Index, kept: Array) -> tuple[Sampled, Array]:
+        """The same and the slopes of the map there, from the same posteriors, on flattened covariances."""
+        states = floored(variance, self.channel.smallest)
+        found, growth = zip(*map(self.channel.averages_and_slope, states), strict=True)
+        sampled = self._sampled(joined(found), index, kept)
+        rate = self.alpha[index, None, None] / self.prior.degrees
+        return sampled, -self._prior_slope(kept[0, index], index) @ (rate * np.stack(growth))
+
+    def _sampled(self, found: Averages, index: Index, kept: Array) -> Sampled:
         rate = self.alpha[index, None, None] / self.prior.degrees
         kept[:, index] = rate * np.array(found.information)
         value = self.covariance(Integral(*kept[:, index]), index).value
@@ -86,7 +108,7 @@ class EvolutionMap:
         rest = (found.replicas.sum(axis=1, keepdims=True) - found.replicas) / max(count - 1, 1)
         parts = [Integral(rate * own, kept[1, index]) for own in np.moveaxis(rest, 1, 0)]
         less = self.covariance(Integral((1 - found.unseen) * kept[0, index], kept[1, index]), index).value
-        return value, np.stack([self.covariance(part, index).value for part in parts], axis=1), less
+        return Sampled(value, np.stack([self.covariance(part, index).value for part in parts], axis=1), less)
 
     def slope(self, variance: Array, index: Index) -> Array:
         """Slope of the map on flattened covariances, shape (active, P^2, P^2)."""

@@ -28,17 +28,24 @@ class Search:
     """How fixed points of sampled maps are looked for, and when they are believed."""
 
     roughly: float = 5e-4  # how well fixed points are located with few points
-    noise: float = 0.1  # share of the sampling error below which a residual tells nothing
+    settled: float = 0.1  # share of the sampling error below which a residual tells nothing
+    noise: float = 1.0  # share of the sampling error up to which a Newton step is the last one
+    left: float = 0.5  # share of that step that may be missing: half of it where two fixed points merge
+    leading: float = 0.5  # the same as of noise, where more points are to follow
     least: float = 1.0  # share of it with which a search that gets no further ends
     rounds: int = 24  # corrections by all points
     sloped: int = 4  # factor of points that slopes, which only lead there, can do without
+    seen: float = 2.0  # standard errors of a fixed point that a step needs for its ends to tell slopes
+    gain: float = 0.7  # share of the step that a round has to leave behind
+    patience: int = 2  # rounds without that gain, after which the best will do
     unstable: float = 1.005  # eigenvalue of the slope above which a point is left
     push: float = 0.03  # length of the push that leaves it
     pushes: int = 6  # how often at most
     back: float = 3.0  # tolerances within which a push has led back to where it began
     confidence: float = 0.95  # with which errors stay below their estimate
     meaningless: float = 0.2  # standard error, in units of the prior's covariance, from which on it says nothing
-    longest: float = 0.2  # Newton steps longer than this share of the covariance are not believed
+    halvings: int = 20  # of steps that lead out of the cone
+    longest: float = 0.5  # Newton steps longer than this share of the covariance are shortened
     above: float = 0.05  # eigenvalues of covariances may exceed those of the prior by this much
 
 
@@ -75,7 +82,7 @@ def _iterated(update: EvolutionMap, start: Array, index: Index, settings: Iterat
     settings = replace(settings, tolerance=max(settings.tolerance, _POLICY.roughly))
     kept = np.full((2, len(update.alpha), *start.shape[1:]), np.nan)
     found = fixed_point(
-        lambda value, active: update(value, index[active], kept), start, settings, is_covariance, noise=_POLICY.noise
+        lambda value, active: update(value, index[active], kept), start, settings, is_covariance, noise=_POLICY.settled
     )
     return replace(found, extra={"q_hat": kept[0, index], "q_hat_error": kept[1, index]})
 
@@ -119,20 +126,22 @@ def _stable(solve: Callable[[Array, Index], Solution], start: Array, settings: I
     return solution
 
 
-def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solution:
+def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: bool = False) -> Solution:
     r"""Fixed points of the map with all points, next to those that few have :func:`located`.
 
     Args:
         fine: the map with all points.
         place: where, with the slopes there.
         settings: tolerance of the residual relative to ``V``.
+        leading: to where more points are to follow: with slopes anew at every step, and less closely.
 
     Returns:
-        :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error. The
-        error estimate is what residual and sampling amount to at the fixed point, with a confidence of 95 %.
+        :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error, and
+        with ``leading`` ``extra["slope"]`` the slope of the map. The error estimate is what residual and sampling
+        amount to at the fixed point, with a confidence of 95 %.
     """
     start, (batch, size) = place.value, place.value.shape[:2]
-    gain = np.asarray(np.linalg.inv(np.eye(size * size) - place.extra["slope"]), dtype=float)
+    gain = _attracting(place.extra["slope"])
     best = replace(
         place,
         value=start.copy(),
@@ -141,7 +150,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solutio
         extra={name: place.extra[name].copy() for name in ("q_hat", "q_hat_error")},
     )
     status = np.array(place.status, dtype=object)
-    state, spent = start.copy(), place.iterations.copy()
+    state, spent, waited = start.copy(), place.iterations.copy(), np.zeros(batch, dtype=int)
     last = np.full((2, batch, size * size), np.nan)
     merit, least = np.full(batch, np.inf), np.full(batch, np.inf)
     where = np.flatnonzero(is_covariance(start))
@@ -152,40 +161,67 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solutio
             break
         note(f"refining {where.size} of {batch} fixed points with all data points")
         here = state[where]
-        mapped, rest, less = fine.with_replicas(here, where, kept)
+        sampled, slopes = (
+            fine.with_slopes(here, where, kept) if leading else (fine.with_replicas(here, where, kept), None)
+        )
+        mapped, rest, less = sampled
         usable = is_covariance(mapped)
         finite = np.isfinite(mapped).all(axis=(1, 2))
         status[where[~usable & finite]] = Status.OUTSIDE_CONE
         status[where[~finite]] = Status.NON_FINITE
         flat, gap = here.reshape(len(where), -1), (mapped - here).reshape(len(where), -1)
-        gain[where] = _corrected(gain[where], flat - last[0, where], gap - last[1, where])
+        if slopes is None:
+            blur = _blur(gain[where], rest, less - mapped)
+            gain[where] = _corrected(gain[where], flat - last[0, where], gap - last[1, where], _POLICY.seen * blur)
+        else:
+            gain[where] = _attracting(slopes)
         last[:, where] = flat, gap
         step = fine.respected(np.einsum("nij,nj->ni", gain[where], gap).reshape(here.shape), here)
         length, blur = np.linalg.norm(step, axis=(1, 2)), _blur(gain[where], rest, less - mapped)
         spent[where] += 1
         # The best so far is what a search that gets no further ends with.
+        waited[where] = np.where(length < _POLICY.gain * least[where], 0, waited[where] + 1)
         better = usable & (length < least[where])
         improved = where[better]
         least[improved], merit[improved] = length[better], blur[better]
         best.value[improved], best.residual[improved] = here[better], np.linalg.norm(gap[better], axis=1)
-        best.error_estimate[improved] = (length + confident(rest.shape[1], _POLICY.confidence) * blur)[better]
+        best.error_estimate[improved] = (_POLICY.left * length + confident(rest.shape[1], _POLICY.confidence) * blur)[
+            better
+        ]
         for name, part in zip(("q_hat", "q_hat_error"), kept, strict=True):
             best.extra[name][improved] = part[improved]
         norm = np.linalg.norm(flat, axis=1)
-        enough = np.maximum(settings.tolerance * norm + settings.floor, _POLICY.noise * blur)
+        enough = np.maximum(
+            settings.tolerance * norm + settings.floor, (_POLICY.leading if leading else _POLICY.noise) * blur
+        )
         done = usable & (length <= enough)
         status[where[done]] = Status.CONVERGED
-        # A step that leaves the cone, or is very long, is not believed: the map itself leads on.
-        moved = here + step
-        bad = ~is_covariance(moved) | (length > _POLICY.longest * norm)
-        moved[bad] = mapped[bad]
-        state[where] = moved
+        state[where] = moved = _within(here, step, _POLICY.longest * norm / np.maximum(length, 1e-300))
         # The last step costs nothing and leaves less than its square.
-        best.value[where[done & ~bad]] = moved[done & ~bad]
-        where = where[usable & ~done]
+        best.value[where[done]] = moved[done]
+        # Fewer points may lead far away, to where all of them would not: what was shortened is left to those.
+        shortened = np.linalg.norm(moved - here - step, axis=(1, 2)) > 1e-9 * length
+        ended = shortened if leading else waited[where] >= _POLICY.patience
+        where = where[usable & ~done & ~ended]
     status[where[least[where] <= _POLICY.least * merit[where]]] = Status.CONVERGED
     status[(merit > _POLICY.meaningless) & np.isfinite(merit)] = Status.INTEGRATION_NOT_CONVERGED
+    if leading:
+        best.extra["slope"] = np.eye(size * size) - np.linalg.inv(gain)
     return replace(best, status=status.tolist(), iterations=spent)
+
+
+def nearer(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solution:
+    """Next to the fixed points of the map with all points, by those that tell slopes."""
+    return refined(sloped(fine), place, settings, leading=True)
+
+
+def _attracting(slope: Array) -> Array:
+    """``(1 - F')^-1`` of points that attract: eigenvalues of the slope above one, within its error, are mirrored."""
+    away = np.eye(slope.shape[-1]) - slope
+    values, vectors = np.linalg.eig(away)
+    mirrored = (vectors @ (np.where(values.real < 0, -values, values)[:, :, None] * np.linalg.pinv(vectors))).real
+    repelled = np.any(values.real < 0, axis=1, keepdims=True)
+    return np.asarray(np.linalg.inv(np.where(repelled[:, :, None], mirrored, away)), dtype=float)
 
 
 def _blur(gain: Array, rest: Array, unseen: Array) -> Array:
@@ -200,6 +236,22 @@ def _blur(gain: Array, rest: Array, unseen: Array) -> Array:
     return np.asarray(np.sqrt(np.sum(moved**2, axis=(1, 2))))
 
 
+def _within(here: Array, step: Array, share: Array) -> Array:
+    """States a step farther, of which a share is taken where that is less, and half as long until it is in the cone."""
+    share = np.minimum(share, 1.0)
+    for _ in range(_POLICY.halvings):
+        moved = here + share[:, None, None] * step
+        share = np.where(is_covariance(moved), share, 0.5 * share)
+    moved = here + share[:, None, None] * step
+    values, vectors = np.linalg.eigh(moved)
+    # Nothing is less known than by the prior alone: at most half of what is known of a direction is given up.
+    own = np.minimum(np.einsum("npa,npq,nqa->na", vectors, here, vectors), 1.0)
+    capped = np.where(values > 1, 0.5 * (1 + own), values)
+    beyond = values[:, -1] > 1
+    moved[beyond] = ((vectors * capped[:, None, :]) @ np.swapaxes(vectors, 1, 2))[beyond]
+    return moved
+
+
 def _pushed(value: Array, direction: Array) -> Array:
     """States moved by a little along unit directions, towards more knowledge."""
     more = np.trace(direction, axis1=1, axis2=2) < 0
@@ -210,12 +262,16 @@ def _pushed(value: Array, direction: Array) -> Array:
     return moved
 
 
-def _corrected(gain: Array, moved: Array, changed: Array) -> Array:
-    """Broyden's update of ``(1 - F')^-1`` by what the residual did along the last step; kept where there was none."""
+def _corrected(gain: Array, moved: Array, changed: Array, rough: Array) -> Array:
+    """Broyden's update of ``(1 - F')^-1`` by what the residual did along the last step; kept where there was none.
+
+    It is kept as well where that step is shorter than ``rough``: a sampled map is rough, and that is no slope.
+    """
     predicted = np.einsum("nij,nj->ni", gain, changed)
     left = np.einsum("ni,nij->nj", moved, gain)
     scale = np.sum(left * changed, axis=1)
-    usable = np.isfinite(scale) & (np.abs(scale) > 1e-12 * np.sum(moved**2, axis=1)) & (scale != 0)
+    length = np.linalg.norm(moved, axis=1)
+    usable = np.isfinite(scale) & (np.abs(scale) > 1e-12 * length**2) & (scale != 0) & (length >= rough)
     with np.errstate(divide="ignore", invalid="ignore"):
         update = (moved + predicted)[:, :, None] * left[:, None, :] / scale[:, None, None]
     return np.asarray(np.where(usable[:, None, None], gain - update, gain))

@@ -21,7 +21,7 @@ from glassformer.core.solution import Solution
 from glassformer.models.base import Model
 from glassformer.theory.evolution_map import EvolutionMap, held, side_known
 from glassformer.theory.fixed_point import Flags, fixed_point
-from glassformer.theory.sampled_fixed_point import is_covariance, located, refined, sloped
+from glassformer.theory.sampled_fixed_point import is_covariance, located, nearer, refined, sloped
 
 # Share of the sampled points with which fixed points are located.
 _COARSE = 16
@@ -119,7 +119,7 @@ def evolved(
     place = place or located(fine.with_fewer(_COARSE), first, settings, sloped(fine))
     if coarse:
         return place
-    found = refined(fine, place, settings)
+    found = refined(fine, nearer(fine, place, settings), settings)
     if channel.louder is None:
         return found
     # What a noise that stands for none does to the fixed point shows where there is more of it.

@@ -207,6 +207,29 @@ def test_doors_agree_on_one_link():
     assert AttentionIndexed(0.5, 2, noise=0.1, link=lambda h: h[0]).channel.label_shape == (2,)
 
 
+@pytest.mark.parametrize(
+    "function", [jnp.sign, jnp.abs, lambda h: (h**3 - 3 * h) / 6**0.5, lambda h: jnp.maximum(h, 0)]
+)
+def test_errors_on_labels_are_the_same_integrals_through_all_doors(function):
+    """Not sampled ones: rows of one index have the errors of a scalar link, each with the error of its quadrature."""
+    v = np.array([1e-6, 0.1, 0.9])
+    scalar = LinkChannel(function).label_error(v)
+    rows = SequenceMultiIndex(lambda z: function(z[0, 0])).channel.label_errors(v[:, None, None])
+    names = {"prediction_error", "plugin_error", "label_noise"} | {name for name in scalar if name == "label_error"}
+    assert {name for name in rows if "standard" not in name} == names
+    for name in names:
+        np.testing.assert_allclose(rows[name], scalar[name], rtol=1e-12)
+    for name in names - {"label_noise"}:
+        assert np.all(rows[name.replace("error", "standard_error")] <= 1e-6 * rows[name])
+
+
+def test_errors_on_labels_of_signs_have_true_bars():
+    v = np.array([1e-6, 0.1, 0.9])
+    rows = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0])).channel.label_errors(v[:, None, None])
+    gap = np.abs(rows["label_error"] - np.arccos(np.sqrt(1 - v)) / np.pi)
+    assert np.all(gap <= rows["label_standard_error"] + 1e-10 * rows["label_error"])
+
+
 # --- files and the command line --------------------------------------------------------------------------------------
 
 

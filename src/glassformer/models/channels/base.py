@@ -8,7 +8,7 @@ columns that share them: :math:`z = \omega + V^{1/2}u` with :math:`\omega` of co
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -114,6 +114,15 @@ class Averages(NamedTuple):
     log_partition: Integral
     replicas: Array
     unseen: float
+
+
+def joined(parts: Sequence[Averages]) -> Averages:
+    """Averages of one channel at the covariances of all parts."""
+    information, log_partition = (
+        Integral(*(np.concatenate(column) for column in zip(*integrals, strict=True)))
+        for integrals in list(zip(*parts, strict=True))[:2]
+    )
+    return Averages(information, log_partition, np.concatenate([part.replicas for part in parts]), parts[0].unseen)
 
 
 def require_noise(noise: object) -> None:
@@ -357,11 +366,16 @@ class Channel(Decisions, ABC):
         :math:`dE\sum_lg_lg_l^T = \sum_{ll'}E[D_{ll'}\,dQ\,D_{ll'}^T]` with
         :math:`D_{ll'} = \partial g_l/\partial\omega_{l'}`.
         """
+        averages, slope = self.averages_and_slope(variance)
+        return averages.information.value[0], slope
+
+    def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
+        """Averages at one covariance, and that slope, from the same posteriors where those are sampled."""
         averages, (first, second, *_) = self.averages_and_response(variance)
         full = np.einsum("nalcm,nblem->abce", first, second, optimize=True) / len(first)
         size = self.rows**2
         slope = full.reshape(size, size)
-        return averages.information.value[0], np.asarray(0.5 * (slope + slope.T))
+        return averages, np.asarray(0.5 * (slope + slope.T))
 
     def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
         r"""Errors on the labels of new samples, from fields with the same mean, in pairs on either side of it.

@@ -214,5 +214,10 @@ class ScalarChannel(Decisions, ABC):
         del variance
         return {}
 
+    def label_integrals(self, variance: Array) -> dict[str, Integral]:
+        """Those of them that are integrals, each with its error; empty when the channel has none."""
+        del variance
+        return {}
+
 
 __getattr__ = renamed(__name__, {"Channel": "glassformer.models.channels.scalar:ScalarChannel"})

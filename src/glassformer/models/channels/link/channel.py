@@ -19,12 +19,13 @@ from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.link.affine import AffineLink
 from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.exponents import exponents_of
-from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, unit_nodes
+from glassformer.models.channels.link.field_quadrature import RULES, SLOW
 from glassformer.models.channels.link.function import Function, array_link, traced_link
 from glassformer.models.channels.link.level_set import LevelSet
 from glassformer.models.channels.link.noisy import NoisyLink
 from glassformer.models.channels.link.piecewise import LinkShape, link_shape
 from glassformer.models.channels.link.posterior import LinkPosterior
+from glassformer.models.channels.link.smooth_errors import smooth_errors
 from glassformer.models.channels.link.step_errors import step_errors
 from glassformer.models.channels.scalar import Array, Integral, LabelNodes, ScalarChannel
 
@@ -36,9 +37,7 @@ Averages = Callable[[float, int], tuple[float, float]]
 _BRANCHES = 2
 _EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-8, 1e-6, 1e-6), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 5e-6)
 _FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
-_SLOW = 10.0  # the error in units of the last change, where the largest rule still changes
 _KEPT = 4096  # averages that are kept
-_ROWS = 128  # means of the field for which labels are averaged at once
 _SEEN = 7.6  # fields whose signs are compared
 _UNSEEN = 1e-8  # probability that is none
 # Less label noise than this takes nodes without end, and is none for all that it does.
@@ -189,12 +188,17 @@ class LinkChannel(ScalarChannel):
         ``prediction_error``: of the posterior mean :math:`E_u \varphi(\omega + \sqrt V u)`; ``plugin_error``: of
         :math:`\varphi(\omega)`; ``label_error``, where labels take few values: the most probable one is wrong.
         """
+        named = {name: found.value for name, found in self.label_integrals(variance).items()}
+        bayes, plugin = named["prediction_error"], named["plugin_error"]
+        named["label_noise"] = np.full(bayes.shape, self.label_noise)
+        return {**named, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
+
+    def label_integrals(self, variance: Array) -> dict[str, Integral]:
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
-        found = np.array([self._facts.label_errors(x) for x in v.ravel().tolist()]).T
-        bayes, plugin, *rest = found.reshape(len(found), *v.shape)
-        named = {"prediction_error": bayes, "plugin_error": plugin, "label_noise": np.full(v.shape, self.label_noise)}
-        wrong = {"label_error": rest[0]} if self.discrete else {}
-        return {**named, **wrong, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
+        found = [self._facts.label_errors(x) for x in v.ravel().tolist()]
+        values, errors = (np.stack(parts, axis=-1).reshape(-1, *v.shape) for parts in zip(*found, strict=True))
+        names = ["prediction_error", "plugin_error", *(["label_error"] if self.discrete else [])]
+        return {name: Integral(values[k], errors[k]) for k, name in enumerate(names)}
 
     @cached_property
     def _link(self) -> Function:
@@ -298,9 +302,9 @@ class _Facts:
         return self.averages(1.0, 1)[0] < 1e-16
 
     @cached_property
-    def label_errors(self) -> Callable[[float], tuple[float, ...]]:
+    def label_errors(self) -> Callable[[float], Integral]:
         """At one variance, of the posterior mean of the label and of that at omega, and the share of wrong ones."""
-        errors = step_errors if self.shape.stepped else _label_errors
+        errors = step_errors if self.shape.stepped else smooth_errors
         return lru_cache(maxsize=_KEPT)(lambda v: errors(self.shape, v, self.nodes))
 
     def curve(self) -> Curve:
@@ -337,22 +341,8 @@ class _Facts:
             if error < target * max(abs(value), _FLOOR * (1 - v), 1e-12):
                 return value, error
         # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
-        return value, _SLOW * error
+        return value, SLOW * error
 
 
 def _at_level(averages: Averages, level: int, v: float) -> tuple[float, float]:
     return averages(v, level)
-
-
-def _label_errors(shape: LinkShape, v: float, nodes: int) -> tuple[float, float]:
-    """Noiseless squared errors of the posterior mean of the label, and of the label at omega."""
-    omega, weight = omega_nodes(v, shape.breaks, RULES[1], nodes)
-    errors = np.zeros(2)
-    for start in range(0, omega.size, _ROWS):
-        part = slice(start, start + _ROWS)
-        u, w = unit_nodes(omega[part], v, shape.breaks, RULES[2], nodes)
-        centre = shape.link(omega[part])[:, None]
-        offset = shape.link(omega[part, None] + np.sqrt(v) * u) - centre
-        mean = np.sum(w * offset, axis=1, keepdims=True)
-        errors += [weight[part] @ np.sum(w * x**2, axis=1) for x in (offset - mean, offset)]
-    return float(errors[0]), float(errors[1])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.link.piecewise import distinct
-from glassformer.models.channels.scalar import Array
+from glassformer.models.channels.scalar import Array, Integral
 
 TAIL = 8.3  # a standard normal has mass below 1e-16 beyond
 
 # Panels that are short against sqrt(V), the nodes that they take, and breaks from which on all panels are short.
 SHORT, FEW, _CROWD = 0.25, 4, 64
+# The error in units of the last change, where the largest rule still changes.
+SLOW = 10.0
 
 
 class Rule(NamedTuple):
@@ -30,6 +33,28 @@ class Rule(NamedTuple):
 
 # One after the other, until two agree: the first differs from the second in order alone, and costs less.
 RULES = (Rule(1, 0.75, 0.14), Rule(1, 1.0, 0.1), Rule(2, 1.0, 0.06), Rule(4, 1.0, 0.04))
+
+
+def refined(values: Iterable[Array], enough: float, least: float = 1e-20) -> Integral:
+    """The first of ever finer values, shape (n,), that all agree with the ones before; errors are the last change.
+
+    Args:
+        values: by one rule after the other, each computed when it is asked for.
+        enough: change that ends the refinement, as a share of the value.
+        least: change that always does.
+
+    Example:
+        >>> refined((np.array([1.0 + 10.0**-k]) for k in range(9)), 1e-3).error.round(6)
+        array([0.0009])
+    """
+    rest = iter(values)
+    value, change = next(rest), np.array(np.inf)
+    for finer in rest:
+        value, change = finer, np.abs(finer - value)
+        if np.all(change <= np.maximum(enough * np.abs(value), least)):
+            return Integral(value, change)
+    # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
+    return Integral(value, SLOW * change)
 
 
 def normal_density(x: Array) -> Array:

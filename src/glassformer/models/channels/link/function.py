@@ -15,6 +15,7 @@ Function = Callable[[Array], Array]
 CHECKED = 8.0  # range of fields on which the link must be finite
 _FINE = np.linspace(-CHECKED, CHECKED, 8001)
 OVERFLOW = 1e150  # stands for what is not finite outside of it
+_TRIED = 512  # random fields at which a slope is looked for
 
 
 def array_link(function: Callable[..., object], slot: str = "channel") -> Function:
@@ -73,3 +74,27 @@ def traced_link(function: Callable[..., object]) -> Callable[[Any], Any] | None:
             # Whatever a user's function raises when JAX traces it, the answer is that it cannot.
             return None
     return (lambda h: jnp.vectorize(one)(h)) if np.any(slopes != 0) else None
+
+
+def has_slope(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
+    """Whether a function of the fields of one sample, which JAX traces, has a slope at any of some random fields.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> has_slope(lambda z: jnp.sign(z[0]), (2,)), has_slope(lambda z: jnp.tanh(z[0]), (2,))
+        (False, True)
+    """
+    import jax
+
+    from glassformer.core.numerics.compiled import Specialised
+
+    with jax.enable_x64(True):
+        fields = np.random.default_rng(3).standard_normal((_TRIED, *shape))
+        return bool(np.any(np.asarray(Specialised(_slopes, link=function)(fields)) != 0))
+
+
+def _slopes(fields: Any, link: Callable[[Any], Any]) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    return jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link(z), dtype=float))))(fields)

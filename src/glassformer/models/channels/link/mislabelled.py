@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
@@ -13,7 +12,7 @@ from scipy.special import ndtr
 from glassformer.core.errors import IncompatibleError
 from glassformer.models.channels.confusion import Alphabet, ConfusionLaw
 from glassformer.models.channels.link.channel import LinkChannel
-from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes
+from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, refined
 from glassformer.models.channels.link.function import array_link
 from glassformer.models.channels.link.level_set import on_intervals
 from glassformer.models.channels.link.piecewise import Flat, LinkShape, link_shape
@@ -69,7 +68,7 @@ class MislabelledChannel(ScalarChannel):
 
     @cached_property
     def even(self) -> bool:
-        return self._averages(1.0)[0] < _NOTHING
+        return bool(self._averages(1.0).value[0] < _NOTHING)
 
     @cached_property
     def label_noise(self) -> float:
@@ -114,10 +113,13 @@ class MislabelledChannel(ScalarChannel):
         return self._refined(variance, 1)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        """``label_error``: the most probable label is not the one without noise; ``prediction_error``: of the mean."""
-        wrong, square = (self._refined(variance, which).value for which in (2, 3))
-        named = {"label_error": wrong, "prediction_error": square}
+        """``label_error``: the likeliest label is not the noiseless one; others of the mean and of the mean field."""
+        named = {name: found.value for name, found in self.label_integrals(variance).items()}
         return {**named, "label_noise": np.full(np.shape(variance), self.label_noise)}
+
+    def label_integrals(self, variance: Array) -> dict[str, Integral]:
+        names = ("label_error", "prediction_error", "plugin_error")
+        return {name: self._refined(variance, which) for which, name in enumerate(names, 2)}
 
     @cached_property
     def _truth(self) -> LinkChannel:
@@ -147,6 +149,14 @@ class MislabelledChannel(ScalarChannel):
         """What takes each label, in their order."""
         return sorted(self._shape.flats, key=lambda flat: flat.value)
 
+    def _places(self, omega: Array) -> Array:
+        """Which label each mean field has: on a jump, where the link may say anything, one of those beside it."""
+        inside = [
+            np.any((flat.intervals[:, 0] <= omega[:, None]) & (omega[:, None] <= flat.intervals[:, 1]), axis=1)
+            for flat in self._flats
+        ]
+        return np.argmax(inside, axis=0)
+
     def _mixture(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         y, omega, v = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (y, omega, variance)))
         log_z, score = self._known(omega.ravel(), v.ravel())
@@ -159,22 +169,18 @@ class MislabelledChannel(ScalarChannel):
 
     def _refined(self, variance: Array, which: int) -> Integral:
         v = np.asarray(variance, dtype=float)
-        rows = np.array([self._averages(float(one)) for one in v.ravel()]).reshape(-1, 8)
-        return Integral(rows[:, which].reshape(v.shape), rows[:, 4 + which].reshape(v.shape))
+        found = [self._averages(float(one)) for one in v.ravel()]
+        return Integral(
+            *(np.array([part[which] for part in parts]).reshape(v.shape) for parts in zip(*found, strict=True))
+        )
 
     @cached_property
-    def _averages(self) -> Callable[[float], Any]:
-        """Information, E log Z, wrong labels, squared error of the mean label, and the last change of each."""
+    def _averages(self) -> Callable[[float], Integral]:
+        """Information, E log Z, wrong labels, squared errors of the mean label and of that at the mean field."""
         return lru_cache(maxsize=4096)(self._averaged)
 
-    def _averaged(self, v: float) -> tuple[float, ...]:
-        value, change = self._sums(v, 0), np.full(4, np.inf)
-        for level in range(1, len(RULES)):
-            finer = self._sums(v, level)
-            value, change = finer, np.abs(finer - value)
-            if np.all(change <= _SETTLED * np.maximum(np.abs(value), _NOTHING / _SETTLED)):
-                break
-        return *value.tolist(), *change.tolist()
+    def _averaged(self, v: float) -> Integral:
+        return refined((self._sums(v, level) for level in range(len(RULES))), _SETTLED, _NOTHING)
 
     def _sums(self, v: float, level: int) -> Array:
         omega, weight = omega_nodes(v, self._shape.breaks, RULES[level], _NODES)
@@ -184,5 +190,6 @@ class MislabelledChannel(ScalarChannel):
         square = np.sum(slope**2 / np.where(chance > 0, chance, 1.0), axis=0)
         log_chance = np.sum(chance * np.log(np.where(chance > 0, chance, 1.0)), axis=0)
         means = self._alphabet.means
-        spread = np.sum(z * (means[:, None] - means @ z) ** 2, axis=0)
-        return np.array([weight @ part for part in (square, log_chance, 1 - z.max(axis=0), spread)])
+        guesses = means @ z, means[self._places(omega)]
+        spread, plugin = (np.sum(z * (means[:, None] - guess) ** 2, axis=0) for guess in guesses)
+        return np.array([weight @ part for part in (square, log_chance, 1 - z.max(axis=0), spread, plugin)])

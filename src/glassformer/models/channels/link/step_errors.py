@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.models.channels.link.field_quadrature import RULES, Rule, omega_nodes
+from glassformer.models.channels.link.field_quadrature import RULES, Rule, omega_nodes, refined
 from glassformer.models.channels.link.normal_intervals import interval_mass
 from glassformer.models.channels.link.piecewise import LinkShape
-from glassformer.models.channels.scalar import Array
+from glassformer.models.channels.scalar import Array, Integral
 
 # Standard deviations from a mean beyond which an interval has no mass, pairs of means and intervals treated at once,
 # and the relative change between two rules that ends the refinement.
 _WINDOW, _PAIRS, _SETTLED = 9.0, 400_000, 1e-10
 
 
-class StepErrors(NamedTuple):
-    """Squared errors of the mean label and of that at the mean field, and how often the likeliest is wrong."""
-
-    bayes: float
-    plugin: float
-    wrong: float
-
-
-def step_errors(shape: LinkShape, v: float, nodes: int) -> StepErrors:
+def step_errors(shape: LinkShape, v: float, nodes: int) -> Integral:
     r"""Errors at posterior variance ``v``: sums over the values, and one quadrature over the mean of the field.
+
+    Returns:
+        Squared errors of the mean label and of that at the mean field, and how often the likeliest is wrong, shape
+        (3,), with the last change.
 
     Example:
         >>> from glassformer.models.channels.link.piecewise import link_shape
-        >>> step_errors(link_shape(np.sign), 0.5, 12).wrong.__round__(8)  # arccos(sqrt(1/2))/pi
+        >>> step_errors(link_shape(np.sign), 0.5, 12).value[2].round(8)  # arccos(sqrt(1/2))/pi
         0.25
     """
-    found = _by_rule(shape, v, RULES[0], nodes)
-    for rule in RULES[1:]:
-        before, found = found, _by_rule(shape, v, rule, nodes)
-        if np.all(np.abs(found - before) <= _SETTLED * np.maximum(found, _SETTLED)):
-            break
-    return StepErrors(*found.tolist())
+    return refined((_by_rule(shape, v, rule, nodes) for rule in RULES), _SETTLED)
 
 
 def _by_rule(shape: LinkShape, v: float, rule: Rule, nodes: int) -> Array:

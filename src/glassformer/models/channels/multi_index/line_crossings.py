@@ -25,6 +25,8 @@ _HALVINGS, _FIRST, _SECANTS = 24, 2, 7
 _SAME = 1e-9
 # Step of the differences that make a gradient, in whitened coordinates.
 _STEP = 1e-5
+# Whitened deviation of fields, below which cells are too short for single precision.
+_SHORT = 3e-3
 # Crossings searched at once: always as many, so that one length is compiled.
 _AT_ONCE = 4096
 
@@ -73,7 +75,10 @@ class Crossings:
             The line of each point, its place on it, what the label misses there, and its gradient in all whitened
             coordinates, shape (points, D).
         """
-        _, at, (place, left, gradient) = self._searched(_above, _solved, lines)
+        # A sign is wrong next to a crossing alone, whose cell is then the next one, unless cells are as short as that.
+        short = np.abs(lines.turned).max(axis=(2, 3)).min() < _SHORT
+        precision = np.float64 if short else np.float32
+        _, at, (place, left, gradient) = self._searched(_above, _solved, lines, precision)
         return at // _CELLS, place, left, gradient
 
     @cached_property
@@ -81,14 +86,15 @@ class Crossings:
         return {part: Specialised(part, link=self.link) for part in (_distances, _equal, _halved, _above, _solved)}
 
     def _searched(
-        self, test: Callable[..., Any], search: Callable[..., Any], lines: Bundle
+        self, test: Callable[..., Any], search: Callable[..., Any], lines: Bundle, precision: type = np.float64
     ) -> tuple[NDArray[np.bool_], NDArray[np.intp], list[Array]]:
         """A truth value on the grid of every line, shape (n, m, cells + 1), and a search of the cells where it changes.
 
         Cells are counted line by line over all data points; what the search finds has one entry for each.
         """
         along = lines.turned[:, lines.axis]
-        inside = np.asarray(self._compiled[test](lines.start, along, lines.label))
+        fields: list[Array] = [part.astype(precision) for part in (lines.start, along, lines.label)]
+        inside = np.asarray(self._compiled[test](*fields))
         at = np.flatnonzero(inside[:, :, 1:] != inside[:, :, :-1])
         filled = np.zeros(-(-max(len(at), 1) // _AT_ONCE) * _AT_ONCE, dtype=np.intp)
         filled[: len(at)] = at
@@ -110,7 +116,8 @@ def _on_grid(test: Callable[[Any], Any], start: Any, direction: Any, label: Any,
     quick = written_out(link)
 
     def of_datum(own: Any, along: Any, y: Any) -> Any:
-        return jax.vmap(lambda z: jax.vmap(lambda t: test(quick(z + t * along) - y))(jnp.asarray(_GRID)))(own)
+        grid = jnp.asarray(_GRID, own.dtype)
+        return jax.vmap(lambda z: jax.vmap(lambda t: test(quick(z + t * along) - y))(grid))(own)
 
     return jax.vmap(of_datum)(start, direction, label)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,9 @@ import numpy as np
 
 from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, LinkError
+from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
-from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.remembered import remembered
 from glassformer.models.channels.base import Channel, require_noise
 from glassformer.models.channels.confusion import Alphabet, ConfusionLaw, confusion_law
 from glassformer.models.channels.label_laws import LabelLaw, label_law
@@ -78,11 +79,9 @@ def link_channel(
         require_integer(name, value)
     require_noise(noise)
     require_name("label_type", label_type, LABEL_TYPES)
-    safe = Link(link, (indices, tokens), "link")
-    safe.require_finite()
-    tried = safe(np.random.default_rng(0).standard_normal((_TRIED, indices, tokens))).reshape(_TRIED, -1)
+    seen: _Tried = remembered(lambda: _tried(link, indices, tokens), "link of rows", link, indices, tokens)
+    safe, tried, error = seen
     scalar = indices * tokens == 1 and safe.label_shape == ()
-    error = _traced(safe)
     if error is not None and not (scalar and isinstance(error, _CALLS_NUMPY)):
         raise _untraceable(safe, error) from error
     confusion = confusion_law(noise_law)
@@ -97,7 +96,7 @@ def link_channel(
             "normal noise on the values of the labels"
         )
     if scalar:
-        return _scalar(safe, noise, error is None and _has_slope(safe))
+        return _scalar(safe, noise, error is None)
     flat, shape = _flattened(link), safe.label_shape
     symmetric = symmetries or row_symmetries(flat, indices, tokens, discrete)
     if noise == 0 and (discrete or tried.shape[1] == 1):
@@ -116,6 +115,27 @@ def link_channel(
     # The posterior is a thin shell around a level set: more starts and points follow it, for fewer data points.
     small, fewer = _NEGLIGIBLE * power, max(_LEAST, points // _FEWER)
     return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, True, effort=_THIN, points=fewer)
+
+
+class _Tried(NamedTuple):
+    """What has been found out of a link.
+
+    Attributes:
+        link: made safe to evaluate on many samples.
+        labels: of random fields, shape (n, entries).
+        error: what JAX says when it traces the link; None where it can.
+    """
+
+    link: Link
+    labels: Array
+    error: Exception | None
+
+
+def _tried(link: Callable[[Any], Any], indices: int, tokens: int) -> _Tried:
+    safe = Link(link, (indices, tokens), "link")
+    safe.require_finite()
+    labels = safe(np.random.default_rng(0).standard_normal((_TRIED, indices, tokens))).reshape(_TRIED, -1)
+    return _Tried(safe, labels, _traced(safe))
 
 
 def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
@@ -164,24 +184,13 @@ def _confused(link: Callable[[Any], Any], safe: Link, law: ConfusionLaw, noise: 
     return MislabelledRowsChannel(flat, *shape, symmetric, 1.0, points=points, alphabet=alphabet)
 
 
-def _scalar(link: Link, noise: float, smooth: bool) -> Channel:
+def _scalar(link: Link, noise: float, traceable: bool) -> Channel:
     """One projection: the quadratures of scalar channels."""
     from glassformer.models.channels.link.channel import LinkChannel
     from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
 
     channel = LinkChannel(link, noise)
-    return ScalarRowsChannel(channel, channel.clean, smooth=link.function if smooth else None)
-
-
-def _has_slope(link: Link) -> bool:
-    """Whether JAX finds a slope somewhere of the link of one field, which it traces."""
-    with jax.enable_x64(True):
-        fields = jnp.asarray(np.random.default_rng(3).standard_normal((_TRIED, *link.shape)))
-        return bool(jnp.any(Specialised(_slopes, link=link.function)(fields) != 0))
-
-
-def _slopes(fields: Any, link: Callable[[Any], Any]) -> Any:
-    return jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link(z), dtype=float))))(fields)
+    return ScalarRowsChannel(channel, channel.clean, smooth=link.function if traceable else None)
 
 
 def _traced(link: Link) -> Exception | None:

@@ -12,6 +12,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Scores
 from glassformer.models.channels.exponents import Exponents
+from glassformer.models.channels.link.function import has_slope
 from glassformer.models.channels.scalar import ScalarChannel
 
 # Relative step of differences of the information.
@@ -26,7 +27,7 @@ class ScalarRowsChannel(Channel):
         scalar: the channel; its averages are quadratures or tables.
         clean: labels without noise from an array of fields, for errors on labels; None where the scalar channel knows
             those errors itself.
-        smooth: the same of the fields of one sample, shape (1, 1), as JAX differentiates it; None where it does not.
+        smooth: the same of the fields of one sample, shape (1, 1), as JAX traces it; None where it does not.
         points: data points per replica of errors on labels, a power of two.
 
     Example:
@@ -78,7 +79,7 @@ class ScalarRowsChannel(Channel):
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
-        if self.smooth is None:
+        if self.smooth is None or not has_slope(self.smooth, (1, 1)):
             raise IncompatibleError("needs a label of single projections that JAX can differentiate")
         return self.smooth
 
@@ -102,9 +103,14 @@ class ScalarRowsChannel(Channel):
         return self.clean(fields[:, 0, 0])
 
     def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
-        if self.clean is not None:
-            return super().label_errors(variance, last_layer)
-        return {name: np.asarray(value) for name, value in self.scalar.label_error(variance[:, 0, 0]).items()}
+        """By quadrature, with its errors where labels are those of a link of several rows."""
+        del last_layer
+        if self.clean is None:
+            return {name: np.asarray(value) for name, value in self.scalar.label_error(variance[:, 0, 0]).items()}
+        found = {"label_noise": np.full(len(variance), self.label_noise)}
+        for name, integral in self.scalar.label_integrals(variance[:, 0, 0]).items():
+            found[name], found[name.replace("error", "standard_error")] = integral
+        return found
 
     @property
     def discrete(self) -> bool:

@@ -1,0 +1,74 @@
+"""Newton steps on sampled maps, which are rough, where slopes are close to one."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from glassformer import SequenceMultiIndex, Status
+from glassformer.core.settings import Iteration
+from glassformer.core.solution import Solution
+from glassformer.theory.evolution_map import Sampled
+from glassformer.theory.sampled_fixed_point import refined
+from glassformer.theory.state_evolution import state_evolution
+
+ROUGH, REPLICAS = 4e-4, 8
+
+
+class RoughMap:
+    """``V -> V (1 - slow) - bend V^2 + offset``, rough as samples are, of one number."""
+
+    alpha = np.ones(1)
+
+    def __init__(self, slow, bend, offset=0.0):
+        self.slow, self.bend, self.offset, self.calls = slow, bend, offset, 0
+        self.apart = np.linspace(-1, 1, REPLICAS) * ROUGH / np.std(np.linspace(-1, 1, REPLICAS))
+
+    def with_replicas(self, variance, index, kept):
+        self.calls += 1
+        kept[:, index] = 1.0
+        value = variance * (1 - self.slow) - self.bend * variance**2 + self.offset
+        value = value + 0.3 * ROUGH * variance * np.sin(1e9 * variance)
+        rest = value[:, None] + (self.apart / np.sqrt(REPLICAS))[:, None, None] * variance[:, None]
+        return Sampled(value, rest, value)
+
+    def respected(self, matrices, variance):
+        del variance
+        return matrices
+
+
+def found(rough, start, slope):
+    one = np.array([[[start]]])
+    extra = {"slope": np.array([[[slope]]]), "q_hat": one, "q_hat_error": one}
+    nothing = np.zeros(1)
+    place = Solution(one, [Status.CONVERGED], nothing, nothing.astype(int), nothing, np.zeros((1, 1)), extra)
+    return refined(rough, place, Iteration(tolerance=1e-4, floor=1e-6))
+
+
+@pytest.mark.parametrize("start", [3e-4, 2e-3, 2e-2])
+def test_where_two_fixed_points_merge_a_few_steps_do_and_the_error_says_what_is_not_known(start):
+    """The slope at zero is one: roughness is all that is known of it next to there."""
+    rough = RoughMap(slow=0.0, bend=1.0)
+    solution = found(rough, start, 1 - 2 * start)
+    assert solution.status == [Status.CONVERGED]
+    assert rough.calls <= 10
+    assert solution.value[0, 0, 0] <= solution.error_estimate[0]
+
+
+@pytest.mark.parametrize("slope", [0.985, 0.995])
+def test_long_steps_are_shortened_not_replaced_by_those_of_the_map(slope):
+    """The map contracts by a hundredth per step: a twentieth of the way takes it 300 steps."""
+    rough = RoughMap(slow=0.01, bend=0.0, offset=0.01 * 0.05)
+    solution = found(rough, 0.9, slope)
+    assert solution.status == [Status.CONVERGED]
+    assert rough.calls <= 20
+    assert abs(solution.value[0, 0, 0] - 0.05) <= solution.error_estimate[0]
+
+
+def test_a_product_with_a_tanh_converges_at_its_counting_threshold():
+    """Labels are as many as unknowns at a ratio of two, from which on the error is zero."""
+    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, points=64)
+    solution = state_evolution(model, [2.0], np.diag([1e-3, 2.5e-3])[None])
+    assert solution.status == [Status.CONVERGED]
+    assert np.linalg.norm(solution.value[0]) <= solution.error_estimate[0]
