@@ -43,6 +43,8 @@ _TEMPERED = 0.5
 _BATCH, _FEWEST, _AT_ONCE, _NUMBERS = 64, 8, 2**14, 2_000_000
 # Blocks of that many that are sent at once.
 _BLOCKS = 8
+# Parts of the latents that tell the bias of all.
+_PARTS = (4, 16)
 # Modes that are treated in one go.
 _UNROLLED = 4
 
@@ -78,6 +80,7 @@ class Moments(NamedTuple):
         covariance: shape (n, f, f).
         first_square, second_square: independent estimates of the second moments, shape (n, f, f).
         effective: effective number of samples, shape (n,).
+        fewer: means of what fourths, then sixteenths of the latents give; none where nothing is sampled.
     """
 
     log_partition: Array
@@ -87,6 +90,7 @@ class Moments(NamedTuple):
     first_square: Array
     second_square: Array
     effective: Array
+    fewer: tuple[Moments, ...] = ()
 
 
 def itself(x: Any, datum: Any) -> Any:
@@ -145,7 +149,9 @@ def posterior_moments(functions: Functions, dimension: int, data: Any, effort: E
         return moments(jnp.asarray(index % sample.starts.shape[-1]), chunk, sample)
 
     # One length: compiling takes longer than all but the largest computations.
-    return Moments(*in_chunks(work, data, most=sent, rest=sent))
+    found, size = in_chunks(work, data, most=sent, rest=sent), len(Moments._fields) - 1
+    whole, *fewer = (Moments(*found[start : start + size]) for start in range(0, len(found), size))
+    return whole._replace(fewer=tuple(fewer))
 
 
 def _batch(effort: Effort) -> int:
@@ -195,6 +201,7 @@ def _in_blocks(turns: Any, data: Any, sample: _Sample, functions: Functions, ste
 def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int) -> Any:
     """Everything entry by entry: the last axis of every entry runs over data points, those before it over latents."""
     own = _Sample(*(jnp.take(part, turns, axis=-1) for part in sample))
+    dimension = len(own.normals)
     datum = jax.tree.map(lambda part: entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
     charts = [_Chart(functions, number, datum, steps) for number in range(functions.charts)]
     drawn = _draw(charts, own)
@@ -205,7 +212,9 @@ def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps
     values = [once(jnp.where(jnp.isfinite(part), part, 0.0)) for part in _spread(values, shape)]
     branches, size = len(log_weight), len(values) // len(log_weight)
     of_branch = [values[k * size : (k + 1) * size] for k in range(branches)]
-    return weighted_moments([once(part) for part in _spread(log_weight, shape)], of_branch)
+    weights = [once(part) for part in _spread(log_weight, shape)]
+    parts = _PARTS if dimension and len(own.choices) >= 4 * max(_PARTS) else ()
+    return weighted_moments(weights, of_branch, (1, *parts))
 
 
 def _spread(parts: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
