@@ -73,10 +73,11 @@ class EvolutionMap:
         rate = self.alpha[index, None, None] / self.prior.degrees
         return Integral(rate * found.value, rate * found.error)
 
-    def with_replicas(self, variance: Array, index: Index, kept: Array) -> tuple[Array, Array, Array]:
+    def with_replicas(self, variance: Array, index: Index, kept: Array) -> tuple[Array, Array, Array, Array]:
         """The next covariances, and those of the data less one replica after the other, (active, replicas, P, P).
 
-        Beside them those of data with what the sample may have none of; ``kept`` is filled as above.
+        Beside them those of data with what the sample may have none of, and those with what sampled posteriors may
+        leave out; ``kept`` is filled as above.
         """
         found = self.channel.averages(floored(variance, self.channel.smallest))
         rate = self.alpha[index, None, None] / self.prior.degrees
@@ -85,8 +86,11 @@ class EvolutionMap:
         count = found.replicas.shape[1]
         rest = (found.replicas.sum(axis=1, keepdims=True) - found.replicas) / max(count - 1, 1)
         parts = [Integral(rate * own, kept[1, index]) for own in np.moveaxis(rest, 1, 0)]
-        less = self.covariance(Integral((1 - found.unseen) * kept[0, index], kept[1, index]), index).value
-        return value, np.stack([self.covariance(part, index).value for part in parts], axis=1), less
+        less, more = (
+            self.covariance(Integral(own, kept[1, index]), index).value
+            for own in ((1 - found.unseen) * kept[0, index], kept[0, index] + rate * found.missing)
+        )
+        return value, np.stack([self.covariance(part, index).value for part in parts], axis=1), less, more
 
     def slope(self, variance: Array, index: Index) -> Array:
         """Slope of the map on flattened covariances, shape (active, P^2, P^2)."""

@@ -152,7 +152,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solutio
             break
         note(f"refining {where.size} of {batch} fixed points with all data points")
         here = state[where]
-        mapped, rest, less = fine.with_replicas(here, where, kept)
+        mapped, rest, less, more = fine.with_replicas(here, where, kept)
         usable = is_covariance(mapped)
         finite = np.isfinite(mapped).all(axis=(1, 2))
         status[where[~usable & finite]] = Status.OUTSIDE_CONE
@@ -162,13 +162,16 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solutio
         last[:, where] = flat, gap
         step = fine.respected(np.einsum("nij,nj->ni", gain[where], gap).reshape(here.shape), here)
         length, blur = np.linalg.norm(step, axis=(1, 2)), _blur(gain[where], rest, less - mapped)
+        # What sampled posteriors leave out is no matter of confidence.
+        missing = np.linalg.norm(np.einsum("nij,nj->ni", gain[where], (more - mapped).reshape(len(where), -1)), axis=1)
         spent[where] += 1
         # The best so far is what a search that gets no further ends with.
         better = usable & (length < least[where])
         improved = where[better]
-        least[improved], merit[improved] = length[better], blur[better]
+        least[improved], merit[improved] = length[better], (blur + missing)[better]
         best.value[improved], best.residual[improved] = here[better], np.linalg.norm(gap[better], axis=1)
-        best.error_estimate[improved] = (length + confident(rest.shape[1], _POLICY.confidence) * blur)[better]
+        sampled = confident(rest.shape[1], _POLICY.confidence) * blur
+        best.error_estimate[improved] = (length + sampled + missing)[better]
         for name, part in zip(("q_hat", "q_hat_error"), kept, strict=True):
             best.extra[name][improved] = part[improved]
         norm = np.linalg.norm(flat, axis=1)

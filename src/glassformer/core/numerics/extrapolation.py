@@ -8,8 +8,8 @@ import numpy as np
 
 from glassformer.core.integral import Array
 
-# What a fourfold work leaves of a change: no less than where errors fall as its inverse, no more than where they fall as
-# its fifth root.
+# What a fourfold work leaves of a change: no less than where errors fall as its inverse, no more than where they fall
+# as its fifth root.
 _LEAST, _MOST = 0.25, 0.75
 
 

@@ -273,7 +273,7 @@ class Channel(Decisions, ABC):
         """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""
 
     def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
-        """The posterior, and means of what a fourth, then a sixteenth of its work makes of it; alone without sampling."""
+        """The posterior; where it is sampled, means of what fourths, then sixteenths of the work make of it as well."""
         return (self.posterior(y, omega, variance),)
 
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:

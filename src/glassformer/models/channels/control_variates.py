@@ -22,7 +22,7 @@ def information(levels: Sequence[Sequence[Array]], true: Array, v: Array, shown:
         v: covariance, shape (P, P).
         shown: data points of each replica that tell the bias.
     """
-    square, controls = _estimates(*levels[0], true, v)
+    square, controls = _estimates(levels[0], true, v)
     size = len(v)
     found, weights = np.empty((len(square), size, size)), np.empty((size, size, controls.shape[-1]))
     for place in np.ndindex(size, size):
@@ -30,14 +30,15 @@ def information(levels: Sequence[Sequence[Array]], true: Array, v: Array, shown:
         found[(slice(None), *place)], weights[place] = own, fitted.mean(axis=0)
     if len(levels) == 1:
         return found, np.zeros((size, size))
-    few = [_estimates(*(part[:, :shown] for part in (*level, true)), v) for level in levels]
+    few = [_estimates([part[:, :shown] for part in level], true[:, :shown], v) for level in levels]
     # The same weights for all: what controls vary by has no part in what levels differ by.
     means = [np.mean(square - np.einsum("rpabc,abc->rpab", known, weights), axis=(0, 1)) for square, known in few]
     return found, remainder(means)
 
 
-def _estimates(g: Array, h: Array, c: Array, u: Array, v: Array) -> tuple[Array, Array]:
+def _estimates(level: Sequence[Array], u: Array, v: Array) -> tuple[Array, Array]:
     """Squares of scores, shape (replicas, points, P, P), and variables of mean zero, one axis more."""
+    g, h, c = level
     square = _product(g, h)
     known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
     return square, np.stack([square - c, square - _product(0.5 * (g + h), u), known], axis=-1)

@@ -43,8 +43,6 @@ _TEMPERED = 0.5
 _BATCH, _FEWEST, _AT_ONCE, _NUMBERS = 64, 8, 2**14, 2_000_000
 # Blocks of that many that are sent at once.
 _BLOCKS = 8
-# Parts of the latents that tell the bias of all.
-_PARTS = (4, 16)
 # Modes that are treated in one go.
 _UNROLLED = 4
 
@@ -64,11 +62,13 @@ class Effort:
         points: sampled latents per half, a power of two.
         starts: starts of the search for modes.
         steps: steps of that search.
+        parts: of the latents, whose moments tell the bias of all, in numbers that are powers of two.
     """
 
     points: int = 128
     starts: int = 8
     steps: int = 12
+    parts: tuple[int, ...] = (4, 16)
 
 
 class Moments(NamedTuple):
@@ -80,7 +80,7 @@ class Moments(NamedTuple):
         covariance: shape (n, f, f).
         first_square, second_square: independent estimates of the second moments, shape (n, f, f).
         effective: effective number of samples, shape (n,).
-        fewer: means of what fourths, then sixteenths of the latents give; none where nothing is sampled.
+        fewer: means of what parts of the latents give, fourths and then sixteenths; none where nothing is sampled.
     """
 
     log_partition: Array
@@ -141,7 +141,9 @@ def posterior_moments(functions: Functions, dimension: int, data: Any, effort: E
         effort: numbers of points, starts and steps.
     """
     sample, batch = _sample(dimension, effort), _batch(effort)
-    moments = Specialised(_in_blocks, functions=functions, steps=effort.steps, batch=batch)
+    # Parts of a few latents tell nothing.
+    parts = effort.parts if dimension and effort.points >= 2 * max(effort.parts) else ()
+    moments = Specialised(_in_blocks, functions=functions, steps=effort.steps, parts=parts, batch=batch)
     # Sending data takes as long as little work on them.
     sent = batch * (_BLOCKS if batch == _BATCH else 1)
 
@@ -149,7 +151,8 @@ def posterior_moments(functions: Functions, dimension: int, data: Any, effort: E
         return moments(jnp.asarray(index % sample.starts.shape[-1]), chunk, sample)
 
     # One length: compiling takes longer than all but the largest computations.
-    found, size = in_chunks(work, data, most=sent, rest=sent), len(Moments._fields) - 1
+    found: list[Any] = in_chunks(work, data, most=sent, rest=sent)
+    size = len(Moments._fields) - 1
     whole, *fewer = (Moments(*found[start : start + size]) for start in range(0, len(found), size))
     return whole._replace(fewer=tuple(fewer))
 
@@ -187,21 +190,22 @@ def _sample(dimension: int, effort: Effort) -> _Sample:
         return _Sample(*(jnp.asarray(part.T) for part in parts))
 
 
-def _in_blocks(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int, batch: int) -> Any:
+def _in_blocks(
+    turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int, parts: tuple[int, ...], batch: int
+) -> Any:
     """So many data points at a time."""
 
     def block(part: tuple[Any, Any]) -> Any:
         own_turns, own_data = part
-        return _moments(own_turns, own_data, sample, functions, steps)
+        return _moments(own_turns, own_data, sample, functions, steps, parts)
 
     blocks = jax.tree.map(lambda part: part.reshape(-1, batch, *part.shape[1:]), (turns, data))
     return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), jax.lax.map(block, blocks))
 
 
-def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int) -> Any:
+def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int, parts: tuple[int, ...]) -> Any:
     """Everything entry by entry: the last axis of every entry runs over data points, those before it over latents."""
     own = _Sample(*(jnp.take(part, turns, axis=-1) for part in sample))
-    dimension = len(own.normals)
     datum = jax.tree.map(lambda part: entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
     charts = [_Chart(functions, number, datum, steps) for number in range(functions.charts)]
     drawn = _draw(charts, own)
@@ -213,7 +217,6 @@ def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps
     branches, size = len(log_weight), len(values) // len(log_weight)
     of_branch = [values[k * size : (k + 1) * size] for k in range(branches)]
     weights = [once(part) for part in _spread(log_weight, shape)]
-    parts = _PARTS if dimension and len(own.choices) >= 4 * max(_PARTS) else ()
     return weighted_moments(weights, of_branch, (1, *parts))
 
 

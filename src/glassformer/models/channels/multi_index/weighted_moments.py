@@ -68,7 +68,7 @@ def _of_halves(log_unit: Any, centre: Any, sets: _Sums) -> tuple[Any, ...]:
     covariance = (2 * wide - 0.5) * spread[0] + (1.5 - 2 * wide) * spread[1] + 8 * wide * (1 - wide) * _outer(gap)
     product = _outer(mean) - _outer(gap)
     moments = (mean + gap, mean - gap, covariance, covariance + apart + product, covariance - apart + product)
-    nothing, prior = 0.0, jnp.eye(len(centre))[:, :, None]
+    nothing, prior = jnp.zeros_like(centre), jnp.eye(len(centre))[:, :, None]
     chosen = [
         jnp.where(_wide(known, part), part, other)
         for part, other in zip(moments, (nothing, nothing, prior, prior, prior), strict=True)
