@@ -20,7 +20,7 @@ from glassformer.theory.weak_recovery import Instability
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
-from check_sampled_posteriors import LINKS, SEVERAL, measured  # noqa: E402
+from check_sampled_posteriors import LINKS, SEVERAL, measured
 
 
 @pytest.mark.parametrize(
