@@ -4,8 +4,8 @@
 
 Labels of several indices with noise are averaged by latents that are sampled given the label: with few of them the
 information is biased, all data points alike. For links, noises and covariances the bias is measured: one sample of
-``share`` times the latents, and means over its parts with as many latents as are used, a fourth and a sixteenth of them,
-on the same few data points, so that next to no sampling noise is left in what they differ by. Prints the bias beside
+``share`` times the latents, and means over its parts with as many latents as are used, a fourth and a sixteenth of
+them, on the same few data points, so that little sampling noise is left in what they differ by. Prints the bias beside
 its estimate, both relative to the information, the noise of the former, and their ratio; exits with 1 where more than
 5 % of the estimates are exceeded, beyond twice the noise, or any by three times.
 
