@@ -9,7 +9,7 @@ import pytest
 
 from glassformer import DeepAttention, SequenceMultiIndex
 from glassformer.core.numerics.quasi_random import confident
-from glassformer.models.channels.base import controlled
+from glassformer.models.channels.control_variates import controlled
 from glassformer.theory.weak_recovery import instability
 
 MODELS = {

@@ -31,11 +31,13 @@ class Sampled(NamedTuple):
         value: of all data.
         rest: of the data less one replica after the other, shape (active, replicas, P, P).
         less: of data with what the sample may have none of.
+        more: with what sampled posteriors may leave out.
     """
 
     value: Array
     rest: Array
     less: Array
+    more: Array
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,11 @@ class EvolutionMap:
         count = found.replicas.shape[1]
         rest = (found.replicas.sum(axis=1, keepdims=True) - found.replicas) / max(count - 1, 1)
         parts = [Integral(rate * own, kept[1, index]) for own in np.moveaxis(rest, 1, 0)]
-        less = self.covariance(Integral((1 - found.unseen) * kept[0, index], kept[1, index]), index).value
-        return Sampled(value, np.stack([self.covariance(part, index).value for part in parts], axis=1), less)
+        less, more = (
+            self.covariance(Integral(own, kept[1, index]), index).value
+            for own in ((1 - found.unseen) * kept[0, index], kept[0, index] + rate * found.missing)
+        )
+        return Sampled(value, np.stack([self.covariance(part, index).value for part in parts], axis=1), less, more)
 
     def slope(self, variance: Array, index: Index) -> Array:
         """Slope of the map on flattened covariances, shape (active, P^2, P^2)."""

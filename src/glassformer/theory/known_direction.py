@@ -47,13 +47,16 @@ _POLICY = March()
 class Place(NamedTuple):
     """A fixed point: its place on the curve, logarithms of its ratio and of the growth outside, and what grows.
 
-    ``blur`` holds what each replica of the data would add to the logarithms of ratio and of growth at that ratio.
+    ``blur`` holds what each replica of the data would add to the logarithms of ratio and of growth at that ratio,
+    ``missing`` what sampled posteriors may leave out of them, and ``unseen`` what rare data may add to the former.
     """
 
     x: float
     alpha: float
     growth: float
     blur: tuple[Array, Array]
+    missing: tuple[float, float]
+    unseen: float
     found: Instability
 
 
@@ -129,7 +132,10 @@ class KnownDirection:
             return None
         per_replica = np.einsum("a,rab,b->r", self._direction, averages.replicas[0], self._direction)
         blur = (1 - per_replica / np.mean(per_replica), found.replicas / found.rate - 1)
-        return Place(x, ratio, float(np.log(found.rate / self._model.prior.degrees) + ratio), blur, found)
+        lost = float(self._direction @ averages.missing[0] @ self._direction)
+        missing = (-lost / float(np.mean(per_replica)), found.missing / found.rate)
+        growth = float(np.log(found.rate / self._model.prior.degrees) + ratio)
+        return Place(x, ratio, growth, blur, missing, averages.unseen, found)
 
     def _ratio(self, information: Integral, variance: float) -> float | None:
         """Logarithm of the sample ratio at which the direction keeps this variance."""
@@ -157,8 +163,9 @@ def _crossed(place: Place, rise: float, steepness: float) -> Crossing:
     moved = (1 - share) * place.blur[0] - share * place.blur[1]
     missed = share * place.growth
     alpha = float(np.exp(place.alpha - missed))
-    sampled = confident(len(moved)) * _standard_error(moved)
-    return Crossing(alpha, alpha * (sampled + _POLICY.unsure * abs(missed)), place.found)
+    sampled = confident(len(moved)) * np.hypot(_standard_error(moved), (1 - share) * place.unseen)
+    missing = (1 - share) * place.missing[0] - share * place.missing[1]
+    return Crossing(alpha, float(alpha * (sampled + abs(missing) + _POLICY.unsure * abs(missed))), place.found)
 
 
 def _standard_error(replicas: Array) -> float:

@@ -164,7 +164,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         sampled, slopes = (
             fine.with_slopes(here, where, kept) if leading else (fine.with_replicas(here, where, kept), None)
         )
-        mapped, rest, less = sampled
+        mapped, rest, less, more = sampled
         usable = is_covariance(mapped)
         finite = np.isfinite(mapped).all(axis=(1, 2))
         status[where[~usable & finite]] = Status.OUTSIDE_CONE
@@ -178,16 +178,17 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         last[:, where] = flat, gap
         step = fine.respected(np.einsum("nij,nj->ni", gain[where], gap).reshape(here.shape), here)
         length, blur = np.linalg.norm(step, axis=(1, 2)), _blur(gain[where], rest, less - mapped)
+        # What sampled posteriors leave out is no matter of confidence.
+        missing = np.linalg.norm(np.einsum("nij,nj->ni", gain[where], (more - mapped).reshape(len(where), -1)), axis=1)
         spent[where] += 1
         # The best so far is what a search that gets no further ends with.
         waited[where] = np.where(length < _POLICY.gain * least[where], 0, waited[where] + 1)
         better = usable & (length < least[where])
         improved = where[better]
-        least[improved], merit[improved] = length[better], blur[better]
+        least[improved], merit[improved] = length[better], (blur + missing)[better]
         best.value[improved], best.residual[improved] = here[better], np.linalg.norm(gap[better], axis=1)
-        best.error_estimate[improved] = (_POLICY.left * length + confident(rest.shape[1], _POLICY.confidence) * blur)[
-            better
-        ]
+        total = _POLICY.left * length + confident(rest.shape[1], _POLICY.confidence) * blur + missing
+        best.error_estimate[improved] = total[better]
         for name, part in zip(("q_hat", "q_hat_error"), kept, strict=True):
             best.extra[name][improved] = part[improved]
         norm = np.linalg.norm(flat, axis=1)

@@ -22,10 +22,12 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.extrapolation import remainder
 from glassformer.core.numerics.quasi_random import confident, mean_and_error
 from glassformer.core.progress import note
 from glassformer.models.base import Model
-from glassformer.models.channels.base import Averages, Channel, Response, controlled
+from glassformer.models.channels.base import Averages, Channel, Response
+from glassformer.models.channels.control_variates import controlled
 from glassformer.theory.known_direction import Crossing, KnownDirection
 from glassformer.theory.state_evolution import evolved
 
@@ -66,6 +68,7 @@ class Instability(NamedTuple):
     Attributes:
         rate: the eigenvalue.
         error: its standard error.
+        missing: what is missing from it beside, about: of sampled posteriors, and where a noise stands for none.
         matrix: its eigenvector, positive semi-definite and of unit trace, shape (P, P).
         degenerate: whether others are as large within the errors, so that no subspace is singled out.
         replicas: the eigenvalue of each replica of the data.
@@ -76,11 +79,12 @@ class Instability(NamedTuple):
     matrix: Array
     degenerate: bool
     replicas: Array
+    missing: float = 0.0
 
     @property
     def blur(self) -> float:
         """Relative error of the eigenvalue, with a confidence of 95 %."""
-        return confident(len(self.replicas)) * self.error / self.rate
+        return (confident(len(self.replicas)) * self.error + abs(self.missing)) / self.rate
 
 
 class Step(NamedTuple):
@@ -118,8 +122,8 @@ def instability(
     most = max(_POLICY.finer, min(_POLICY.finer * _POLICY.most, _POLICY.largest // size))
     basis = symmetric_basis(unknown, model)
     points = max(min(_POLICY.fewest, channel.points), int(finer * channel.points))
-    response = _response(channel.with_points(points), variance, unknown, basis)
-    found = _fastest(model, basis, response)
+    sampled = channel.with_points(points).response(variance, 0, unknown)
+    response, found = _turned(sampled, basis), _growth_of(model, basis, sampled)
     within_reach = channel.sampled and found.error <= accuracy * np.sqrt(_POLICY.most) * found.rate
     while within_reach and found.error > accuracy * found.rate and points < most * channel.points:
         note(f"growth of what is not yet known, {2 * points} data points")
@@ -127,11 +131,13 @@ def instability(
         points, again = 2 * points, _fastest(model, basis, response)
         # A search that ends with the first small error ends with one that is too small by chance: errors fall no faster
         # than points grow.
-        found = again._replace(error=max(again.error, 0.5 * found.error))
+        found = again._replace(error=max(again.error, 0.5 * found.error), missing=found.missing)
     if channel.louder is None:
         return found
     louder = _response(channel.louder.with_points(points), variance, unknown, basis)
-    return found._replace(error=float(np.hypot(found.error, abs(_fastest(model, basis, louder).rate - found.rate))))
+    # No matter of chance, nor of confidence.
+    change = abs(_fastest(model, basis, louder).rate - found.rate)
+    return found._replace(missing=abs(found.missing) + change)
 
 
 class _Response(NamedTuple):
@@ -153,9 +159,15 @@ def _response(channel: Channel, variance: Array, unknown: Array, basis: Basis, k
 
 
 def _turned(response: Response, basis: Basis) -> _Response:
-    first, second, truth, weight, replicas = response
-    parts = [*(_rotated(part, basis.directions) for part in (first, second, truth)), weight]
-    return _Response(*(part.reshape(replicas, -1, *part.shape[1:]) for part in parts))
+    slopes = (response.first, response.second, response.truth)
+    parts = [*(_rotated(part, basis.directions) for part in slopes), response.weight]
+    return _Response(*(part.reshape(response.replicas, -1, *part.shape[1:]) for part in parts))
+
+
+def _growth_of(model: Model, basis: Basis, response: Response) -> Instability:
+    """The fastest growth, and what sampled posteriors leave out of it."""
+    found, *fewer = (_fastest(model, basis, _turned(part, basis)) for part in (response, *response.fewer))
+    return found._replace(missing=float(remainder([np.array(level.rate) for level in (found, *fewer)])))
 
 
 def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:
@@ -286,7 +298,7 @@ def staircase(model: Model) -> list[Step]:
 def _first(model: Model, unknown: Array | None = None, accuracy: float = _POLICY.leading) -> Step:
     everything = np.eye(model.prior.in_rows.rows)
     found = instability(model, everything, everything if unknown is None else unknown, accuracy)
-    if found.rate <= _POLICY.errors * found.error or found.rate <= _POLICY.no_growth:
+    if found.rate <= _POLICY.errors * found.error + abs(found.missing) or found.rate <= _POLICY.no_growth:
         return Step(np.inf, 0.0, found.matrix, found.degenerate)
     alpha = model.prior.degrees / found.rate
     return Step(alpha, alpha * found.blur, found.matrix, found.degenerate)
@@ -431,7 +443,7 @@ class _Search:
         def outside(variance: Array, share: int) -> tuple[Averages, Instability]:
             points = max(fewest, int(most / share))
             averages, response = channel.with_points(points).averages_and_response(variance)
-            return averages, _fastest(self._model, basis, _turned(response, basis))
+            return averages, _growth_of(self._model, basis, response)
 
         return KnownDirection(self._model, self._known, outside).crossing(farthest)
 

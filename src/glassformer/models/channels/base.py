@@ -20,8 +20,10 @@ from glassformer.core.deprecated import former
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.eigenvalues import square_root
-from glassformer.core.numerics.quasi_random import normal_points
+from glassformer.core.numerics.extrapolation import remainder
+from glassformer.core.numerics.quasi_random import confident, normal_points
 from glassformer.core.resources import require_resources
+from glassformer.models.channels.control_variates import information
 from glassformer.models.channels.decisions import Decisions
 from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.row_symmetries import RowSymmetries
@@ -31,6 +33,8 @@ _REPLICAS = 8
 # So many data points that say nothing, where all others say much, a sample may have none of: up to three with a
 # confidence of 95 %. Near perfect recovery these, whose signs are in doubt, are all that is left of the error.
 _UNSEEN = 3.0
+# Share of the data points, and the fewest per replica, that tell the bias of sampled posteriors.
+_SHOWN, _FEWEST = 4, 64
 # Label noise in which posteriors are no thin shells, and scores do not drown.
 _FAINTEST, _LOUDEST = 1e-8, 1e9
 # Evaluations of the averages in a fixed point; sampled latents of a data point, and of all those treated at once.
@@ -70,6 +74,10 @@ class Scores(NamedTuple):
     curvature: Array
 
 
+Slopes = Sequence[tuple[Array, Array]]
+"""Pairs of estimates of the slopes of scores, with most work first."""
+
+
 class Response(NamedTuple):
     r"""Slopes :math:`\partial g_l/\partial\omega_{l'}` of data points, shape (n, P, L, P, L).
 
@@ -78,6 +86,7 @@ class Response(NamedTuple):
         truth: what true deviations make of them.
         weight: of each data point, shape (n,); one on average.
         replicas: of the data, one after the other.
+        fewer: the same with a fourth, then a sixteenth of the work on each data point; none without sampling.
     """
 
     first: Array
@@ -85,6 +94,7 @@ class Response(NamedTuple):
     truth: Array
     weight: Array
     replicas: int
+    fewer: tuple[Response, ...] = ()
 
 
 class PredictionErrors(NamedTuple):
@@ -103,17 +113,20 @@ class Averages(NamedTuple):
     """Averages over data at posterior covariances of shape (batch, P, P).
 
     Attributes:
-        information: of each entry.
+        information: of each entry; its error counts what is systematic as the share of its confidence.
         log_partition: its expectation.
         replicas: information of each replica of the data, (batch, replicas, P, P); one where nothing is sampled.
         unseen: standard error that replicas do not tell, relative to the information: of what the sample has none of.
             Zero where nothing is sampled.
+        missing: what sampled posteriors leave out of the information at most, about, shape (batch, P, P): all data
+            points alike, so that replicas do not tell. Zero where posteriors are not sampled.
     """
 
     information: Integral
     log_partition: Integral
     replicas: Array
     unseen: float
+    missing: Array
 
 
 def joined(parts: Sequence[Averages]) -> Averages:
@@ -122,7 +135,9 @@ def joined(parts: Sequence[Averages]) -> Averages:
         Integral(*(np.concatenate(column) for column in zip(*integrals, strict=True)))
         for integrals in list(zip(*parts, strict=True))[:2]
     )
-    return Averages(information, log_partition, np.concatenate([part.replicas for part in parts]), parts[0].unseen)
+    replicas = np.concatenate([part.replicas for part in parts])
+    missing = np.concatenate([part.missing for part in parts])
+    return Averages(information, log_partition, replicas, parts[0].unseen, missing)
 
 
 def require_noise(noise: object) -> None:
@@ -268,6 +283,10 @@ class Channel(Decisions, ABC):
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
         """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""
 
+    def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
+        """The posterior; where it is sampled, means of what fourths, then sixteenths of the work make of it as well."""
+        return (self.posterior(y, omega, variance),)
+
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
         """Scores of n data points that share one posterior covariance, shape (P, P)."""
         found = self.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))
@@ -286,37 +305,37 @@ class Channel(Decisions, ABC):
         return self.averages(variance).information
 
     def averages(self, variance: Array) -> Averages:
-        """Information and expected log partition; the same quasi-random points for every covariance.
-
-        The square of the score has three estimates of one mean (the product of independent scores, minus the slope,
-        score times true deviation) and the deviation a known square: their differences are control variates.
-        """
+        """Information and expected log partition; the same quasi-random points for every covariance."""
         variance = np.asarray(variance, dtype=float)
         omega, deviation, labels = self._data(variance)
         batch, count = omega.shape[:2]
         spread = np.repeat(variance, count, axis=0)
         flat_labels, flat_omega = (part.reshape(batch * count, *part.shape[2:]) for part in (labels, omega))
-        return self._averaged(self.posterior(flat_labels, flat_omega, spread), deviation, variance)
+        return self._averaged(self.posteriors(flat_labels, flat_omega, spread), deviation, variance)
 
-    def _averaged(self, found: FieldPosterior, deviation: Array, variance: Array) -> Averages:
+    def _averaged(self, found: Sequence[FieldPosterior], deviation: Array, variance: Array) -> Averages:
         """Averages over data points, from their posteriors and true deviations, shape (batch, n, ...)."""
-        grid = (len(variance), _REPLICAS, self.points)
-        first, second, slope, log_z = (part.reshape(*grid, *part.shape[1:]) for part in found)
+        grid, shown = (len(variance), _REPLICAS, self.points), max(min(_FEWEST, self.points), self.points // _SHOWN)
+        levels = [[part.reshape(*grid, *part.shape[1:]) for part in own] for own in found]
         deviation = deviation.reshape(*grid, *deviation.shape[2:])
-        respected = self.row_symmetries.respected
-        replicas = np.stack(
-            [
-                respected(_information(first[k], second[k], slope[k], deviation[k], v), self.self_overlap - v)
-                for k, v in enumerate(variance)
-            ]
-        )
-        information, log_partition = (_mean_and_error(part) for part in (replicas, log_z.mean(axis=2)))
+        pairs = []
+        for k, v in enumerate(variance):
+            raw = information([[part[k] for part in level[:3]] for level in levels], deviation[k], v, shown)
+            pairs.append([self.row_symmetries.respected(part, self.self_overlap - v) for part in raw])
+        replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
+        missing_log = np.array([remainder([level[3][k].mean() for level in levels]) for k in range(len(variance))])
+        found_information, log_partition = (_mean_and_error(part) for part in (replicas, levels[0][3].mean(axis=2)))
         unseen = _UNSEEN / (_REPLICAS * self.points)
-        error = np.hypot(information.error, unseen * np.abs(information.value))
-        return Averages(Integral(information.value, error), log_partition, replicas, unseen)
+        value, error = found_information
+        whole = Integral(value, np.hypot(error, unseen * np.abs(value)))
+        parts = (_with_systematic(whole, missing), _with_systematic(log_partition, missing_log))
+        return Averages(*parts, replicas, unseen, missing)
 
-    def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
-        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L)."""
+    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
+        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L) each.
+
+        Where posteriors are sampled, those of a fourth and a sixteenth of the work follow.
+        """
         raise NotImplementedError
 
     def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
@@ -328,13 +347,14 @@ class Channel(Decisions, ABC):
         stretch = np.eye(self.rows) if wider is None else self._stretch(variance, wider)
         omega, deviation, labels = (part[0] for part in self._data(variance[None], known, stretch))
         spread = np.broadcast_to(variance, (len(omega), *variance.shape))
-        found = self._responding(*self.slopes(labels, omega, spread), deviation, variance)
+        found = self._responding(self.slopes(labels, omega, spread), deviation, variance)
         if wider is None:
             return found
         white = np.linalg.cholesky(variance).T @ deviation
         drawn = np.linalg.inv(stretch) @ white
         log_weight = self.columns * np.linalg.slogdet(stretch)[1] - 0.5 * np.sum(white**2 - drawn**2, axis=(1, 2))
-        return found._replace(weight=np.exp(log_weight))
+        weight = np.exp(log_weight)
+        return found._replace(weight=weight, fewer=tuple(part._replace(weight=weight) for part in found.fewer))
 
     def _stretch(self, variance: Array, wider: Array) -> Array:
         """What makes whitened deviations wider in the range of a projector, shape (P, P).
@@ -349,13 +369,14 @@ class Channel(Decisions, ABC):
         """Both at one covariance, shape (P, P); from the same posteriors where those are sampled."""
         return self.averages(variance[None]), self.response(variance)
 
-    def _responding(self, first: Array, second: Array, deviation: Array, variance: Array) -> Response:
+    def _responding(self, slopes: Slopes, deviation: Array, variance: Array) -> Response:
         """Slopes beside what true deviations, shape (n, P, K), make of them."""
         truth = np.einsum("npl,nqm->nplqm", deviation, deviation)
         inverse = np.linalg.inv(variance)
         for k in range(self.columns):
             truth[:, :, k, :, k] -= inverse
-        return Response(first, second, truth, np.ones(len(truth)), _REPLICAS)
+        found, *fewer = (Response(*pair, truth, np.ones(len(truth)), _REPLICAS) for pair in slopes)
+        return found._replace(fewer=tuple(fewer))
 
     def information_and_slope(self, variance: Array) -> tuple[Array, Array]:
         r"""Information at one covariance, and its growth with flattened overlaps, shapes (P, P) and (P^2, P^2).
@@ -500,44 +521,14 @@ def _replica_means(squares: Array, points: int) -> Array:
     return np.asarray(squares.reshape(_REPLICAS, points, -1).sum(axis=2).mean(axis=1))
 
 
-def _information(g: Array, h: Array, c: Array, u: Array, v: Array) -> Array:
-    """Information of each replica, shape (replicas, P, P), from scores, slopes and true deviations."""
-    square = _product(g, h)
-    known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
-    controls = np.stack([square - c, square - _product(0.5 * (g + h), u), known], axis=-1)
-    size = len(v)
-    found = np.empty((len(g), size, size))
-    for a in range(size):
-        for b in range(size):
-            found[:, a, b] = controlled(square[..., a, b], controls[..., a, b, :])
-    return found
-
-
-def _product(a: Array, b: Array) -> Array:
-    """Symmetrised product over rows, summed over columns; shapes (..., P, K) to (..., P, P)."""
-    full = a @ np.swapaxes(b, -1, -2)
-    return np.asarray(0.5 * (full + np.swapaxes(full, -1, -2)))
-
-
-def controlled(target: Array, controls: Array) -> Array:
-    """Means over points of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c).
-
-    What each replica makes of the controls is fitted to the others: were it fitted to all, rare data points that are
-    fewer than the controls can tell apart would cancel, and replicas would not tell their error.
-    """
-    scale = np.std(controls, axis=(0, 1))
-    used = controls[..., scale > 0] / scale[scale > 0]
-    columns = np.concatenate([np.ones_like(target)[..., None], used, target[..., None]], axis=-1)
-    # Triangular factors know all products of the columns, and lose no digits to their squares.
-    factors = np.linalg.qr(columns, mode="r")
-    others = np.stack([np.delete(factors, k, axis=0).reshape(-1, columns.shape[-1]) for k in range(len(factors))])
-    weights = np.linalg.pinv(others[..., :-1], rcond=1e-10) @ others[..., -1:]
-    return np.asarray((target - (used @ weights[:, 1:])[..., 0]).mean(axis=1))
-
-
 def _mean_and_error(replicas: Array) -> Integral:
     """Means over the second axis, and their standard errors."""
     return Integral(np.mean(replicas, axis=1), _standard_error(replicas, axis=1))
+
+
+def _with_systematic(found: Integral, missing: Array) -> Integral:
+    """With what is missing as a share of the standard error, such that it is once in an error of 95 % confidence."""
+    return Integral(found.value, found.error + np.abs(missing) / confident(_REPLICAS))
 
 
 def _standard_error(replicas: Array, axis: int) -> Array:

@@ -56,11 +56,13 @@ class Effort:
         points: sampled latents per half, a power of two.
         starts: starts of the search for modes.
         steps: steps of that search.
+        parts: of the latents, whose moments tell the bias of all, in numbers that are powers of two.
     """
 
     points: int = 128
     starts: int = 8
     steps: int = 12
+    parts: tuple[int, ...] = (4, 16)
 
 
 class Moments(NamedTuple):
@@ -72,6 +74,7 @@ class Moments(NamedTuple):
         covariance: shape (n, f, f).
         first_square, second_square: independent estimates of the second moments, shape (n, f, f).
         effective: effective number of samples, shape (n,).
+        fewer: means of what parts of the latents give, fourths and then sixteenths; none where nothing is sampled.
     """
 
     log_partition: Array
@@ -81,6 +84,7 @@ class Moments(NamedTuple):
     first_square: Array
     second_square: Array
     effective: Array
+    fewer: tuple[Moments, ...] = ()
 
 
 def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort) -> Moments:
@@ -94,7 +98,9 @@ def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort)
     """
     sample, batch = _sample(dimension, effort), _batch(effort)
     numbers = tuple(map(np.float64, family.numbers))
-    moments = Specialised(_in_blocks, make=family.make, steps=effort.steps, batch=batch)
+    # Parts of a few latents tell nothing.
+    parts = effort.parts if dimension and effort.points >= 2 * max(effort.parts) else ()
+    moments = Specialised(_in_blocks, make=family.make, steps=effort.steps, parts=parts, batch=batch)
     # Sending data takes as long as little work on them.
     sent = batch * (_BLOCKS if batch == _BATCH else 1)
 
@@ -102,7 +108,10 @@ def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort)
         return moments(jnp.asarray(index % sample.starts.shape[-1]), chunk, sample, numbers)
 
     # One length: compiling takes longer than all but the largest computations.
-    return Moments(*in_chunks(work, data, most=sent, rest=sent))
+    found: list[Any] = in_chunks(work, data, most=sent, rest=sent)
+    size = len(Moments._fields) - 1
+    whole, *fewer = (Moments(*found[start : start + size]) for start in range(0, len(found), size))
+    return whole._replace(fewer=tuple(fewer))
 
 
 def _batch(effort: Effort) -> int:
@@ -139,20 +148,27 @@ def _sample(dimension: int, effort: Effort) -> _Sample:
 
 
 def _in_blocks(
-    turns: Any, data: Any, sample: _Sample, numbers: Any, make: Callable[..., Functions], steps: int, batch: int
+    turns: Any,
+    data: Any,
+    sample: _Sample,
+    numbers: Any,
+    make: Callable[..., Functions],
+    steps: int,
+    parts: tuple[int, ...],
+    batch: int,
 ) -> Any:
     """So many data points at a time."""
     functions = make(*numbers)
 
     def block(part: tuple[Any, Any]) -> Any:
         own_turns, own_data = part
-        return _moments(own_turns, own_data, sample, functions, steps)
+        return _moments(own_turns, own_data, sample, functions, steps, parts)
 
     blocks = jax.tree.map(lambda part: part.reshape(-1, batch, *part.shape[1:]), (turns, data))
     return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), jax.lax.map(block, blocks))
 
 
-def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int) -> Any:
+def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int, parts: tuple[int, ...]) -> Any:
     """Everything entry by entry: the last axis of every entry runs over data points, those before it over latents."""
     own = _Sample(*(jnp.take(part, turns, axis=-1) for part in sample))
     datum = jax.tree.map(lambda part: entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
@@ -165,7 +181,8 @@ def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps
     values = [once(jnp.where(jnp.isfinite(part), part, 0.0)) for part in _spread(values, shape)]
     branches, size = len(log_weight), len(values) // len(log_weight)
     of_branch = [values[k * size : (k + 1) * size] for k in range(branches)]
-    return weighted_moments([once(part) for part in _spread(log_weight, shape)], of_branch)
+    weights = [once(part) for part in _spread(log_weight, shape)]
+    return weighted_moments(weights, of_branch, (1, *parts))
 
 
 def _spread(parts: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:

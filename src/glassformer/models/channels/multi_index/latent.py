@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Response
+from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Response, Slopes
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments, posterior_moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 
@@ -73,9 +73,9 @@ class LatentChannel(Channel):
         data = (self.observed(y), np.asarray(omega, dtype=float), root)
         return posterior_moments(self.family, self.latents, data, self.effort)
 
-    def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
+    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
         found, _, inverse = self._whitened(y, omega, variance)
-        return self._slopes(found, inverse)
+        return [self._slopes(level, inverse) for level in (found, *found.fewer)]
 
     def _slopes(self, found: Moments, inverse: Array) -> tuple[Array, Array]:
         shape = (len(inverse), self.rows, self.columns, self.rows, self.columns)
@@ -90,6 +90,12 @@ class LatentChannel(Channel):
 
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
         return self._posterior(*self._whitened(y, omega, variance))
+
+    def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
+        return self._posteriors(*self._whitened(y, omega, variance))
+
+    def _posteriors(self, found: Moments, root: Array, inverse: Array) -> tuple[FieldPosterior, ...]:
+        return tuple(self._posterior(level, root, inverse) for level in (found, *found.fewer))
 
     def _posterior(self, found: Moments, root: Array, inverse: Array) -> FieldPosterior:
         turned = np.swapaxes(inverse, 1, 2)
@@ -106,9 +112,9 @@ class LatentChannel(Channel):
         omega, deviation, labels = self._data(variance[None])
         spread = np.broadcast_to(variance, (omega.shape[1], *variance.shape))
         found, root, inverse = self._whitened(labels[0], omega[0], spread)
-        slopes = self._slopes(found, inverse)
-        averages = self._averaged(self._posterior(found, root, inverse), deviation, variance[None])
-        return averages, self._responding(*slopes, deviation[0], variance)
+        slopes = [self._slopes(level, inverse) for level in (found, *found.fewer)]
+        averages = self._averaged(self._posteriors(found, root, inverse), deviation, variance[None])
+        return averages, self._responding(slopes, deviation[0], variance)
 
     def _whitened(self, y: Array, omega: Array, variance: Array) -> tuple[Moments, Array, Array]:
         """Moments of the whitened deviations, roots of the covariances and their inverses."""

@@ -109,7 +109,8 @@ class LineChannel(LinkRowsChannel):
             ]
             return [np.concatenate(columns) for columns in zip(*found, strict=True)]
 
-        return Moments(*in_chunks(work, (self.observed(y), np.asarray(omega, dtype=float), root)))
+        found: list[Any] = in_chunks(work, (self.observed(y), np.asarray(omega, dtype=float), root))
+        return Moments(*found)
 
 
 def _nothing(x: Any, datum: Any) -> Any:

@@ -50,7 +50,8 @@ def link_channel(
     With noise the posterior is importance sampled, with more latents for fewer data points where the noise is below a
     twentieth of the label's variance. Without, a label of one entry, or a discrete one, is integrated
     along lines on which its level sets are found exactly. Continuous labels of several entries without noise are given
-    a noise of variance 3e-4 of theirs; what four times of it changes is part of the errors.
+    a noise of variance 3e-4 of theirs; what four times of it changes is part of the errors. So is, of all that is
+    sampled, what fewer latents say is missing.
 
     Args:
         link: function from the fields of one sample, shape (P, L), to a number or an array, which JAX can trace; with

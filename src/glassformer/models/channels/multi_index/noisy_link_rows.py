@@ -67,7 +67,7 @@ def followed(share: float) -> tuple[Effort, int]:
     """Work that follows shells as thin as this share of noise makes them, and how many times fewer data points.
 
     What few latents make of a thin shell is biased by up to the inverse of their number times the root of the share,
-    and all data points alike, so that their spread does not tell.
+    and all data points alike: their spread does not tell, what parts of the latents say does.
     """
     if share >= _THICK:
         return _EFFORT, 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Scores
+from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Scores, Slopes
 from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.link.function import has_slope
 from glassformer.models.channels.scalar import ScalarChannel
@@ -127,10 +127,10 @@ class ScalarRowsChannel(Channel):
         wrong = self.scalar.label_error(variance[:, 0, 0])["label_error"]
         return Integral(wrong, np.zeros_like(wrong))
 
-    def slopes(self, y: Array, omega: Array, variance: Array) -> tuple[Array, Array]:
+    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
         slope = -self.scalar.curvature(y, omega[:, 0, 0], variance[:, 0, 0])
         both = slope.reshape(-1, 1, 1, 1, 1)
-        return both, both
+        return ((both, both),)
 
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
         score, slope = self.scalar.score_and_curvature(y, self._fields(omega), float(variance[0, 0]))
@@ -151,7 +151,8 @@ class ScalarRowsChannel(Channel):
 
     def averages(self, variance: Array) -> Averages:
         found = self.information(variance)
-        return Averages(found, self.scalar.expected_log_partition(np.ravel(variance)), found.value[:, None], 0.0)
+        log_partition = self.scalar.expected_log_partition(np.ravel(variance))
+        return Averages(found, log_partition, found.value[:, None], 0.0, np.zeros_like(found.value))
 
     def _fields(self, fields: Array) -> Array:
         return fields.reshape(len(fields), *self.scalar.field_components)

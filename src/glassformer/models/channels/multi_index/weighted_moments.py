@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from glassformer.core.numerics.entries import once
 
 
-def weighted_moments(log_weight: Sequence[Any], values: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
-    """Moments of sampled values, as :class:`~.importance_sampling.Moments` lists them.
+class _Sums(NamedTuple):
+    """Sums over sets of weighted samples; the first axes run over sets, the last one over data points.
+
+    Attributes:
+        weight, square: of weights and of their squares.
+        first: of weighted deviations from a centre, shape (..., f, data points).
+        second: of their products, shape (..., f, f, data points).
+    """
+
+    weight: Any
+    square: Any
+    first: Any
+    second: Any
+
+
+def weighted_moments(
+    log_weight: Sequence[Any], values: Sequence[Sequence[Any]], shares: Sequence[int] = (1,)
+) -> tuple[Any, ...]:
+    """Moments of sampled values, as :class:`~.importance_sampling.Moments` lists them, for every share one after other.
+
+    Those of a share are means over so many parts of the sample, each with as many latents of both halves: what is
+    linear in the noise is the same for all shares, and the bias of fewer latents is what they differ by.
 
     Where no sampled latent has a likelihood that double precision can tell from zero (a mixing without skip may be
     singular to rounding), the data point counts as saying nothing: its moments are those of the prior.
@@ -19,62 +39,76 @@ def weighted_moments(log_weight: Sequence[Any], values: Sequence[Sequence[Any]])
     Args:
         log_weight: of every branch, arrays of shape (2 n, data points), the halves one after the other.
         values: of every branch, arrays of that shape.
+        shares: numbers of parts, powers of two.
     """
-    top = _largest(log_weight)
-    known = jnp.isfinite(top)
-    weight = [jnp.exp(part - jnp.where(known, top, 0.0)) for part in log_weight]
-    half = len(weight[0]) // 2
-    halves = [
-        ([part[own] for part in log_weight], [[part[own] for part in branch] for branch in values])
-        for own in (slice(None, half), slice(half, None))
-    ]
-    # Each half in its own scale; one without any weight is replaced by the other.
-    usable = [jnp.isfinite(_largest(part)) for part, _ in halves]
-    found = [_mean_and_covariance(*own) for own in halves]
-    (first, one), (second, two) = (
-        tuple(jnp.where(usable[k], mine, other) for mine, other in zip(found[k], found[1 - k], strict=True))
-        for k in (0, 1)
-    )
-    whole = sum(weight[1:], weight[0])
+    finest = max(shares)
+    top, centre, sums = _summed(log_weight, values, 2 * finest)
+    found: list[Any] = []
+    for share in shares:
+        sets = _Sums(*(jnp.sum(part.reshape(2, share, finest // share, *part.shape[1:]), axis=2) for part in sums))
+        moments = _of_halves(top - jnp.log(len(log_weight[0]) // share), centre, sets)
+        found += [jnp.moveaxis(jnp.mean(part, axis=0), -1, 0) for part in moments]
+    return tuple(found)
+
+
+def _of_halves(log_unit: Any, centre: Any, sets: _Sums) -> tuple[Any, ...]:
+    """Moments from sets whose first axis runs over the two halves, those of the second one by one."""
+    total = sets.weight[0] + sets.weight[1]
+    known, usable = total > 0, sets.weight > 0
+    scale = jnp.where(usable, sets.weight, 1.0)[..., None, :]
+    share = (sets.weight[0] / jnp.where(known, total, 1.0))[..., None, :]
+    own = sets.first / scale
+    spread = sets.second / scale[..., None, :] - _outer(own)
+    # A half without any weight is replaced by the other.
+    own, spread = (jnp.where(_wide(usable, part), part, part[::-1]) for part in (own, spread))
     # The bias of ratios falls as one over the sample: twice the whole minus the halves is free of it, and what halves
     # differ by keeps two estimates of it apart, whose product has no bias from their noise.
-    part = jnp.sum(whole[:half], axis=0) / jnp.sum(whole, axis=0)
-    covariance = (2 * part - 0.5) * one + (1.5 - 2 * part) * two + 2 * part * (1 - part) * _outer(first - second)
-    mean, gap = (2 * part - 0.5) * first + (1.5 - 2 * part) * second, 0.5 * (first - second)
+    mean = centre + (2 * share - 0.5) * own[0] + (1.5 - 2 * share) * own[1]
+    gap, apart, wide = 0.5 * (own[0] - own[1]), 0.5 * (spread[0] - spread[1]), share[..., None, :]
+    covariance = (2 * wide - 0.5) * spread[0] + (1.5 - 2 * wide) * spread[1] + 8 * wide * (1 - wide) * _outer(gap)
     product = _outer(mean) - _outer(gap)
-    squares = (covariance + 0.5 * (one - two) + product, covariance - 0.5 * (one - two) + product)
-    effective = jnp.sum(whole, axis=0) ** 2 / jnp.sum(whole**2, axis=0)
-    log_partition = jnp.where(known, top + jnp.log(jnp.mean(whole, axis=0)), 0.0)
-    nothing, prior = jnp.zeros_like(mean), jnp.broadcast_to(jnp.eye(len(mean))[:, :, None], covariance.shape)
-    moments = zip((mean + gap, mean - gap, covariance, *squares), (nothing, nothing, prior, prior, prior), strict=True)
-    chosen = [jnp.moveaxis(jnp.where(known, mine, other), -1, 0) for mine, other in moments]
-    return log_partition, *chosen, effective
+    moments = (mean + gap, mean - gap, covariance, covariance + apart + product, covariance - apart + product)
+    nothing, prior = jnp.zeros_like(centre), jnp.eye(len(centre))[:, :, None]
+    chosen = [
+        jnp.where(_wide(known, part), part, other)
+        for part, other in zip(moments, (nothing, nothing, prior, prior, prior), strict=True)
+    ]
+    log_partition = jnp.where(known, log_unit + jnp.log(jnp.where(known, total, 1.0)), 0.0)
+    return log_partition, *chosen, total**2 / (sets.square[0] + sets.square[1])
 
 
-def _largest(log_weight: Sequence[Any]) -> Any:
-    return jnp.max(jnp.stack([jnp.max(part, axis=0) for part in log_weight]), axis=0)
+def _wide(flags: Any, part: Any) -> Any:
+    """Flags of sets and data points beside what has more axes in between."""
+    return flags.reshape(*flags.shape[:-1], *(1,) * (part.ndim - flags.ndim), -1)
 
 
 def _outer(x: Any) -> Any:
-    return x[:, None] * x[None, :]
+    return x[..., :, None, :] * x[..., None, :, :]
 
 
-def _mean_and_covariance(log_weight: Sequence[Any], values: Sequence[Sequence[Any]]) -> tuple[Any, Any]:
-    """Shapes (f, data points) and (f, f, data points)."""
-    top = _largest(log_weight)
-    weight = [jnp.exp(part - jnp.where(jnp.isfinite(top), top, 0.0)) for part in log_weight]
-    total = jnp.sum(sum(weight[1:], weight[0]), axis=0)
+def _summed(log_weight: Sequence[Any], values: Sequence[Sequence[Any]], parts: int) -> tuple[Any, Any, _Sums]:
+    """Logarithm of the unit of weights, mean of all samples, and sums over so many sets of them one after the other."""
+    top = jnp.max(jnp.stack([jnp.max(part, axis=0) for part in log_weight]), axis=0)
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    weight = [jnp.exp(part - top) for part in log_weight]
+    whole = sum(weight[1:], weight[0])
+    total = jnp.sum(whole, axis=0)
 
-    def average(parts: Sequence[Any]) -> Any:
-        return jnp.sum(sum(w * part for w, part in zip(weight, parts, strict=True)), axis=0) / total
+    def each(part: Any) -> Any:
+        return jnp.sum(part.reshape(parts, -1, part.shape[-1]), axis=1)
+
+    def weighted(columns: Sequence[Any]) -> Any:
+        return sum(w * part for w, part in zip(weight, columns, strict=True))
 
     by_entry = list(zip(*values, strict=True))
-    mean = [average(parts) for parts in by_entry]
-    centred = [[once(part - m) for part in parts] for parts, m in zip(by_entry, mean, strict=True)]
-    covariance = {
-        (a, b): average([x * y for x, y in zip(centred[a], centred[b], strict=True)])
-        for a in range(len(mean))
+    centre = [jnp.sum(weighted(columns), axis=0) / jnp.where(total > 0, total, 1.0) for columns in by_entry]
+    centred = [[once(part - m) for part in columns] for columns, m in zip(by_entry, centre, strict=True)]
+    first = [each(weighted(columns)) for columns in centred]
+    second = {
+        (a, b): each(weighted([x * y for x, y in zip(centred[a], centred[b], strict=True)]))
+        for a in range(len(centre))
         for b in range(a + 1)
     }
-    rows = [jnp.stack([covariance[max(a, b), min(a, b)] for b in range(len(mean))]) for a in range(len(mean))]
-    return jnp.stack(mean), jnp.stack(rows)
+    rows = [jnp.stack([second[max(a, b), min(a, b)] for b in range(len(centre))], axis=1) for a in range(len(centre))]
+    sums = _Sums(each(whole), each(whole**2), jnp.stack(first, axis=1), jnp.stack(rows, axis=1))
+    return top, jnp.stack(centre), sums

@@ -1,0 +1,74 @@
+"""Information from scores of sampled data points, with all that is known of them as control variates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.core.numerics.extrapolation import remainder
+
+
+def information(levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int) -> tuple[Array, Array]:
+    """Information of each replica, shape (replicas, P, P), and what less work per data point says is missing from it.
+
+    The square of the score has three estimates of one mean (the product of independent scores, minus the slope,
+    score times true deviation) and the deviation a known square: their differences are control variates.
+
+    Args:
+        levels: scores, twice, and minus their slopes, shape (replicas, points, ...), with most work first.
+        true: whitened deviations that labels were made of.
+        v: covariance, shape (P, P).
+        shown: data points of each replica that tell the bias.
+    """
+    square, controls = _estimates(levels[0], true, v)
+    size = len(v)
+    found, weights = np.empty((len(square), size, size)), np.empty((size, size, controls.shape[-1]))
+    for place in np.ndindex(size, size):
+        own, fitted = _fitted(square[(..., *place)], controls[(..., *place, slice(None))])
+        found[(slice(None), *place)], weights[place] = own, fitted.mean(axis=0)
+    if len(levels) == 1:
+        return found, np.zeros((size, size))
+    few = [_estimates([part[:, :shown] for part in level], true[:, :shown], v) for level in levels]
+    # The same weights for all: what controls vary by has no part in what levels differ by.
+    means = [np.mean(square - np.einsum("rpabc,abc->rpab", known, weights), axis=(0, 1)) for square, known in few]
+    return found, remainder(means)
+
+
+def _estimates(level: Sequence[Array], u: Array, v: Array) -> tuple[Array, Array]:
+    """Squares of scores, shape (replicas, points, P, P), and variables of mean zero, one axis more."""
+    g, h, c = level
+    square = _product(g, h)
+    known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
+    return square, np.stack([square - c, square - _product(0.5 * (g + h), u), known], axis=-1)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Symmetrised product over rows, summed over columns; shapes (..., P, K) to (..., P, P)."""
+    full = a @ np.swapaxes(b, -1, -2)
+    return np.asarray(0.5 * (full + np.swapaxes(full, -1, -2)))
+
+
+def controlled(target: Array, controls: Array) -> Array:
+    """Means over points of ``target``, shape (replicas, points), with zero-mean controls (replicas, points, c).
+
+    What each replica makes of the controls is fitted to the others: were it fitted to all, rare data points that are
+    fewer than the controls can tell apart would cancel, and replicas would not tell their error.
+    """
+    return _fitted(target, controls)[0]
+
+
+def _fitted(target: Array, controls: Array) -> tuple[Array, Array]:
+    """Those means, and weights of the controls, shape (replicas, c)."""
+    scale = np.std(controls, axis=(0, 1))
+    kept = scale > 0
+    used = controls[..., kept] / scale[kept]
+    columns = np.concatenate([np.ones_like(target)[..., None], used, target[..., None]], axis=-1)
+    # Triangular factors know all products of the columns, and lose no digits to their squares.
+    factors = np.linalg.qr(columns, mode="r")
+    others = np.stack([np.delete(factors, k, axis=0).reshape(-1, columns.shape[-1]) for k in range(len(factors))])
+    found = (np.linalg.pinv(others[..., :-1], rcond=1e-10) @ others[..., -1:])[:, 1:]
+    weights = np.zeros((len(target), len(scale)))
+    weights[:, kept] = found[..., 0] / scale[kept]
+    return np.asarray((target - (used @ found)[..., 0]).mean(axis=1)), weights
