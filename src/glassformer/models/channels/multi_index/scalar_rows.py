@@ -103,7 +103,7 @@ class ScalarRowsChannel(Channel):
         return self.clean(fields[:, 0, 0])
 
     def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
-        """By quadrature, with its errors where labels are those of a link of several rows; sampled where it has none."""
+        """By quadrature, with errors where labels are those of a link of several rows; sampled where there is none."""
         if self.clean is None:
             return {name: np.asarray(value) for name, value in self.scalar.label_error(variance[:, 0, 0]).items()}
         integrals = self.scalar.label_integrals(variance[:, 0, 0])
