@@ -73,12 +73,9 @@ def _options() -> dict[str, bool | int] | None:
     """What this compiler takes of them: they are no part of JAX's contract, and name a processor."""
     if jax.default_backend() != "cpu":
         return None
-    # JAX's own setting for who compiles more than he computes.
-    level = {"xla_backend_optimization_level": 0} if jax.config.jax_disable_most_optimizations else {}  # type: ignore[attr-defined]
-    options = _OPTIONS | level
     with contextlib.suppress(jax.errors.JaxRuntimeError):
-        jax.jit(lambda: 0, compiler_options=options).lower().compile()
-        return options
+        jax.jit(lambda: 0, compiler_options=_OPTIONS).lower().compile()
+        return _OPTIONS
     return None
 
 
