@@ -20,7 +20,7 @@ from glassformer.models.base import Model
 from glassformer.theory.evolution_map import EvolutionMap, side_known
 
 if TYPE_CHECKING:
-    from glassformer.models.channels.base import Averages
+    from glassformer.models.channels.field_averages import Averages
     from glassformer.theory.weak_recovery import Instability
 
 

@@ -26,8 +26,9 @@ from glassformer.core.numerics.extrapolation import remainder
 from glassformer.core.numerics.quasi_random import confident, mean_and_error
 from glassformer.core.progress import note
 from glassformer.models.base import Model
-from glassformer.models.channels.base import Averages, Channel, Response
+from glassformer.models.channels.base import Channel
 from glassformer.models.channels.control_variates import controlled
+from glassformer.models.channels.field_averages import Averages, Response
 from glassformer.theory.known_direction import Crossing, KnownDirection
 from glassformer.theory.state_evolution import evolved
 

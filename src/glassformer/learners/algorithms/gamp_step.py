@@ -28,7 +28,8 @@ from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.message_passing import Trail
 from glassformer.models.base import Model
-from glassformer.models.channels.base import Channel, Scores
+from glassformer.models.channels.base import Channel
+from glassformer.models.channels.field_averages import Scores
 from glassformer.models.designs.base import Design
 from glassformer.models.priors.base import Estimate, Prior, Side
 from glassformer.models.priors.scalar import ScalarPrior
