@@ -20,7 +20,7 @@ from glassformer.learners.own_data.width import EstimatedModel
 from glassformer.learners.plan import Plan
 from glassformer.learners.risk_path import CrossValidation, RiskPath
 from glassformer.theory.free_entropy import Landscape
-from glassformer.theory.online_sgd import OnlinePath
+from glassformer.theory.online_path import OnlinePath
 from glassformer.theory.phase_diagram import PhaseDiagram
 from glassformer.theory.thresholds import Thresholds
 
