@@ -35,7 +35,7 @@ SLOW = {
 SLOW_MARKS = {
     "link": pytest.mark.statistics,
     "rows": pytest.mark.statistics,
-    "one layer": pytest.mark.slow,
+    "one layer": pytest.mark.statistics,
     "attention": pytest.mark.statistics,
 }
 

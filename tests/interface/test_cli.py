@@ -307,7 +307,12 @@ def test_published_descents_are_compared_where_both_files_are_there(tmp_path):
             {"rho": [0.2], "beta": [1.0], "alpha_BO": [0.36], "alpha_MNNE": [0.5]},
             "threshold of the nuclear norm",
         ),
-        ("aim-3", {"": [0, 1], "alpha": [0.1, 0.2], "gen_error": [0.7, 0.4]}, "largest difference at all 2 ratios"),
+        pytest.param(
+            "aim-3",
+            {"": [0, 1], "alpha": [0.1, 0.2], "gen_error": [0.7, 0.4]},
+            "largest difference at all 2 ratios",
+            marks=pytest.mark.statistics,
+        ),
     ],
 )
 def test_figures_compare_with_published_data(run, tmp_path, name, table, words):

@@ -156,7 +156,7 @@ def test_hinge_says_how_close_it_came():
             AttentionIndexed(rho=0.5, channel="softmax"),
             0.3,
             RegularisedRisk("cross-entropy", "trace", 0.3),
-            marks=pytest.mark.slow,
+            marks=pytest.mark.statistics,
         ),
         (AttentionIndexed(rho=0.5, channel="hardmax"), 0.3, RegularisedRisk("cross-entropy", "trace", 0.5)),
     ],

@@ -115,7 +115,7 @@ def test_information_is_the_slope_of_the_expected_log_partition():
         assert slope == pytest.approx(0.5 * information.value[0, k, k], rel=0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_limits_report_overlaps_per_layer_and_what_is_neglected():
     table = limits(MODEL, [0.15])
     overlap, error = table["overlap"][0], table["row_error"][0]

@@ -75,8 +75,9 @@ def test_posterior_agrees_with_a_grid_over_all_that_labels_leave_open(activation
 
 @pytest.mark.parametrize(
     "tokens, activation",
-    [(2, "softmax"), *(pytest.param(*own, marks=pytest.mark.statistics) for own in ((3, "softmax"), (2, "linear")))],
+    [(2, "softmax"), (3, "softmax"), (2, "linear")],
 )
+@pytest.mark.statistics
 def test_as_many_fields_are_fixed_as_labels_have_dimensions(tokens, activation):
     model = DeepAttention(depth=1, tokens=tokens, rank=2, activation=activation, points=64)
     variance = 1e-4 * np.eye(2)
@@ -136,10 +137,14 @@ def test_what_ranks_cannot_be_had():
     assert DeepAttention(depth=1, rank=1).parameters == DeepAttention(depth=1).parameters
 
 
+@pytest.mark.statistics
 def test_the_command_line_takes_one_rank_or_one_per_layer(capsys):
     words = ["limits", "attention", "--depth", "1", "--rank", "2", "--activation", "linear", "--alpha", "0.2"]
     assert main([*words, "--data-points", "32", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parameters"]["rank"] == [2]
+
+
+def test_a_rank_that_is_none_is_named(capsys):
     assert main(["limits", "attention", "--rank", "two", "--alpha", "0.2"]) == 2
     assert "rank = 'two'" in capsys.readouterr().err
 

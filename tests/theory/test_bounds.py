@@ -6,7 +6,7 @@ import pytest
 from glassformer import BilinearSequenceRegression, DeepAttention, ParameterError, SequenceMultiIndex
 from glassformer.theory.bounds import growth_bound, information_bound
 
-SAMPLES = 2**20
+SAMPLES = 2**19
 
 # Eigenvalues at zero overlap by plain quadrature over label and field.
 EXACT = {

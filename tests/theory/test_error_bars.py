@@ -80,7 +80,7 @@ def test_of_growth():
     assert np.any(ratio > 0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_thin_shells_are_followed():
     """Faint noise takes next to nothing of what a label says; few latents would see but half of its shell."""
 

@@ -31,7 +31,7 @@ class RoughMap:
         value = variance * (1 - self.slow) - self.bend * variance**2 + self.offset
         value = value + 0.3 * ROUGH * variance * np.sin(1e9 * variance)
         rest = value[:, None] + (self.apart / np.sqrt(REPLICAS))[:, None, None] * variance[:, None]
-        return Sampled(value, rest, value)
+        return Sampled(value, rest, value, value)
 
     def respected(self, matrices, variance):
         del variance

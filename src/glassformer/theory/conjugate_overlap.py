@@ -85,7 +85,7 @@ def conjugate_overlap(
 
     Example:
         >>> from glassformer import DeepAttention
-        >>> found = conjugate_overlap(DeepAttention(depth=1), [0.5], accuracy=0.01)
+        >>> found = conjugate_overlap(DeepAttention(depth=1), [0.5], accuracy=0.03)
         >>> found.reached, found.value.shape
         (True, (1, 1))
     """

@@ -53,7 +53,10 @@ def exact_information(law, slope, labels, variance):
     return integrate.trapezoid(np.array(rows) * np.exp(-(means**2) / 2) / np.sqrt(2 * np.pi), means)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    ["logistic", "own", *(pytest.param(name, marks=pytest.mark.statistics) for name in ("laplace", "poisson"))],
+)
 def test_information(name):
     law, slope, labels = CASES[name]
     model = SequenceMultiIndex(lambda z: slope * z[0, 0], 1, 1, noise_law=law, points=256)

@@ -244,6 +244,7 @@ def test_seventy_pieces_take_no_minutes():
     assert law.solutions().h.size < 4000
 
 
+@pytest.mark.statistics
 def test_exponents_of_every_row_are_printed(tmp_path, capsys):
     link = tmp_path / "link.py"
     link.write_text("def link(z):\n    return z[0, 0] + z[1, 0] ** 2\n")

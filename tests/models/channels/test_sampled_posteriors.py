@@ -43,10 +43,11 @@ def test_shares_are_means_over_parts_of_the_sample():
     rng = np.random.default_rng(0)
     log_weight, values = rng.standard_normal((64, 5)), [rng.standard_normal((64, 5)) for _ in range(2)]
     with jax.enable_x64(True):
-        found = weighted_moments([jnp.asarray(log_weight)], [[jnp.asarray(part) for part in values]], (1, 4))
+        moments = jax.jit(weighted_moments, static_argnames="shares")
+        found = moments([jnp.asarray(log_weight)], [[jnp.asarray(part) for part in values]], shares=(1, 4))
         parts = [np.r_[8 * k : 8 * k + 8, 32 + 8 * k : 40 + 8 * k] for k in range(4)]
-        each = [weighted_moments([jnp.asarray(log_weight[p])], [[jnp.asarray(v[p]) for v in values]]) for p in parts]
-        alone = weighted_moments([jnp.asarray(log_weight)], [[jnp.asarray(part) for part in values]])
+        each = [moments([jnp.asarray(log_weight[p])], [[jnp.asarray(v[p]) for v in values]]) for p in parts]
+        alone = moments([jnp.asarray(log_weight)], [[jnp.asarray(part) for part in values]])
     for whole, own in zip(found[: len(alone)], alone, strict=True):
         np.testing.assert_allclose(whole, own, rtol=1e-12)
     for share, own in zip(found[len(alone) :], zip(*each, strict=True), strict=True):

@@ -10,12 +10,15 @@ import ctypes
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
 
 from glassformer.core.fingerprint import identified
+
+# Compiling takes half as long with these, for programs that are as fast: see benchmarks/bench_compile.py.
+_OPTIONS: dict[str, bool | int] = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 2}
 
 # Executables kept, those used last.
 _KEPT = 16
@@ -52,7 +55,8 @@ class _Executable:
     """A function compiled by the first of several threads that call it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._compiled, self._lock, self._ready = jax.jit(function), threading.Lock(), False
+        self._compiled = jax.jit(function, compiler_options=_options())
+        self._lock, self._ready = threading.Lock(), False
 
     def __call__(self, *arguments: Any) -> Any:
         if self._ready:
@@ -62,6 +66,20 @@ class _Executable:
             self._ready = True
             _give_back()
         return found
+
+
+@cache
+def _options() -> dict[str, bool | int] | None:
+    """What this compiler takes of them: they are no part of JAX's contract, and name a processor."""
+    if jax.default_backend() != "cpu":
+        return None
+    # JAX's own setting for who compiles more than he computes.
+    level = {"xla_backend_optimization_level": 0} if jax.config.jax_disable_most_optimizations else {}  # type: ignore[attr-defined]
+    options = _OPTIONS | level
+    with contextlib.suppress(jax.errors.JaxRuntimeError):
+        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+        return options
+    return None
 
 
 def _give_back() -> None:

@@ -26,7 +26,7 @@ def step_errors(shape: LinkShape, v: float, nodes: int) -> Integral:
 
     Example:
         >>> from glassformer.models.channels.link.piecewise import link_shape
-        >>> step_errors(link_shape(np.sign), 0.5, 12).value[2].round(8)  # arccos(sqrt(1/2))/pi
+        >>> step_errors(link_shape(np.sign), 0.5, 12).value.round(8).tolist()[2]  # arccos(sqrt(1/2))/pi
         0.25
     """
     return refined((_by_rule(shape, v, rule, nodes) for rule in RULES), _SETTLED)

@@ -104,12 +104,14 @@ class ScalarRowsChannel(Channel):
         return self.clean(fields[:, 0, 0])
 
     def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
-        """By quadrature, with its errors where labels are those of a link of several rows."""
-        del last_layer
+        """By quadrature, with errors where labels are those of a link of several rows; sampled where there is none."""
         if self.clean is None:
             return {name: np.asarray(value) for name, value in self.scalar.label_error(variance[:, 0, 0]).items()}
+        integrals = self.scalar.label_integrals(variance[:, 0, 0])
+        if not integrals:
+            return super().label_errors(variance, last_layer)
         found = {"label_noise": np.full(len(variance), self.label_noise)}
-        for name, integral in self.scalar.label_integrals(variance[:, 0, 0]).items():
+        for name, integral in integrals.items():
             found[name], found[name.replace("error", "standard_error")] = integral
         return found
 
