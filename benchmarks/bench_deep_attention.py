@@ -20,7 +20,7 @@ from scipy.integrate import dblquad
 
 from glassformer import DeepAttention, limits, thresholds
 from glassformer import phase_diagram as diagram_of
-from glassformer.learners.algorithms.gamp_step import GampState
+from glassformer.learners.algorithms.gamp_state import GampState
 from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.gamp import gamp
 from glassformer.theory.state_evolution import state_evolution

@@ -18,8 +18,9 @@ from glassformer.theory.bounds import drawn, growth_bound, information_bound
 from glassformer.theory.equation_of_state import information_at, natural_scale
 from glassformer.theory.free_entropy import free_entropy
 from glassformer.theory.state_evolution import evolved
+from glassformer.theory.subspaces import range_of
 from glassformer.theory.thresholds import Threshold, thresholds
-from glassformer.theory.weak_recovery import known_at_once, range_of
+from glassformer.theory.weak_recovery import known_at_once
 
 # Standard errors that an average may be off by.
 _SIGMAS = 5.0

@@ -11,7 +11,7 @@ from glassformer import DeepAttention, IncompatibleError
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.inverted_attention import InvertedAttentionChannel
-from glassformer.theory.weak_recovery import instability
+from glassformer.theory.instability import instability
 
 
 def attention(vectors):

@@ -31,8 +31,8 @@ from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.line_integrals import LineChannel
 from glassformer.models.channels.multi_index.link_channel import link_channel
 from glassformer.models.designs.projection import projection_design
+from glassformer.theory.instability import instability
 from glassformer.theory.state_evolution import state_evolution
-from glassformer.theory.weak_recovery import instability
 
 
 def softmax(scores):

@@ -14,7 +14,8 @@ from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.orthogonal_fibre import fixed, rotations
 from glassformer.models.channels.row_symmetries import RowSymmetries
 from glassformer.testing import check_model
-from glassformer.theory.weak_recovery import group_named, instability
+from glassformer.theory.instability import instability
+from glassformer.theory.subspaces import group_named
 
 
 @pytest.mark.parametrize("tied", [True, False])

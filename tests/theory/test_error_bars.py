@@ -10,7 +10,7 @@ import pytest
 from glassformer import DeepAttention, SequenceMultiIndex
 from glassformer.core.numerics.quasi_random import confident
 from glassformer.models.channels.control_variates import controlled
-from glassformer.theory.weak_recovery import instability
+from glassformer.theory.instability import instability
 
 MODELS = {
     "a link with noise": SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.3, points=256),

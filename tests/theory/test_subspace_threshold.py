@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from glassformer import DeepAttention, ParameterError, SequenceMultiIndex, subspace_threshold, thresholds
-from glassformer.theory import weak_recovery
+from glassformer.theory import later_thresholds
 
 SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1, points=64)
 
@@ -43,7 +43,7 @@ def test_what_is_no_subspace(given):
 def test_the_search_along_a_known_direction_agrees_with_fixed_points_one_by_one(monkeypatch):
     model = SequenceMultiIndex(lambda z: z[0, 0] + z[1, 0] ** 2, indices=2, noise=0.2, points=128)
     along = thresholds(model)["weak_recovery_2"]
-    monkeypatch.setattr(weak_recovery._Search, "along", lambda self, farthest: None)
+    monkeypatch.setattr(later_thresholds._Outside, "along", lambda self, farthest: None)
     one_by_one = thresholds(model)["weak_recovery_2"]
     assert abs(along.alpha - one_by_one.alpha) <= along.error_estimate + one_by_one.error_estimate
     assert along.error_estimate < 0.01 * along.alpha

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
-    from glassformer.learners.algorithms.gamp_step import GampState
+    from glassformer.learners.algorithms.gamp_state import GampState
     from glassformer.learners.data_set import DataSet
     from glassformer.theory.thresholds import Thresholds
 

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.integral import Array
 from glassformer.core.solution import Solution, Status
-from glassformer.learners.algorithms.gamp_step import GampState, GampStep
+from glassformer.learners.algorithms.gamp_state import GampState
+from glassformer.learners.algorithms.gamp_step import GampStep
 from glassformer.learners.algorithms.message_passing import Run, message_passing
 from glassformer.learners.base import Reached
 from glassformer.learners.bayes import MessagePassing
@@ -54,7 +55,7 @@ def gamp(
         seed: seeds the random start, where there is one.
         side: side information on the signal, for models of several rows.
         start: a signal to start from, shape (P, ...), instead of the prior mean or a random one.
-        watch: called with the :class:`~glassformer.learners.algorithms.gamp_step.GampState` after every step.
+        watch: called with the :class:`~glassformer.learners.algorithms.gamp_state.GampState` after every step.
 
     Returns:
         :class:`Solution` whose ``value`` has shape ``(instances, L, d)``, for several rows (instances, P, ...);

@@ -16,9 +16,10 @@ from glassformer.core.options import as_text, parameter
 from glassformer.core.ranges import number_from, numbers_from, whole_from
 from glassformer.core.resources import furthest, require_resources
 from glassformer.models.base import FiniteSize, Model
-from glassformer.models.channels.base import Channel, require_noise, require_sampling
+from glassformer.models.channels.base import Channel
 from glassformer.models.channels.multi_index.attention_network import Architecture
 from glassformer.models.channels.row_symmetries import RowSymmetries
+from glassformer.models.channels.sampling_limits import require_noise, require_sampling
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.laws import NAMES
 from glassformer.models.priors.slot import named, rows_prior

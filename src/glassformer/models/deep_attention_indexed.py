@@ -16,7 +16,8 @@ from glassformer.core.ranges import numbers_from
 from glassformer.core.resources import furthest
 from glassformer.models.attention_indexed import AttentionIndexed
 from glassformer.models.base import FiniteSize, Model
-from glassformer.models.channels.base import Channel, require_sampling
+from glassformer.models.channels.base import Channel
+from glassformer.models.channels.sampling_limits import require_sampling
 from glassformer.models.designs.layered import LayeredQuadraticDesign
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.layered import LayeredPrior

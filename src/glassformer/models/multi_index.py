@@ -15,9 +15,10 @@ from glassformer.core.options import as_text, parameter
 from glassformer.core.ranges import number_from, numbers_from
 from glassformer.core.resources import furthest
 from glassformer.models.base import FiniteSize, Model
-from glassformer.models.channels.base import Channel, require_sampling
+from glassformer.models.channels.base import Channel
 from glassformer.models.channels.label_laws import NAMES as LABEL_LAWS
 from glassformer.models.channels.label_laws import noise_label
+from glassformer.models.channels.sampling_limits import require_sampling
 from glassformer.models.designs.projection import projection_design
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.laws import NAMES

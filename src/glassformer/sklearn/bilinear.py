@@ -57,7 +57,7 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
         rank_: of ``C``.
         singular_values_: of ``C``, falling.
         strength_: that was used.
-        cross_validation_: :class:`~glassformer.learners.risk_path.CrossValidation` that chose it, or None.
+        cross_validation_: :class:`~glassformer.learners.validation.CrossValidation` that chose it, or None.
         solver_: that was used in the end: ``"risk"``, or ``"gamp"`` or ``"vamp"``, message passing for independent
             inputs or by their singular values.
         estimated_model_: :class:`~glassformer.learners.own_data.width.EstimatedModel`, where it was asked for.

@@ -17,7 +17,8 @@ from glassformer.core.errors import DataWarning, IncompatibleError, ParameterErr
 from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration
 from glassformer.learners.own_data.width import EstimatedModel
-from glassformer.learners.risk_path import CrossValidation, RiskPath, cross_validate, leave_one_out, risk_path
+from glassformer.learners.risk_path import RiskPath, risk_path
+from glassformer.learners.validation import CrossValidation, cross_validate, leave_one_out
 from glassformer.sklearn.chances import Chances, ProbitChances
 from glassformer.sklearn.misses import LeftOutMisses, Misses, PosteriorMisses
 from glassformer.sklearn.unknown import Unknown

@@ -24,7 +24,7 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel
-from glassformer.theory.weak_recovery import symmetric_basis
+from glassformer.theory.subspaces import symmetric_basis
 
 # Independent groups of samples, and how often what is observed is halved: the cells are 2 to the power of that.
 _GROUPS, _HALVINGS = 32, 11

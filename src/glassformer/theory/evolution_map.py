@@ -12,7 +12,8 @@ import numpy as np
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.models.base import Model
-from glassformer.models.channels.base import Averages, Channel, joined
+from glassformer.models.channels.base import Channel
+from glassformer.models.channels.field_averages import Averages, joined
 from glassformer.models.priors.base import Prior
 from glassformer.theory.fixed_point import Index
 

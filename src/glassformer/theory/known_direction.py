@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -17,11 +17,9 @@ from scipy.optimize import brentq
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quasi_random import confident
 from glassformer.models.base import Model
+from glassformer.models.channels.field_averages import Averages
 from glassformer.theory.evolution_map import EvolutionMap, side_known
-
-if TYPE_CHECKING:
-    from glassformer.models.channels.base import Averages
-    from glassformer.theory.weak_recovery import Instability
+from glassformer.theory.instability import Instability
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from glassformer.models.base import Model, counting_threshold
 from glassformer.models.channels.exponents import Exponents
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
 from glassformer.theory.state_evolution import evolved
-from glassformer.theory.weak_recovery import group_named, staircase
+from glassformer.theory.subspaces import group_named
+from glassformer.theory.weak_recovery import staircase
 
 # A relative decrease of the curve that is no longer rounding.
 _FLAT = 1e-7

@@ -15,8 +15,8 @@ from glassformer import SequenceMultiIndex
 from glassformer.core.numerics.extrapolation import remainder
 from glassformer.core.numerics.quasi_random import confident
 from glassformer.models.channels.multi_index.weighted_moments import weighted_moments
+from glassformer.theory.instability import Instability
 from glassformer.theory.known_direction import Place, _crossed
-from glassformer.theory.weak_recovery import Instability
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 

@@ -15,7 +15,8 @@ from glassformer.learners.base import Learner
 from glassformer.learners.online_sgd import OnlineSGD
 from glassformer.learners.sgd import SGD
 from glassformer.models.deep_attention import DeepAttention
-from glassformer.theory.online_sgd import OnlinePath, Start, online_sgd
+from glassformer.theory.online_path import OnlinePath
+from glassformer.theory.online_sgd import Start, online_sgd
 
 if TYPE_CHECKING:
     import pandas

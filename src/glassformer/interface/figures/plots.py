@@ -18,9 +18,10 @@ from glassformer.interface.figures.style import Picture, canvas, colors, error_l
 from glassformer.learners.own_data.diagnosis import Diagnosis
 from glassformer.learners.own_data.width import EstimatedModel
 from glassformer.learners.plan import Plan
-from glassformer.learners.risk_path import CrossValidation, RiskPath
+from glassformer.learners.risk_path import RiskPath
+from glassformer.learners.validation import CrossValidation
 from glassformer.theory.free_entropy import Landscape
-from glassformer.theory.online_sgd import OnlinePath
+from glassformer.theory.online_path import OnlinePath
 from glassformer.theory.phase_diagram import PhaseDiagram
 from glassformer.theory.thresholds import Thresholds
 

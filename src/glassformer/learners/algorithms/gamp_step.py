@@ -19,167 +19,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
-from glassformer.core.solution import Status
-from glassformer.learners.algorithms.message_passing import Trail
-from glassformer.models.base import Model
-from glassformer.models.channels.base import Channel, Scores
-from glassformer.models.designs.base import Design
-from glassformer.models.priors.base import Estimate, Prior, Side
-from glassformer.models.priors.scalar import ScalarPrior
-
-if TYPE_CHECKING:
-    from glassformer.learners.bayes import MessagePassing
+from glassformer.learners.algorithms.creep import Creep
+from glassformer.learners.algorithms.gamp_state import GampState, Sight
+from glassformer.learners.algorithms.judgement import JUDGEMENT, Judged
+from glassformer.models.channels.field_averages import Scores
+from glassformer.models.priors.base import Estimate
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What counts as settled, as known, as contradicted.
-
-    Attributes:
-        tolerance, floor: change per step, relative to the posterior standard deviation, that settles, and variance
-            below which a signal counts as known, each where scores are exact and where they are sampled.
-        noisy, quiet, still: steps of at most so many times their sampling noise are noise; so many of them in a row,
-            with the claimed error within so much, settle.
-        hatching: steps from a vanishing start before small ones mean anything.
-        growth: growth of a row's square per step that is no longer noise.
-        plateau: variance of every row above which the start may not have been left.
-        certain: standard errors from which on slope and square of the score are told apart.
-        restarts: random starts tried in all.
-        slack, sampled_slack, significant: allowed log-ratio of measured to predicted residual variance, where this many
-            standard deviations of chance are less.
-        known: variances below so many floors are rounding errors.
-        excess: allowed excess of the estimate's power over its claimed overlap; healthy runs at d = 30 stay below 0.2
-            in 99 of 100.
-        worthless: an estimate whose power exceeds twice its claimed overlap by this much claims to be worse than none.
-        creeping: steps in a row that follow each other, the least cosine between them that does, and how little they
-            shrink: then the sum of those to come is leapt over.
-        farthest: steps leapt over at once.
-    """
-
-    tolerance: tuple[float, float] = (1e-3, 5e-3)
-    floor: tuple[float, float] = (1e-9, 1e-6)
-    noisy: float = 2.0
-    quiet: int = 30
-    still: float = 0.03
-    hatching: int = 25
-    growth: float = 1.05
-    plateau: float = 0.5
-    certain: float = 2.0
-    restarts: int = 5
-    slack: float = 0.25
-    sampled_slack: float = 0.3
-    significant: float = 2.5
-    known: float = 100.0
-    excess: float = 0.3
-    worthless: float = 0.05
-    creeping: tuple[int, float, float] = (8, 0.9, 0.9)
-    farthest: float = 200.0
-
-
-JUDGEMENT = Judgement()
-
-
-@dataclass(frozen=True)
-class Creep:
-    """Steps that follow each other in one direction, each a little shorter than the last.
-
-    They go along what labels tell little of, such as the scale of a signal of which only comparisons are seen: the
-    prior alone pulls it to its place, slowly. A geometric series of steps has a known end.
-
-    Attributes:
-        step: the last of them.
-        size: its length.
-        first: length of the first.
-        count: how many they are.
-    """
-
-    step: Array
-    size: float
-    first: float
-    count: int = 0
-
-    def then(self, step: Array, size: float) -> Creep:
-        """With one more step, or a new beginning."""
-        lengths = float(np.linalg.norm(step)) * float(np.linalg.norm(self.step))
-        cosine = float(np.vdot(step, self.step)) / max(lengths, 1e-300)
-        if cosine < JUDGEMENT.creeping[1]:
-            return Creep(step, size, size)
-        return Creep(step, size, self.first, self.count + 1)
-
-    @property
-    def ahead(self) -> float:
-        """The sum of the steps to come, in units of the last one; zero where they are too few to tell, or end soon.
-
-        Example:
-            >>> round(Creep(np.ones(1), 0.99**8, 1.0, 8).ahead, 6)
-            99.0
-        """
-        count, _, slow = JUDGEMENT.creeping
-        rate = (self.size / self.first) ** (1 / self.count) if self.count >= count else 0.0
-        return min(rate / (1 - rate), JUDGEMENT.farthest) if slow <= rate < 1 else 0.0
-
-
-@dataclass
-class GampState:
-    """One instance between two steps.
-
-    Attributes:
-        estimate: signal of shape (P, ...), covariance and Onsager coefficient of shape (P, P).
-        score: shape (n, P, K).
-        onsager: coefficient of the score in the next fields, shape (P, P).
-        precision: as measured in the last step.
-        assumed: the precision that the estimate was denoised with.
-        ratio: measured square over measured slope of the score.
-        size: root-mean-square change of the signal.
-        noise: what the sampling of the scores alone would have changed it by.
-        damping: weight of this state in the next one.
-        first: before any step.
-        creep: the step that led here, where it may be one of many that follow each other.
-    """
-
-    estimate: Estimate
-    score: Array
-    onsager: Array
-    precision: Array
-    assumed: Array
-    ratio: float = 1.0
-    size: float = np.inf
-    noise: float = 0.0
-    damping: float = 0.0
-    first: bool = True
-    creep: Creep | None = None
-
-    @property
-    def claimed(self) -> float:
-        """Mean over the rows of the claimed error."""
-        return float(np.trace(self.estimate.variance)) / len(self.onsager)
-
-
-class Sight(NamedTuple):
-    r"""The signal of one row as an estimate has seen it, and what labels leave beside it.
-
-    Attributes:
-        matrix: signal and white noise.
-        noise: variance of the latter, measured.
-        fields: of the samples, each without its own label, shape (n,).
-        rest: what squares of residuals, in units of their slopes, have beyond the claimed error: for linear labels
-            their noise.
-    """
-
-    matrix: Array
-    noise: float
-    fields: Array
-    rest: float
-
-
-@dataclass(frozen=True)
-class GampStep:
+class GampStep(Judged):
     """One instance of a design and its labels.
 
     Equation :eq:`message-passing` of the documentation.
@@ -195,26 +48,6 @@ class GampStep:
         begin: a signal to start from, shape (P, ...), or None.
         believed: the prior that the signal is taken to have where that is not the model's own, or None.
     """
-
-    model: Model
-    design: Design
-    labels: Array
-    instance: int
-    settings: MessagePassing
-    seed: int = 0
-    side: Side | None = None
-    begin: Array | None = None
-    believed: ScalarPrior | None = None
-
-    @cached_property
-    def prior(self) -> Prior:
-        """What is learned, row by row."""
-        return (self.model.prior if self.believed is None else self.believed).in_rows
-
-    @cached_property
-    def channel(self) -> Channel:
-        """What is reported, in fields of rows and columns."""
-        return self.model.channel.in_rows
 
     @property
     def attempts(self) -> int:
@@ -277,7 +110,7 @@ class GampStep:
             first=False,
             creep=creep,
         )
-        return _leapt(following, (1 - weight) * creep.ahead), float(np.trace(precision))
+        return following.leapt((1 - weight) * creep.ahead), float(np.trace(precision))
 
     def sight(self, state: GampState) -> Sight:
         """What the estimate in a state of one row is about to be made of."""
@@ -296,20 +129,12 @@ class GampStep:
             precision = precision + self.side.strength * np.eye(len(precision))
         return self.prior.denoise(field, precision, memory)
 
-    def _norm(self, signal: Array) -> float:
-        return float(np.sqrt(np.trace(self.prior.gram(signal, signal))))
-
     def _blur(self, found: Scores, gain: Array) -> float:
         """What the sampling of the scores moves the signal by: half the difference of independent estimates."""
         if not self.channel.sampled:
             return 0.0
         halves = self.design.correlation(0.5 * (found.first - found.second), self.instance)
         return self._norm(np.tensordot(gain, halves, axes=1))
-
-    @cached_property
-    def _cautious(self) -> bool:
-        """Whether slopes may be noise: those of sampled scores, and of even labels before their symmetry is broken."""
-        return self.channel.sampled or self.channel.even
 
     def _measured(self, found: Scores) -> tuple[Array, Array, float]:
         """Slope over square of the score, row by row; the square, shape (P, P); and square over slope of all rows.
@@ -335,62 +160,6 @@ class GampStep:
         claimed = np.sum(trusted if self.channel.sampled else self.design.sample_ratio * raw.mean(axis=0))
         ratio = float(np.trace(square) / claimed) if claimed > 0 else np.inf
         return np.minimum(gain, 1.0) if self._cautious else gain, square, ratio
-
-    def growing(self, old: GampState, new: GampState) -> bool:
-        if not self._cautious:
-            return False
-        before, after = (np.diag(self.prior.gram(s.estimate.signal, s.estimate.signal)) for s in (old, new))
-        return bool(np.any((after > JUDGEMENT.growth * before) & (after < 0.5)))
-
-    def wandering(self, state: GampState) -> bool:
-        return self.channel.even and float(np.min(np.diag(state.estimate.variance))) > JUDGEMENT.plateau
-
-    def settled(self, state: GampState, trail: Trail) -> bool:
-        even, sampled, rows = self.channel.even, self.channel.sampled, self.prior.rows
-        if sampled and even and self.side is None and len(trail.sizes) < JUDGEMENT.hatching:
-            return False
-        given = self.settings.tolerance
-        tolerance = JUDGEMENT.tolerance[sampled] if given is None else given
-        small = state.size <= tolerance * np.sqrt(rows * state.claimed)
-        return bool(small or state.claimed <= self._floor or (sampled and self._at_noise(state, trail)))
-
-    @cached_property
-    def _floor(self) -> float:
-        given = self.settings.floor
-        return JUDGEMENT.floor[self.channel.sampled] if given is None else given
-
-    def _at_noise(self, state: GampState, trail: Trail) -> bool:
-        """True when for long all steps were those of sampling noise, and the claimed error stood still."""
-        recent = trail.claimed[-JUDGEMENT.quiet :]
-        longest = max(trail.sizes[-JUDGEMENT.quiet :])
-        if len(recent) < JUDGEMENT.quiet or longest > JUDGEMENT.noisy * state.noise:
-            return False
-        return bool(np.ptp(recent) <= JUDGEMENT.still * np.mean(recent))
-
-    def diagnosis(self, state: GampState) -> Status:
-        """Whether both Nishimori identities hold: residual against claimed variance, power against claimed overlap."""
-        claimed, deviation = state.claimed, abs(np.log(max(state.ratio, 1e-300)))
-        sampling = np.sqrt(2 / self.design.samples)
-        shape = (self.prior.rows, *self.design.row_shape)
-        fluctuation = self.prior.power_deviation(shape)
-        chance = sampling + fluctuation
-        slack = JUDGEMENT.sampled_slack if self.channel.sampled else JUDGEMENT.slack
-        # A residual at rounding error says little more than that it is one.
-        rounding = claimed <= JUDGEMENT.known * self._floor
-        agrees = deviation <= (slack + 5 * chance if rounding else max(slack, JUDGEMENT.significant * sampling))
-        # Around the prior mean: power q - q_0 where overlap 1 - V is claimed, which makes the error 1 - V.
-        power = self._norm(state.estimate.signal - self.prior.mean(shape)) ** 2 / self.prior.rows
-        allowed = JUDGEMENT.excess + 2 * chance * (1 - claimed)
-        largest = min(allowed, (1 - claimed) * (1 + 4 * fluctuation) + JUDGEMENT.worthless)
-        return Status.CONVERGED if agrees and power - (1 - claimed) <= largest else Status.CONTRADICTED
-
-
-def _leapt(state: GampState, steps: float) -> GampState:
-    """Carried on by so many steps like the last one."""
-    if steps == 0 or state.creep is None:
-        return state
-    signal = state.estimate.signal + steps * state.creep.step
-    return replace(state, estimate=replace(state.estimate, signal=signal), creep=None)
 
 
 def _mixed(matrix: Array, fields: Array) -> Array:

@@ -27,7 +27,8 @@ from scipy.optimize import brentq
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import eigh
-from glassformer.learners.algorithms.gamp_step import GampState, GampStep, Sight
+from glassformer.learners.algorithms.gamp_state import GampState, Sight
+from glassformer.learners.algorithms.gamp_step import GampStep
 
 # Least noise, in units of the mean eigenvalue, and errors of an estimate; the least share that a denoiser leaves open.
 _LEAST, _OPEN = 1e-12, 1e-9

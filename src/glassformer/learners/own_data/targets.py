@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, ndtri
 from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
 from glassformer.core.solution import Solution
-from glassformer.learners.algorithms.gamp_step import Sight
+from glassformer.learners.algorithms.gamp_state import Sight
 from glassformer.learners.own_data.widths import SEARCH
 from glassformer.models.channels.gaussian import GaussianChannel
 from glassformer.models.channels.noisy_sign import NoisySignChannel

@@ -11,7 +11,8 @@ from typing import Any, Self
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Response, Slopes
+from glassformer.models.channels.base import Channel
+from glassformer.models.channels.field_averages import Averages, FieldPosterior, Response, Slopes
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments, posterior_moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 

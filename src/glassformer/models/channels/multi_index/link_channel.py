@@ -14,13 +14,14 @@ from glassformer.core.errors import IncompatibleError, LinkError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
 from glassformer.core.remembered import remembered
-from glassformer.models.channels.base import Channel, require_noise
+from glassformer.models.channels.base import Channel
 from glassformer.models.channels.confusion import Alphabet, ConfusionLaw, confusion_law
 from glassformer.models.channels.label_laws import LabelLaw, label_law
 from glassformer.models.channels.link.contract import Link
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.models.channels.row_symmetries import RowSymmetries
+from glassformer.models.channels.sampling_limits import require_noise
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
 # Random fields on which a link is tried, and distinct labels among them up to which they are taken for discrete.

@@ -10,8 +10,9 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
-from glassformer.models.channels.base import Averages, Channel, FieldPosterior, Scores, Slopes
+from glassformer.models.channels.base import Channel
 from glassformer.models.channels.exponents import Exponents
+from glassformer.models.channels.field_averages import Averages, FieldPosterior, Scores, Slopes
 from glassformer.models.channels.link.function import has_slope
 from glassformer.models.channels.scalar import ScalarChannel
 

@@ -1,0 +1,72 @@
+"""What approximate message passing knows between two steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.learners.algorithms.creep import Creep
+from glassformer.models.priors.base import Estimate
+
+
+@dataclass
+class GampState:
+    """One instance between two steps.
+
+    Attributes:
+        estimate: signal of shape (P, ...), covariance and Onsager coefficient of shape (P, P).
+        score: shape (n, P, K).
+        onsager: coefficient of the score in the next fields, shape (P, P).
+        precision: as measured in the last step.
+        assumed: the precision that the estimate was denoised with.
+        ratio: measured square over measured slope of the score.
+        size: root-mean-square change of the signal.
+        noise: what the sampling of the scores alone would have changed it by.
+        damping: weight of this state in the next one.
+        first: before any step.
+        creep: the step that led here, where it may be one of many that follow each other.
+    """
+
+    estimate: Estimate
+    score: Array
+    onsager: Array
+    precision: Array
+    assumed: Array
+    ratio: float = 1.0
+    size: float = np.inf
+    noise: float = 0.0
+    damping: float = 0.0
+    first: bool = True
+    creep: Creep | None = None
+
+    @property
+    def claimed(self) -> float:
+        """Mean over the rows of the claimed error."""
+        return float(np.trace(self.estimate.variance)) / len(self.onsager)
+
+    def leapt(self, steps: float) -> Self:
+        """Carried on by so many steps like the last one."""
+        if steps == 0 or self.creep is None:
+            return self
+        signal = self.estimate.signal + steps * self.creep.step
+        return replace(self, estimate=replace(self.estimate, signal=signal), creep=None)
+
+
+class Sight(NamedTuple):
+    r"""The signal of one row as an estimate has seen it, and what labels leave beside it.
+
+    Attributes:
+        matrix: signal and white noise.
+        noise: variance of the latter, measured.
+        fields: of the samples, each without its own label, shape (n,).
+        rest: what squares of residuals, in units of their slopes, have beyond the claimed error: for linear labels
+            their noise.
+    """
+
+    matrix: Array
+    noise: float
+    fields: Array
+    rest: float

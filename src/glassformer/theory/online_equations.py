@@ -1,0 +1,103 @@
+r"""Right-hand sides of the equations of online gradient descent, over sampled fields.
+
+Averages are taken over the same quasi-random points at every time, so that the right-hand sides are smooth; several
+sets of points are followed at once, and their spread tells the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.core.numerics.quasi_random import normal_points
+from glassformer.models.base import Model
+
+# Independent sets of points.
+SETS = 8
+# Images of a point under symmetries, at most.
+_IMAGES = 4
+
+
+class Fields(NamedTuple):
+    """Sampled data: true fields, independent ones and labels, of shapes (sets, points, ...)."""
+
+    true: Any
+    own: Any
+    labels: Any
+
+    @classmethod
+    def of(cls, model: Model, points: int) -> Fields:
+        channel, sets = model.channel.in_rows, SETS
+        shape, size = channel.field_components, channel.rows * channel.columns
+        drawn = _whitened(normal_points(2 * size + channel.sources, points, sets))
+        true, own, source = np.split(drawn.reshape(sets * points, -1), [size, 2 * size], axis=1)
+        true = true.reshape(-1, *shape)
+        rng = np.random.default_rng(0)
+        labels = channel.label_from(true, source) if channel.sources else channel.sample(true, rng)
+        parts = (true, own.reshape(-1, *shape), labels.reshape(len(true), -1))
+        return cls(*(part.reshape(sets, points, *part.shape[1:]) for part in parts))
+
+
+def _whitened(points: Array) -> Array:
+    """Points of each set, shape (sets, points, dimensions), with second moments that are exact."""
+    moments = np.einsum("snd,sne->sde", points, points, optimize=True) / points.shape[1]
+    roots = np.linalg.cholesky(moments)
+    return np.asarray(np.swapaxes(np.linalg.solve(roots, np.swapaxes(points, 1, 2)), 1, 2))
+
+
+def flips_of(signs: Array) -> Array:
+    """Signs of the true fields over which every point is averaged: without overlap nothing then moves, exactly."""
+    if len(signs) <= _IMAGES:
+        return signs
+    return np.stack([signs[0], signs[np.argmin(signs.sum(axis=1))]])
+
+
+def slopes(state: Any, rates: Any, data: Fields, flips: Any, link: Callable[[Any], Any]) -> Any:
+    """Right-hand sides of all sets, shape (sets, 2, P, P)."""
+    eta, batch, decay = rates
+
+    def pulled(fields: Any, label: Any) -> Any:
+        found, back = jax.vjp(lambda z: jnp.ravel(link(z)), fields)
+        return back(found - label)[0]
+
+    def of_set(own_state: Any, own: Fields) -> Any:
+        def of_image(signs: Any) -> Any:
+            true = signs[:, None] * own.true
+            fields = _fields_of(own_state, true, own.own)
+            delta = jax.vmap(pulled)(fields, own.labels)
+            along, noise = _product(delta, fields), eta**2 / batch * _product(delta, delta)
+            return jnp.stack([-eta * _product(delta, true), noise - eta * (along + along.T)])
+
+        mean = jnp.mean(jax.lax.map(of_image, flips), axis=0)
+        return mean - eta * decay * jnp.array([1.0, 2.0])[:, None, None] * own_state
+
+    return jax.vmap(of_set)(state, data)
+
+
+def label_gaps(state: Any, data: Fields, link: Callable[[Any], Any]) -> Any:
+    """Squared errors on labels without noise, shape (sets,)."""
+
+    def of_set(own_state: Any, own: Fields) -> Any:
+        fields = _fields_of(own_state, own.true, own.own)
+        found = jax.vmap(link)(fields) - jax.vmap(link)(own.true)
+        return jnp.mean(jnp.sum(found.reshape(len(fields), -1) ** 2, axis=1))
+
+    return jax.vmap(of_set)(state, data)
+
+
+def _fields_of(state: Any, true: Any, own: Any) -> Any:
+    """Fields of the student, shape (points, P, L), beside those of the teacher."""
+    overlap, power = state
+    values, vectors = jnp.linalg.eigh(power - overlap @ overlap.T)
+    root = (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
+    return jnp.einsum("ab,nbl->nal", overlap, true) + jnp.einsum("ab,nbl->nal", root, own)
+
+
+def _product(left: Any, right: Any) -> Any:
+    """Mean over points of the sum over columns, shape (P, P)."""
+    return jnp.einsum("nal,nbl->ab", left, right) / len(left)

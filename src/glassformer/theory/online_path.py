@@ -1,0 +1,125 @@
+"""What online gradient descent did in time: overlaps, powers, errors and when rows were found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glassformer.core.integral import Array, Integral
+from glassformer.core.numerics.quasi_random import confident
+from glassformer.core.results import scalars
+from glassformer.core.showing import Shown
+from glassformer.core.solution import Status
+
+if TYPE_CHECKING:
+    import pandas
+
+# Of a step in time.
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class OnlinePath(Shown):
+    """Overlap and power in time, from one start or as means over several.
+
+    Attributes:
+        time: steps over dimension, shape (times,).
+        replicas: overlap and power of each set of points from each start, shape (times, sets, starts, 2, P, P), rows
+            with the signs, among those that labels are blind to, that suit them best; NaN after a failure.
+        labels: squared error on labels without noise, shape (times, sets, starts).
+        status: converged if every time was reached.
+    """
+
+    time: Array
+    replicas: Array
+    labels: Array
+    status: Status
+    drawing = "plot_online"
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per time."""
+        import pandas
+
+        columns = {"time": self.time, "error": self.error.value, "cosine": self.cosine.value}
+        columns |= {"error_estimate": self.error.error, "plugin_error": self.test_error.value}
+        parts = {name: part for column in columns.items() for name, part in scalars(*column).items()}
+        return pandas.DataFrame({**parts, "status": str(self.status)})
+
+    @property
+    def overlap(self) -> Integral:
+        """``M``, shape (times, P, P)."""
+        return _estimated(self.replicas[..., 0, :, :])
+
+    @property
+    def power(self) -> Integral:
+        """``Q``, shape (times, P, P)."""
+        return _estimated(self.replicas[..., 1, :, :])
+
+    @property
+    def test_error(self) -> Integral:
+        """Squared error on the label of a new sample, its own noise left out, shape (times,)."""
+        return _estimated(self.labels)
+
+    @property
+    def cosine(self) -> Integral:
+        """Cosine similarity of each row with its truth, shape (times, P)."""
+        return _estimated(self._cosines)
+
+    @property
+    def row_error(self) -> Integral:
+        """Squared distance of each row from its truth, over ``d``, shape (times, P)."""
+        return _estimated(self._distances)
+
+    @property
+    def error(self) -> Integral:
+        """Their mean over the rows, shape (times,)."""
+        return _estimated(self._distances.mean(axis=-1))
+
+    def arrival(self, level: float = 0.5) -> Integral:
+        """The first time at which the cosine similarity of each row exceeds a level, shape (P,).
+
+        Infinite, with an infinite error, for rows that some set of points does not find within the time followed. The
+        order of the finite ones is the order of learning; from a start of size one over the root of the dimension they
+        are the times of escape.
+        """
+        paths = np.moveaxis(self._cosines, 0, -1)
+        found = np.apply_along_axis(lambda path: _crossing(self.time, path, level), -1, paths)
+        missed = ~np.isfinite(found).all(axis=(0, 1))
+        known = _estimated(np.where(missed, 0.0, found)[None])
+        value, error = (np.where(missed, np.inf, part[0]) for part in known)
+        return Integral(value, error)
+
+    @property
+    def _rows(self) -> tuple[Array, Array]:
+        """Overlaps of rows with their own truth, and their powers, shape (times, sets, starts, P)."""
+        diagonal = np.diagonal(self.replicas, axis1=-2, axis2=-1)
+        return diagonal[..., 0, :], diagonal[..., 1, :]
+
+    @property
+    def _cosines(self) -> Array:
+        overlap, power = self._rows
+        return np.asarray(overlap / np.sqrt(np.maximum(power, np.finfo(float).tiny)))
+
+    @property
+    def _distances(self) -> Array:
+        overlap, power = self._rows
+        return np.asarray(1 - 2 * overlap + power)
+
+
+def _estimated(replicas: Array) -> Integral:
+    """Means over sets and starts, the second and third axis, with what sampling and steps in time leave of error."""
+    means = replicas.mean(axis=2)
+    count = means.shape[1]
+    value, blur = np.mean(means, axis=1), np.std(means, axis=1, ddof=1) / np.sqrt(count)
+    return Integral(value, np.asarray(confident(count) * blur + TOLERANCE * np.abs(value)))
+
+
+def _crossing(time: Array, path: Array, level: float) -> float:
+    """When a path, shape (times,), first exceeds a level; infinite where it does not."""
+    above = path > level
+    k = int(np.argmax(above))
+    if k == 0 or not above[k]:
+        return float(time[0]) if above[0] else np.inf
+    return float(np.interp(level, path[k - 1 : k + 1], time[k - 1 : k + 1]))
