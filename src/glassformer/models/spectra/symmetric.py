@@ -41,13 +41,18 @@ from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quadrature import tanh_sinh
 from glassformer.core.numerics.roots import bracketed_root
 from glassformer.models.spectra.nodes import LawNodes
+from glassformer.models.spectra.symmetric_curve import (
+    critical_points,
+    crossing,
+    direction_at,
+    eigenvalue_at,
+    eigenvalue_of,
+)
 
 Flags = NDArray[np.bool_]
 
 # Nodes per piece, and on either side of a cut of one.
 NODES, SPLIT_NODES = 161, 101
-# Beyond exp(+-_FAR) of its bracket no parameter of the curve lies.
-_FAR = 80.0
 
 
 class _Edges(NamedTuple):
@@ -113,22 +118,22 @@ class SymmetricLaw:
     @cached_property
     def _edges(self) -> _Edges:
         rho, noise = self._parameters
-        peak, dip = _critical_points(rho, noise)
+        peak, dip = critical_points(rho, noise)
         two = ~np.isnan(peak)
         with np.errstate(invalid="ignore"):
-            high, low = (_psi(rho, noise, np.log(s))[0] for s in (peak, dip))
+            high, low = (direction_at(rho, noise, np.log(s))[0] for s in (peak, dip))
             early, late = two & (high > -1), two & (low < 1)
             gap_above, gap_below = two & (high > 1) & (low < 1), two & (low < -1) & (high > -1)
-            first = _crossing(rho, noise, -1, np.where(two & ~early, dip, 0), np.where(early, peak, np.inf), 1)
-            last = _crossing(rho, noise, 1, np.where(late, dip, 0), np.where(two & ~late, peak, np.inf), 1)
+            first = crossing(rho, noise, -1, np.where(two & ~early, dip, 0), np.where(early, peak, np.inf), 1)
+            last = crossing(rho, noise, 1, np.where(late, dip, 0), np.where(two & ~late, peak, np.inf), 1)
             end, start = np.full_like(rho, np.nan), np.full_like(rho, np.nan)
             zero, far = np.zeros_like(rho), np.full_like(rho, np.inf)
             # A gap above the level 1 lies between a rising and a falling crossing, one below -1 the other way round.
             for at, level, ends, rise in ((gap_above, 1, (zero, peak, dip), 1), (gap_below, -1, (peak, dip, far), -1)):
                 if np.any(at):
                     a, b, c = (x[at] for x in ends)
-                    end[at] = _crossing(rho[at], noise[at], level, a, b, rise)
-                    start[at] = _crossing(rho[at], noise[at], level, b, c, -rise)
+                    end[at] = crossing(rho[at], noise[at], level, a, b, rise)
+                    start[at] = crossing(rho[at], noise[at], level, b, c, -rise)
             near = np.where(1 - high < low + 1, peak, dip)
             single = two & ~gap_above & ~gap_below & (near > first) & (near < last)
         return _Edges(first, end, start, last, np.where(single, near, np.nan))
@@ -163,7 +168,7 @@ class SymmetricLaw:
                 start, ratio = low[exists, None], np.log(high[exists, None] / low[exists, None])
                 log_s = np.log(start) + ratio * rule.from_left
                 s, t = np.exp(log_s), np.expm1(log_s)
-                slope = _z(rho, noise, s)[1]
+                slope = eigenvalue_at(rho, noise, s)[1]
                 yield exists, s, t, self._height(s, exists) / np.pi * slope * s * ratio * rule.weight
 
     @property
@@ -216,7 +221,7 @@ class SymmetricLaw:
             middle = self._log_s_at(place[exists, None], *ends, rho, noise)
             for start, end in ((ends[0], middle), (middle, ends[1])):
                 s = np.exp(start + (end - start) * rule.from_left)
-                z, slope = _z(rho, noise, s)
+                z, slope = eigenvalue_at(rho, noise, s)
                 weight = self._height(s, exists) / np.pi * slope * s * (end - start) * rule.weight
                 found.append(np.zeros((3, len(place), rule.weight.size)))
                 found[-1][:, exists] = z, weight, np.sqrt(rho) * s
@@ -227,7 +232,7 @@ class SymmetricLaw:
         """Where on a piece of the curve the eigenvalue is ``z``; the nearer end where it is nowhere."""
 
         def condition(t: Array) -> tuple[Array, Array]:
-            value, slope = _z(rho, noise, np.exp(t))
+            value, slope = eigenvalue_at(rho, noise, np.exp(t))
             return value - z, slope * np.exp(t)
 
         return bracketed_root(condition, low, high)
@@ -245,7 +250,7 @@ class SymmetricLaw:
         first, end, start, last, _ = self._edges
         two = ~np.isnan(end)
         with np.errstate(invalid="ignore"):
-            a, b, c, e = (_z(*self._parameters, s)[0] for s in (first, end, start, last))
+            a, b, c, e = (eigenvalue_at(*self._parameters, s)[0] for s in (first, end, start, last))
         lower = np.stack([a, np.where(two, b, e)], axis=1)
         return np.stack([lower, np.stack([c, np.where(two, e, np.nan)], axis=1)], axis=1)
 
@@ -308,14 +313,14 @@ class SymmetricLaw:
 
         def condition(t: Array) -> tuple[Array, Array]:
             s = np.exp(t)
-            value, slope = _z(rho, noise, s)
+            value, slope = eigenvalue_at(rho, noise, s)
             return value - z, slope * s
 
         s = np.exp(bracketed_root(condition, np.log(low), np.log(high)))
         one = np.ones(1, dtype=bool)
-        u = _psi(rho, noise, np.log(s))[0] / np.sqrt(noise + s)
+        u = direction_at(rho, noise, np.log(s))[0] / np.sqrt(noise + s)
         with np.errstate(divide="ignore"):
-            slope = np.sqrt(rho) / _z(rho, noise, s)[1]
+            slope = np.sqrt(rho) / eigenvalue_at(rho, noise, s)[1]
         return np.sqrt(rho) * s, slope, u + 1j * self._height(s[None], one)[0]
 
     def _solve_outside(self, z: Array) -> tuple[Array, Array, NDArray[np.complex128]]:
@@ -324,7 +329,7 @@ class SymmetricLaw:
         edges = self.support[0]
         roots = np.array([float(x[0]) for x in self._edges[:4]])
         with np.errstate(invalid="ignore"):
-            g = _psi(rho, noise, np.log(roots))[0] / np.sqrt(noise + roots)
+            g = direction_at(rho, noise, np.log(roots))[0] / np.sqrt(noise + roots)
         below, above = z < edges[0, 0], z > np.nanmax(edges)
         with np.errstate(divide="ignore"):
             tiny = 0.5 / (np.abs(z) + np.sqrt(rho) + 1 / np.sqrt(rho) + np.sqrt(noise))
@@ -333,76 +338,7 @@ class SymmetricLaw:
         low, high = np.where(above, np.minimum(tiny, g[3]), low), np.where(below, np.maximum(-tiny, g[0]), high)
 
         def condition(G: Array) -> tuple[Array, Array]:
-            return z - _z_of_g(rho, noise, G)[0], -_z_of_g(rho, noise, G)[1]
+            return z - eigenvalue_of(rho, noise, G)[0], -eigenvalue_of(rho, noise, G)[1]
 
         G = bracketed_root(condition, low, high)
-        return z - 2 * noise * G, 1 - 2 * noise / _z_of_g(rho, noise, G)[1], G.astype(complex)
-
-
-def _z(rho: Array | float, noise: Array | float, s: Array) -> tuple[Array, Array]:
-    """Eigenvalue, and its derivative, along the curve."""
-    root = np.sqrt(rho)
-    value = noise / (root * (noise + s)) + noise * root * (1 - 1 / s) + root * s
-    return np.asarray(value), np.asarray(root * (1 + noise / s**2) - noise / (root * (noise + s) ** 2))
-
-
-def _z_of_g(rho: float, noise: float, G: Array) -> tuple[Array, Array]:
-    """The functional equation of the Stieltjes transform, and its derivative."""
-    rest = np.sqrt(rho) - G
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        return 1 / G + rho / rest + noise * G, -1 / G**2 + rho / rest**2 + noise
-
-
-def _psi(rho: Array | float, noise: Array | float, log_s: Array) -> tuple[Array, Array]:
-    r""":math:`\mathrm{Re}\,G/|G|` along the curve, and its derivative in ``log_s``."""
-    s, excess = np.exp(log_s), np.expm1(log_s)
-    w, root = np.sqrt(noise + s), np.sqrt(rho)
-    value = 0.5 / (root * w) + 0.5 * root * excess / s * w
-    slope = -0.25 * s / (root * w**3) + 0.5 * root * (w / s + 0.5 * excess / w)
-    return np.asarray(value), np.asarray(slope)
-
-
-def _critical_points(rho: Array, noise: Array) -> tuple[Array, Array]:
-    r"""Maximum and minimum of :math:`\psi`, where :math:`(\Delta+s)[1 + (2\Delta+s)/s^2] = 1/\rho`; NaN for none."""
-
-    def bend(t: Array) -> tuple[Array, Array]:
-        s = np.exp(t)
-        a, b = 4 * noise**2 / s**3, 3 * noise / s**2
-        return -np.log(a + b), (3 * a + 2 * b) / (a + b)
-
-    # Both terms are 1 or less at the sum of the places where either is 1, and one of them is 1 at the larger.
-    one, other = np.log(4 * noise**2) / 3, np.log(3 * noise) / 2
-    lowest = bracketed_root(bend, np.maximum(one, other) - 1e-9, np.logaddexp(one, other) + 1e-9)
-
-    peak, dip = np.full_like(rho, np.nan), np.full_like(rho, np.nan)
-    two = _level(rho, noise, lowest, 1.0)[0] < 0
-    if np.any(two):
-        at = rho[two], noise[two]
-        # On either side one term of the sum alone reaches 1/rho.
-        left = 0.5 * np.log(2 * noise[two] ** 2 * rho[two]) - 1e-9
-        right = -np.log(rho[two]) + 1e-9
-        peak[two] = np.exp(bracketed_root(lambda t: _level(*at, t, -1.0), np.minimum(left, lowest[two]), lowest[two]))
-        dip[two] = np.exp(bracketed_root(lambda t: _level(*at, t, 1.0), lowest[two], np.maximum(right, lowest[two])))
-    return peak, dip
-
-
-def _level(rho: Array, noise: Array, t: Array, sign: float) -> tuple[Array, Array]:
-    r"""Log-ratio, and slope, with the sign of :math:`\psi'` at ``s = exp(t)``."""
-    s = np.exp(t)
-    total = noise + s + 2 * (noise / s) ** 2 + 3 * noise / s + 1
-    slope = s - 4 * (noise / s) ** 2 - 3 * noise / s
-    return sign * np.log(rho * total), sign * slope / total
-
-
-def _crossing(rho: Array, noise: Array, level: float, low: Array, high: Array, rise: float) -> Array:
-    r"""Value of ``s`` in ``[low, high]`` at which the monotone :math:`\psi` takes the given level."""
-
-    def condition(t: Array) -> tuple[Array, Array]:
-        value, slope = _psi(rho, noise, t)
-        # Close to linear in log s where psi is large.
-        return rise * (np.arcsinh(value) - np.arcsinh(level)), rise * slope / np.sqrt(1 + value**2)
-
-    with np.errstate(divide="ignore"):
-        ends = np.maximum(np.log(low), -_FAR), np.minimum(np.log(high), _FAR)
-    # A bulk of noise may be so short in log s that its ends are needed to the last digit.
-    return np.exp(bracketed_root(condition, *ends, last_step=1e-13))
+        return z - 2 * noise * G, 1 - 2 * noise / eigenvalue_of(rho, noise, G)[1], G.astype(complex)
