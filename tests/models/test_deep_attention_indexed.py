@@ -127,7 +127,7 @@ def test_limits_report_overlaps_per_layer_and_what_is_neglected():
     assert table["residual"][0] < 5e-3
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_fixed_points_make_the_free_entropy_stationary():
     channel = MODEL.channel.with_points(512)
     model = DeepAttentionIndexed(0.5, 2, 2, 1.0, channel)

@@ -237,7 +237,7 @@ def test_polynomial_link_against_two_dimensional_integration():
         assert found.score[k, 0, 0] == pytest.approx((mean / total - 0.3) / 0.5, abs=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_untied_linear_layer_is_found_at_its_closed_form():
     """F on the identity: with s = |k||q| and m = E[|k|^2 | s] = s K_1(s)/K_0(s), the eigenvalue is 2 + E m^2."""
     square = quad(lambda s: s**3 * k1e(s) ** 2 / k0e(s) * np.exp(-s), 0, 60)[0]

@@ -10,7 +10,7 @@ from glassformer import SequenceMultiIndex, Status
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.theory.evolution_map import Sampled
-from glassformer.theory.sampled_fixed_point import refined
+from glassformer.theory.sampled_fixed_point import _stable, refined
 from glassformer.theory.state_evolution import state_evolution
 
 ROUGH, REPLICAS = 4e-4, 8
@@ -64,6 +64,21 @@ def test_long_steps_are_shortened_not_replaced_by_those_of_the_map(slope):
     assert solution.status == [Status.CONVERGED]
     assert rough.calls <= 20
     assert abs(solution.value[0, 0, 0] - 0.05) <= solution.error_estimate[0]
+
+
+@pytest.mark.parametrize("status", [Status.CONVERGED, Status.INTEGRATION_NOT_CONVERGED])
+def test_a_point_that_repels_is_left_even_where_few_points_blur_it(status):
+    """From a half on states stay there, below it they go to a tenth."""
+
+    def solve(state, index):
+        there = state[:, 0, 0] >= 0.5
+        value, slope = np.where(there, 0.5, 0.1)[:, None, None], np.where(there, 1.5, 0.5)[:, None, None]
+        nothing = np.zeros(len(index))
+        return Solution(
+            value, [status] * len(index), nothing, nothing.astype(int), nothing, np.zeros((1, 1)), {"slope": slope}
+        )
+
+    assert _stable(solve, np.array([[[0.8]]]), Iteration(tolerance=1e-4)).value.item() == 0.1
 
 
 def test_a_product_with_a_tanh_converges_at_its_counting_threshold():

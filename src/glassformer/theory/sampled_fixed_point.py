@@ -105,7 +105,7 @@ def _stable(solve: Callable[[Array, Index], Solution], start: Array, settings: I
     """
     solution = solve(start, np.arange(len(start)))
     size = start.shape[-1]
-    todo = np.flatnonzero(solution.settled)
+    todo = np.flatnonzero(_stopped(solution))
     for _ in range(_POLICY.pushes):
         values, vectors = np.linalg.eig(solution.extra["slope"][todo])
         leading = np.argmax(values.real, axis=1)
@@ -122,8 +122,13 @@ def _stable(solve: Callable[[Array, Index], Solution], start: Array, settings: I
         back = np.linalg.norm(again.value - solution.value[todo], axis=(1, 2)) <= _POLICY.back * tolerance
         moved = ~back
         solution = solution.overlaid(todo[moved], again.at(moved))
-        todo = todo[moved & again.settled]
+        todo = todo[moved & _stopped(again)]
     return solution
+
+
+def _stopped(solution: Solution) -> Flags:
+    """Whether there is a fixed point, be it one that so few points blur."""
+    return np.array([status in (Status.CONVERGED, Status.INTEGRATION_NOT_CONVERGED) for status in solution.status])
 
 
 def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: bool = False) -> Solution:
