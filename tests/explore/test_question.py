@@ -76,6 +76,16 @@ def test_code_and_command_give_the_numbers_of_the_page(tmp_path, monkeypatch, ca
     capsys.readouterr()
 
 
+def test_learners_that_do_not_fit_are_named_before_the_numbers_are_there():
+    from glassformer.explore.panels.curve import answered
+
+    texts, first = {**beginning("bsr"), "alpha": "0.2,0.4"}, []
+    whole = answered(Asked("bsr", built("bsr", texts), texts), first.append)
+    assert first[0].drawn.thresholds is None
+    assert "sgd" in first[0].drawn.refused and "ridge" not in first[0].drawn.refused
+    assert whole.drawn.refused == first[0].drawn.refused
+
+
 def test_runs_one_after_the_other_are_those_of_one_command(tmp_path):
     from glassformer.explore.panels.data import Data
 

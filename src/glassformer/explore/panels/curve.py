@@ -49,7 +49,7 @@ class Curves:
     tables: dict[str, Table]
     thresholds: Any
     missing: dict[str, str]
-    refused: dict[str, str] | None = None
+    refused: dict[str, str]
 
 
 class Curve(Panel):
@@ -109,8 +109,7 @@ class Curve(Panel):
         fill(self._marks, _labels(places, float(np.min(table["alpha"])), largest))
         self.points(None)
         self.bench.remark(found.missing)
-        if found.refused is not None:
-            self.bench.offer(found.refused)
+        self.bench.offer(found.refused)
         # The curve goes out first.
         self.bench.later(self.bench.go_on)
 
@@ -147,13 +146,14 @@ class Curve(Panel):
 def answered(asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
     """The answer to a question about a curve; ``so_far`` is given what there is before the end."""
     alpha = ratios(asked.texts)
-    found = Curves({}, None, {})
+    # What may be asked beside it does not wait for numbers.
+    refused = remembered(lambda: _refusals(asked.model), "refusals", asked.model)
+    found = Curves({}, None, {}, refused)
     for table in _limits(asked.model, alpha):
         found = replace(found, tables={_OPTIMAL: table})
         so_far(_answer(asked, found))
     thresholds = remembered(lambda: _thresholds(asked.model), "thresholds", asked.model)
-    refused = remembered(lambda: _refusals(asked.model), "refusals", asked.model)
-    found = replace(found, thresholds=thresholds, refused=refused)
+    found = replace(found, thresholds=thresholds)
     for name in [name for name in asked.texts["learners"].split(",") if name and name not in refused]:
         so_far(_answer(asked, found))
         try:
