@@ -36,8 +36,8 @@ from glassformer.sklearn.solvers import Signal, Task, solver_of
 class SequenceEstimator(BaseEstimator):
     """Base of the estimators, their parameters its fields; a target is what one signal is learned from."""
 
-    has_theory: ClassVar[bool] = False
-    """Whether targets are linear in what is learned, of which width and noise can be estimated."""
+    has_theory: ClassVar[bool] = True
+    """Whether the theory of its solver tells its learning curve, for the parameters that it is known of."""
     signals: ClassVar[Any]
     """What may be behind targets, an :class:`~glassformer.learners.own_data.signals.UnknownSignal`."""
     predicts_numbers: ClassVar[bool] = True
@@ -66,23 +66,47 @@ class SequenceEstimator(BaseEstimator):
     def _coefficients(self, matrix: Array) -> Array:
         """What sees tokens as they are given as the signal of this matrix sees scaled ones."""
 
-    def _learn(self, given: Sequences, targets: list[Array], weights: Array, intercept: bool) -> list[Signal]:
-        """One signal per target, or per column of one, of the samples that weigh anything."""
+    @abstractmethod
+    def _labels(self, y: Any) -> Any:
+        """Labels that were given, checked."""
+
+    @abstractmethod
+    def _targets(self, labels: Any, weights: Array) -> list[Array]:
+        """What signals are learned from; one with columns is for as many signals at once."""
+
+    def posed(self, X: Any, y: Any, sample_weight: Any = None) -> list[Task]:
+        """What there is to learn, of the samples that weigh anything: one task per target."""
+        given = sequences(self, X, self.shape, reset=True)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        labels = self._labels(column_or_1d(y, warn=True))
+        check_consistent_length(given.values, labels)
+        weights = _weights(sample_weight, given)
+        targets = self._targets(labels, weights)
         kept = weights > 0
         part = given if kept.all() else given.at(kept)
         self.shape_ = (int(given.values.shape[1]), int(given.values.shape[2]))
         self.scaling_ = learned(part, weights[kept], self.scale, self.by_position)
         tokens = self.scaling_.apply(part)
         design = self._design(tokens, part, weights[kept])
+        return [self._task(design, tokens, target[kept], weights[kept], part) for target in targets]
+
+    def _task(self, design: Any, tokens: Array, target: Array, weights: Array, given: Sequences) -> Task:
+        groups, intercept = _repeated(given, target), not self.predicts_numbers or self.loss != "square"
+        if target.ndim == 2:
+            several = SeveralClasses(design, target.shape[1])
+            return Task(several, tokens, target, weights, groups, intercept, SoftmaxLoss())
+        loss = "logistic" if isinstance(self.loss, str) and self.loss == "softmax" else self.loss
+        return Task(design, tokens, target, weights, groups, intercept, loss)
+
+    def _learned(self, tasks: list[Task]) -> list[Signal]:
+        """One signal per target, or per column of one."""
         solve, found = solver_of(self.solver), []
-        for target in targets:
-            own, groups = target[kept], _repeated(part, target[kept])
-            if own.ndim == 1:
-                loss = "logistic" if isinstance(self.loss, str) and self.loss == "softmax" else self.loss
-                found.append(solve(self, Task(design, tokens, own, weights[kept], groups, intercept, loss)))
+        for task in tasks:
+            one = solve(self, task)
+            if task.labels.ndim == 1:
+                found.append(one)
                 continue
-            several = SeveralClasses(design, own.shape[1])
-            one = solve(self, Task(several, tokens, own, weights[kept], groups, intercept, SoftmaxLoss()))
             parts = zip(one.matrix, one.intercept, strict=True)
             found += [one._replace(matrix=matrix, intercept=shift) for matrix, shift in parts]
         return found
@@ -134,21 +158,22 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         Raises:
             ValueError: data or parameters that scikit-learn, or the package, refuses; they are named.
         """
-        given = sequences(self, X, self.shape, reset=True)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = _numbers(column_or_1d(y, warn=True))
-        check_consistent_length(given.values, y)
-        weights = _weights(sample_weight, given)
-        share = weights / weights.sum()
-        mean = float(share @ y)
-        spread = float(np.sqrt(share @ (y - mean) ** 2)) or 1.0
-        signals = self._learn(given, [(y - mean) / spread], weights, self.loss != "square")
-        self.offset_, self.unit_ = mean + spread * signals[0].intercept, spread
-        self.misses_ = signals[0].misses
-        self._tell(signals, spread)
+        (signal,) = self._learned(self.posed(X, y, sample_weight))
+        self.offset_ += self.unit_ * signal.intercept
+        self.misses_ = signal.misses
+        self._tell([signal], self.unit_)
         self.intercept_ = self.offset_ - self._seen_mean()
         return self
+
+    def _labels(self, y: Any) -> Array:
+        return _numbers(y)
+
+    def _targets(self, labels: Array, weights: Array) -> list[Array]:
+        """Of mean zero and variance one."""
+        share = weights / weights.sum()
+        self.offset_ = float(share @ labels)
+        self.unit_ = float(np.sqrt(share @ (labels - self.offset_) ** 2)) or 1.0
+        return [(labels - self.offset_) / self.unit_]
 
     @abstractmethod
     def _seen_mean(self) -> float:
@@ -212,6 +237,8 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
     """Classes from sequences; of more than two all at once, by softmax, or each against the rest."""
 
     predicts_numbers: ClassVar[bool] = False
+    # Of classes there is one unit only.
+    unit_ = 1.0
 
     @property
     def has_chances(self) -> bool:
@@ -229,30 +256,29 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         Raises:
             ValueError: data or parameters that scikit-learn, or the package, refuses; they are named.
         """
-        given = sequences(self, X, self.shape, reset=True)
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        check_consistent_length(given.values, y)
-        weights = _weights(sample_weight, given)
-        self.classes_ = np.unique(y)
-        present = np.unique(y[weights > 0])
-        if len(present) < 2:
-            raise ValueError(f"y has samples of one class only, {present.tolist()}: expected two classes or more")
-        singled = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        if self._at_once:
-            targets = [np.where(y[:, None] == self.classes_, 1.0, 0.0)]
-        else:
-            targets = [np.where(y == one, 1.0, -1.0) for one in singled]
-        signals = self._learn(given, targets, weights, True)
+        signals = self._learned(self.posed(X, y, sample_weight))
         self._tell(signals, 1.0)
         offsets = np.array([one.intercept for one in signals])
         self.offsets_, self.chances_ = offsets, signals[0].chances
         means = self._seen_means()
         self.intercept_ = float(offsets[0] - means[0]) if len(signals) == 1 else offsets - means
         return self
+
+    def _labels(self, y: Any) -> Any:
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        return y
+
+    def _targets(self, labels: Any, weights: Array) -> list[Array]:
+        """Each class against the rest, the second of two against the first; or one column per class."""
+        self.classes_ = np.unique(labels)
+        present = np.unique(labels[weights > 0])
+        if len(present) < 2:
+            raise ValueError(f"y has samples of one class only, {present.tolist()}: expected two classes or more")
+        if self._at_once:
+            return [np.where(labels[:, None] == self.classes_, 1.0, 0.0)]
+        singled = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return [np.where(labels == one, 1.0, -1.0) for one in singled]
 
     @abstractmethod
     def _seen_means(self) -> Array:

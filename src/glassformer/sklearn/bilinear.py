@@ -73,8 +73,6 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
         (True, True)
     """
 
-    has_theory: ClassVar[bool] = True
-
     def _seen_mean(self) -> float:
         return float(np.sum(self.coef_ * self.scaling_.mean))
 

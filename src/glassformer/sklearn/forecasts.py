@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,26 +11,20 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 
 from glassformer.core.checks import require_integer, require_name
-from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
 from glassformer.core.showing import Shown
 from glassformer.core.solution import Status
-from glassformer.learners.base import Learner
-from glassformer.learners.bayes import MessagePassing
-from glassformer.learners.own_data.width import EstimatedModel, estimate_model
-from glassformer.learners.regularised_risk import RegularisedRisk
-from glassformer.models.bilinear import BilinearSequenceRegression
+from glassformer.learners.own_data.width import EstimatedModel
 from glassformer.sklearn.held_back import on_folds, on_the_rest
 from glassformer.sklearn.power_laws import PowerLaws
-from glassformer.sklearn.sequences import sequences
+from glassformer.sklearn.theory_curves import CONFIDENCE, Curve
 
 # Shares of the pilot set that are learned from to check theory on the rest, of what folds leave to continue what they
 # measure, and the fewest samples of one.
 _SHARES, _NESTED, _FEWEST = (0.5, 0.75), (0.25, 0.35, 0.5, 0.65, 0.8, 1.0), 20
-# Standard deviations of an interval of 95 per cent, and the least noise that an interval reaches.
-_CONFIDENCE, _QUIETEST = 2.0, 1e-6
-# The same where the standard deviations are those of a few hundred squares.
+# Standard deviations of an interval of 95 per cent that are those of a few hundred squares.
 _CAUTIOUS = 2.4
 
 
@@ -158,35 +151,29 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
 
 
 def _by_theory(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Forecast:
-    learner, labels = _learner_of(estimator), np.asarray(y, dtype=float)
-    whole = clone(estimator).fit(X, labels)
-    scaled = whole.scaling_.apply(sequences(whole, X, whole.shape_, reset=False))
-    unit = float(labels.std()) or 1.0
-    # Message passing has estimated them already.
-    estimated = whole.estimated_model_ or estimate_model(scaled, (labels - labels.mean()) / unit)
-    curve = _Curve(learner, estimated, unit, scaled.shape)
-    parts = _parts(labels, _SHARES)
-    measured, blur = on_the_rest(estimator, X, labels, parts, splits)
+    curve = Curve.of(clone(estimator), X, y)
+    parts = _parts(y, _SHARES)
+    measured, blur = on_the_rest(estimator, X, y, parts, splits)
     error, low, high, status = curve.band(np.concatenate([parts, wanted]))
     count = len(parts)
-    outside = np.maximum(low[:count] - measured, measured - high[:count]) - _CONFIDENCE * blur
+    outside = np.maximum(low[:count] - measured, measured - high[:count]) - CONFIDENCE * blur
     widened = float(np.max(np.maximum(outside, 0.0) / error[:count]))
     checked, error, low, high = error[:count], error[count:], low[count:], high[count:]
-    first = next((one for one in (estimated.status, status) if not one.ok), Status.CONVERGED)
+    first = next((one for one in (curve.estimated.status, status) if not one.ok), Status.CONVERGED)
     return Forecast(
-        quantity="mean squared error",
+        quantity=curve.quantity,
         by="theory",
         n=wanted,
         error=error,
         low=np.maximum(low - widened * error, 0.0),
         high=high + widened * error,
-        r2=1 - error / float(np.var(labels)),
+        r2=_explained(estimator, error, y),
         checked_n=parts,
         measured=measured,
         measured_error=blur,
         checked=checked,
         widened=widened,
-        estimated=estimated,
+        estimated=curve.estimated,
         status=first,
     )
 
@@ -201,15 +188,14 @@ def _by_measurements(estimator: Any, X: Any, y: Any, wanted: Array, splits: int)
     with np.errstate(divide="ignore"):
         down, up = (np.hypot(np.log(end / error), _CAUTIOUS * found.common) for end in (low, high))
     low, high = error * np.exp(-down), error * np.exp(up)
-    classes = is_classifier(estimator)
     return Forecast(
-        quantity="share of wrong classes" if classes else "mean squared error",
+        quantity="share of wrong classes" if is_classifier(estimator) else "mean squared error",
         by="measured",
         n=wanted,
         error=error,
         low=low,
         high=high,
-        r2=np.full_like(error, np.nan) if classes else 1 - error / float(np.var(y)),
+        r2=_explained(estimator, error, y),
         checked_n=parts,
         measured=found.error,
         measured_error=np.hypot(found.common, found.apart) * found.error,
@@ -226,28 +212,6 @@ WAYS: dict[str, Callable[[Any, Any, Any, Array, int], Forecast]] = {
 }
 
 
-def _learner_of(estimator: Any) -> Learner:
-    """The learner whose theory is that of the estimator."""
-    if not getattr(estimator, "has_theory", False):
-        name = type(estimator).__name__
-        raise IncompatibleError(
-            f"no theory forecasts {name}: use BilinearRegressor on numbers for labels, or by = measured"
-        )
-    require_name("solver", estimator.solver, LEARNERS)
-    return LEARNERS[estimator.solver](estimator)
-
-
-def _of_risk(estimator: Any) -> Learner:
-    if estimator.strength not in ("cv", "theory"):
-        raise ParameterError("strength", estimator.strength, "cv or theory, or by = measured")
-    if estimator.loss != "square":
-        raise ParameterError("loss", estimator.loss, "square, or by = measured")
-    return RegularisedRisk(estimator.loss, estimator.penalty)
-
-
-LEARNERS: dict[str, Callable[[Any], Learner]] = {"risk": _of_risk, "bayes": lambda estimator: MessagePassing()}
-
-
 def _numbers_of(n: ArrayLike) -> Array:
     listed = np.unique(np.atleast_1d(np.asarray(n)))
     for one in listed.tolist():
@@ -255,33 +219,9 @@ def _numbers_of(n: ArrayLike) -> Array:
     return listed.astype(float)
 
 
-class _Curve:
-    """Errors of predictions by theory, for the estimated model and for those at the ends of its intervals."""
-
-    def __init__(self, learner: Learner, estimated: EstimatedModel, unit: float, shape: tuple[int, ...]) -> None:
-        self.learner, self.samples, self.entries = learner, shape[0], shape[1] * shape[2]
-        self.total = unit**2 * estimated.power * (1 + estimated.noise)
-        noises = [max(estimated.noise + sign * estimated.noise_error, _QUIETEST) for sign in (-1, 1)]
-        ends = product(estimated.rho_interval, noises)
-        self.models = [
-            estimated.model,
-            *(BilinearSequenceRegression(beta=shape[1] / shape[2], rho=rho, noise=noise) for rho, noise in ends),
-        ]
-
-    def band(self, samples: Array) -> tuple[Array, Array, Array, Status]:
-        """The error at these numbers of samples, the ends of its band, and how theory ended."""
-        alpha, found, status = samples / self.entries, [], []
-        for model in self.models:
-            table = self.learner.limits(model, alpha, throw=False)
-            *_, (own, _) = self.learner.curves(model, table, "error").values()
-            noise = float(model.channel.label_noise)
-            found.append(self.total / (1 + noise) * np.stack([own, np.full_like(own, noise)]))
-            status += [one for one in table.status if one is not Status.BISTABLE]
-        # The share of the signal is known as well as the variance of the labels is.
-        doubt = _CONFIDENCE * np.sqrt(2 / self.samples)
-        low = np.min([(1 - doubt) * error + noise for error, noise in found], axis=0)
-        high = np.max([(1 + doubt) * error + noise for error, noise in found], axis=0)
-        return found[0].sum(axis=0), low, high, next((one for one in status if not one.ok), Status.CONVERGED)
+def _explained(estimator: Any, error: Array, y: Any) -> Array:
+    """Shares of the variance of labels; NaN of classes."""
+    return np.full_like(error, np.nan) if is_classifier(estimator) else 1 - error / float(np.var(y))
 
 
 def _parts(y: Any, shares: tuple[float, ...]) -> Array:

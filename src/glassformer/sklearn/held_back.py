@@ -19,8 +19,11 @@ def on_the_rest(estimator: Any, X: Any, y: Array, parts: Array, splits: int) -> 
     for k, part in enumerate(parts.astype(int)):
         for split in range(splits):
             order = rng.permutation(len(y))
+            order = _even(y, order) if is_classifier(estimator) else order
             misses = missed(estimator, X, y, order[:part], order[part:])
-            found[k, split], blur[k, split] = misses.mean(), misses.std() / np.sqrt(len(misses))
+            # None that is missed, of flags, leaves open how many would be.
+            told = np.append(misses, [0.0, 1.0]) if is_classifier(estimator) else misses
+            found[k, split], blur[k, split] = misses.mean(), told.std() / np.sqrt(len(told))
     return found.mean(axis=1), blur.mean(axis=1)
 
 

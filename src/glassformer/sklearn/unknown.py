@@ -21,6 +21,8 @@ from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.vamp import VectorMessagePassing
 from glassformer.theory.risk.losses import loss_of
 
+# What needs no theory.
+_VALIDATED = "solver = risk with strength = cv"
 # Log-odds of a probit model over its argument, where both classes are probable.
 _LOGIT = 1.7
 
@@ -39,13 +41,14 @@ class Unknown(NamedTuple):
     seed: int
 
     @classmethod
-    def of(cls, settings: Any, task: Any, asked: str) -> Unknown:
+    def of(cls, settings: Any, task: Any, asked: str, instead: str = _VALIDATED) -> Unknown:
         """What the labels of a task may be made of.
 
         Args:
             settings: the estimator.
             task: :class:`~glassformer.sklearn.solvers.Task`.
             asked: the parameter that needs it, as messages name it.
+            instead: what to use where there is none.
 
         Warns:
             DataWarning: the inputs are far from independent numbers.
@@ -56,11 +59,11 @@ class Unknown(NamedTuple):
         """
         against = _against(settings, task)
         if against:
-            raise IncompatibleError(f"{asked} and {against} exclude each other: use solver = risk with strength = cv")
+            raise IncompatibleError(f"{asked} and {against} exclude each other: use {instead}")
         shape = (len(task.tokens), *task.design.signal_shape)
         if min(shape) < SEARCH.narrowest:
             allowed = f"samples, and signals, of sizes >= {SEARCH.narrowest}: fewer values tell no width"
-            raise DataError("X", task.tokens.shape, allowed, "use solver = risk with strength = cv")
+            raise DataError("X", task.tokens.shape, allowed, f"use {instead}")
         warn_of(contradictions(task.tokens))
         signal = settings.signals.behind(task.design, task.labels)
         kind: Any = NumberTargets if settings.predicts_numbers else ClassTargets
@@ -82,17 +85,24 @@ class Unknown(NamedTuple):
         """Of the theory of risk, in the units of the design, and the cosine it leads to; zero where there is none."""
         if self.signal.sign < 0:
             return 0.0, 0.0
+        best = self.best_risk(settings, found).limits(found.model, [self.ratio(found)], throw=False)
+        strength = float(best["strength"][0])
+        if not (best.status[0].ok and strength > 0):
+            return 0.0, 0.0
+        return self.signal.strength(strength), float(best["cosine"][0])
+
+    def ratio(self, found: EstimatedModel) -> float:
+        """Samples per unit of size, as theory counts them."""
+        return float(self.signal.design.sample_ratio * found.model.matrix_prior.degrees)
+
+    def best_risk(self, settings: Any, found: EstimatedModel) -> RegularisedRisk:
+        """The risk at its best strength, with the theory of what minimises it."""
         loss: Any = settings.loss
         if not settings.predicts_numbers:
             # Theory has no constant: that of the posterior's log-odds, which bends the best strength little, is given.
             width = np.sqrt(found.settled.noise + float(found.solution.error_estimate[0]))
             loss = Shifted(loss_of("logistic"), _LOGIT * found.settled.offset / width)
-        ratio = self.signal.design.sample_ratio * found.model.matrix_prior.degrees
-        best = RegularisedRisk(loss, settings.penalty).limits(found.model, [ratio], throw=False)
-        strength = float(best["strength"][0])
-        if not (best.status[0].ok and strength > 0):
-            return 0.0, 0.0
-        return self.signal.strength(strength), float(best["cosine"][0])
+        return RegularisedRisk(loss, settings.penalty)
 
     def aligned(self, matrix: Array, cosine: float) -> tuple[Array, float]:
         """What an estimate of this cosine says of the signal: its mean, and the error that is left."""

@@ -138,7 +138,7 @@ class PositiveSignal:
         return self.design.signal_shape[1]
 
     def model(self, rho: float, channel: ScalarChannel) -> AttentionIndexed:
-        return AttentionIndexed(rho=rho, tokens=1, channel=channel)
+        return AttentionIndexed(rho=rho, tokens=1, channel=channel.at_power(1 + rho))
 
     def moments(self, values: Array) -> Array:
         third = np.mean(values**3) / np.mean(values**2) ** 1.5

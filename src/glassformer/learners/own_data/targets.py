@@ -25,6 +25,8 @@ from glassformer.models.channels.scalar import ScalarChannel
 # The noise of classes before any data: its logarithm is normal, around this one with this deviation, so that classes
 # that are told apart without a mistake have some.
 _USUAL, _OCTAVES = 0.3, 1.5
+# The least noise that an interval reaches.
+_QUIETEST = 1e-6
 # Change of the parameters that the curvature of the likelihood is measured with.
 _STEP = 0.05
 
@@ -45,6 +47,10 @@ class Seen(NamedTuple):
 
 class Targets(Protocol):
     """Labels, and what is known of how they are made."""
+
+    @property
+    def quantity(self) -> str:
+        """By what new labels are missed."""
 
     @property
     def channel(self) -> ScalarChannel:
@@ -75,6 +81,21 @@ class Targets(Protocol):
     def error(self, seen: Seen) -> float:
         """Of the noise, of 95 per cent, for the signal that was seen."""
 
+    def noises(self, noise: float, error: float) -> tuple[float, float]:
+        """Ends of the interval of a noise with this error."""
+
+    def with_noise(self, noise: float, times: float) -> Targets:
+        """The same labels, were the noise this one and the variance of field and noise so many times as large."""
+
+    def missed(self, channel: ScalarChannel, error: Array, left: Array) -> tuple[Array, Array]:
+        """By how much new labels are missed, shape (batch,) each: what better estimates would mend, and the rest.
+
+        Args:
+            channel: of these labels, for fields of their variance.
+            error: mean square of what predicted fields miss, shape (batch,).
+            left: the same for the best multiple of the predictions.
+        """
+
 
 @dataclass(frozen=True)
 class NumberTargets:
@@ -91,6 +112,7 @@ class NumberTargets:
     power: float
     offset: float
     noise: float = 0.5
+    quantity = "mean squared error"
 
     @classmethod
     def of(cls, labels: Array) -> NumberTargets:
@@ -123,6 +145,16 @@ class NumberTargets:
     def error(self, seen: Seen) -> float:
         return SEARCH.confidence * (seen.sight.rest + seen.error) * float(np.sqrt(2 / len(self.labels)))
 
+    def noises(self, noise: float, error: float) -> tuple[float, float]:
+        return max(noise - error, _QUIETEST), noise + error
+
+    def with_noise(self, noise: float, times: float) -> NumberTargets:
+        return replace(self, noise=noise, power=self.power / times)
+
+    def missed(self, channel: ScalarChannel, error: Array, left: Array) -> tuple[Array, Array]:
+        del left
+        return self.power * error, np.full_like(error, self.power * channel.label_noise)
+
 
 @dataclass(frozen=True)
 class ClassTargets:
@@ -141,6 +173,7 @@ class ClassTargets:
     offset: float
     noise: float = 0.5
     power = 1.0
+    quantity = "share of wrong classes"
 
     @classmethod
     def of(cls, labels: Array) -> ClassTargets:
@@ -177,6 +210,19 @@ class ClassTargets:
         ahead, here, behind = (self._misfit(place + k * step, seen) for k in (1, 0, -1))
         bend = max((ahead - 2 * here + behind) / _STEP**2, 1 / _OCTAVES**2)
         return SEARCH.confidence * self.noise / float(np.sqrt(bend))
+
+    def noises(self, noise: float, error: float) -> tuple[float, float]:
+        """In logarithms, as the curvature of the likelihood is."""
+        times = float(np.exp(error / noise))
+        return noise / times, noise * times
+
+    def with_noise(self, noise: float, times: float) -> ClassTargets:
+        return replace(self, noise=noise, offset=self.offset * float(np.sqrt(times)))
+
+    def missed(self, channel: ScalarChannel, error: Array, left: Array) -> tuple[Array, Array]:
+        """Of predictions whose threshold is the best one."""
+        all_of_it, least = channel.label_error(left)["label_error"], channel.label_error(np.zeros(1))["label_error"]
+        return all_of_it - least, np.full_like(error, least[0])
 
     def _misfit(self, place: Array, seen: Seen) -> float:
         width = np.sqrt(np.exp(place[1]) + seen.error)

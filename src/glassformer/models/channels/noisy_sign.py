@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr
@@ -32,6 +32,7 @@ class NoisySignChannel(ScalarChannel):
     Args:
         noise: variance :math:`\Delta\ge 0` of the noise inside the sign.
         offset: :math:`b`.
+        power: :math:`Q_0`, variance of the field: of attention indices :math:`1 + \rho`.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -45,6 +46,7 @@ class NoisySignChannel(ScalarChannel):
 
     noise: float = 0.0
     offset: float = 0.0
+    power: float = 1.0
 
     values = (-1.0, 1.0)
     even = False
@@ -57,6 +59,8 @@ class NoisySignChannel(ScalarChannel):
             raise ParameterError("noise", self.noise, "finite and >= 0")
         if not (is_number(self.offset) and np.isfinite(self.offset)):
             raise ParameterError("offset", self.offset, "a finite number")
+        if not (is_number(self.power) and 0 < self.power < np.inf):
+            raise ParameterError("power", self.power, "finite and > 0")
 
     @property
     def label(self) -> str:
@@ -66,6 +70,15 @@ class NoisySignChannel(ScalarChannel):
     def steps(self) -> tuple[float, ...]:
         """The field at which both labels are equally probable."""
         return (-self.offset,)
+
+    @property
+    def regression(self) -> tuple[float, float]:
+        total = self.power + self.noise
+        slope = float(np.sqrt(2 / (np.pi * total)) * np.exp(-0.5 * self.offset**2 / total))
+        return slope, 1 - slope**2 * self.power
+
+    def at_power(self, power: float) -> ScalarChannel:
+        return replace(self, power=power)
 
     def truth(self, h: Array) -> Array:
         return np.where(np.asarray(h) + self.offset >= 0, 1.0, -1.0)
@@ -107,7 +120,7 @@ class NoisySignChannel(ScalarChannel):
     def label_error(self, variance: Array) -> dict[str, Array]:
         """``label_error``: the share of new labels that are not the more probable one."""
         v = np.asarray(variance, dtype=float)
-        spread = np.maximum(np.sqrt(1 - v), _ROUNDING)[:, None]
+        spread = np.maximum(np.sqrt(np.maximum(self.power - v, 0.0)), _ROUNDING)[:, None]
         edges = [np.broadcast_to([-_TAIL, 0.0, _TAIL], (len(v), 3))]
         width = self._width(v)[:, None]
         edges += [(-self.offset + step * width) / spread for step in (-8.0, -3.0, -1.0, 0.0, 1.0, 3.0, 8.0)]
@@ -124,12 +137,12 @@ class NoisySignChannel(ScalarChannel):
 
     def _nodes(self, variance: Array) -> Array:
         r"""Nodes in ``t``: the weight of ``omega`` times :math:`e^{-t^2/2}` is normal."""
-        s, q = self._width(variance)[:, None], 1 - variance[:, None]
-        return np.asarray(s * self.offset / (1 + self.noise) + np.sqrt(q / (1 + self.noise)) * _X)
+        s, q, total = self._width(variance)[:, None], self.power - variance[:, None], self.power + self.noise
+        return np.asarray(s * self.offset / total + np.sqrt(q / total) * _X)
 
     def _average(self, variance: Array, f: Array) -> Integral:
         r"""Trapezoid rule for :math:`E[f\,e^{-t^2/2}]`, where ``f`` grows slowly."""
-        total = 1 + self.noise
+        total = self.power + self.noise
         weight = self._width(variance) * np.exp(-0.5 * self.offset**2 / total) / np.sqrt(2 * np.pi * total)
         density = weight[:, None] * np.exp(-0.5 * _X**2) * f
         step = _X[1] - _X[0]
