@@ -5,7 +5,13 @@ import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 from glassformer import IncompatibleError, ParameterError
-from glassformer.sklearn import AttentionRegressor, BilinearClassifier, BilinearRegressor, forecast
+from glassformer.sklearn import (
+    AttentionClassifier,
+    AttentionRegressor,
+    BilinearClassifier,
+    BilinearRegressor,
+    forecast,
+)
 
 
 def drawn(seed, size=12, noise=0.2):
@@ -54,15 +60,65 @@ def test_a_forecast_is_a_table_and_a_plot(pilot, tmp_path):
 
 def test_what_has_no_theory_is_refused():
     inputs, labels = drawn(1)(60)
-    for other in (AttentionRegressor(), BilinearClassifier()):
-        with pytest.raises(IncompatibleError, match="use BilinearRegressor"):
-            forecast(other, inputs, labels, 100)
+    with pytest.raises(IncompatibleError, match=r"no theory forecasts Ridge.*by = measured"):
+        forecast(Ridge(), inputs, labels, 100)
     with pytest.raises(ParameterError, match=r"strength = 1\.0"):
         forecast(BilinearRegressor(strength=1.0), inputs, labels, 100)
     with pytest.raises(ParameterError, match=r"n = 2\.5"):
         forecast(BilinearRegressor(), inputs, labels, [2.5])
     with pytest.raises(ParameterError, match="loss = 'huber'"):
         forecast(BilinearRegressor(loss="huber"), inputs, labels, 100)
+    with pytest.raises(ParameterError, match=r"penalty = 'nuclear' .*trace, or by = measured"):
+        forecast(AttentionRegressor(), inputs, labels, 100)
+    with pytest.raises(IncompatibleError, match=r"loss = 'hinge' .*use by = measured"):
+        forecast(BilinearClassifier(loss="hinge"), inputs, labels > 5, 100)
+    with pytest.raises(IncompatibleError, match=r"3 classes .*use by = measured"):
+        forecast(BilinearClassifier(), inputs, np.digitize(labels, [3, 7]), 100)
+
+
+def test_attention_that_labels_fall_with_has_no_theory_of_risk():
+    inputs, fields = quadratic(0, 200)
+    with pytest.raises(IncompatibleError, match="use solver = bayes"):
+        forecast(AttentionRegressor(penalty="trace"), inputs, -fields, 400)
+
+
+def quadratic(seed, n, size=10):
+    """Inputs of two tokens, and a positive quadratic form of theirs around its mean, of unit variance."""
+    rng = np.random.default_rng(seed)
+    factor = np.random.default_rng(9).standard_normal((size, 2))
+    matrix = factor @ factor.T
+    inputs = rng.standard_normal((n, 2, size))
+    seen = np.einsum("ntd,ntd->n", inputs @ matrix, inputs) - 2 * np.trace(matrix)
+    return inputs, seen / np.sqrt(4 * np.sum(matrix**2))
+
+
+@pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (BilinearClassifier, {"solver": "bayes"}),
+        (BilinearClassifier, {"penalty": "ridge", "strengths": 5}),
+        (AttentionRegressor, {"strength": "theory", "penalty": "trace"}),
+        (AttentionClassifier, {"solver": "bayes"}),
+    ],
+)
+def test_forecasts_of_classes_and_of_attention_hold_the_truth(kind, arguments):
+    """One pilot set each, labels in units of their own; as many as it takes are in benchmarks/check_forecasts.py."""
+    if kind is BilinearClassifier:
+        inputs, labels = drawn(0)(2700)
+        labels = np.where(labels > 5.5, "up", "down")
+    else:
+        inputs, fields = quadratic(0, 2700)
+        labels = 5 + 3 * (fields + 0.5 * np.random.default_rng(1).standard_normal(2700))
+        labels = labels if kind is AttentionRegressor else labels > 5.5
+    found = forecast(kind(**arguments), inputs[:200], labels[:200], [400, 700], splits=1)
+    later = kind(**arguments).fit(inputs[:700], labels[:700]).predict(inputs[700:])
+    wrong = later != labels[700:] if found.quantity == "share of wrong classes" else (later - labels[700:]) ** 2
+    assert (found.by, found.status.ok, found.agrees) == ("theory", True, True)
+    assert found.quantity == ("mean squared error" if kind is AttentionRegressor else "share of wrong classes")
+    assert found.low[1] <= wrong.mean() <= found.high[1]
+    assert np.all(found.error < found.checked.min()) and np.all(found.high < 2.5 * found.low + 0.3 * found.error)
+    assert np.all(np.isnan(found.r2)) == (kind is not AttentionRegressor)
 
 
 def linear(seed, n=5000):

@@ -122,6 +122,26 @@ def test_score_is_finite_far_from_equilibrium(channel: ScalarChannel) -> None:
         assert np.all(np.isfinite(channel.score(y, omega, v)))
 
 
+# --- a threshold of a noisy field ---------------------------------------------------------------------------------
+
+
+def test_a_threshold_of_a_stronger_field_is_one_of_a_weaker_one_in_other_units() -> None:
+    """sign(h + b + noise) for a field of variance 1.7, all of it divided by the root of that."""
+    power, variance = 1.7, np.array([0.2, 1.0, 1.6])
+    own, plain = NoisySignChannel(0.3, 0.5, power), NoisySignChannel(0.3 / power, 0.5 / np.sqrt(power))
+    np.testing.assert_allclose(own.information(variance).value * power, plain.information(variance / power).value)
+    for method in ("expected_log_partition", "label_error"):
+        one, other = getattr(own, method)(variance), getattr(plain, method)(variance / power)
+        one, other = (one["label_error"], other["label_error"]) if method == "label_error" else (one.value, other.value)
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert own == NoisySignChannel(0.3, 0.5).at_power(power)
+    slope, rest = own.regression
+    np.testing.assert_allclose(plain.regression, (slope * np.sqrt(power), rest))
+    y, nothing = np.array([-1.0, 1.0]), np.zeros(2)
+    pull = np.exp(own.log_partition(y, nothing, power)) * own.score(y, nothing, power) * y
+    np.testing.assert_allclose((slope, rest), (pull.sum(), 1 - pull.sum() ** 2 * power), rtol=1e-12)
+
+
 # --- sign ---------------------------------------------------------------------------------------------------------
 
 
