@@ -244,3 +244,30 @@ def test_bad_data():
         found.fit([np.zeros((2, 3)), np.zeros((2, 4))], [0.0, 1.0])
     with pytest.raises(ValueError, match=r"pairs = 'some'"):
         AttentionRegressor(pairs="some").fit(inputs, labels)
+
+
+def test_bad_entries_are_named_by_their_place():
+    inputs, labels, _ = bilinear(n=20)
+    bad, found = inputs.copy(), BilinearRegressor(strength=1.0)
+    bad[7, 2, 3] = np.nan
+    with pytest.raises(ValueError, match=r"X\[7, 2, 3\] = nan"):
+        found.fit(bad, labels)
+    with pytest.raises(ValueError, match=r"X\[7, 2, 3\] = nan"):
+        AttentionRegressor(strength=1.0).fit(inputs, labels).predict(list(bad))
+    with pytest.raises(ValueError, match=rf"X\[7, {2 * inputs.shape[2] + 3}\] = nan"):
+        found.fit(bad.reshape(20, -1), labels)
+    with pytest.raises(ValueError, match=r"shape = \(4, 4\)"):
+        BilinearRegressor((4, 4), strength=1.0).fit(inputs, labels)
+    with pytest.raises(ValueError, match=r"X = \(20, 1, .* expected a shape \(n, L, d\)"):
+        found.fit(inputs[:, None], labels)
+
+
+@pytest.mark.parametrize("kind", [BilinearRegressor, AttentionRegressor])
+def test_data_that_do_not_vary_teach_the_mean(kind):
+    inputs, labels, _ = bilinear(n=20)
+    for arguments in ({"strength": 1.0}, {"strengths": 4, "folds": 2}):
+        found = kind(**arguments).fit(np.ones_like(inputs), labels)
+        np.testing.assert_allclose(found.predict(inputs), labels.mean())
+        np.testing.assert_allclose(kind(**arguments).fit(inputs, np.full(20, 0.1)).predict(inputs), 0.1)
+    with pytest.raises(ValueError, match="expected samples that differ"):
+        kind(solver="bayes").fit(np.ones_like(inputs), labels)

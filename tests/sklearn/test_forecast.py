@@ -66,6 +66,8 @@ def test_what_has_no_theory_is_refused():
         forecast(BilinearRegressor(strength=1.0), inputs, labels, 100)
     with pytest.raises(ParameterError, match=r"n = 2\.5"):
         forecast(BilinearRegressor(), inputs, labels, [2.5])
+    with pytest.raises(ParameterError, match=r"n = \[\]"):
+        forecast(BilinearRegressor(), inputs, labels, [])
     with pytest.raises(ParameterError, match="loss = 'huber'"):
         forecast(BilinearRegressor(loss="huber"), inputs, labels, 100)
     with pytest.raises(ParameterError, match=r"penalty = 'nuclear' .*trace, or by = measured"):

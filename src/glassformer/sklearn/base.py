@@ -31,6 +31,9 @@ from glassformer.sklearn.scaling import learned
 from glassformer.sklearn.sequences import Sequences, sequences
 from glassformer.sklearn.solvers import Signal, Task, solver_of
 
+# Labels that differ by this share of their mean differ by rounding.
+_ROUNDING = 1e-13
+
 
 @dataclass(eq=False, repr=False)
 class SequenceEstimator(BaseEstimator):
@@ -172,8 +175,11 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         """Of mean zero and variance one."""
         share = weights / weights.sum()
         self.offset_ = float(share @ labels)
-        self.unit_ = float(np.sqrt(share @ (labels - self.offset_) ** 2)) or 1.0
-        return [(labels - self.offset_) / self.unit_]
+        away, spread = labels - self.offset_, float(np.sqrt(share @ (labels - self.offset_) ** 2))
+        if spread <= _ROUNDING * abs(self.offset_):
+            away, spread = np.zeros_like(labels), 1.0
+        self.unit_ = spread
+        return [away / spread]
 
     @abstractmethod
     def _seen_mean(self) -> float:

@@ -214,6 +214,8 @@ WAYS: dict[str, Callable[[Any, Any, Any, Array, int], Forecast]] = {
 
 def _numbers_of(n: ArrayLike) -> Array:
     listed = np.unique(np.atleast_1d(np.asarray(n)))
+    if not listed.size:
+        raise ParameterError("n", n, "an integer >= 1, or several")
     for one in listed.tolist():
         require_integer("n", one)
     return listed.astype(float)

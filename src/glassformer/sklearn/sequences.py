@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,18 +65,23 @@ def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
         return _padded(estimator, [np.asarray(one) for one in X], shape, reset)
     any_length = not (reset or estimator.by_position)
     found = X if hasattr(X, "iloc") or hasattr(X, "toarray") else np.asarray(X)
+    if getattr(found, "ndim", 2) > 3:
+        raise DataError("X", found.shape, "a shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d)")
     own = tuple(int(k) for k in found.shape[1:]) if getattr(found, "ndim", 2) == 3 else None
     if own is not None:
         wanted = (own[0], shape[1]) if any_length else tuple(shape or own)
         if not reset and own != wanted:
             remedy = "" if any_length else "; " + _ONE_BY_ONE
             raise DataError("X", found.shape, f"samples of shape {tuple(shape)}, as fitted{remedy}")
+        if reset and shape is not None and shape_of(shape, own[0] * own[1]) != own:
+            raise ParameterError("shape", shape, f"None, or {own}, that of the samples of X")
         found = found.reshape(len(found), -1)
     checks = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2 if reset else 1}
-    if own is not None and any_length:
-        flat = check_array(found, estimator=estimator, input_name="X", **checks)
-    else:
-        flat = validate_data(estimator, found, reset=reset, **checks)
+    with _places_told(lambda: _first_bad(found, own)):
+        if own is not None and any_length:
+            flat = check_array(found, estimator=estimator, input_name="X", **checks)
+        else:
+            flat = validate_data(estimator, found, reset=reset, **checks)
     return Sequences(flat.reshape(len(flat), *(own or shape_of(shape, flat.shape[1]))), None)
 
 
@@ -122,10 +129,37 @@ def _padded(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequen
     present = np.zeros((len(parts), length), dtype=bool)
     for k, one in enumerate(parts):
         values[k, : len(one)], present[k, : len(one)] = one, True
-    if any_length:
-        flat = check_array(values.reshape(len(parts), -1), estimator=estimator, input_name="X")
-    else:
-        flat = validate_data(
-            estimator, values.reshape(len(parts), -1), reset=reset, ensure_min_samples=2 if reset else 1
-        )
+    given = values.reshape(len(parts), -1)
+    with _places_told(lambda: _first_bad(given, (length, d))):
+        if any_length:
+            flat = check_array(given, estimator=estimator, input_name="X")
+        else:
+            flat = validate_data(estimator, given, reset=reset, ensure_min_samples=2 if reset else 1)
     return Sequences(flat.reshape(values.shape), None if present.all() else present)
+
+
+@contextmanager
+def _places_told(where: Callable[[], str]) -> Iterator[None]:
+    """What scikit-learn refuses, with the place of the first entry that is no finite number."""
+    try:
+        yield
+    except ValueError as error:
+        place = where() if "NaN" in str(error) or "infinity" in str(error) else ""
+        if not place:
+            raise
+        head, *rest = str(error).split("\n", 1)
+        raise ValueError("\n".join([f"{head} The first is {place}.", *rest])) from error
+
+
+def _first_bad(flat: Any, shape: tuple[int, int] | None) -> str:
+    """The first entry that is not finite, as it is indexed; empty where there is none."""
+    try:
+        values = np.asarray(flat, dtype=float)
+    except (TypeError, ValueError):
+        return ""
+    if values.ndim != 2 or np.all(np.isfinite(values)):
+        return ""
+    place = int(np.argmin(np.isfinite(values)))
+    sample, feature = divmod(place, values.shape[1])
+    index = (sample, feature) if shape is None else (sample, *divmod(feature, shape[1]))
+    return f"X[{', '.join(map(str, index))}] = {values.flat[place]}"

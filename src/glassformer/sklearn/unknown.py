@@ -64,6 +64,8 @@ class Unknown(NamedTuple):
         if min(shape) < SEARCH.narrowest:
             allowed = f"samples, and signals, of sizes >= {SEARCH.narrowest}: fewer values tell no width"
             raise DataError("X", task.tokens.shape, allowed, f"use {instead}")
+        if not np.any(task.tokens):
+            raise DataError("X", task.tokens.shape, "samples that differ", f"use {instead}")
         warn_of(contradictions(task.tokens))
         signal = settings.signals.behind(task.design, task.labels)
         kind: Any = NumberTargets if settings.predicts_numbers else ClassTargets

@@ -184,6 +184,9 @@ def scale_of(risk: Risk) -> Scale:
     for _ in range(_POWER):
         v = risk.design.adjoint(risk.loss.weights * risk.design.forward(v, 0), 0)
         value = float(np.linalg.norm(v))
+        if value == 0:
+            # Inputs that are zero bend nothing: any step does.
+            return Scale(1.0, unit)
         v /= value
     return Scale(_MARGIN * value, unit)
 

@@ -76,7 +76,8 @@ class Risk(NamedTuple):
         """Of the metric: what the design's inner product is of the sum over entries."""
         fields = self.design.forward(matrix, 0)
         back = self.design.adjoint(fields, 0)
-        return float(np.sum(fields**2) / np.sum(matrix * back))
+        total = float(np.sum(matrix * back))
+        return float(np.sum(fields**2)) / total if total != 0 else 1.0
 
     def of_zero(self, fields: Array) -> float:
         """Risk of an estimate of zero, which gaps are relative to; any fields tell their shape."""
