@@ -223,10 +223,16 @@ def problems() -> Iterator[tuple[str, Any, np.ndarray]]:
 
 
 def forecasts() -> None:
-    """Shares of wrong digits from a fifth of the set, and what they come to be."""
+    """Errors of digits as numbers, and shares of wrong ones, from a fifth of the set, and what they come to be."""
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     X, y, most = X[order], y[order], 1437
+    numbers = BilinearRegressor(shape=(8, 8))
+    found = forecast(numbers, X[:359], y[:359].astype(float), [359, 700, most])
+    print(f"by theory: agrees {found.agrees}, {found.status}")
+    for n, error, low, high in zip(found.n.astype(int), found.error, found.low, found.high, strict=True):
+        missed = np.mean((clone(numbers).fit(X[:n], y[:n]).predict(X[most:]) - y[most:]) ** 2)
+        print(f"BilinearRegressor, {n} digits: {error:.2f} ({low:.2f} to {high:.2f}), measured {missed:.2f}")
     plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
     for estimator in (plain, BilinearClassifier(shape=(8, 8), strengths=6, folds=3, tolerance=1e-3)):
         found = forecast(estimator, X[:359], y[:359], [700, most], by="measured")

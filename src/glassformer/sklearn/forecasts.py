@@ -45,7 +45,7 @@ class Forecast(Shown):
         measured: error on the rest, and ``measured_error``, its standard error.
         checked: what theory, or the law, says at ``checked_n``.
         widened: by which share of the error held-back samples widen the band; zero where they agree.
-        estimated: width and noise, of labels of mean zero and variance one; None without theory.
+        estimated: width and noise, of numbers with mean zero and variance one, or of classes; None without theory.
         status: of message passing, which estimates them, or of theory; no forecast is to be believed of one that is
             not ``converged``.
     """
@@ -107,11 +107,12 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
     r"""The learning curve of an estimator to more samples, from a pilot set.
 
     Width and noise are estimated from the pilot set
-    (:func:`~glassformer.learners.own_data.width.estimate_model`); the error of the estimator at :math:`\alpha = n/(dL)`
-    is that of its theory, ``E``, and of its predictions :math:`P(E + \Delta)`. The band is what the intervals of width
-    and noise, and the variance of that many labels, leave open. The estimator is fitted to parts of the pilot set as
-    well and predicts the rest: where these errors lie outside of the band, by more than two standard errors, it is
-    widened by as much, and ``agrees`` is false.
+    (:func:`~glassformer.learners.own_data.width.estimate_model`). Theory has the error ``E`` of the estimate at the
+    sample ratio of ``n``, in units of the signal; predictions of numbers are off by :math:`P(E + \Delta)`, those of two
+    classes are wrong as often as a threshold of the field that they know. The band is what the intervals of width and
+    noise, and the variance of that many labels, leave open, as if they were independent. The estimator is fitted to
+    parts of the pilot set as well and predicts the rest: where these errors lie outside of the band, by more than two
+    standard errors, it is widened by as much, and ``agrees`` is false.
 
     Of estimators without a theory, of scikit-learn for instance, ``by="measured"`` continues what folds of the pilot
     set measure, each held back from six numbers of the others: :math:`e(n) = c + a\,n^{-b}`. Its band is that of all
@@ -119,9 +120,10 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
     thresholds: an error that falls at once beyond the pilot set is not foreseen.
 
     Args:
-        estimator: :class:`~glassformer.sklearn.bilinear.BilinearRegressor` with the square loss and a strength that is
-            chosen (``"cv"``, ``"theory"``), or ``solver="bayes"``; with ``by="measured"`` any regressor or classifier.
-            It is cloned, not changed.
+        estimator: any of this package with ``solver="bayes"``, or with a strength that is chosen (``"cv"``,
+            ``"theory"``), the square loss for numbers and the logistic one for classes, of which there are two, and for
+            attention the penalty ``"trace"``; with ``by="measured"`` any regressor or classifier. It is cloned, not
+            changed.
         X: pilot inputs, in any of the forms that the estimator takes.
         y: their labels, shape (samples,).
         n: numbers of samples.
@@ -132,8 +134,8 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
         :class:`Forecast`.
 
     Raises:
-        IncompatibleError: there is no theory of this estimator.
-        ParameterError: an argument is out of range.
+        IncompatibleError: there is no theory of this estimator, or of these labels.
+        ParameterError: an argument, or a parameter of the estimator, is out of the range of that theory.
 
     Example:
         >>> from glassformer.sklearn import BilinearRegressor

@@ -151,7 +151,7 @@ def _places_told(where: Callable[[], str]) -> Iterator[None]:
         raise ValueError("\n".join([f"{head} The first is {place}.", *rest])) from error
 
 
-def _first_bad(flat: Any, shape: tuple[int, int] | None) -> str:
+def _first_bad(flat: Any, shape: tuple[int, ...] | None) -> str:
     """The first entry that is not finite, as it is indexed; empty where there is none."""
     try:
         values = np.asarray(flat, dtype=float)

@@ -46,7 +46,7 @@ class EstimatedModel(Shown):
         rho: :math:`r/d`, and ``rho_interval``, of 95 per cent.
         noise: :math:`\Delta`, in units of the signal's share of the labels, and ``noise_error``, of 95 per cent.
         power: ``P``, what the signal adds to the variance of the labels.
-        offset: ``m``; of classes 0, the channel has theirs.
+        offset: ``m``; of classes the constant inside the sign.
         solution: of message passing with this model.
         status: how that ended: estimates of a run that did not settle are no more than a guess.
         settled: labels as the fields at the end, none of which has seen its own label, say they are made: what
