@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -72,8 +73,7 @@ class Curve(NamedTuple):
     Attributes:
         theory: of its solver.
         learner: whose theory that is.
-        ends: models with their targets: the estimated one, then those at the ends of the width's interval, and those at
-            the ends of the noise's.
+        ends: models with their targets, the estimated one first.
         ratio: sample ratio of one sample.
         unit: of misses of labels, in those of targets.
         samples: of the pilot set.
@@ -122,14 +122,11 @@ class Curve(NamedTuple):
             left = self.theory.left(table, model.matrix_prior.second_moment)
             found.append(self.unit * np.stack(targets.missed(model.channel, error, left)))
             status += [one for one in table.status if one is not Status.BISTABLE]
-        error, *others = (parts.sum(axis=0) for parts in found)
         # The share of the signal is known as well as the variance of the labels is.
-        doubt = CONFIDENCE * np.sqrt(2 / self.samples) * found[0][0]
-        # One of width and noise at a time, and these are independent: their squares add up.
-        away = np.array(others).reshape(2, 2, -1) - error
-        low = error - np.sqrt(np.sum(away.min(axis=1, initial=0.0) ** 2, axis=0) + doubt**2)
-        high = error + np.sqrt(np.sum(away.max(axis=1, initial=0.0) ** 2, axis=0) + doubt**2)
-        return error, low, high, next((one for one in status if not one.ok), Status.CONVERGED)
+        doubt = CONFIDENCE * np.sqrt(2 / self.samples)
+        low = np.min([(1 - doubt) * mended + rest for mended, rest in found], axis=0)
+        high = np.max([(1 + doubt) * mended + rest for mended, rest in found], axis=0)
+        return found[0].sum(axis=0), low, high, next((one for one in status if not one.ok), Status.CONVERGED)
 
 
 def _ends(unknown: Unknown, found: EstimatedModel) -> Iterator[tuple[Model, Targets]]:
@@ -138,9 +135,7 @@ def _ends(unknown: Unknown, found: EstimatedModel) -> Iterator[tuple[Model, Targ
     model = unknown.signal.model(found.rho, targets.channel)
     yield model, targets
     power, total = model.matrix_prior.second_moment, model.matrix_prior.second_moment + found.noise
-    widths = [(rho, found.noise) for rho in found.rho_interval]
-    noises = [(found.rho, noise) for noise in targets.noises(found.noise, found.noise_error)]
-    for rho, noise in (*widths, *noises):
+    for rho, noise in product(found.rho_interval, targets.noises(found.noise, found.noise_error)):
         own = unknown.signal.model(rho, targets.channel).matrix_prior.second_moment
         scaled = noise * own / power
         other = targets.with_noise(scaled, (own + scaled) / total)
