@@ -119,7 +119,7 @@ def test_forecasts_of_classes_and_of_attention_hold_the_truth(kind, arguments):
     assert (found.by, found.status.ok, found.agrees) == ("theory", True, True)
     assert found.quantity == ("mean squared error" if kind is AttentionRegressor else "share of wrong classes")
     assert found.low[1] <= wrong.mean() <= found.high[1]
-    assert np.all(found.error < found.checked.min()) and np.all(found.high < 2.5 * found.low + 0.3 * found.error)
+    assert np.all(found.error < found.checked.min()) and np.all(found.high < 4 * found.low)
     assert np.all(np.isnan(found.r2)) == (kind is not AttentionRegressor)
 
 

@@ -110,9 +110,9 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
     (:func:`~glassformer.learners.own_data.width.estimate_model`). Theory has the error ``E`` of the estimate at the
     sample ratio of ``n``, in units of the signal; predictions of numbers are off by :math:`P(E + \Delta)`, those of two
     classes are wrong as often as a threshold of the field that they know. The band is what the intervals of width and
-    noise, and the variance of that many labels, leave open, as if they were independent. The estimator is fitted to
-    parts of the pilot set as well and predicts the rest: where these errors lie outside of the band, by more than two
-    standard errors, it is widened by as much, and ``agrees`` is false.
+    noise, and the variance of that many labels, leave open, the worst of both. The estimator is fitted to parts of the
+    pilot set as well and predicts the rest: where these errors lie outside of the band, by more than two standard
+    errors, it is widened by as much, and ``agrees`` is false.
 
     Of estimators without a theory, of scikit-learn for instance, ``by="measured"`` continues what folds of the pilot
     set measure, each held back from six numbers of the others: :math:`e(n) = c + a\,n^{-b}`. Its band is that of all
