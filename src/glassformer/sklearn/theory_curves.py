@@ -76,6 +76,7 @@ class Curve(NamedTuple):
         ends: models with their targets, the estimated one first.
         ratio: sample ratio of one sample.
         unit: of misses of labels, in those of targets.
+        excess: share by which errors of this size may exceed theory.
         samples: of the pilot set.
         estimated: width and noise.
     """
@@ -85,6 +86,7 @@ class Curve(NamedTuple):
     ends: list[tuple[Model, Targets]]
     ratio: float
     unit: float
+    excess: float
     samples: int
     estimated: EstimatedModel
 
@@ -105,8 +107,8 @@ class Curve(NamedTuple):
         theory.require(estimator, unknown)
         found = unknown.estimated()
         learner, ends = theory.learner(estimator, unknown, found), list(_ends(unknown, found))
-        samples = len(tasks[0].labels)
-        return cls(theory, learner, ends, unknown.ratio(found) / samples, estimator.unit_**2, samples, found)
+        samples, excess = len(tasks[0].labels), unknown.signal.excess
+        return cls(theory, learner, ends, unknown.ratio(found) / samples, estimator.unit_**2, excess, samples, found)
 
     @property
     def quantity(self) -> str:
@@ -125,7 +127,7 @@ class Curve(NamedTuple):
         # The share of the signal is known as well as the variance of the labels is.
         doubt = CONFIDENCE * np.sqrt(2 / self.samples)
         low = np.min([(1 - doubt) * mended + rest for mended, rest in found], axis=0)
-        high = np.max([(1 + doubt) * mended + rest for mended, rest in found], axis=0)
+        high = np.max([(1 + doubt + self.excess) * mended + rest for mended, rest in found], axis=0)
         return found[0].sum(axis=0), low, high, next((one for one in status if not one.ok), Status.CONVERGED)
 
 
