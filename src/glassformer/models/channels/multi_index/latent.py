@@ -76,9 +76,12 @@ class LatentChannel(Channel):
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
         found, _, inverse = self._whitened(y, omega, variance)
-        return [self._slopes(level, inverse) for level in (found, *found.fewer)]
+        return self._slopes(found, inverse)
 
-    def _slopes(self, found: Moments, inverse: Array) -> tuple[Array, Array]:
+    def _slopes(self, found: Moments, inverse: Array) -> Slopes:
+        return [self._slopes_of(level, inverse) for level in (found, *found.fewer)]
+
+    def _slopes_of(self, found: Moments, inverse: Array) -> tuple[Array, Array]:
         shape = (len(inverse), self.rows, self.columns, self.rows, self.columns)
         # The product of independent means has no bias.
         mean = np.einsum("na,nb->nab", found.first, found.second)
@@ -113,9 +116,8 @@ class LatentChannel(Channel):
         omega, deviation, labels = self._data(variance[None])
         spread = np.broadcast_to(variance, (omega.shape[1], *variance.shape))
         found, root, inverse = self._whitened(labels[0], omega[0], spread)
-        slopes = [self._slopes(level, inverse) for level in (found, *found.fewer)]
         averages = self._averaged(self._posteriors(found, root, inverse), deviation, variance[None])
-        return averages, self._responding(slopes, deviation[0], variance)
+        return averages, self._responding(self._slopes(found, inverse), deviation[0], variance)
 
     def _whitened(self, y: Array, omega: Array, variance: Array) -> tuple[Moments, Array, Array]:
         """Moments of the whitened deviations, roots of the covariances and their inverses."""
