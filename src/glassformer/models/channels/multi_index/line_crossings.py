@@ -191,7 +191,7 @@ def _solved(cells: Any, lines: Bundle, link: Callable[[Any], Any]) -> tuple[Any,
         at = jnp.where(jnp.arange(len(gradient)) == cell.axis, place, cell.base)
         return jnp.where(root, weight, 0.0), jnp.where(root, at, 0.0)
 
-    return jax.vmap(one)(cells)  # type: ignore[no-any-return]
+    return jax.vmap(one)(cells)
 
 
 def _root(cell: _Cell, value: Callable[[Any], Any]) -> tuple[Any, Any, Any]:

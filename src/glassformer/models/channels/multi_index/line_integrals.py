@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,8 @@ _MASSIVE = 1e-9
 _TINY = 1e-300
 # Points of a pilot sample.
 _PILOT = 64
-# Lines per axis and half, the factor of fewer that lead near fixed points, and numbers in the pool of random shifts.
-_LINES, _CURSORY, _NUMBERS = 64, 4, 800_000
+# Lines per axis and half, and numbers in the pool of random shifts.
+_LINES, _NUMBERS = 64, 800_000
 # Data points whose lines are followed at once, so that temporaries stay in the cache.
 _BATCH = 128
 # Random fields that show the labels there are, and variance below which the mean alone decides between them.
@@ -65,9 +65,6 @@ class LineChannel(LinkRowsChannel):
     @property
     def discrete(self) -> bool:
         return self.atoms == 1
-
-    def cursory(self) -> Self:
-        return replace(self, effort=replace(self.effort, points=max(self.effort.points // _CURSORY, 1)))
 
     def truth(self, fields: Array) -> Array:
         return LinkRowsChannel.label_from(self, fields, fields) if self.discrete else super().truth(fields)
@@ -225,7 +222,7 @@ class _Intervals(_Kind):
         # Of a difference of two probabilities rounding is all that may be left.
         along = [lines.weight * part for part in (np.maximum(m0 + open_end, 0.0), m1, m2 + open_end)]
         each = [self._along(axis, lines.base[:, axis], *(m[:, axis] for m in along)) for axis in range(m0.shape[1])]
-        return _Sums(*map(sum, zip(*each, strict=True)))
+        return _Sums(*(np.sum(part, axis=0) for part in zip(*each, strict=True)))
 
     @staticmethod
     def _along(axis: int, base: Array, m0: Array, m1: Array, m2: Array) -> _Sums:

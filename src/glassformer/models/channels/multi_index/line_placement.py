@@ -46,7 +46,9 @@ def placed(label: Any, omega: Any, root: Any, lines: Any, pilot: Any, link: Call
     """Lines of data points.
 
     Args:
-        label, omega, root: as in :class:`Data`.
+        label: as in :class:`Data`.
+        omega: as in it.
+        root: as in it.
         lines: standard normal places at which each data point's lines cross the other coordinates, shape (n, 2 halves,
             2 parts, lines, D - 1). The first half of each part is drawn from the prior, the second around the level
             set: either half of a quasi-random sample is one itself.
@@ -72,7 +74,7 @@ def placed(label: Any, omega: Any, root: Any, lines: Any, pilot: Any, link: Call
         unit = jnp.eye(rows * columns).reshape(-1, rows, columns)
         return Bundle(base, weight, fields(base), root @ unit, label)
 
-    return jax.vmap(one)(label, omega, root, lines)  # type: ignore[no-any-return]
+    return jax.vmap(one)(label, omega, root, lines)
 
 
 def _near(distance: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:
@@ -91,8 +93,8 @@ def _near(distance: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:
 
 def _around(lines: Any, centre: Any, spread: Any) -> tuple[Any, Any]:
     """Middles of lines along every axis, shape (D, m, D), and their importance weights."""
-    *groups, each, _ = lines.shape
-    flat, size = lines.reshape(-1, lines.shape[-1]), len(centre)
+    each, size = lines.shape[-2], len(centre)
+    flat = lines.reshape(-1, lines.shape[-1])
     near = (jnp.arange(len(flat)) % each >= each // 2)[:, None]
     found = []
     for axis in range(size):
@@ -103,5 +105,5 @@ def _around(lines: Any, centre: Any, spread: Any) -> tuple[Any, Any]:
         shape = 0.5 * (base**2 - ((base - centre) / spread) ** 2) - jnp.log(spread)
         ratio = jnp.exp(jnp.sum(jnp.where(across, shape, 0.0), axis=1))
         found.append((base, 2 / (1 + ratio) if each > 1 else jnp.ones_like(ratio)))
-    base, weight = zip(*found, strict=True)
-    return jnp.stack(base), jnp.stack(weight)
+    middles, weights = zip(*found, strict=True)
+    return jnp.stack(middles), jnp.stack(weights)
