@@ -173,7 +173,7 @@ class Panel(ABC):
     def _show(self, answer: Answer) -> None:
         self._awaited, figure = None, self.figure
         self.draw(answer)
-        self.grey(False)
+        self.grey(answer.first_look)
         if not self.drawn:
             self._place.extend([pn.pane.Bokeh(figure, sizing_mode="stretch_width"), self.share.view])
         self.share.show(answer)
