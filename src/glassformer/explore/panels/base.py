@@ -137,6 +137,7 @@ class Panel(ABC):
     def halt(self) -> None:
         """What is asked has no answer: wait for none, and leave what is drawn, grey."""
         self.work.drop()
+        self.run.visible = not self.alone
         self.busy, self._awaited = False, None
         self._grey()
         self.tell("")
