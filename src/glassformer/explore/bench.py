@@ -205,9 +205,9 @@ class Bench:
                 self._more.collapsed = self._more.collapsed and blamed.name not in self._hidden
             elif one is not None:
                 alone[str(one)] = None
-        for part in (self, *self._panels.values()):
-            for control in part.controls.values():
-                control.refuse(beside.get(control, ""))
+        every = [self.controls, *(panel.controls for panel in self._panels.values())]
+        for control in (control for controls in every for control in controls.values()):
+            control.refuse(beside.get(control, ""))
         said = "".join(f'<p role="alert" class="refused">{html.escape(text)}</p>' for text in alone)
         self._refused.object = said
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.results import Table
+from glassformer.core.solution import Status
 from glassformer.explore.answer import Answer
 from glassformer.theory.limits import mean_error
 from glassformer.theory.state_evolution import first_look
@@ -24,7 +25,7 @@ def looks(model: Any, alpha: list[float]) -> Iterator[Table]:
         >>> list(looks(BilinearSequenceRegression(rho=0.5), [0.5]))
         []
     """
-    rows, status = [], []
+    rows, status = list[tuple[float, float, float]](), list[Status]()
     for ratio, found in first_look(model, alpha):
         rows.append((ratio, mean_error(found.value)[0], found.error_estimate[0]))
         status += found.status
