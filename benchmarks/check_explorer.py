@@ -1,8 +1,8 @@
 """The explorer under random hands: sliders moved in a browser, what goes wrong in it or in the log, memory, answers.
 
-A server of its own, one page of bsr and one of aim, whose sliders are put anywhere; the noise of aim stays zero, as
-labels of softmax attention with noise take minutes. Every tenth move waits for its answers, that of the curve and that
-of the free entropy below it: from the move to the moment when the browser has painted other numbers.
+A server of its own, and a page for every tab, whose sliders are put anywhere; the noise of aim stays zero, as labels of
+softmax attention with noise take minutes. Every tenth move, of bsr or aim, waits for its answers, that of the curve and
+that of the free entropy below it: from the move to the moment when the browser has painted other numbers.
 
 Before, one key on the skip strength of deep attention: right after the last answer, and once the page has computed the
 next step ahead. With --rest pages stand still for so many seconds before they are moved, in which others are computed.
@@ -28,6 +28,9 @@ import psutil
 
 # Sliders that are moved, by the tab, first the one that every number depends on; bytes that the server may come to.
 SLIDERS, LIMIT = {"bsr": ("noise", "rho", "beta"), "aim": ("rho", "temperature")}, 1e9
+# The same where answers take long, or come from a link of one's own: moved, and not waited for.
+OTHERS = {"attention": ("skip", "side information", "noise"), "link&family=bsr": ("noise", "rho", "beta")}
+LINK = "import jax.numpy as jnp\n\n\ndef link(z):\n    return jnp.tanh(z)\n"
 MOVE = "(input, value) => { input.value = value; input.dispatchEvent(new Event('input')); }"
 # A column that only the curve has, and one that only the panel below it has.
 FIGURES = {"curve": "marker", "free entropy": "overlap"}
@@ -56,20 +59,25 @@ ANSWERS = """async (input, [value, columns]) => {
   return painted;
 }"""
 
-# Seconds from a key until the last curve is grey, the first new point is there, and as many as there were.
+# Seconds from a key until the last curve is grey, a first look has one point and all of them, and the curve is there.
 STEP = """async (input) => {
-  const curve = () => [...Bokeh.documents[0]._all_models.values()].find(
+  const marked = () => [...Bokeh.documents[0]._all_models.values()].filter(
     (one) => one.type === "GlyphRenderer" && one.data_source.data["marker"]?.length > 0);
-  const before = curve().data_source.data, count = before["alpha"].length, seen = [null, null, null];
+  // What is filled with white is the first look.
+  const looks = (one) => one.glyph.fill_color?.value === "#ffffff";
+  const curve = () => marked().find((one) => !looks(one));
+  const looked = () => marked().find(looks)?.data_source.data["alpha"].length ?? 0;
+  const before = curve().data_source.data, count = before["alpha"].length, seen = [null, null, null, null];
   const start = performance.now(), since = () => (performance.now() - start) / 1000;
   input.stepUp();
   input.dispatchEvent(new Event("input"));
-  while (seen[2] === null && since() < 120) {
+  while (seen[3] === null && since() < 120) {
     await new Promise(requestAnimationFrame);
     const data = curve().data_source.data;
     if (seen[0] === null && curve().glyph.line_alpha?.value < 1) seen[0] = since();
-    if (seen[1] === null && data !== before) seen[1] = since();
-    if (data !== before && data["alpha"].length === count) seen[2] = since();
+    if (seen[1] === null && looked() > 0) seen[1] = since();
+    if (seen[2] === null && looked() === count) seen[2] = since();
+    if (data !== before) seen[3] = since();
   }
   return seen;
 }"""
@@ -123,8 +131,8 @@ def stepped(browser: Any, address: str, process: psutil.Process, wrong: list[str
     for name, seconds in (("cold", 0.0), ("computed ahead", QUIET)):
         for _ in range(KEYS):
             at_rest(process, seconds)
-            seen = zip(("grey", "first point", "curve"), slider.evaluate(STEP), strict=True)
-            told = (f"{what} {'at once' if s is None else f'after {s:.2f} s'}" for what, s in seen)
+            seen = zip(("grey", "first look", "all of it", "curve"), slider.evaluate(STEP), strict=True)
+            told = (f"{what} {'not seen' if s is None else f'after {s:.2f} s'}" for what, s in seen)
             print(f"attention, {name}:", ", ".join(told), flush=True)
     page.close()
 
@@ -145,19 +153,19 @@ def tortured(
     """What went wrong in the browser, and the largest memory of the server."""
     rng, wrong, largest = np.random.default_rng(options.seed), list[str](), 0.0
     stepped(browser, address, process, wrong)
-    hands = {tab: Hand(opened(browser, address, tab, wrong), rng) for tab in SLIDERS}
+    moved = {**SLIDERS, **OTHERS}
+    hands = {tab: Hand(opened(browser, address, tab, wrong), rng) for tab in moved}
     waits: dict[str, list[list[float]]] = {tab: [] for tab in SLIDERS}
     time.sleep(options.rest)
     print(f"at the start the server has {process.memory_info().rss / 1e6:.0f} MB", flush=True)
     for move in range(options.moves):
-        tab = str(rng.choice(list(SLIDERS)))
-        name = str(rng.choice(SLIDERS[tab]))
+        tab = str(rng.choice(list(moved if move % 10 else SLIDERS)))
         if move % 10:
-            hands[tab].move(name)
+            hands[tab].move(str(rng.choice(moved[tab])))
         else:
             waits[tab].append(hands[tab].answered(SLIDERS[tab][0]))
             largest = max(largest, process.memory_info().rss)
-    for tab, seconds in waits.items():
+    for tab, seconds in ((tab, seconds) for tab, seconds in waits.items() if seconds):
         for figure, own in zip(FIGURES, np.transpose(seconds), strict=True):
             low, middle, high = np.quantile(own, [0.1, 0.5, 0.9])
             print(f"{tab}: {figure} after {middle:.3f} s, eight of ten within {low:.3f} to {high:.3f} s")
@@ -176,6 +184,8 @@ def main() -> None:
     with TemporaryDirectory() as folder, Path(folder, "log").open("w+") as log, sync_playwright() as playwright:
         # Nothing is kept from before.
         settings = {**os.environ, "GLASSFORMER_CACHE": str(Path(folder, "cache"))}
+        Path(folder, "link.py").write_text(LINK)
+        command += ["--link", f"{folder}/link.py:link"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=settings)
         try:
             assert server.stdout is not None

@@ -1,8 +1,6 @@
 """What is computed before anybody asks, on a page without a browser."""
 
-import time
 from itertools import count
-from queue import Queue
 
 import pytest
 
@@ -18,36 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 TEXTS = {"depth": "1", "points": "32", "alpha": "0.5"}
 
 
-class Thread:
-    """The thread of a page: does what it is told when the test looks, and notes what waits for a while."""
-
-    def __init__(self):
-        self._told, self.resting = Queue(), []
-
-    def later(self, function, seconds=0.0):
-        if seconds in (here.IDLE, here.AWAY - here.IDLE):
-            self.resting.append(function)
-        elif not seconds:
-            self._told.put(function)
-
-    def until(self, holds):
-        end = time.monotonic() + 60
-        while not holds():
-            assert time.monotonic() < end, "a minute without what was waited for"
-            if self._told.empty():
-                time.sleep(0.01)
-            else:
-                self._told.get()()
-
-    def idle(self):
-        """Nothing has been asked for as long as that."""
-        waiting, self.resting[:] = list(self.resting), []
-        for function in waiting:
-            function()
-
-
 @pytest.fixture
-def opened(monkeypatch, tmp_path):
+def opened(monkeypatch, tmp_path, thread):
     pytest.importorskip("panel")
     from glassformer.explore.bench import Bench
 
@@ -56,14 +26,13 @@ def opened(monkeypatch, tmp_path):
 
     def made(name, texts, slider, number):
         """A page whose slider is moved before there is any answer: computing one takes long."""
-        thread = Thread()
         ahead = here.Ahead(thread.later, lambda: bench.beside(), list)
         bench = Bench(name, texts, thread.later, lambda: None, PANELS, ahead)
         ended.extend([ahead, bench])
         assert not bench.beside(), "no slider was moved"
         bench.controls[slider].slider.value = number
         thread.until(lambda: bench.curve.drawn and not bench.curve.busy and not bench.active.busy)
-        return thread, bench
+        return bench
 
     yield made
     for one in ended:
@@ -83,8 +52,8 @@ def kept(texts):
         return False
 
 
-def test_after_an_answer_the_step_of_the_slider_beside_it_is_kept(opened):
-    thread, bench = opened("attention", TEXTS, "skip", 4.0)
+def test_after_an_answer_the_step_of_the_slider_beside_it_is_kept(opened, thread):
+    bench = opened("attention", TEXTS, "skip", 4.0)
     beside = {**TEXTS, "skip": "3.99"}
     assert [asked.texts["skip"] for asked in bench.beside()] == ["3.99"], "the slider ends at 4"
     assert kept({**TEXTS, "skip": "4"})
@@ -97,15 +66,15 @@ def test_after_an_answer_the_step_of_the_slider_beside_it_is_kept(opened):
     assert not bench.curve.cancel.visible
 
 
-def test_models_whose_answers_take_no_time_have_nothing_computed_ahead(opened, monkeypatch):
+def test_models_whose_answers_take_no_time_have_nothing_computed_ahead(opened, thread, monkeypatch):
     monkeypatch.setattr(here, "answered", lambda *given: pytest.fail("computed"))
-    thread, bench = opened("bsr", {"alpha": "0.5"}, "noise", 0.1)
+    bench = opened("bsr", {"alpha": "0.5"}, "noise", 0.1)
     assert bench.controls["noise"].beside() == ["0.09", "0.11"]
     assert thread.resting
     assert not bench.beside()
 
 
-def test_a_question_drops_what_nobody_has_asked(monkeypatch):
+def test_a_question_drops_what_nobody_has_asked(monkeypatch, thread):
     begun, dropped = [], []
 
     def endless(asked, so_far):
@@ -118,7 +87,7 @@ def test_a_question_drops_what_nobody_has_asked(monkeypatch):
             raise
 
     monkeypatch.setattr(here, "answered", endless)
-    thread, asked = Thread(), here.beginnings(["bsr", "attention"])
+    asked = here.beginnings(["bsr", "attention"])
     ahead = here.Ahead(thread.later, lambda: asked, list)
     ahead.answered("nobody")
     assert not thread.resting
@@ -144,10 +113,9 @@ def test_a_question_drops_what_nobody_has_asked(monkeypatch):
     thread.until(lambda: len(dropped) == 2)
 
 
-def test_where_steps_take_no_time_other_tabs_are_computed_ahead(monkeypatch):
+def test_where_steps_take_no_time_other_tabs_are_computed_ahead(monkeypatch, thread):
     seen = []
     monkeypatch.setattr(here, "answered", lambda asked, so_far: seen.append(asked.name))
-    thread = Thread()
     ahead = here.Ahead(thread.later, list, lambda: here.beginnings(["aim", "attention"]))
     ahead.asked("curve")
     ahead.answered("curve")

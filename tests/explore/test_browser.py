@@ -62,7 +62,7 @@ def visit(browser, address):
     """Opens a page in a window of its own; whatever goes wrong in it, or leaves this machine, fails the test."""
     wrong, windows = [], []
 
-    def opened(query="", width=1280):
+    def opened(query="", width=1280, there="Values as a table"):
         window = browser.new_context(viewport={"width": width, "height": 900})
         windows.append(window)
         page = window.new_page()
@@ -71,7 +71,7 @@ def visit(browser, address):
         page.on("request", lambda asked: None if _own(asked.url, address) else wrong.append(asked.url))
         page.set_default_timeout(60_000)
         page.goto(address + query)
-        page.get_by_text("Values as a table").first.wait_for()
+        page.get_by_text(there).first.wait_for()
         return page
 
     yield opened
@@ -112,19 +112,22 @@ def test_a_slider_moves_the_curve_and_the_address_leads_back(visit, address):
 
 
 def test_a_bad_value_is_refused_beside_its_control_on_a_narrow_screen(visit):
-    page = visit("?alpha=0:1:5", width=390)
-    # What the first answer brings changes the page once more: text that is typed meanwhile may be lost with its field.
-    page.get_by_text("Learners that are not for this model").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    # Written at once: the first answer, to what was asked before, is on its way.
+    page = visit("?alpha=0:1:5&noise=0.0123", width=390, there="alpha of the panels below")
     field = page.get_by_role("textbox", name="rho")
     field.fill("-1")
     field.press("Enter")
     refused = page.get_by_role("alert").filter(has_text="rho = -1.0 is not allowed: expected >= 0")
     refused.wait_for()
     assert 0 < refused.bounding_box()["y"] - field.bounding_box()["y"] < 120
+    # As long as it may take until that answer would be there.
+    page.wait_for_timeout(2000)
+    assert refused.is_visible()
     field.fill("0.4")
     field.press("Enter")
     refused.wait_for(state="detached")
+    _said(page, "The Bayes-optimal error goes from")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_only_learners_that_fit_are_offered_and_tables_unfold_by_key(visit):

@@ -95,6 +95,7 @@ WRONG = [
     ("phase-diagram attention --skip 1,", "skip = '1,' is not allowed"),
     ("phase-diagram bsr --rho 0.5", "along = None is not allowed: expected NAME=SPEC"),
     ("phase-diagram bsr --rho 0.5 --along skip=0:1:3", "along = 'skip=0:1:3' is not allowed"),
+    ("phase-diagram attention --along depth=1:2:3", "depth = 1.5 is not allowed: expected whole numbers"),
     ("phase-diagram bsr --rho 0.5 --along noise=a", "noise = 'a' is not allowed"),
     ("phase-diagram attention --skip 0:1:0", "skip = '0:1:0' is not allowed"),
     ("limits bsr --rho 0.5 --alpha -1e308:1e308:3", "alpha = "),

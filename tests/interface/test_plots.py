@@ -55,6 +55,14 @@ def test_rows_are_curves_of_their_own(axes):
     assert labels(axes) == ["Bayes-optimal", "row 1", "row 2"]
 
 
+def test_an_axis_of_whole_numbers_has_no_others(axes):
+    from glassformer import AttentionIndexed, phase_diagram
+
+    plots.plot_phase_diagram(phase_diagram(AttentionIndexed(rho=0.5), "tokens", [2, 3]), Path())
+    assert all(float(place).is_integer() for place in axes.get_xticks())
+    assert all(line.get_linestyle() == ":" for line in axes.lines)
+
+
 @pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.statistics)])
 def test_landscapes_show_their_maxima(axes, noise):
     model = BilinearSequenceRegression(rho=0.5, noise=noise, channel="absolute")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, field
 from typing import Any
+
+from glassformer.core.errors import ParameterError
 
 # What the first word of a field's type says of the text of an option.
 _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
@@ -57,6 +59,7 @@ class Option:
         begin: see :func:`parameter`.
         among: see :func:`parameter`.
         opens_file: see :func:`parameter`.
+        whole: whether its numbers are whole ones.
     """
 
     field: str
@@ -71,6 +74,7 @@ class Option:
     begin: Any = None
     among: tuple[str, ...] = ()
     opens_file: bool = False
+    whole: bool = False
 
     @property
     def word(self) -> str:
@@ -95,6 +99,31 @@ class Option:
         return given if given is None or self.read is None else self.read(self.name, given)
 
 
+def values_of(options: Iterable[Option], field: str, values: Any) -> list[Any]:
+    """Numbers that a field takes one after the other: whole ones where it takes no others.
+
+    Raises:
+        ParameterError: they are no finite numbers, or fractions where whole ones are meant.
+
+    Example:
+        >>> @dataclass
+        ... class Walk:
+        ...     steps: int = parameter("how many", 10)
+        >>> values_of(options_in(Walk), "steps", [1.0, 2.0])
+        [1, 2]
+    """
+    # Command lines are read without NumPy.
+    from glassformer.core.checks import real_numbers
+
+    numbers = [float(value) for value in real_numbers(field, values).ravel()]
+    if not any(option.whole for option in options if option.field == field):
+        return numbers
+    for number in numbers:
+        if not number.is_integer():
+            raise ParameterError(field, number, "whole numbers, for example 1,2,3 or 1:3:3")
+    return [int(number) for number in numbers]
+
+
 def options_in(*kinds: type) -> list[Option]:
     """The options in data classes, each once.
 
@@ -117,14 +146,16 @@ def options_in(*kinds: type) -> list[Option]:
 
 def _option(one: Field[Any]) -> Option:
     read, name = one.metadata["read"], one.metadata["option"] or one.name
+    kind = _KINDS.get(str(one.type).partition(" ")[0], str)
     return Option(
         field=one.name,
         name=name,
-        kind=str if read else _KINDS.get(str(one.type).partition(" ")[0], str),
+        kind=str if read else kind,
         meaning=one.metadata["help"],
         required=one.default is MISSING or bool(one.metadata.get("required")),
         default=None if one.default is MISSING else one.default,
         metavar=one.metadata.get("metavar") or name.upper().replace("_", "-"),
         read=read,
+        whole=kind is int,
         **{key: one.metadata[key] for key in ("usual", "begin", "among", "opens_file") if key in one.metadata},
     )

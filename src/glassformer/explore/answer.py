@@ -49,6 +49,7 @@ class Answer:
         code: the Python code that does.
         plot: draws them into a file.
         notes: what else there is to say.
+        first_look: whether these are numbers of a moment, which others follow: nothing to take along.
     """
 
     drawn: Any
@@ -58,3 +59,4 @@ class Answer:
     code: str
     plot: Callable[[Path], None]
     notes: list[str] = field(default_factory=list)
+    first_look: bool = False

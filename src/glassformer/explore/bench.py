@@ -60,6 +60,7 @@ class Bench:
         self._remarks = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
         self.curve = Curve(self)
         self._unfit: Mapping[str, str] = {}
+        self._refusals = dict[Bench | Panel, Exception | None]()
         self._kinds, self._panels = kinds, dict[int, Panel]()
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in kinds]
         self.learners = Choice(with_theory(), self.texts["learners"], partial(self.change, "learners"))
@@ -130,13 +131,9 @@ class Bench:
         """Ask for what depends on a text that has changed."""
         asked = self.asked()
         if asked is None:
+            self._halt()
             return
         self.quick = asked.model.has_curve
-        try:
-            self.curve.at(question.chosen_ratio(self.texts))
-        except GlassformerError as error:
-            self.refuse(error)
-            return
         shared = name in self.controls and name != "at"
         if shared or name in self.curve.follows:
             self.curve.ask()
@@ -158,10 +155,24 @@ class Bench:
         try:
             asked = self._about(self.texts)
         except GlassformerError as error:
-            self.refuse(error)
+            self.refuse(self, error)
             return None
-        self.refuse(None)
+        self.refuse(self, self._pointed())
         return asked
+
+    def _pointed(self) -> GlassformerError | None:
+        """Mark the sample ratio that panels are about, or say why there is none; the curve needs none."""
+        try:
+            self.curve.at(question.chosen_ratio(self.texts))
+        except GlassformerError as error:
+            return error
+        return None
+
+    def _halt(self) -> None:
+        """Nothing can be asked: what was asked before is waited for no more, as nobody asks it now."""
+        self._next = None
+        for panel in (self.curve, self.active):
+            panel.halt()
 
     def _about(self, texts: dict[str, str]) -> Asked:
         model = question.built(self.name, texts, self.link[0])
@@ -178,17 +189,27 @@ class Bench:
                 found.append(self._about({**self.texts, self._last: text}))
         return found
 
-    def refuse(self, error: Exception | None) -> None:
-        """Say what is wrong beside the control that is to blame, or below all if it is none; None for nothing."""
-        controls = {**self.controls, **self.active.controls}
-        for control in controls.values():
-            control.refuse("")
-        blamed = controls.get(error.name) if isinstance(error, ParameterError) else None
-        if blamed is not None:
-            blamed.refuse(str(error))
-            self._more.collapsed = self._more.collapsed and blamed.name not in self._hidden
-        alone = error if blamed is None else None
-        self._refused.object = f'<p role="alert" class="refused">{html.escape(str(alone))}</p>' if alone else ""
+    def refuse(self, who: Bench | Panel, error: Exception | None) -> None:
+        """Say what is wrong with what a part of the page asks, beside the control that is to blame, or below all.
+
+        None where nothing is; what other parts in view have said stays.
+        """
+        self._refusals[who] = error
+        beside, alone = dict[Control, str](), dict[str, None]()
+        for part in (self, self.curve, self.active):
+            one = self._refusals.get(part)
+            controls = {**self.controls, **part.controls}
+            blamed = controls.get(one.name) if isinstance(one, ParameterError) else None
+            if blamed is not None:
+                beside[blamed] = str(one)
+                self._more.collapsed = self._more.collapsed and blamed.name not in self._hidden
+            elif one is not None:
+                alone[str(one)] = None
+        every = [self.controls, *(panel.controls for panel in self._panels.values())]
+        for control in (control for controls in every for control in controls.values()):
+            control.refuse(beside.get(control, ""))
+        said = "".join(f'<p role="alert" class="refused">{html.escape(text)}</p>' for text in alone)
+        self._refused.object = said
 
     def offer(self, unfit: Mapping[str, str]) -> None:
         """Leave out learners that do not go with the model, and say why."""

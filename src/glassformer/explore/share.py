@@ -47,7 +47,7 @@ class Share:
         self._said.object = f'<p class="said">{html.escape(answer.said)}</p>'
         self._table.show(partial(_table, answer))
         self._words.show(partial(_words, answer))
-        self._csv.disabled = self._png.disabled = False
+        self._csv.disabled = self._png.disabled = answer.first_look
 
     def _as_csv(self) -> io.BytesIO:
         return io.BytesIO(b"" if self._answer is None else self._answer.frame.to_csv(index=False).encode())

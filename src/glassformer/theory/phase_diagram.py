@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.checks import real_numbers
 from glassformer.core.errors import ParameterError
+from glassformer.core.options import options_in, values_of
 from glassformer.core.progress import track
 from glassformer.core.results import plain
 from glassformer.core.showing import Shown, heading
@@ -43,6 +43,11 @@ class PhaseDiagram(Shown):
     def parameters(self) -> dict[str, Any]:
         """Of the model, those that stand still."""
         return {name: value for name, value in self.thresholds[0].parameters.items() if name != self.parameter}
+
+    @property
+    def names(self) -> list[str]:
+        """Of all thresholds, in order: a layer more may bring more of them."""
+        return list(dict.fromkeys(entry.name for one in self.thresholds for entry in one.entries))
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per threshold and value."""
@@ -82,7 +87,7 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
     Args:
         model: where all other parameters are taken from.
         parameter: name of a field of the model, for instance ``"skip"``.
-        values: what it takes, shape (points,).
+        values: what it takes, shape (points,); whole numbers for a parameter that takes no others, as ``"depth"``.
 
     Raises:
         ParameterError: no such parameter, a value that it does not allow, or one value twice.
@@ -96,7 +101,7 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
     """
     if parameter not in {field.name for field in fields(cast(Any, model))}:
         raise ParameterError("parameter", parameter, f"a parameter of {type(model).__name__}")
-    listed = [float(value) for value in real_numbers(parameter, values).ravel()]
+    listed = values_of(options_in(type(model)), parameter, values)
     if not listed or len(set(listed)) < len(listed):
         raise ParameterError(parameter, listed, "at least one value, all of them different")
     found = [thresholds(model.varied(**{parameter: value})) for value in track(listed, f"thresholds over {parameter}")]

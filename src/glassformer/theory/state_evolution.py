@@ -7,6 +7,7 @@ are iterated to rounding.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +33,8 @@ _SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
 _INFORMED, _BREAKING = (1e-8, 1e-4), (1e-6, 1e-3)
 # Eigenvalues of a covariance may exceed one by rounding.
 _ROUNDING = 1e-12
+# Sampled data points per replica of a first look.
+_AT_FIRST = 64
 # What the solution at one sample ratio takes in memory.
 _BYTES = 20_000
 # Beyond it products of ratio and information overflow.
@@ -116,7 +119,7 @@ def evolved(
     fine = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
     if not channel.sampled:
         return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
-    place = place or located(fine.cursory(_COARSE), first, settings, sloped(fine))
+    place = place or located(fine.with_fewer(_COARSE), first, settings, sloped(fine))
     if coarse:
         return place
     found = refined(fine, nearer(fine, place, settings), settings)
@@ -125,9 +128,46 @@ def evolved(
     # What a noise that stands for none does to the fixed point shows where there is more of it.
     more = replace(fine, channel=channel.louder.with_points(fine.channel.points))
     nearby = np.where(is_covariance(found.value)[:, None, None], found.value, first)
-    other = refined(more, located(more.cursory(_COARSE), nearby, settings, sloped(more)), settings)
+    other = refined(more, located(more.with_fewer(_COARSE), nearby, settings, sloped(more)), settings)
     moved = np.linalg.norm(other.value - found.value, axis=(1, 2))
     return replace(found, error_estimate=found.error_estimate + np.where(other.settled, moved, np.inf))
+
+
+def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution]]:
+    r"""What the uninformed start leads to, with few sampled data points, one sample ratio after the other.
+
+    Ratios are taken in increasing order, each of them from the fixed point before. That leads to the same one: the map
+    is monotone in ``V`` and in ``alpha``, so that the fixed point before is not below the one that is looked for, and
+    no other one lies between.
+
+    Args:
+        model: of which nothing is yielded unless its averages are sampled, of the labels that it has.
+        alpha: sample ratios, a number or shape (points,), finite and >= 0.
+
+    Yields:
+        A ratio, and its :class:`Solution`, covariances of shape (1, P, P); its error estimate is that of so few points.
+
+    Raises:
+        ParameterError: ``alpha`` is out of range.
+
+    Example:
+        >>> from glassformer import DeepAttention
+        >>> [(ratio, found.settled.all()) for ratio, found in first_look(DeepAttention(depth=1, points=32), [0.0])]
+        [(0.0, np.True_)]
+    """
+    ratios = np.sort(validated_alpha(alpha))
+    channel = model.channel.in_rows
+    # What a noise that stands for none changes is known only once there is more of it.
+    if not channel.sampled or channel.louder is not None:
+        return
+    few = channel.with_points(min(_AT_FIRST, channel.points))
+    unknown = start = _starting_covariance(model, 1, "uninformed", None)
+    for ratio in ratios:
+        update = EvolutionMap(model, np.array([ratio]), few)
+        found = refined(update, located(update, start, _SAMPLED, update), _SAMPLED)
+        yield float(ratio), found
+        # What is not learned yet must not stay so for want of a start that breaks the symmetry.
+        start = found.value if found.settled.all() and is_covariance(unknown - found.value).all() else unknown
 
 
 def _iterated(update: EvolutionMap, start: Array, settings: Iteration, origin: Array | None) -> Solution:

@@ -127,11 +127,20 @@ class Panel(ABC):
         self.run.visible = not self.alone
         self.work.drop()
         self.busy = False
+        self.bench.refuse(self, None)
         if self.alone:
             self._expect()
         else:
             self._grey()
             self.tell("press the button to compute")
+
+    def halt(self) -> None:
+        """What is asked has no answer: wait for none, and leave what is drawn, grey."""
+        self.work.drop()
+        self.run.visible = not self.alone
+        self.busy, self._awaited = False, None
+        self._grey()
+        self.tell("")
 
     def tell(self, text: str) -> None:
         """How far it is."""
@@ -165,17 +174,17 @@ class Panel(ABC):
     def _show(self, answer: Answer) -> None:
         self._awaited, figure = None, self.figure
         self.draw(answer)
-        self.grey(False)
+        self.grey(answer.first_look)
         if not self.drawn:
             self._place.extend([pn.pane.Bokeh(figure, sizing_mode="stretch_width"), self.share.view])
         self.share.show(answer)
-        self.bench.refuse(None)
+        self.bench.refuse(self, None)
 
     def _fail(self, error: Exception) -> None:
         self.busy, self._awaited = False, None
         self._grey()
         self.tell(str(error))
-        self.bench.refuse(error)
+        self.bench.refuse(self, error)
 
     def _over(self) -> None:
         self.busy = self.cancel.visible = False

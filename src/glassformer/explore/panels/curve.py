@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,12 +19,14 @@ from glassformer.core.results import Table
 from glassformer.explore import words
 from glassformer.explore.answer import Answer, Asked
 from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, mark, source
+from glassformer.explore.first_look import looked, looks
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.question import positive, ratios
 from glassformer.explore.shelf import shelved_table
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import LEARNERS, learner, learner_type, names
 from glassformer.models.registry import MODELS
+from glassformer.theory.limits import limits
 
 _COLUMNS = ("alpha", "error", "estimate", "status", "marker")
 _OPTIMAL, _REACHED = "Bayes-optimal", "message passing"
@@ -44,12 +46,16 @@ def with_theory() -> list[str]:
 
 @dataclass(frozen=True)
 class Curves:
-    """Limits by the name of the learner, thresholds, why something is missing, and which learners are not for this."""
+    """Limits by the name of the learner, thresholds, why something is missing, and which learners are not for this.
+
+    Or a first look at what message passing reaches, and nothing else yet.
+    """
 
     tables: dict[str, Table]
     thresholds: Any
     missing: dict[str, str]
     refused: dict[str, str]
+    look: Table | None = None
 
 
 class Curve(Panel):
@@ -70,20 +76,26 @@ class Curve(Panel):
             self._renderers[name] = [line, dots]
         self._marks, self._bars = source("alpha", "name", "label", "offset", "baseline"), source("alpha", "low", "high")
         self._points = source("alpha", "error", "estimate", "status", "theory")
+        self._look, self._whiskers = source(*_COLUMNS), source("alpha", "low", "high")
         upright = made.vspan(x="alpha", source=self._marks, color="#555555", line_dash="dashed", line_width=1.2)
         made.text(
             "alpha", 0, "label", source=self._marks, angle=np.pi / 2, x_offset="offset", y_offset=-6,
             text_baseline="baseline", text_font_size="12px", text_color="#444444",
         )  # fmt: skip
         made.segment("alpha", "low", "alpha", "high", source=self._bars, color="#000000", line_width=1.5)
+        glance = made.scatter(
+            "alpha", "error", source=self._look, line_color=COLORS[0], fill_color="#ffffff", size=8, marker="marker"
+        )
+        made.segment("alpha", "low", "alpha", "high", source=self._whiskers, color=COLORS[0], line_width=1.5)
         runs = made.scatter("alpha", "error", source=self._points, color="#000000", marker="diamond", size=10)
         told = [("alpha", "@alpha{0.0000}"), ("error", "@error{0.000000}"), ("status", "@status")]
-        curves = [one for pair in self._renderers.values() for one in pair[1:]]
+        curves = [glance, *(one for pair in self._renderers.values() for one in pair[1:])]
         hover(made, curves, *told, ("error estimate", "@estimate{0.0e+0}"))
         hover(made, [runs], *told, ("standard error", "@estimate"), ("theory", "@theory"))
         hover(made, [upright], ("threshold", "@name"), ("alpha", "@alpha{0.000000}"))
         self._items = {name: LegendItem(label=name, renderers=pair[:1]) for name, pair in self._renderers.items()}
         self._items["runs"] = LegendItem(label="runs on data", renderers=[runs])
+        self._items["look"] = LegendItem(label="first look at message passing", renderers=[glance], visible=False)
         made.add_layout(Legend(items=list(self._items.values()), orientation="horizontal", ncols=3), "above")
         self._at = mark(made, self._where)
         made.on_event(Tap, lambda event: self.bench.put("at", f"{max(event.x, 0.0):.4g}"))
@@ -95,6 +107,10 @@ class Curve(Panel):
 
     def draw(self, answer: Answer) -> None:
         found: Curves = answer.drawn
+        self._glance(found.look)
+        if found.look is not None:
+            self.bench.offer(found.refused)
+            return
         table = found.tables[_OPTIMAL]
         fill(self._lines[_OPTIMAL], _columns(table, "error"))
         apart = table["algorithmic_error"] > table["error"] * (1 + 1e-6) + 1e-9
@@ -112,6 +128,17 @@ class Curve(Panel):
         self.bench.offer(found.refused)
         # The curve goes out first.
         self.bench.later(self.bench.go_on)
+
+    def _glance(self, look: Table | None) -> None:
+        """A first look, or none."""
+        fill(self._look, _empty() if look is None else _columns(look, "error"))
+        fill(self._whiskers, {"alpha": []} if look is None else _bars(look))
+        self._items["look"].visible = look is not None
+
+    def stale(self) -> None:
+        super().stale()
+        if self.drawn:
+            self._glance(None)
 
     def points(self, simulation: Table | None) -> None:
         """Runs on data, or none."""
@@ -143,19 +170,25 @@ class Curve(Panel):
             pair[1].glyph.fill_alpha = GREYED if stale else CLEAR
 
 
-def answered(asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
-    """The answer to a question about a curve; ``so_far`` is given what there is before the end."""
-    alpha = ratios(asked.texts)
+def answered(asked: Asked, so_far: Callable[[Answer], None] | None) -> Answer:
+    """The answer to a question about a curve; ``so_far`` is given what there is before the end, if anybody looks."""
+    alpha, tell = ratios(asked.texts), so_far or _unseen
     # What may be asked beside it does not wait for numbers.
     refused = remembered(lambda: _refusals(asked.model), "refusals", asked.model)
     found = Curves({}, None, {}, refused)
-    for table in _limits(asked.model, alpha):
-        found = replace(found, tables={_OPTIMAL: table})
-        so_far(_answer(asked, found))
+
+    def compute() -> Table:
+        if so_far is not None:
+            for look in looks(asked.model, alpha):
+                so_far(looked(replace(found, look=look), look, len(alpha)))
+        return limits(asked.model, alpha, throw=False)
+
+    found = replace(found, tables={_OPTIMAL: shelved_table(compute, "limits", asked.model, alpha)})
+    tell(_answer(asked, found))
     thresholds = remembered(lambda: _thresholds(asked.model), "thresholds", asked.model)
     found = replace(found, thresholds=thresholds)
     for name in [name for name in asked.texts["learners"].split(",") if name and name not in refused]:
-        so_far(_answer(asked, found))
+        tell(_answer(asked, found))
         try:
             table = _of_learner(asked, name, numbers_from("alpha", positive(asked.texts)))
             found = replace(found, tables={**found.tables, name: table})
@@ -164,34 +197,13 @@ def answered(asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
     return _answer(asked, found)
 
 
+def _unseen(answer: Answer) -> None:
+    """Nobody looks."""
+
+
 def _of_learner(asked: Asked, name: str, alpha: list[float]) -> Table:
     one = learner(name)
     return shelved_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
-
-
-def _limits(model: Any, alpha: list[float]) -> Iterator[Table]:
-    """Bayes-optimal limits, at one sample ratio after the other where each of them takes long."""
-    compute = partial(_of_optimum, model)
-    if model.has_curve:
-        yield compute(alpha)
-        return
-    parts = []
-    for one in alpha:
-        parts.append(compute([one]))
-        yield _joined(parts)
-
-
-def _of_optimum(model: Any, alpha: list[float]) -> Table:
-    from glassformer.theory.limits import limits
-
-    return shelved_table(lambda: limits(model, alpha, throw=False), "limits", model, alpha)
-
-
-def _joined(tables: list[Table]) -> Table:
-    columns = {name: np.concatenate([one[name] for one in tables]) for name in tables[0].columns}
-    notes = list(dict.fromkeys(note for one in tables for note in one.notes))
-    status = [status for one in tables for status in one.status]
-    return replace(tables[0], columns=columns, status=status, notes=notes)
 
 
 def _refusals(model: Any) -> dict[str, str]:
@@ -237,6 +249,13 @@ def _columns(table: Table, name: str) -> dict[str, Any]:
     columns = {"alpha": table["alpha"], "error": table[name], "estimate": table["error_estimate"]}
     marker = ["circle" if one.ok else "x" for one in table.status]
     return {**columns, "status": [str(one) for one in table.status], "marker": marker}
+
+
+def _bars(look: Table) -> dict[str, Any]:
+    """Where errors may be; those of points that are not known have none."""
+    known = np.isfinite(look["error_estimate"])
+    alpha, error, estimate = (look[name][known] for name in ("alpha", "error", "error_estimate"))
+    return {"alpha": alpha, "low": np.maximum(error - estimate, 0.0), "high": error + estimate}
 
 
 def _empty() -> dict[str, Any]:

@@ -84,6 +84,9 @@ class Spectrum(Panel):
             edges, density = matrices.get(name, ([], []))
             closed = [0.0, *density, 0.0] if len(density) else []
             fill(held, {"value": [*edges[:1], *edges], "density": closed})
+        # Names of what is not there would cover what is.
+        for item, held in zip(self.figure.legend.items, self._held, strict=True):
+            item.visible = len(held.data["value"]) > 0
         self.figure.y_range.end = spectra_top(laws, matrices)
 
     def grey(self, stale: bool) -> None:

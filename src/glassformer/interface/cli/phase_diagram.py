@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.options import values_of
 from glassformer.core.ranges import numbers_from
 from glassformer.core.showing import heading
 from glassformer.interface.cli.output import plots, print_json, print_rows, write
 
-_ALLOWED = "NAME=SPEC with a real parameter of the model, for example noise=0:1:5"
+_ALLOWED = "NAME=SPEC with a parameter of the model that is a number, for example noise=0:1:5 or depth=1,2,3"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +38,10 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     return 0
 
 
-def _asked(options: argparse.Namespace) -> tuple[str, list[float]]:
+def _asked(options: argparse.Namespace) -> tuple[str, list[Any]]:
     """The parameter by its field, and its values."""
+    from glassformer.models.registry import options_of
+
     parameters = {word.removeprefix("model_") for word in vars(options) if word.startswith("model_")}
     if options.along is None and "skip" in parameters:
         return "skip", numbers_from("skip", options.model_skip or "1")
@@ -46,4 +49,4 @@ def _asked(options: argparse.Namespace) -> tuple[str, list[float]]:
     name = word.strip().replace("-", "_")
     if name not in parameters or not spec:
         raise ParameterError("along", options.along, _ALLOWED)
-    return name, numbers_from(name, spec)
+    return name, values_of(options_of(options.model), name, numbers_from(name, spec))

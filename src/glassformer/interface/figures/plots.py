@@ -134,11 +134,17 @@ def _draw_run_rows(axes: Any, result: Simulation, line: str) -> None:
 
 def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
     """Thresholds against the parameter, with their errors."""
-    names = [entry.name for entry in found.thresholds[0].entries]
+    names, whole = found.names, all(isinstance(value, int) for value in found.values)
     with canvas(path) as (axes,):
         for name, color in zip(names, colors(len(names)), strict=True):
             look = {"color": color, "marker": "o", "ms": 3, "label": name.replace("_", " ")}
-            draw_curve(axes, np.asarray(found.values), found.curve(name), found.curve_error(name), **look)
+            # There is nothing between two whole numbers: their line only leads the eye.
+            look |= {"ls": ":", "lw": 0.8, "ms": 5} if whole else {}
+            draw_curve(axes, np.asarray(found.values, dtype=float), found.curve(name), found.curve_error(name), **look)
+        if whole:
+            from matplotlib.ticker import MaxNLocator
+
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel(found.parameter)
         axes.set_ylabel(label_alpha(found.thresholds[0].parameters["alpha"]))
         axes.set_title(_title(found.model, found.parameters), fontsize=11)

@@ -16,9 +16,6 @@ from glassformer.models.channels.field_averages import Averages, FieldPosterior,
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments, posterior_moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 
-# Factor of fewer points per posterior that lead near fixed points.
-_CURSORY = 2
-
 
 class LatentChannel(Channel):
     r"""A channel that tells the whitened deviations of its fields apart by latent variables.
@@ -54,9 +51,6 @@ class LatentChannel(Channel):
         effort = self.effort
         work = replace(effort, points=8 * effort.points, starts=2 * effort.starts, steps=effort.steps + 4)
         return replace(self, effort=work)  # type: ignore[type-var]
-
-    def cursory(self) -> Self:
-        return replace(self, effort=replace(self.effort, points=max(self.effort.points // _CURSORY, 1)))  # type: ignore[type-var]
 
     @property
     def seen(self) -> Array:

@@ -1,0 +1,49 @@
+"""A page without a browser."""
+
+import time
+from queue import Queue
+
+import pytest
+
+from glassformer.explore.ahead import AWAY, IDLE
+
+
+class Thread:
+    """The thread of a page: does what it is told when the test looks, and notes what waits for a while."""
+
+    def __init__(self):
+        self._told, self.resting = Queue(), []
+
+    def later(self, function, seconds=0.0):
+        if seconds in (IDLE, AWAY - IDLE):
+            self.resting.append(function)
+        elif not seconds:
+            self._told.put(function)
+
+    def until(self, holds):
+        end = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < end, "a minute without what was waited for"
+            if self._told.empty():
+                time.sleep(0.01)
+            else:
+                self._told.get()()
+
+    def rest(self, seconds=1.0):
+        """Do all that comes within some time."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(0.01)
+            while not self._told.empty():
+                self._told.get()()
+
+    def idle(self):
+        """Nothing has been asked for as long as that."""
+        waiting, self.resting[:] = list(self.resting), []
+        for function in waiting:
+            function()
+
+
+@pytest.fixture
+def thread():
+    return Thread()
