@@ -14,10 +14,10 @@ from glassformer import (
     ridge_error,
 )
 from glassformer.models.spectra.nuclear_norm import trace_dimension
-from glassformer.theory.risk.fixed_points import Problem, largest_strength
 from glassformer.theory.risk.limits import risk_limits
 from glassformer.theory.risk.losses import Hinge, Huber, Logistic, OwnLoss, Square, loss_of
 from glassformer.theory.risk.penalties import penalty_of
+from glassformer.theory.risk.problem import Problem
 
 # beta, rho, noise; alpha, strength; error, mean squared training residual, rank, power.
 SQUARE = [
@@ -213,7 +213,7 @@ def test_the_best_strength_beyond_the_first_looks():
 def test_the_largest_useful_strength():
     model = bsr(noise=0.1)
     problem = Problem(model, Square(), penalty_of("nuclear"))
-    largest = largest_strength(problem, np.array([0.5]))[0]
+    largest = problem.largest_strength(np.array([0.5]))[0]
     assert risk(model, [0.5], strength=1.001 * largest)["error"][0] == 1
     assert 0.99 < risk(model, [0.5], strength=0.999 * largest)["error"][0] < 1
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet
-    from glassformer.theory.risk.losses import Loss
+    from glassformer.theory.risk.loss import Loss
     from glassformer.theory.risk.penalties import Penalty
     from glassformer.theory.thresholds import Thresholds
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import eigh, singular_values, svd
-from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.loss import Loss
 
 
 class Risk(NamedTuple):

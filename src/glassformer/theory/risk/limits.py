@@ -9,9 +9,11 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.models.base import Model
-from glassformer.theory.risk.fixed_points import Point, Problem, largest_strength, refined, solved
-from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.fixed_points import refined, solved
+from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.penalties import Penalty
+from glassformer.theory.risk.points import Point
+from glassformer.theory.risk.problem import Problem
 from glassformer.theory.risk.tuning import tuned
 from glassformer.theory.state_evolution import validated_alpha
 
@@ -129,7 +131,7 @@ def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
 
 def _notes(problem: Problem, alpha: Array, point: Point) -> list[str]:
     """Where the best strength is at an end of what was looked at."""
-    none, small = point.strength == 0, point.strength <= 1e-3 * largest_strength(problem, alpha)
+    none, small = point.strength == 0, point.strength <= 1e-3 * problem.largest_strength(alpha)
     told = {"no penalty at all is best, the limit of small strength": none}
     if not problem.loss.quadratic:
         text = "the best strength is below a thousandth of the largest useful one, and little depends on it"

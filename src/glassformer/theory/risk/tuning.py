@@ -10,7 +10,10 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from glassformer.core.integral import Array
-from glassformer.theory.risk.fixed_points import Flags, Point, Problem, few_of, largest_strength, point_at, solved
+from glassformer.theory.risk.fixed_points import point_at, solved
+from glassformer.theory.risk.points import Point
+from glassformer.theory.risk.problem import Flags, Problem
+from glassformer.theory.risk.starts import few_of
 
 # Logarithms of strengths, from the largest useful one, at which the best is looked for; beyond, the least is best.
 _LOOKS = np.array([-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0])
@@ -41,7 +44,7 @@ def tuned(problem: Problem, alpha: Array) -> Point:
         place, fields = _between(few, inside, optimum, alpha)
         width, inside = _LAST, np.isfinite(place)
     # A loss that only labels fitted exactly bring to zero has no optimum without a penalty, but estimates that grow.
-    last = largest_strength(problem, alpha) * np.exp(_LOOKS[-1])
+    last = problem.largest_strength(alpha) * np.exp(_LOOKS[-1])
     least = np.where(problem.loss.quadratic, 0.0, last)
     if not inside.any():
         return solved(problem, alpha, least)
@@ -54,7 +57,7 @@ def tuned(problem: Problem, alpha: Array) -> Point:
 def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
     """Logarithms of the best strength looked at, NaN where it is the least one, and of fields there."""
     size = len(_LOOKS)
-    strength = largest_strength(problem, alpha)[:, None] * np.exp(_LOOKS)
+    strength = problem.largest_strength(alpha)[:, None] * np.exp(_LOOKS)
     points = solved(problem, np.repeat(alpha, size), strength.ravel())
     objective = _objective(problem, points).reshape(strength.shape)
     best, rows = np.argmin(objective, axis=1), np.arange(len(alpha))
