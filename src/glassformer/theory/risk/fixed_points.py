@@ -27,7 +27,7 @@ _SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
 # Logarithms of fields beyond are none.
 _FAR = 60.0
 # Finer averages that move the error by a smaller share of it are as good as exact.
-_AGREED = 1e-7
+AGREED = 1e-7
 
 
 def solved(problem: Problem, alpha: Array, strength: Array) -> Point:
@@ -64,7 +64,7 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array) -> P
         good = np.all(np.abs(x) < _FAR, axis=1)
         found = problem.learned(strength[index], Fields(*np.exp(np.where(good[:, None], x, 0.0)).T))
         with np.errstate(invalid="ignore", divide="ignore"):
-            new = np.log(np.stack(problem.fields(alpha[index], problem.labels.answers(found)), axis=1))
+            new = np.log(np.stack(problem.after(alpha[index], found), axis=1))
         new[~good] = np.nan
         return Integral(new, np.broadcast_to(found.blur[:, None], new.shape) / np.maximum(found.error, 1e-3)[:, None])
 
@@ -97,7 +97,7 @@ def refined(problem: Problem, alpha: Array, point: Point) -> Point:
         apart = again.error_estimate + np.abs(again.found.error - point.found.error[rough])
         again = again._replace(error_estimate=apart, iterations=again.iterations + point.iterations[rough])
         point = Point.joined(rough, again, point.at(~rough))
-        rough[rough] = ~(apart <= _AGREED * again.found.error)
+        rough[rough] = ~(apart <= AGREED * again.found.error)
     replicas = list(problem.labels.replicas)
     if not (replicas and rough.any()):
         return point

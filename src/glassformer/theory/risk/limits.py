@@ -11,7 +11,7 @@ from glassformer.core.results import Table
 from glassformer.models.base import Model
 from glassformer.theory.risk.fixed_points import refined, solved
 from glassformer.theory.risk.loss import Loss
-from glassformer.theory.risk.penalties import Penalty
+from glassformer.theory.risk.penalties import Learned, Penalty
 from glassformer.theory.risk.points import Point
 from glassformer.theory.risk.problem import Problem
 from glassformer.theory.risk.tuning import tuned
@@ -104,18 +104,12 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
 
 
 def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
-    found, power = point.found, problem.power
+    found = point.found
     with np.errstate(divide="ignore", invalid="ignore"):
-        cosine = found.overlap / np.sqrt(found.power * power)
         threshold = problem.threshold(point.strength, point.fields)
-    wrong = {"label_error": problem.labels.wrong(found)} if problem.labels.decided else {}
     return {
         "alpha": alpha,
-        "error": found.error,
-        "overlap": found.overlap,
-        "power": found.power,
-        "cosine": cosine,
-        **wrong,
+        **of_learned(problem, found),
         "training_loss": point.answer.training_loss,
         "test_loss": point.answer.test_loss,
         "rank": found.rank,
@@ -127,6 +121,14 @@ def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
         "residual": point.residual,
         "iterations": point.iterations.astype(float),
     }
+
+
+def of_learned(problem: Problem, found: Learned) -> dict[str, Array]:
+    """How good an estimate is, as columns of a table."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosine = found.overlap / np.sqrt(found.power * problem.power)
+    wrong = {"label_error": problem.labels.wrong(found)} if problem.labels.decided else {}
+    return {"error": found.error, "overlap": found.overlap, "power": found.power, "cosine": cosine, **wrong}
 
 
 def _notes(problem: Problem, alpha: Array, point: Point) -> list[str]:
