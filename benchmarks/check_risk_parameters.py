@@ -25,7 +25,7 @@ from glassformer.core.results import Table
 EXACT, ABOVE = 1e-8, 1e-8
 ROUNDING = 1e-13
 FACTORS = (0.5, 0.9, 1.1, 2.0)
-# Strengths that stand for none, of losses that have no limit without.
+# Strengths of labels +1 and -1 that stand for none.
 LEAST = 1e-3
 # Kinds of labels, and how often.
 KINDS = {"linear": 0.45, "tanh": 0.1, "sign": 0.2, "flipped": 0.1, "attention": 0.1, "hardmax": 0.05}
@@ -75,13 +75,17 @@ def broken(
     sums = 1 - 2 * best["overlap"] + best["power"]
     if "beta" in ratios and not decided and not np.allclose(best["error"], sums, atol=EXACT):
         yield "error is not 1 - 2 m + q"
-    # Labels that can be fitted exactly have no best strength but the least that is looked at: there less is better.
-    ends = learner.loss != "square"
+    # Labels that can be told apart have no best strength but the least that is looked at: there less is better.
     for factor in FACTORS:
-        for k in np.flatnonzero(best["strength"] > (LEAST if ends and factor < 1 else 0)):
+        for k in np.flatnonzero(best["strength"] > (LEAST if decided and factor < 1 else 0)):
             one = RegularisedRisk(learner.loss, learner.penalty, float(factor * best["strength"][k]))
             other = one.limits(model, alpha[k : k + 1], throw=False)
-            gain = other["cosine"][0] - best["cosine"][k] if decided else best["error"][k] - other["error"][0]
+            # An estimate of zero has no cosine.
+            gain = (
+                np.nan_to_num(other["cosine"][0]) - best["cosine"][k]
+                if decided
+                else best["error"][k] - other["error"][0]
+            )
             if not gain <= (EXACT if decided else blur[k]):
                 yield f"{factor:g} times the best strength {best['strength'][k]:.2e} is better by {gain:.1e}"
     if "beta" in ratios:

@@ -22,6 +22,8 @@ _STILL, _PART, _SHRINKS = 1e-13, 0.25, 0.9
 class ProximalMessagePassing(RegularisedRisk):
     r"""The learner of a regularised risk, by message passing without damping instead of descent.
 
+    Equation :eq:`proximal-message-passing` of the documentation.
+
     :mod:`~glassformer.learners.algorithms.proximal_passing` has the steps. Its errors after each are those of
     :func:`~glassformer.theory.risk.in_time.risk_trajectory`; where it settles, it does at the minimiser. It is what
     :func:`~glassformer.experiments.trajectories.follow` runs beside the theory of :class:`RegularisedRisk`.
@@ -33,6 +35,8 @@ class ProximalMessagePassing(RegularisedRisk):
 
     Raises:
         ParameterError: an argument is out of range.
+
+    Source: derived here; of sparse vectors Donoho, Maleki and Montanari, arXiv:0907.3574.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression, RegularisedRisk, simulate

@@ -93,12 +93,12 @@ class ProximalStep:
             kept = risk.left_of(values, step)
             # A known trace takes one degree of freedom from the eigenvalues that are left.
             free = bent if risk.trace is None else 1 - 1 / max(int(np.sum(kept > 0)), 1)
-            return (vectors * kept) @ vectors.T, symmetric_divergence(values, kept, free * (kept > 0))
+            return (vectors * kept) @ vectors.T, symmetric_divergence(values, kept, np.where(kept > 0, free, 0.0))
         if risk.spectral == 0:
             return bent * matrix, bent
         left, values, right = svd(matrix)
         kept, excess = risk.left_of(values, step), abs(matrix.shape[0] - matrix.shape[1])
-        return (left * kept) @ right, rectangular_divergence(values, kept, bent * (kept > 0), excess)
+        return (left * kept) @ right, rectangular_divergence(values, kept, np.where(kept > 0, bent, 0.0), excess)
 
     def growing(self, old: ProximalState, new: ProximalState) -> bool:
         del old, new

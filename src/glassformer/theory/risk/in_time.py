@@ -53,8 +53,8 @@ def risk_trajectory(
 ) -> Steps:
     r"""Errors after every step of undamped proximal message passing, in the limit of large sizes.
 
-    Equation :eq:`regularised-risk` of the documentation, iterated as it stands from an estimate of zero of
-    susceptibility :math:`V = 2Q_0`. Where it settles, it does at the minimiser of the risk.
+    Equations :eq:`regularised-risk` and :eq:`proximal-message-passing` of the documentation, iterated as they stand
+    from an estimate of zero of susceptibility :math:`V = 2Q_0`. Where they settle, it is at the minimiser of the risk.
 
     Args:
         model: of the teacher.
@@ -86,7 +86,7 @@ def risk_trajectory(
         >>> model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0)
         >>> table = risk_trajectory(model, np.array([0.5]), Square(), penalty_of("nuclear"), 0.1, 60)
         >>> table["error"][[0, 1, 60]].round(8).tolist()  # from nothing to the error of the limit
-        [1.0, 0.73209443, 0.24076464]
+        [1.0, 1.05993175, 0.24076464]
     """
     require_integer("steps", steps)
     problem = checked(model, loss, penalty, strength)

@@ -17,6 +17,8 @@ from glassformer.theory.risk.starts import few_of
 
 # Logarithms of strengths, from the largest useful one, at which the best is looked for; beyond, the least is best.
 _LOOKS = np.array([-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0])
+# The logarithm of one that stands for none, of losses that have a limit and no way to it.
+_LEAST = -16.0
 # Half-widths of parabolas: the first from looks, how much narrower and wider the next one may be, and the last, also
 # that between known optima; how many there may be.
 _WIDE, _NARROWER, _WIDER, _LAST, _MOST = 0.5, 0.2, 3.0, 0.02, 12
@@ -43,9 +45,9 @@ def tuned(problem: Problem, alpha: Array) -> Point:
         optimum = _followed(problem, few[inside], place[inside], fields[inside], _WIDE)
         place, fields = _between(few, inside, optimum, alpha)
         width, inside = _LAST, np.isfinite(place)
-    # A loss that only labels fitted exactly bring to zero has no optimum without a penalty, but estimates that grow.
-    last = problem.largest_strength(alpha) * np.exp(_LOOKS[-1])
-    least = np.where(problem.loss.quadratic, 0.0, last)
+    # A loss that only labels told apart by far bring to zero has no optimum without a penalty, but estimates that grow.
+    last = _LOOKS[-1] if problem.labels.decided else _LEAST
+    least = np.where(problem.loss.quadratic, 0.0, problem.largest_strength(alpha) * np.exp(last))
     if not inside.any():
         return solved(problem, alpha, least)
     found = _followed(problem, alpha[inside], place[inside], fields[inside], width)
@@ -71,7 +73,7 @@ def _least_is_best(problem: Problem, alpha: Array, strength: Array, fields: Arra
     """Whether the optimum is weaker than the least strength looked at, and no better than none where none is one."""
     if not alpha.size:
         return np.zeros(0, dtype=bool)
-    stronger = _objective(problem, point_at(problem, alpha, strength * np.exp(_WIDE), fields))
+    stronger = _objective(problem, point_at(problem, alpha, strength * np.exp(_LAST), fields))
     if not problem.loss.quadratic:
         return np.asarray(stronger >= objective)
     none = _objective(problem, solved(problem, alpha, np.zeros_like(alpha)))
@@ -96,7 +98,7 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
 
     Where parabolas do not close in on one, or lead astray, that is the best place looked at.
     """
-    place, fields, reach = place.copy(), fields.copy(), np.full(len(place), width)
+    place, fields, reach, before = place.copy(), fields.copy(), np.full(len(place), width), np.zeros(len(place))
     lowest, best, known = np.full(len(place), np.inf), place.copy(), fields.copy()
     active = np.arange(len(place))
     for _ in range(_MOST):
@@ -119,7 +121,13 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
         place[active] += shift * reach[active]
         close = np.abs(shift) < 1
         done = close & (reach[active] <= _LAST)
-        reach[active] = np.where(close, _NARROWER * reach[active], np.minimum(_WIDER * reach[active], _WIDE))
+        # Back and forth between sides that bend away: on from the best place, nearer by.
+        turned = ~close & (shift * before[active] < 0)
+        rows = active[turned]
+        place[rows], fields[rows] = best[rows], known[rows]
+        before[active] = np.where(close | turned, 0.0, shift)
+        wider = np.minimum(_WIDER * reach[active], _WIDE)
+        reach[active] = np.where(close | turned, _NARROWER * reach[active], wider)
         active = active[~done]
     place[active], fields[active] = best[active], known[active]
     found = point_at(problem, alpha, np.exp(place), fields)
