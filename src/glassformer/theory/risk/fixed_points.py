@@ -30,8 +30,8 @@ _FAR = 60.0
 AGREED = 1e-7
 
 
-def solved(problem: Problem, alpha: Array, strength: Array) -> Point:
-    """Fixed points at sample ratios and strengths, shape (batch,).
+def solved(problem: Problem, alpha: Array, strength: Array, estimated: bool = True) -> Point:
+    """Fixed points at sample ratios and strengths, shape (batch,); ``estimated`` as in :func:`point_at`.
 
     Where the error is foretold (:meth:`Problem.foretold`) nothing is searched for.
     """
@@ -40,7 +40,9 @@ def solved(problem: Problem, alpha: Array, strength: Array) -> Point:
     if not usual.any():
         return Point.known(problem, alpha, strength, known)
     some = alpha[usual], np.maximum(strength[usual], LEAST)
-    point = _without_a_penalty(problem, *some, point_at(problem, *some, _interpolated(problem, *some)))
+    point = point_at(problem, *some, _interpolated(problem, *some), estimated)
+    if estimated:
+        point = _without_a_penalty(problem, *some, point)
     if usual.all():
         return point
     return Point.joined(usual, point, Point.known(problem, alpha[~usual], strength[~usual], known[~usual]))
@@ -57,8 +59,11 @@ def _without_a_penalty(problem: Problem, alpha: Array, strength: Array, point: P
     return Point.joined(none, found._replace(error_estimate=blur), point.at(~none))
 
 
-def point_at(problem: Problem, alpha: Array, strength: Array, start: Array) -> Point:
-    """Fixed points near logarithms of fields, shape (batch, 3)."""
+def point_at(problem: Problem, alpha: Array, strength: Array, start: Array, estimated: bool = True) -> Point:
+    """Fixed points near logarithms of fields, shape (batch, 3).
+
+    Error estimates, NaN where they are not to be ``estimated``, cost as much as a step of the search.
+    """
 
     def step(x: Array, index: Any) -> Integral:
         good = np.all(np.abs(x) < _FAR, axis=1)
@@ -71,7 +76,7 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array) -> P
     solution = newton(step, start, _SETTINGS)
     fields = Fields(*np.exp(solution.value).T)
     found = problem.learned(strength, fields)
-    blur = _blur(problem, strength, solution, found)
+    blur = _blur(problem, strength, solution, found) if estimated else np.full_like(strength, np.nan)
     return Point(
         np.where(strength <= LEAST, 0.0, strength),
         fields,
@@ -121,7 +126,7 @@ def _interpolated(problem: Problem, alpha: Array, strength: Array) -> Array:
     few = few_of(alpha)
     if len(few) == len(alpha) or np.any(strength != strength[0]):
         return start_of(problem, alpha, strength)
-    known = solved(problem, few, np.full(len(few), strength[0]))
+    known = solved(problem, few, np.full(len(few), strength[0]), estimated=False)
     ok = np.array([status.ok for status in known.status])
     if np.sum(ok) < FEW // 2:
         return start_of(problem, alpha, strength)

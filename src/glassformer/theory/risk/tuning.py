@@ -42,7 +42,7 @@ def tuned(problem: Problem, alpha: Array) -> Point:
     place, fields = _looked(problem, few)
     width, inside = _WIDE, np.isfinite(place)
     if inside.any() and len(few) < len(alpha):
-        optimum = _followed(problem, few[inside], place[inside], fields[inside], _WIDE)
+        optimum = _followed(problem, few[inside], place[inside], fields[inside], _WIDE, estimated=False)
         place, fields = _between(few, inside, optimum, alpha)
         width, inside = _LAST, np.isfinite(place)
     # A loss that only labels told apart by far bring to zero has no optimum without a penalty, but estimates that grow.
@@ -60,7 +60,7 @@ def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
     """Logarithms of the best strength looked at, NaN where it is the least one, and of fields there."""
     size = len(_LOOKS)
     strength = problem.largest_strength(alpha)[:, None] * np.exp(_LOOKS)
-    points = solved(problem, np.repeat(alpha, size), strength.ravel())
+    points = solved(problem, np.repeat(alpha, size), strength.ravel(), estimated=False)
     objective = _objective(problem, points).reshape(strength.shape)
     best, rows = np.argmin(objective, axis=1), np.arange(len(alpha))
     fields = points.logarithms.reshape(len(alpha), size, -1)[rows, best]
@@ -73,10 +73,10 @@ def _least_is_best(problem: Problem, alpha: Array, strength: Array, fields: Arra
     """Whether the optimum is weaker than the least strength looked at, and no better than none where none is one."""
     if not alpha.size:
         return np.zeros(0, dtype=bool)
-    stronger = _objective(problem, point_at(problem, alpha, strength * np.exp(_LAST), fields))
+    stronger = _objective(problem, point_at(problem, alpha, strength * np.exp(_LAST), fields, estimated=False))
     if not problem.loss.quadratic:
         return np.asarray(stronger >= objective)
-    none = _objective(problem, solved(problem, alpha, np.zeros_like(alpha)))
+    none = _objective(problem, solved(problem, alpha, np.zeros_like(alpha), estimated=False))
     return np.asarray((stronger >= objective) & (objective >= none))
 
 
@@ -93,7 +93,9 @@ def _between(few: Array, inside: Flags, optimum: Point, alpha: Array) -> tuple[A
     return guess[:, 0], guess[:, 1:]
 
 
-def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width: float) -> Point:
+def _followed(
+    problem: Problem, alpha: Array, place: Array, fields: Array, width: float, estimated: bool = True
+) -> Point:
     """The optimum of the objective near logarithms of strengths, from logarithms of fields there.
 
     Where parabolas do not close in on one, or lead astray, that is the best place looked at.
@@ -106,7 +108,7 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
             break
         sides = place[active] + np.array([[-1.0], [0.0], [1.0]]) * reach[active]
         ratios, starts = np.tile(alpha[active], 3), np.tile(fields[active], (3, 1))
-        points = point_at(problem, ratios, np.exp(sides.ravel()), starts)
+        points = point_at(problem, ratios, np.exp(sides.ravel()), starts, estimated=False)
         values, there = _objective(problem, points).reshape(sides.shape), points.logarithms.reshape(*sides.shape, -1)
         fields[active] = there[1]
         for value, side, field in zip(values, sides, there, strict=True):
@@ -130,11 +132,11 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
         reach[active] = np.where(close | turned, _NARROWER * reach[active], wider)
         active = active[~done]
     place[active], fields[active] = best[active], known[active]
-    found = point_at(problem, alpha, np.exp(place), fields)
+    found = point_at(problem, alpha, np.exp(place), fields, estimated)
     astray = _objective(problem, found) > lowest + _NOISE
     if not astray.any():
         return found
-    again = point_at(problem, alpha[astray], np.exp(best[astray]), known[astray])
+    again = point_at(problem, alpha[astray], np.exp(best[astray]), known[astray], estimated)
     return Point.joined(astray, again, found.at(~astray))
 
 
