@@ -23,7 +23,7 @@ _LEAST = -16.0
 # that between known optima; how many there may be.
 _WIDE, _NARROWER, _WIDER, _LAST, _MOST = 0.5, 0.2, 3.0, 0.02, 12
 # Differences of objectives that mean nothing, and a power of estimates that is none.
-_NOISE, _NOTHING = 1e-9, 1e-20
+_NOISE, _NOTHING = 1e-8, 1e-20
 
 
 def tuned(problem: Problem, alpha: Array) -> Point:
@@ -42,7 +42,7 @@ def tuned(problem: Problem, alpha: Array) -> Point:
     place, fields = _looked(problem, few)
     width, inside = _WIDE, np.isfinite(place)
     if inside.any() and len(few) < len(alpha):
-        optimum = _followed(problem, few[inside], place[inside], fields[inside], _WIDE, estimated=False)
+        optimum = _followed(problem, few[inside], place[inside], fields[inside], _WIDE, _NARROWER * _WIDE)
         place, fields = _between(few, inside, optimum, alpha)
         width, inside = _LAST, np.isfinite(place)
     # A loss that only labels told apart by far bring to zero has no optimum without a penalty, but estimates that grow.
@@ -93,9 +93,7 @@ def _between(few: Array, inside: Flags, optimum: Point, alpha: Array) -> tuple[A
     return guess[:, 0], guess[:, 1:]
 
 
-def _followed(
-    problem: Problem, alpha: Array, place: Array, fields: Array, width: float, estimated: bool = True
-) -> Point:
+def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width: float, last: float = _LAST) -> Point:
     """The optimum of the objective near logarithms of strengths, from logarithms of fields there.
 
     Where parabolas do not close in on one, or lead astray, that is the best place looked at.
@@ -122,7 +120,7 @@ def _followed(
         shift = np.nan_to_num(np.clip(shift, -2.0, 2.0))
         place[active] += shift * reach[active]
         close = np.abs(shift) < 1
-        done = close & (reach[active] <= _LAST)
+        done = close & (reach[active] <= last)
         # Back and forth between sides that bend away: on from the best place, nearer by.
         turned = ~close & (shift * before[active] < 0)
         rows = active[turned]
@@ -132,11 +130,11 @@ def _followed(
         reach[active] = np.where(close | turned, _NARROWER * reach[active], wider)
         active = active[~done]
     place[active], fields[active] = best[active], known[active]
-    found = point_at(problem, alpha, np.exp(place), fields, estimated)
+    found = point_at(problem, alpha, np.exp(place), fields, estimated=last == _LAST)
     astray = _objective(problem, found) > lowest + _NOISE
     if not astray.any():
         return found
-    again = point_at(problem, alpha[astray], np.exp(best[astray]), known[astray], estimated)
+    again = point_at(problem, alpha[astray], np.exp(best[astray]), known[astray], estimated=last == _LAST)
     return Point.joined(astray, again, found.at(~astray))
 
 
