@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.solution import Status
 from glassformer.learners.base import Reached
-from glassformer.learners.regularised_risk import RegularisedRisk
+from glassformer.learners.regularised_risk import RegularisedRisk, fit_of
 
 if TYPE_CHECKING:
     from glassformer.learners.algorithms.proximal_passing import ProximalState
@@ -74,6 +74,7 @@ class ProximalMessagePassing(RegularisedRisk):
             iterations=len(run.history),
             residual=run.state.size,
             history=history,
+            **fit_of(step.risk, run.state.estimate),
         )
 
 

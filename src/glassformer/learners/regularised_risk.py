@@ -155,22 +155,11 @@ class RegularisedRisk(Learner):
         return ProximalMessagePassing(**{**own, "max_iterations": steps})
 
     def learn(self, model: Any, data: DataSet) -> Reached:
-        import numpy as np
-
-        from glassformer.core.numerics.decompositions import singular_values
         from glassformer.learners.algorithms.proximal_gradient import least_risk
 
-        risk, design = self.risk_of(model, data), data.design
+        risk = self.risk_of(model, data)
         found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
-        estimate = found.value[0]
-        fitted = design.forward(estimate, 0)
-        values, y = singular_values(estimate), risk.labels
-        return Reached.of(
-            found,
-            training_error=float(np.mean((fitted - y) ** 2)) if y.shape == fitted.shape else None,
-            training_loss=float(np.sum(risk.loss.value(y, fitted)) / len(y)),
-            rank=float(np.mean(values > 1e-9 * max(1.0, float(values[0])))),
-        )
+        return Reached.of(found, **fit_of(risk, found.value[0]))
 
     def risk_of(self, model: Any, data: DataSet) -> Risk:
         """What is minimised over a data set."""
@@ -193,3 +182,18 @@ class RegularisedRisk(Learner):
         spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
         y = problem.labels.targets(data.labels)
         return Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
+
+
+def fit_of(risk: Risk, estimate: Array) -> dict[str, float | None]:
+    """How an estimate fits the samples learned from, and its rank."""
+    import numpy as np
+
+    from glassformer.core.numerics.decompositions import singular_values
+
+    fitted, y = risk.design.forward(estimate, 0), risk.labels
+    values = singular_values(estimate)
+    return {
+        "training_error": float(np.mean((fitted - y) ** 2)) if y.shape == fitted.shape else None,
+        "training_loss": float(np.sum(risk.loss.value(y, fitted)) / len(y)),
+        "rank": float(np.mean(values > 1e-9 * max(1.0, float(values[0])))),
+    }
