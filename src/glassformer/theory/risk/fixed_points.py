@@ -20,7 +20,7 @@ from glassformer.theory.newton import newton
 from glassformer.theory.risk.labels import Labels
 from glassformer.theory.risk.penalties import Fields, Learned
 from glassformer.theory.risk.points import Point
-from glassformer.theory.risk.problem import LEAST, Problem
+from glassformer.theory.risk.problem import LEAST, Flags, Problem
 from glassformer.theory.risk.starts import FEW, few_of, start_of
 
 _SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
@@ -74,6 +74,12 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array, esti
         return Integral(new, np.broadcast_to(found.blur[:, None], new.shape) / np.maximum(found.error, 1e-3)[:, None])
 
     solution = newton(step, start, _SETTINGS)
+    # Next to a threshold the map hardly contracts: slopes have to be those of the map to the last digits.
+    late = np.array([status is Status.ITERATION_LIMIT for status in solution.status])
+    if late.any():
+        rows = np.flatnonzero(late)
+        again = newton(lambda x, index: step(x, rows[index]), solution.value[late], _SETTINGS, both=True)
+        solution = _replaced(solution, late, again)
     fields = Fields(*np.exp(solution.value).T)
     found = problem.learned(strength, fields)
     blur = _blur(problem, strength, solution, found) if estimated else np.full_like(strength, np.nan)
@@ -142,3 +148,23 @@ def _blur(problem: Problem, strength: Array, solution: Solution, found: Learned)
         moved[:, axis] += 1e-4
         total += off * np.abs(problem.learned(strength, Fields(*np.exp(moved).T)).error - found.error) / 1e-4
     return np.where(np.array([status is Status.NON_FINITE for status in solution.status]), np.nan, total)
+
+
+def _replaced(solution: Solution, late: Flags, again: Solution) -> Solution:
+    """A solution some elements of which were searched for again, from where the search had ended."""
+
+    def laid(first: Array, second: Array) -> Array:
+        both = first.copy()
+        both[late] = second
+        return both
+
+    status = np.array(solution.status, dtype=object)
+    status[late] = np.array(again.status, dtype=object)
+    return replace(
+        solution,
+        value=laid(solution.value, again.value),
+        status=list(status),
+        residual=laid(solution.residual, again.residual),
+        iterations=solution.iterations + laid(np.zeros_like(solution.iterations), again.iterations),
+        error_estimate=laid(solution.error_estimate, again.error_estimate),
+    )

@@ -98,6 +98,9 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
         raise IncompatibleError(f"labels of channel {model.channel.label} do not show a trace: use penalty trace")
     if penalty.pinned and strength is not None:
         raise IncompatibleError(f"strength = {strength} has no effect where the trace is pinned: leave it out")
+    if loss.binary and set(model.channel.values) != {-1.0, 1.0}:
+        told = f"loss {loss.name} is for labels +1 and -1, not for those of channel {model.channel.label}"
+        raise IncompatibleError(f"{told}: use {'cross-entropy' if prior.symmetric else 'square or huber'}")
     if strength == 0 and not loss.quadratic:
         raise IncompatibleError(f"strength = 0 is a limit of loss square alone, not of {loss.name}: give one > 0")
     return Problem(model, loss.adapted(model.channel), penalty)

@@ -77,7 +77,7 @@ def _interpolates(problem: Problem) -> Threshold:
         return _fitted(problem, name)
     if problem.labels.binary and problem.loss.binary:
         return _told_apart(problem, name)
-    return Threshold(name, np.nan, 0.0, "not known for this loss and these labels")
+    return Threshold(name, np.nan, 0.0, f"no equation is known of where loss {problem.loss.name} can reach zero")
 
 
 def _fitted(problem: Problem, name: str) -> Threshold:
