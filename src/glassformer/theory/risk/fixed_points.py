@@ -153,7 +153,7 @@ def _blur(problem: Problem, strength: Array, solution: Solution, found: Learned)
 def _replaced(solution: Solution, late: Flags, again: Solution) -> Solution:
     """A solution some elements of which were searched for again, from where the search had ended."""
 
-    def laid(first: Array, second: Array) -> Array:
+    def laid(first: Any, second: Any) -> Any:
         both = first.copy()
         both[late] = second
         return both
