@@ -20,6 +20,12 @@ def resident() -> float:
     return next(int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))
 
 
+def pytest_collection_finish() -> None:
+    """What is imported stays: it need not be looked through for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Between two tests: operations that JAX compiled one by one stay for good otherwise."""

@@ -305,7 +305,7 @@ def until_recorded(folder, count, process=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("--workers", "2")])
+@pytest.mark.parametrize("options", [(), pytest.param(("--workers", "2"), marks=pytest.mark.statistics)])
 def test_a_killed_driver_loses_and_repeats_nothing(options, tmp_path, undisturbed):
     process = started(tmp_path, *options)
     until_recorded(tmp_path, 2, process)

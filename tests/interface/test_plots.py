@@ -55,7 +55,7 @@ def test_rows_are_curves_of_their_own(axes):
     assert labels(axes) == ["Bayes-optimal", "row 1", "row 2"]
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.statistics)])
 def test_landscapes_show_their_maxima(axes, noise):
     model = BilinearSequenceRegression(rho=0.5, noise=noise, channel="absolute")
     curves = [landscape(model, alpha, points=60) for alpha in (0.8, 1.1)]

@@ -56,7 +56,7 @@ def test_gradients_agree_with_finite_differences(name):
     ("settings", "channel"),
     [
         (GradientDescent(), SOFTMAX),
-        (GradientDescent(optimizer="sgd"), LinearAttentionChannel(1)),
+        pytest.param(GradientDescent(optimizer="sgd"), LinearAttentionChannel(1), marks=pytest.mark.statistics),
         (GradientDescent(init="small"), LinearAttentionChannel(2)),
         pytest.param(GradientDescent(), LinearAttentionChannel(2), marks=pytest.mark.statistics),
         pytest.param(GradientDescent(), LinearAttentionChannel(1), marks=pytest.mark.statistics),

@@ -94,7 +94,13 @@ def test_one_layer_says_as_a_sequence_what_it_says_as_attention():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"depth": 1, "heads": 2, "head_weights": [[1.0, -0.5]]}, {"output": "sequence"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"depth": 1, "heads": 2, "head_weights": [[1.0, -0.5]]},
+        pytest.param({"output": "sequence"}, marks=pytest.mark.statistics),
+    ],
+)
 def test_every_possible_latent_stands_for_fields_that_have_the_label(options):
     channel = DeepAttention(**options).channel
     functions, rng = channel.functions, np.random.default_rng(0)

@@ -121,7 +121,7 @@ def test_sign_perceptron_against_one_dimensional_quadrature():
     assert 1 / (1 + 2.0 * information) == pytest.approx(v, abs=1e-6)
 
 
-@pytest.mark.parametrize("tokens", [2, 3, 4])
+@pytest.mark.parametrize("tokens", [2, 3, pytest.param(4, marks=pytest.mark.statistics)])
 def test_one_tied_layer_is_found_at_its_closed_form(tokens):
     found = thresholds_of(DeepAttention(depth=1, tokens=tokens, points=64))
     assert found["weak_recovery"].alpha == pytest.approx(1 / (tokens * (tokens + 1)), rel=1e-6)

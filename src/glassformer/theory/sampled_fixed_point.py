@@ -177,7 +177,10 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         flat, gap = here.reshape(len(where), -1), (mapped - here).reshape(len(where), -1)
         if slopes is None:
             blur = _blur(gain[where], rest, less - mapped)
-            gain[where] = _corrected(gain[where], flat - last[0, where], gap - last[1, where], _POLICY.seen * blur)
+            # A residual that has turned is known to vanish on the way, however short that was.
+            turned = np.sum(gap * last[1, where], axis=1) < 0
+            rough = np.where(turned, 0.0, _POLICY.seen * blur)
+            gain[where] = _corrected(gain[where], flat - last[0, where], gap - last[1, where], rough)
         else:
             gain[where] = _attracting(slopes)
         last[:, where] = flat, gap
@@ -207,6 +210,8 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         best.value[where[done]] = moved[done]
         # Fewer points may lead far away, to where all of them would not: what was shortened is left to those.
         shortened = np.linalg.norm(moved - here - step, axis=(1, 2)) > 1e-9 * length
+        # A way that is longer than its steps takes more of them.
+        waited[where[shortened]] = 0
         ended = shortened if leading else waited[where] >= _POLICY.patience
         where = where[usable & ~done & ~ended]
     status[where[least[where] <= _POLICY.least * merit[where]]] = Status.CONVERGED

@@ -116,7 +116,7 @@ def evolved(
     fine = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
     if not channel.sampled:
         return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
-    place = place or located(fine.with_fewer(_COARSE), first, settings, sloped(fine))
+    place = place or located(fine.cursory(_COARSE), first, settings, sloped(fine))
     if coarse:
         return place
     found = refined(fine, nearer(fine, place, settings), settings)
@@ -125,7 +125,7 @@ def evolved(
     # What a noise that stands for none does to the fixed point shows where there is more of it.
     more = replace(fine, channel=channel.louder.with_points(fine.channel.points))
     nearby = np.where(is_covariance(found.value)[:, None, None], found.value, first)
-    other = refined(more, located(more.with_fewer(_COARSE), nearby, settings, sloped(more)), settings)
+    other = refined(more, located(more.cursory(_COARSE), nearby, settings, sloped(more)), settings)
     moved = np.linalg.norm(other.value - found.value, axis=(1, 2))
     return replace(found, error_estimate=found.error_estimate + np.where(other.settled, moved, np.inf))
 

@@ -55,7 +55,13 @@ def test_message_passing_takes_them_for_stored_ones():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1), AttentionIndexed(0.5)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1), marks=pytest.mark.statistics),
+        AttentionIndexed(0.5),
+    ],
+)
 def test_in_simulations(model):
     alpha = 0.5 if model.name == "bsr" else 0.1
     result = simulate(model, [alpha], d=40, instances=4, storage="generated")

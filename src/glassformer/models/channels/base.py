@@ -65,6 +65,10 @@ class Channel(LabelErrors):
         """The same channel with several times the work per data point, where posteriors are sampled."""
         return self
 
+    def cursory(self) -> Self:
+        """The same channel with less work per data point, good enough to look for the neighbourhood of fixed points."""
+        return self
+
     @abstractmethod
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
         """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""

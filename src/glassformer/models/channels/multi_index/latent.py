@@ -16,6 +16,9 @@ from glassformer.models.channels.field_averages import Averages, FieldPosterior,
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments, posterior_moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 
+# Factor of fewer points per posterior that lead near fixed points.
+_CURSORY = 2
+
 
 class LatentChannel(Channel):
     r"""A channel that tells the whitened deviations of its fields apart by latent variables.
@@ -52,6 +55,9 @@ class LatentChannel(Channel):
         work = replace(effort, points=8 * effort.points, starts=2 * effort.starts, steps=effort.steps + 4)
         return replace(self, effort=work)  # type: ignore[type-var]
 
+    def cursory(self) -> Self:
+        return replace(self, effort=replace(self.effort, points=max(self.effort.points // _CURSORY, 1)))  # type: ignore[type-var]
+
     @property
     def seen(self) -> Array:
         """Columns of each row that labels can show, shape (P,)."""
@@ -76,9 +82,12 @@ class LatentChannel(Channel):
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
         found, _, inverse = self._whitened(y, omega, variance)
-        return [self._slopes(level, inverse) for level in (found, *found.fewer)]
+        return self._slopes(found, inverse)
 
-    def _slopes(self, found: Moments, inverse: Array) -> tuple[Array, Array]:
+    def _slopes(self, found: Moments, inverse: Array) -> Slopes:
+        return [self._slopes_of(level, inverse) for level in (found, *found.fewer)]
+
+    def _slopes_of(self, found: Moments, inverse: Array) -> tuple[Array, Array]:
         shape = (len(inverse), self.rows, self.columns, self.rows, self.columns)
         # The product of independent means has no bias.
         mean = np.einsum("na,nb->nab", found.first, found.second)
@@ -113,9 +122,8 @@ class LatentChannel(Channel):
         omega, deviation, labels = self._data(variance[None])
         spread = np.broadcast_to(variance, (omega.shape[1], *variance.shape))
         found, root, inverse = self._whitened(labels[0], omega[0], spread)
-        slopes = [self._slopes(level, inverse) for level in (found, *found.fewer)]
         averages = self._averaged(self._posteriors(found, root, inverse), deviation, variance[None])
-        return averages, self._responding(slopes, deviation[0], variance)
+        return averages, self._responding(self._slopes(found, inverse), deviation[0], variance)
 
     def _whitened(self, y: Array, omega: Array, variance: Array) -> tuple[Moments, Array, Array]:
         """Moments of the whitened deviations, roots of the covariances and their inverses."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri, softmax
+from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from glassformer.core.errors import IncompatibleError
@@ -28,20 +28,19 @@ from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
-from glassformer.models.channels.multi_index.line_crossings import Bundle, Crossings
+from glassformer.models.channels.multi_index.line_crossings import Crossings
+from glassformer.models.channels.multi_index.line_placement import Bundle, Data
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
 # Share of a level set in intervals from which on it has positive measure.
 _MASSIVE = 1e-9
 _TINY = 1e-300
-# Deviation of a label at a crossing that is none of a jump.
-_ROOT = 1e-5
-# Points of a pilot sample, those next to a level set, and the spread of lines around them over theirs, and at least.
-_PILOT, _NEAREST, _WIDER, _NARROWEST = 64, 8, 1.4, 0.2
+# Points of a pilot sample.
+_PILOT = 64
 # Lines per axis and half, and numbers in the pool of random shifts.
 _LINES, _NUMBERS = 64, 800_000
 # Data points whose lines are followed at once, so that temporaries stay in the cache.
-_BATCH = 64
+_BATCH = 128
 # Random fields that show the labels there are, and variance below which the mean alone decides between them.
 _MANY, _DECISIVE = 2**14, 1e-9
 
@@ -104,7 +103,7 @@ class LineChannel(LinkRowsChannel):
             label, mean, factor = (np.asarray(part) for part in chunk)
             parts = [slice(start, start + _BATCH) for start in range(0, len(label), _BATCH)]
             found = [
-                _moments(_Data(label[part], mean[part], factor[part]), kinds, lines[index[part] % len(lines)], pilot)
+                _moments(Data(label[part], mean[part], factor[part]), kinds, lines[index[part] % len(lines)], pilot)
                 for part in parts
             ]
             return [np.concatenate(columns) for columns in zip(*found, strict=True)]
@@ -119,42 +118,8 @@ def _nothing(x: Any, datum: Any) -> Any:
     return x
 
 
-class _Data(NamedTuple):
-    """Labels (n, k), mean fields (n, P, L) and roots of their covariances (n, P, P)."""
-
-    label: Array
-    omega: Array
-    root: Array
-
-    def fields(self, x: Array) -> Array:
-        """Fields, shape (n, m, P, L), of whitened coordinates of shape (n, m, P L)."""
-        shaped = x.reshape(*x.shape[:2], *self.omega.shape[1:])
-        # Term by term: products of many small matrices take several times as long.
-        terms = (self.root[:, None, :, q, None] * shaped[:, :, q, None] for q in range(self.omega.shape[1]))
-        return np.asarray(sum(terms, self.omega[:, None]))
-
-    @property
-    def turned(self) -> Array:
-        """What each whitened coordinate changes the fields by, shape (n, P L, P, L)."""
-        rows, columns = self.omega.shape[1:]
-        unit = np.eye(rows * columns).reshape(-1, rows, columns)
-        return np.asarray(self.root[:, None] @ unit)
-
-
-class _Lines(NamedTuple):
-    """Lines along one axis: whitened coordinates at their middle, shape (n, m, D), and importance weights (n, m)."""
-
-    axis: int
-    base: Array
-    weight: Array
-
-    def of(self, data: _Data) -> Bundle:
-        """Themselves in the space of the fields."""
-        return Bundle(self.axis, data.fields(self.base), data.turned, data.label)
-
-
 class _Sums(NamedTuple):
-    """Integrals of one, ``x`` and ``x x^T`` over the level set, by line, shape (n, m, ...)."""
+    """Integrals of one, ``x`` and ``x x^T`` over the level set, summed over axes, shape (n, m, ...)."""
 
     zeroth: Array
     first: Array
@@ -176,29 +141,14 @@ def _lines(dimension: int, count: int) -> Array:
     return points
 
 
-def _moments(data: _Data, kinds: list[_Kind], lines: Array, pilot: Array) -> tuple[Array, ...]:
+def _moments(data: Data, kinds: list[_Kind], lines: Array, pilot: Array) -> tuple[Array, ...]:
     """Moments of some data points; ``lines`` of each as in :func:`_lines`."""
-    where = _near(data, kinds[0].crossings, pilot)
-    sums = [_over_lines(kind, data, lines, *where) for kind in kinds]
+    bundle = kinds[0].crossings.placed(data, lines, pilot)
+    sums = [_over_lines(kind, bundle, lines.shape) for kind in kinds]
     # A level set of positive measure has no points apart from it that matter.
     massive = sums[0][0].sum(axis=(1, 2)) > _MASSIVE
     chosen = [np.where(_like(massive, first), first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
     return _combined(chosen, kinds[-1].scale(pilot.shape[1]))
-
-
-def _near(data: _Data, crossings: Crossings, pilot: Array) -> tuple[Array, Array]:
-    """Centre and spread, shape (n, D), of the part of the prior next to the level sets, from two rounds of a pilot."""
-    centre, spread = np.zeros((len(data.label), pilot.shape[1])), np.ones((len(data.label), pilot.shape[1]))
-    for _ in range(2):
-        points = centre[:, None] + spread[:, None] * pilot
-        distance = np.nan_to_num(crossings.distances(data.fields(points), data.label), nan=np.inf)
-        index = np.argpartition(distance, _NEAREST, axis=1)[:, :_NEAREST]
-        close = np.take_along_axis(points, index[:, :, None], axis=1)
-        share = softmax(0.5 * np.sum(pilot[index] ** 2 - close**2, axis=2), axis=1)
-        centre = np.einsum("nk,nkd->nd", share, close)
-        deviation = np.sqrt(np.einsum("nk,nkd->nd", share, (close - centre[:, None]) ** 2))
-        spread = np.maximum(_WIDER * deviation, _NARROWEST)
-    return centre, spread
 
 
 def _combined(integrals: list[Array], scale: float) -> tuple[Array, ...]:
@@ -235,30 +185,11 @@ def _ratio(part: Array, zeroth: Array) -> Array:
     return np.asarray(part / _like(np.maximum(zeroth, _TINY), part))
 
 
-def _over_lines(kind: _Kind, data: _Data, lines: Array, centre: Array, spread: Array) -> list[Array]:
+def _over_lines(kind: _Kind, bundle: Bundle, shape: tuple[int, ...]) -> list[Array]:
     """Integrals of one, ``x`` and ``x x^T`` over the level set, by halves and parts of the lines along all axes."""
-    count, halves, parts, each, _ = lines.shape
-    found = [kind.along(data, _placed(lines, axis, centre, spread)) for axis in range(centre.shape[1])]
-    totals = [sum(columns) for columns in zip(*found, strict=True)]
-    grouped = [np.asarray(part).reshape(count, halves, parts, each, *np.shape(part)[2:]) for part in totals]
+    count, halves, parts, each, _ = shape
+    grouped = [part.reshape(count, halves, parts, each, *part.shape[2:]) for part in kind.along(bundle)]
     return [part.sum(axis=3) / (parts * each) for part in grouped]
-
-
-def _placed(lines: Array, axis: int, centre: Array, spread: Array) -> _Lines:
-    """Lines along an axis: the second half of each part drawn around the level set, the first from the prior.
-
-    Either half of a quasi-random sample is one itself.
-    """
-    count, _, parts, each, _ = lines.shape
-    # The line's own coordinate goes to place ``axis``, the others keep their order.
-    base = np.insert(lines.reshape(count, -1, lines.shape[-1]), axis, 0.0, axis=2)
-    near = np.tile(np.arange(each) >= each // 2, 2 * parts)
-    across = np.arange(base.shape[2]) != axis
-    base = np.where(near[:, None] & across, centre[:, None] + spread[:, None] * base, base)
-    shape = 0.5 * (base**2 - ((base - centre[:, None]) / spread[:, None]) ** 2) - np.log(spread[:, None])
-    with np.errstate(over="ignore"):
-        ratio = np.exp(np.sum(np.where(across, shape, 0.0), axis=2))
-    return _Lines(axis, base, 2 / (1 + ratio) if each > 1 else np.ones_like(ratio))
 
 
 @dataclass(frozen=True)
@@ -272,7 +203,7 @@ class _Kind(ABC):
         """Share of the integrals along all axes that the level set counts for."""
 
     @abstractmethod
-    def along(self, data: _Data, lines: _Lines) -> _Sums:
+    def along(self, lines: Bundle) -> _Sums:
         """Integrals over the part of each line in the level set."""
 
 
@@ -283,18 +214,22 @@ class _Intervals(_Kind):
         # Every axis alone integrates over the whole of it.
         return 1 / axes
 
-    def along(self, data: _Data, lines: _Lines) -> _Sums:
-        shape, base = lines.weight.shape, lines.base
-        line, place, leaves, open_end = self.crossings.edges(lines.of(data))
+    def along(self, lines: Bundle) -> _Sums:
+        line, place, leaves, open_end = self.crossings.edges(lines)
         height = np.exp(-0.5 * place**2) / np.sqrt(2 * np.pi)
         parts = (ndtr(place), -height, ndtr(place) - place * height)
-        m0, m1, m2 = (_by_line(line, leaves * part, shape) for part in parts)
+        m0, m1, m2 = (_summed(line, leaves * part, open_end.shape) for part in parts)
         # Of a difference of two probabilities rounding is all that may be left.
-        m0, m1, m2 = (lines.weight * part for part in (np.maximum(m0 + open_end, 0.0), m1, m2 + open_end))
+        along = [lines.weight * part for part in (np.maximum(m0 + open_end, 0.0), m1, m2 + open_end)]
+        each = [self._along(axis, lines.base[:, axis], *(m[:, axis] for m in along)) for axis in range(m0.shape[1])]
+        return _Sums(*(np.sum(part, axis=0) for part in zip(*each, strict=True)))
+
+    @staticmethod
+    def _along(axis: int, base: Array, m0: Array, m1: Array, m2: Array) -> _Sums:
+        """Moments of lines along one axis, from those of their own coordinate."""
         first = m0[..., None] * base
         second = _outer(first, base)
         mixed = m1[..., None] * base
-        axis = lines.axis
         second[..., axis, :] += mixed
         second[..., :, axis] += mixed
         second[..., axis, axis] += m2
@@ -309,26 +244,16 @@ class _Points(_Kind):
         # The weights of a point add to one over the axes.
         return 1.0
 
-    def along(self, data: _Data, lines: _Lines) -> _Sums:
-        shape, axis = lines.weight.shape, lines.axis
-        line, place, left, gradient = self.crossings.roots(lines.of(data))
-        size = np.sum(gradient**2, axis=1)
-        # A jump of the label is no root.
-        root = (np.abs(left) <= _ROOT * (1 + np.sqrt(size))) & (size > 0)
-        line, place, gradient, size = line[root], place[root], gradient[root], size[root]
-        weight = np.exp(-0.5 * place**2) / np.sqrt(2 * np.pi) * np.abs(gradient[:, axis]) / size
-        weight *= lines.weight.ravel()[line]
-        x = lines.base.reshape(-1, gradient.shape[1])[line]
-        x[:, axis] = place
-        first = weight[:, None] * x
-        every = range(x.shape[1])
-        sums = [_by_line(line, first[:, a], shape) for a in every]
-        squares = [[_by_line(line, first[:, a] * x[:, b], shape) for b in every] for a in every]
-        return _Sums(
-            _by_line(line, weight, shape), np.stack(sums, axis=-1), np.moveaxis(np.array(squares), (0, 1), (-2, -1))
-        )
+    def along(self, lines: Bundle) -> _Sums:
+        count, axes, each = lines.weight.shape
+        line, weight, x = self.crossings.points(lines)
+        own, every = line // (axes * each) * each + line % each, range(axes)
+        first = weight * x.T
+        found = [_summed(own, part, (count, each)) for part in (weight, *first)]
+        squares = [[_summed(own, first[a] * x[:, b], (count, each)) for b in every] for a in every]
+        return _Sums(found[0], np.stack(found[1:], axis=-1), np.moveaxis(np.array(squares), (0, 1), (-2, -1)))
 
 
-def _by_line(line: NDArray[np.intp], part: Array, shape: tuple[int, ...]) -> Array:
-    """Sums of what belongs to each of the lines, in their shape."""
-    return np.asarray(np.bincount(line, part, minlength=int(np.prod(shape))).reshape(shape))
+def _summed(index: NDArray[np.intp], part: Array, shape: tuple[int, ...]) -> Array:
+    """Sums of what belongs to each entry of an array, counted along it."""
+    return np.asarray(np.bincount(index, part, minlength=int(np.prod(shape))).reshape(shape))
