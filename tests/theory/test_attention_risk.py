@@ -172,7 +172,8 @@ def test_the_best_strength():
 @pytest.mark.parametrize("channel", ["hardmax", "softmax"])
 def test_error_estimates_of_samples(channel):
     """Those of two tokens cover what quadrature says, and three tokens teach more than two."""
-    from glassformer.theory.risk.fixed_points import Problem, refined, solved
+    from glassformer.theory.risk.fixed_points import refined, solved
+    from glassformer.theory.risk.problem import Problem
 
     model, alpha, strength = aim(channel), np.array([0.2]), np.array([0.1])
     exact = risk(model, alpha, 0.1)["error"][0]

@@ -14,10 +14,10 @@ from glassformer import (
     ridge_error,
 )
 from glassformer.models.spectra.nuclear_norm import trace_dimension
-from glassformer.theory.risk.fixed_points import Problem, largest_strength
 from glassformer.theory.risk.limits import risk_limits
 from glassformer.theory.risk.losses import Hinge, Huber, Logistic, OwnLoss, Square, loss_of
 from glassformer.theory.risk.penalties import penalty_of
+from glassformer.theory.risk.problem import Problem
 
 # beta, rho, noise; alpha, strength; error, mean squared training residual, rank, power.
 SQUARE = [
@@ -120,6 +120,35 @@ def test_never_better_than_bayes():
         assert np.all(risk(model, alpha, strength=None)["error"] >= limits(model, alpha)["error"] - 1e-8)
 
 
+def test_no_loss_or_penalty_is_better_than_bayes():
+    """A few of the sets of benchmarks/check_risk_parameters.py: of signs the cosine counts, sqrt(1 - E) at best."""
+    rng = np.random.default_rng(5)
+    for loss, penalty in (("huber", "nuclear"), ("square", "elastic"), ("logistic", "nuclear"), ("hinge", "ridge")):
+        signs = loss in ("logistic", "hinge")
+        beta, rho, noise = np.exp(rng.uniform(-1, 1)), rng.uniform(0.1, 1.2), rng.uniform(0, 0.5)
+        model = bsr(beta, rho, channel="sign") if signs else bsr(beta, rho, noise)
+        alpha = np.sort(rng.uniform(0.2, 2, 2))
+        best, optimum = risk(model, alpha, loss, penalty, None), limits(model, alpha)
+        errors = 1 - best["cosine"] ** 2 if signs else best["error"]
+        assert np.all(errors >= optimum["error"] - best["error_estimate"] - optimum["error_estimate"])
+
+
+def test_the_best_strength_between_slopes_that_bend_away():
+    """Hinge at few samples: the objective is flat on the one side, and searches went back and forth."""
+    model = bsr(1.5137923299851046, 0.5284245637319771, channel="sign")
+    found = risk(model, [0.16599736], "hinge", "ridge", None)
+    for factor in (0.9, 0.95, 1.05, 1.1):
+        other = risk(model, [0.16599736], "hinge", "ridge", factor * found["strength"][0])
+        assert other["cosine"][0] < found["cosine"][0]
+
+
+def test_the_elastic_interpolator_next_to_its_threshold():
+    """Where the map hardly contracts; the error as Newton's method with slopes to both sides finds it."""
+    found = risk(bsr(), [0.913, 0.915], penalty="elastic", strength=0.0)
+    assert found.converged
+    assert found["error"][1] == pytest.approx(2.45333833e-05, rel=1e-7)
+
+
 def test_ridge_through_the_loop_is_the_closed_form():
     for noise, strength in ((0.0, 0.3), (0.4, 0.1), (0.4, 0.4)):
         alpha = np.array([0.2, 0.9, 1.0, 1.7])
@@ -213,7 +242,7 @@ def test_the_best_strength_beyond_the_first_looks():
 def test_the_largest_useful_strength():
     model = bsr(noise=0.1)
     problem = Problem(model, Square(), penalty_of("nuclear"))
-    largest = largest_strength(problem, np.array([0.5]))[0]
+    largest = problem.largest_strength(np.array([0.5]))[0]
     assert risk(model, [0.5], strength=1.001 * largest)["error"][0] == 1
     assert 0.99 < risk(model, [0.5], strength=0.999 * largest)["error"][0] < 1
 

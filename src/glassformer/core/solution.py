@@ -53,7 +53,8 @@ class Status(Enum):
     )
     OSCILLATING = (
         "oscillating",
-        "the iterates kept moving at the strongest damping: the best iterate is reported; raise max_iterations or d",
+        "the iterates kept moving, at the strongest damping where there is any: the best iterate is reported, or every "
+        "step of a trajectory; raise max_iterations or d, or the strength of a penalty",
     )
     CONTRADICTED = (
         "contradicted_by_residual",

@@ -12,6 +12,7 @@ from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
+from glassformer.core.solution import Status
 from glassformer.experiments.instances import Run, standard_error
 from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.base import Learner
@@ -49,14 +50,16 @@ def follow(
         d: token dimension of runs; None for theory alone.
         instances: independent runs per sample ratio.
         seed: a non-negative integer.
-        algorithm: a learner whose steps have a theory, or the name of one.
+        algorithm: a learner whose steps have a theory, or the name of one. Those of regularised risk are proximal
+            message passing (:mod:`~glassformer.learners.algorithms.proximal_passing`), which ends at the minimiser.
 
     Returns:
-        The table of :func:`~glassformer.theory.trajectory.trajectory`, or of
+        The table of :func:`~glassformer.theory.trajectory.trajectory`, of
+        :func:`~glassformer.theory.risk.in_time.risk_trajectory`, or of
         :func:`~glassformer.theory.online_sgd.online_trajectory`; with ``d`` also ``measured_error``, the mean over
         runs, with ``measured_standard_error``, and likewise of ``row_error``, ``cosine`` and ``plugin_error`` where
         theory has them; theory is that of the ratios that whole numbers allow. Message passing measures nothing (NaN)
-        before its first step.
+        before its first step. A note tells of runs that do not settle without damping.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -77,10 +80,22 @@ def follow(
     runs, size = experiment.runs(), experiment.size.model
     start = asked.beginning(size, d, overlap, [run.history for run in runs[0]])
     table = _theory(asked, size, experiment.realised, steps, start)
-    names = [name for name in _FOLLOWED if name in table.columns]
+    known = {"error", *runs[0][0].history[0]}
+    names = [name for name in _FOLLOWED if name in table.columns and name in known]
     columns = {key: column for name in names for key, column in _measured(runs, asked, name, steps).items()}
     parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
-    return replace(table, columns={**table.columns, **columns}, parameters=parameters)
+    notes = [*table.notes, *_restless(experiment.realised, runs)]
+    return replace(table, columns={**table.columns, **columns}, parameters=parameters, notes=notes)
+
+
+def _restless(alpha: Array, points: list[list[Run]]) -> list[str]:
+    """Where runs without damping do not settle, however many steps: theirs is not the way of theory."""
+    lost = [sum(run.status in (Status.OSCILLATING, Status.NON_FINITE) for run in point) for point in points]
+    return [
+        f"alpha = {ratio:g}: {count} of {len(point)} runs do not settle without damping at this size"
+        for ratio, count, point in zip(alpha, lost, points, strict=True)
+        if count
+    ]
 
 
 def _theory(learner: Learner, model: Model, alpha: Array, steps: int, start: Any) -> Table:

@@ -214,7 +214,7 @@ class Learner(ABC):
             IncompatibleError: there is no theory of it.
         """
         del model, alpha
-        raise IncompatibleError(f"no theory is known of what {self.title} reaches: use learner gamp, or risk")
+        raise IncompatibleError(f"fixed points of {self.title} are not followed: use learner gamp, or risk")
 
     def told(self, table: Table) -> list[str]:
         """Columns of its limits that are worth printing beside the error."""
@@ -241,7 +241,7 @@ class Learner(ABC):
             overlap: with the truth before the first step, or what :meth:`beginning` returns; its own start by default.
         """
         del model, alpha, steps, overlap
-        return f"no equations are known for the steps of {self.title}"
+        return f"no equations are known for the steps of {self.title}: use gamp, risk or online-sgd"
 
     def followed(self, steps: int, overlap: float | None = None) -> Self:
         """Itself as its trajectory describes it, for so many steps from such a start."""

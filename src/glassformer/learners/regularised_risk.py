@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.errors import GlassformerError, IncompatibleError
@@ -13,8 +13,9 @@ from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 if TYPE_CHECKING:
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.learners.algorithms.risk import Risk
     from glassformer.learners.data_set import DataSet
-    from glassformer.theory.risk.losses import Loss
+    from glassformer.theory.risk.loss import Loss
     from glassformer.theory.risk.penalties import Penalty
     from glassformer.theory.thresholds import Thresholds
 
@@ -137,11 +138,33 @@ class RegularisedRisk(Learner):
         del optimum
         return self.limits(model, alpha, throw=False)["error"]
 
+    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
+        from glassformer.theory.risk.in_time import risk_trajectory
+
+        if overlap is not None:
+            return (
+                f"overlap = {overlap:g} is for message passing and online-sgd: its steps begin at an estimate of zero"
+            )
+        return self.named(risk_trajectory(model, alpha, *self._minimised, steps))
+
+    def followed(self, steps: int, overlap: float | None = None) -> RegularisedRisk:
+        from glassformer.learners.proximal_message_passing import ProximalMessagePassing
+
+        del overlap
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return ProximalMessagePassing(**{**own, "max_iterations": steps})
+
     def learn(self, model: Any, data: DataSet) -> Reached:
+        from glassformer.learners.algorithms.proximal_gradient import least_risk
+
+        risk = self.risk_of(model, data)
+        found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
+        return Reached.of(found, **fit_of(risk, found.value[0]))
+
+    def risk_of(self, model: Any, data: DataSet) -> Risk:
+        """What is minimised over a data set."""
         import numpy as np
 
-        from glassformer.core.numerics.decompositions import singular_values
-        from glassformer.learners.algorithms.proximal_gradient import least_risk
         from glassformer.learners.algorithms.risk import Risk
 
         problem, prior, design = self._problem(model), model.prior, data.design
@@ -158,14 +181,19 @@ class RegularisedRisk(Learner):
         weight, penalty = strength / prior.degrees, problem.penalty
         spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
         y = problem.labels.targets(data.labels)
-        risk = Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
-        found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
-        estimate = found.value[0]
-        fields = design.forward(estimate, 0)
-        values = singular_values(estimate)
-        return Reached.of(
-            found,
-            training_error=float(np.mean((fields - y) ** 2)) if y.shape == fields.shape else None,
-            training_loss=float(np.sum(problem.loss.value(y, fields)) / len(y)),
-            rank=float(np.mean(values > 1e-9 * max(1.0, float(values[0])))),
-        )
+        return Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
+
+
+def fit_of(risk: Risk, estimate: Array) -> dict[str, float | None]:
+    """How an estimate fits the samples learned from, and its rank."""
+    import numpy as np
+
+    from glassformer.core.numerics.decompositions import singular_values
+
+    fitted, y = risk.design.forward(estimate, 0), risk.labels
+    values = singular_values(estimate)
+    return {
+        "training_error": float(np.mean((fitted - y) ** 2)) if y.shape == fitted.shape else None,
+        "training_loss": float(np.sum(risk.loss.value(y, fitted)) / len(y)),
+        "rank": float(np.mean(values > 1e-9 * max(1.0, float(values[0])))),
+    }

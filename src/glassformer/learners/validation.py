@@ -17,7 +17,8 @@ from glassformer.learners.algorithms.changed_loss import Shifted
 from glassformer.learners.algorithms.left_out import LeftOut, left_out
 from glassformer.learners.algorithms.penalised_fit import prepared, weights_of
 from glassformer.learners.risk_path import ITERATION, STRENGTHS, RiskPath, followed, strengths_of
-from glassformer.theory.risk.losses import Loss, loss_of
+from glassformer.theory.risk.loss import Loss
+from glassformer.theory.risk.losses import loss_of
 
 if TYPE_CHECKING:
     import pandas

@@ -19,12 +19,17 @@ from glassformer.core.solution import Solution, Status
 
 # Step of differences, longest step per coordinate, and shares of a step that are tried.
 _STEP, _LONGEST, _SHARES = 1e-6, 2.0, (1.0, 0.3, 0.1)
+# Step of differences to both sides: their errors are a thousandth.
+_BOTH = 1e-4
 # Share of the residual that a step has to leave behind for its slopes to be kept, and of the map's step otherwise.
 _GAIN, _DAMPED = 0.3, 0.3
 
 
 def newton(
-    function: Callable[[Array, NDArray[np.intp]], Integral], start: Array, settings: Iteration | None = None
+    function: Callable[[Array, NDArray[np.intp]], Integral],
+    start: Array,
+    settings: Iteration | None = None,
+    both: bool = False,
 ) -> Solution:
     """Solve ``function(x) = x`` from ``start``, shape (batch, size), each batch element on its own.
 
@@ -34,6 +39,8 @@ def newton(
         start: shape (batch, size).
         settings: ``floor`` is the accuracy asked of every coordinate, ``tolerance`` the same relative to it;
             ``max_iterations`` counts evaluations of the map.
+        both: take slopes by differences to both sides, at twice the cost: where the map hardly contracts, rounding
+            errors of one-sided ones are more than what is left.
 
     Returns:
         A :class:`~glassformer.core.solution.Solution`; never raises for lack of convergence. ``error_estimate`` is the
@@ -54,7 +61,7 @@ def newton(
     status[~np.isfinite(state.residual).all(axis=1)] = Status.NON_FINITE
     while active.size:
         stale = active[~fresh[active]]
-        slopes[stale] = state.slopes(function, stale)
+        slopes[stale] = state.slopes(function, stale, both)
         fresh[stale] = True
         step = _solved(slopes[active], state.residual[active])
         done = np.all(np.abs(step) <= settings.tolerance * np.abs(state.x[active]) + settings.floor, axis=1)
@@ -97,16 +104,23 @@ class _State:
         found = function(x, np.arange(len(x)))
         return cls(x, np.asarray(found.value) - x, np.array(np.broadcast_to(found.error, x.shape)))
 
-    def slopes(self, function: Callable[..., Integral], at: Any) -> Array:
+    def slopes(self, function: Callable[..., Integral], at: Any, both: bool) -> Array:
         """Derivatives of the residuals of some elements by differences, shape (some, size, size)."""
         size = self.x.shape[1]
         if not len(at):
             return np.zeros((0, size, size))
-        moved = self.x[at][:, None, :] + _STEP * np.eye(size)
+        if both:
+            above, below = (self._beside(function, at, sign * _BOTH) for sign in (1, -1))
+            return np.swapaxes((above - below) / (2 * _BOTH), 1, 2)
+        return np.swapaxes((self._beside(function, at, _STEP) - self.residual[at][:, None, :]) / _STEP, 1, 2)
+
+    def _beside(self, function: Callable[..., Integral], at: Any, step: float) -> Array:
+        """Residuals one step to the side along each coordinate, shape (some, size, size)."""
+        size = self.x.shape[1]
+        moved = self.x[at][:, None, :] + step * np.eye(size)
         found = function(moved.reshape(-1, size), np.repeat(at, size))
-        residual = np.asarray(found.value).reshape(moved.shape) - moved
         self.evaluations[at] += size
-        return np.swapaxes((residual - self.residual[at][:, None, :]) / _STEP, 1, 2)
+        return np.asarray(np.asarray(found.value).reshape(moved.shape) - moved)
 
     def advanced(self, function: Callable[..., Integral], at: Any, step: Array) -> NDArray[np.bool_]:
         """Take the steps, shortened or replaced where they do not help; whether slopes may be kept."""

@@ -18,7 +18,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     text = "with the truth before the first step; default: side information, for even labels that of a random start"
     parser.add_argument("--overlap", type=float, help=text)
-    parser.add_argument("--algorithm", default="gamp", help="whose steps are followed; default gamp")
+    text = "whose steps are followed: gamp (default), risk (proximal message passing) or online-sgd"
+    parser.add_argument("--algorithm", "--learner", default="gamp", help=text)
     parser.add_argument("--d", type=int, help="token dimension of runs beside theory; without it theory alone")
     parser.add_argument("--instances", type=int, default=4, help="independent runs (default 4)")
     parser.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.loss import Loss
 
 # Slopes per sample that are none, steps to where they are, the longest of the first, which doubles, and the shortest
 # whose secant is more than rounding errors.

@@ -17,7 +17,8 @@ from glassformer.learners.algorithms.changed_loss import BestShift, Constant, Sh
 from glassformer.learners.algorithms.proximal_gradient import Scale, least_risk, scale_of
 from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.algorithms.several_classes import BestConstants, best_constants
-from glassformer.theory.risk.losses import Loss, loss_of
+from glassformer.theory.risk.loss import Loss
+from glassformer.theory.risk.losses import loss_of
 from glassformer.theory.risk.penalties import Penalty, penalty_of
 
 # Rounds between estimate and intercept, which stands still within the tolerance times the spread of labels, and the

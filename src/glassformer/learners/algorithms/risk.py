@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import eigh, singular_values, svd
-from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.loss import Loss
 
 
 class Risk(NamedTuple):
@@ -48,19 +48,21 @@ class Risk(NamedTuple):
 
     def shrunk(self, matrix: Array, step: float) -> tuple[Array, Array]:
         """The penalty's proximal map, and the singular values, or eigenvalues, that it leaves."""
-        if self.trace is not None:
-            values, vectors = eigh(matrix)
-            left = with_sum(values, self.trace)
-            return (vectors * left) @ vectors.T, left
         if self.positive:
             values, vectors = eigh(matrix)
-            left = np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square)
-            return (vectors * left[..., None, :]) @ np.swapaxes(vectors, -1, -2), left
+            kept = self.left_of(values, step)
+            return (vectors * kept[..., None, :]) @ np.swapaxes(vectors, -1, -2), kept
         if self.spectral == 0:
             return matrix / (1 + step * self.square), np.zeros(0)
         left, values, right = svd(matrix)
-        kept = np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square)
+        kept = self.left_of(values, step)
         return (left * kept[..., None, :]) @ right, kept
+
+    def left_of(self, values: Array, step: float) -> Array:
+        """What the proximal map leaves of singular values, or eigenvalues."""
+        if self.trace is not None:
+            return with_sum(values, self.trace)
+        return np.asarray(np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square))
 
     def slopes(self, fields: Array, width: float) -> Array:
         """Slopes of the loss, or of its envelope."""

@@ -10,7 +10,7 @@ from scipy.special import log_softmax, softmax, xlogy
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
-from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.loss import Loss
 
 # Newton steps to the best constants, the size of those that cannot lead uphill, halvings of others, and slopes per
 # sample that are none.

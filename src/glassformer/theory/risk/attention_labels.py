@@ -26,7 +26,7 @@ from glassformer.models.channels.attention_indexed.hardmax import CORRELATION, o
 from glassformer.models.channels.attention_indexed.prediction import row_disagreement
 from glassformer.models.channels.attention_indexed.projected import all_ones
 from glassformer.theory.risk.labels import Answers, Labels
-from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.penalties import Learned
 
 # Where standard normal variables end; powers and overlaps below are none, and chances below add nothing: in

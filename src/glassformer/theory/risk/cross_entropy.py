@@ -21,7 +21,7 @@ from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.models.channels.attention_indexed.pairs import pair_indices
-from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.loss import Loss
 
 # Steps of the search for minimisers, relative steps after which to stop, and that may be rounding, and samples treated
 # at once.

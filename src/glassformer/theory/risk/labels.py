@@ -20,7 +20,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.scalar import LabelNodes
-from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.penalties import Learned
 
 # Where standard normal variables end, nodes per panel of them, and at most.

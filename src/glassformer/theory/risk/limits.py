@@ -9,9 +9,11 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.models.base import Model
-from glassformer.theory.risk.fixed_points import Point, Problem, largest_strength, refined, solved
-from glassformer.theory.risk.losses import Loss
-from glassformer.theory.risk.penalties import Penalty
+from glassformer.theory.risk.fixed_points import refined, solved
+from glassformer.theory.risk.loss import Loss
+from glassformer.theory.risk.penalties import Learned, Penalty
+from glassformer.theory.risk.points import Point
+from glassformer.theory.risk.problem import Problem
 from glassformer.theory.risk.tuning import tuned
 from glassformer.theory.state_evolution import validated_alpha
 
@@ -96,24 +98,21 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
         raise IncompatibleError(f"labels of channel {model.channel.label} do not show a trace: use penalty trace")
     if penalty.pinned and strength is not None:
         raise IncompatibleError(f"strength = {strength} has no effect where the trace is pinned: leave it out")
+    if loss.binary and set(model.channel.values) != {-1.0, 1.0}:
+        told = f"loss {loss.name} is for labels +1 and -1, not for those of channel {model.channel.label}"
+        raise IncompatibleError(f"{told}: use {'cross-entropy' if prior.symmetric else 'square or huber'}")
     if strength == 0 and not loss.quadratic:
         raise IncompatibleError(f"strength = 0 is a limit of loss square alone, not of {loss.name}: give one > 0")
     return Problem(model, loss.adapted(model.channel), penalty)
 
 
 def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
-    found, power = point.found, problem.power
+    found = point.found
     with np.errstate(divide="ignore", invalid="ignore"):
-        cosine = found.overlap / np.sqrt(found.power * power)
         threshold = problem.threshold(point.strength, point.fields)
-    wrong = {"label_error": problem.labels.wrong(found)} if problem.labels.decided else {}
     return {
         "alpha": alpha,
-        "error": found.error,
-        "overlap": found.overlap,
-        "power": found.power,
-        "cosine": cosine,
-        **wrong,
+        **of_learned(problem, found),
         "training_loss": point.answer.training_loss,
         "test_loss": point.answer.test_loss,
         "rank": found.rank,
@@ -127,9 +126,17 @@ def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
     }
 
 
+def of_learned(problem: Problem, found: Learned) -> dict[str, Array]:
+    """How good an estimate is, as columns of a table."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosine = found.overlap / np.sqrt(found.power * problem.power)
+    wrong = {"label_error": problem.labels.wrong(found)} if problem.labels.decided else {}
+    return {"error": found.error, "overlap": found.overlap, "power": found.power, "cosine": cosine, **wrong}
+
+
 def _notes(problem: Problem, alpha: Array, point: Point) -> list[str]:
     """Where the best strength is at an end of what was looked at."""
-    none, small = point.strength == 0, point.strength <= 1e-3 * largest_strength(problem, alpha)
+    none, small = point.strength == 0, point.strength <= 1e-3 * problem.largest_strength(alpha)
     told = {"no penalty at all is best, the limit of small strength": none}
     if not problem.loss.quadratic:
         text = "the best strength is below a thousandth of the largest useful one, and little depends on it"

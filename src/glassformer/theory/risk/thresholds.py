@@ -9,10 +9,10 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
 from glassformer.models.base import Model
-from glassformer.theory.risk.fixed_points import Problem, largest_strength
 from glassformer.theory.risk.limits import checked
-from glassformer.theory.risk.losses import Loss
+from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.penalties import Fields, Penalty
+from glassformer.theory.risk.problem import Problem
 from glassformer.theory.thresholds import Threshold, Thresholds
 
 # Logarithms of sample ratios, and of noise in units of the teacher's power, between which thresholds are looked for.
@@ -66,7 +66,7 @@ def _begins(problem: Problem, strength: float | None) -> Threshold:
         return Threshold(name, 0.0, 0.0, "any data move the estimate")
 
     def excess(ratio: float) -> float:
-        return float(np.log(largest_strength(problem, np.exp([ratio]))[0] / strength))
+        return float(np.log(problem.largest_strength(np.exp([ratio]))[0] / strength))
 
     return _root(name, excess, _RATIOS, "with fewer samples the penalty leaves an estimate of zero")
 
@@ -77,7 +77,7 @@ def _interpolates(problem: Problem) -> Threshold:
         return _fitted(problem, name)
     if problem.labels.binary and problem.loss.binary:
         return _told_apart(problem, name)
-    return Threshold(name, np.nan, 0.0, "not known for this loss and these labels")
+    return Threshold(name, np.nan, 0.0, f"no equation is known of where loss {problem.loss.name} can reach zero")
 
 
 def _fitted(problem: Problem, name: str) -> Threshold:

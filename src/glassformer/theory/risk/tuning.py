@@ -10,15 +10,20 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from glassformer.core.integral import Array
-from glassformer.theory.risk.fixed_points import Flags, Point, Problem, few_of, largest_strength, point_at, solved
+from glassformer.theory.risk.fixed_points import point_at, solved
+from glassformer.theory.risk.points import Point
+from glassformer.theory.risk.problem import Flags, Problem
+from glassformer.theory.risk.starts import few_of
 
 # Logarithms of strengths, from the largest useful one, at which the best is looked for; beyond, the least is best.
 _LOOKS = np.array([-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0])
+# The logarithm of one that stands for none, of losses that have a limit and no way to it.
+_LEAST = -16.0
 # Half-widths of parabolas: the first from looks, how much narrower and wider the next one may be, and the last, also
 # that between known optima; how many there may be.
 _WIDE, _NARROWER, _WIDER, _LAST, _MOST = 0.5, 0.2, 3.0, 0.02, 12
 # Differences of objectives that mean nothing, and a power of estimates that is none.
-_NOISE, _NOTHING = 1e-9, 1e-20
+_NOISE, _NOTHING = 1e-8, 1e-20
 
 
 def tuned(problem: Problem, alpha: Array) -> Point:
@@ -37,12 +42,12 @@ def tuned(problem: Problem, alpha: Array) -> Point:
     place, fields = _looked(problem, few)
     width, inside = _WIDE, np.isfinite(place)
     if inside.any() and len(few) < len(alpha):
-        optimum = _followed(problem, few[inside], place[inside], fields[inside], _WIDE)
+        optimum = _followed(problem, few[inside], place[inside], fields[inside], _WIDE, _NARROWER * _WIDE)
         place, fields = _between(few, inside, optimum, alpha)
         width, inside = _LAST, np.isfinite(place)
-    # A loss that only labels fitted exactly bring to zero has no optimum without a penalty, but estimates that grow.
-    last = largest_strength(problem, alpha) * np.exp(_LOOKS[-1])
-    least = np.where(problem.loss.quadratic, 0.0, last)
+    # A loss that only labels told apart by far bring to zero has no optimum without a penalty, but estimates that grow.
+    last = _LOOKS[-1] if problem.labels.decided else _LEAST
+    least = np.where(problem.loss.quadratic, 0.0, problem.largest_strength(alpha) * np.exp(last))
     if not inside.any():
         return solved(problem, alpha, least)
     found = _followed(problem, alpha[inside], place[inside], fields[inside], width)
@@ -54,8 +59,8 @@ def tuned(problem: Problem, alpha: Array) -> Point:
 def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
     """Logarithms of the best strength looked at, NaN where it is the least one, and of fields there."""
     size = len(_LOOKS)
-    strength = largest_strength(problem, alpha)[:, None] * np.exp(_LOOKS)
-    points = solved(problem, np.repeat(alpha, size), strength.ravel())
+    strength = problem.largest_strength(alpha)[:, None] * np.exp(_LOOKS)
+    points = solved(problem, np.repeat(alpha, size), strength.ravel(), estimated=False)
     objective = _objective(problem, points).reshape(strength.shape)
     best, rows = np.argmin(objective, axis=1), np.arange(len(alpha))
     fields = points.logarithms.reshape(len(alpha), size, -1)[rows, best]
@@ -68,10 +73,10 @@ def _least_is_best(problem: Problem, alpha: Array, strength: Array, fields: Arra
     """Whether the optimum is weaker than the least strength looked at, and no better than none where none is one."""
     if not alpha.size:
         return np.zeros(0, dtype=bool)
-    stronger = _objective(problem, point_at(problem, alpha, strength * np.exp(_WIDE), fields))
+    stronger = _objective(problem, point_at(problem, alpha, strength * np.exp(_LAST), fields, estimated=False))
     if not problem.loss.quadratic:
         return np.asarray(stronger >= objective)
-    none = _objective(problem, solved(problem, alpha, np.zeros_like(alpha)))
+    none = _objective(problem, solved(problem, alpha, np.zeros_like(alpha), estimated=False))
     return np.asarray((stronger >= objective) & (objective >= none))
 
 
@@ -88,12 +93,12 @@ def _between(few: Array, inside: Flags, optimum: Point, alpha: Array) -> tuple[A
     return guess[:, 0], guess[:, 1:]
 
 
-def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width: float) -> Point:
+def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width: float, last: float = _LAST) -> Point:
     """The optimum of the objective near logarithms of strengths, from logarithms of fields there.
 
     Where parabolas do not close in on one, or lead astray, that is the best place looked at.
     """
-    place, fields, reach = place.copy(), fields.copy(), np.full(len(place), width)
+    place, fields, reach, before = place.copy(), fields.copy(), np.full(len(place), width), np.zeros(len(place))
     lowest, best, known = np.full(len(place), np.inf), place.copy(), fields.copy()
     active = np.arange(len(place))
     for _ in range(_MOST):
@@ -101,7 +106,7 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
             break
         sides = place[active] + np.array([[-1.0], [0.0], [1.0]]) * reach[active]
         ratios, starts = np.tile(alpha[active], 3), np.tile(fields[active], (3, 1))
-        points = point_at(problem, ratios, np.exp(sides.ravel()), starts)
+        points = point_at(problem, ratios, np.exp(sides.ravel()), starts, estimated=False)
         values, there = _objective(problem, points).reshape(sides.shape), points.logarithms.reshape(*sides.shape, -1)
         fields[active] = there[1]
         for value, side, field in zip(values, sides, there, strict=True):
@@ -115,15 +120,21 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
         shift = np.nan_to_num(np.clip(shift, -2.0, 2.0))
         place[active] += shift * reach[active]
         close = np.abs(shift) < 1
-        done = close & (reach[active] <= _LAST)
-        reach[active] = np.where(close, _NARROWER * reach[active], np.minimum(_WIDER * reach[active], _WIDE))
+        done = close & (reach[active] <= last)
+        # Back and forth between sides that bend away: on from the best place, nearer by.
+        turned = ~close & (shift * before[active] < 0)
+        rows = active[turned]
+        place[rows], fields[rows] = best[rows], known[rows]
+        before[active] = np.where(close | turned, 0.0, shift)
+        wider = np.minimum(_WIDER * reach[active], _WIDE)
+        reach[active] = np.where(close | turned, _NARROWER * reach[active], wider)
         active = active[~done]
     place[active], fields[active] = best[active], known[active]
-    found = point_at(problem, alpha, np.exp(place), fields)
+    found = point_at(problem, alpha, np.exp(place), fields, estimated=last == _LAST)
     astray = _objective(problem, found) > lowest + _NOISE
     if not astray.any():
         return found
-    again = point_at(problem, alpha[astray], np.exp(best[astray]), known[astray])
+    again = point_at(problem, alpha[astray], np.exp(best[astray]), known[astray], estimated=last == _LAST)
     return Point.joined(astray, again, found.at(~astray))
 
 

@@ -1,0 +1,94 @@
+"""Fixed points of regularised risk at several sample ratios, and how batches of them are put together."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.integral import Array
+from glassformer.core.solution import Status
+from glassformer.theory.risk.labels import Answers
+from glassformer.theory.risk.penalties import Fields, Learned
+from glassformer.theory.risk.problem import Problem
+
+
+class Point(NamedTuple):
+    """Fixed points, arrays of shape (batch,).
+
+    Attributes:
+        strength: of the penalty.
+        fields: conjugate parameters.
+        found: what is learned.
+        answer: of the labels.
+        status: how the iteration ended.
+        residual: of the map of the logarithms of fields.
+        iterations: evaluations of the map.
+        error_estimate: absolute, of the error.
+    """
+
+    strength: Array
+    fields: Fields
+    found: Learned
+    answer: Answers
+    status: list[Status]
+    residual: Array
+    iterations: NDArray[np.int64]
+    error_estimate: Array
+
+    @classmethod
+    def known(cls, problem: Problem, alpha: Array, strength: Array, error: Array) -> Point:
+        """Fixed points of an error known beforehand: that of nothing learned, of all, or an infinite one."""
+        none, recovered = np.zeros_like(alpha), error == 0
+        overlap = np.where(error == problem.power, 0.0, problem.power)
+        share = np.where(error == problem.power, 0.0, np.nan)
+        found = Learned(
+            overlap, np.where(recovered, problem.power, error - problem.power), none, error, share, share, none
+        )
+        answer = problem.labels.answers(found)
+        status: list[Status] = [Status.CONVERGED] * len(alpha)
+        count = np.zeros(len(alpha), dtype=np.int64)
+        return cls(strength, problem.fields(alpha, answer), found, answer, status, none, count, none)
+
+    @property
+    def logarithms(self) -> Array:
+        """Of the fields, shape (batch, 3)."""
+        return np.log(np.stack(self.fields, axis=1))
+
+    def at(self, rows: Any) -> Point:
+        """Some of them."""
+
+        def taken(part: Any) -> Any:
+            return part[rows]
+
+        return Point(
+            self.strength[rows],
+            Fields(*map(taken, self.fields)),
+            Learned(*map(taken, self.found)),
+            Answers(*map(taken, self.answer)),
+            list(np.array(self.status, dtype=object)[rows]),
+            self.residual[rows],
+            self.iterations[rows],
+            self.error_estimate[rows],
+        )
+
+    @classmethod
+    def joined(cls, chosen: Any, first: Point, second: Point) -> Point:
+        """The first where chosen, the second elsewhere."""
+
+        def laid(one: Any, other: Any) -> Any:
+            both = np.empty(len(chosen), dtype=one.dtype)
+            both[chosen], both[~chosen] = one, other
+            return both
+
+        return cls(
+            laid(first.strength, second.strength),
+            Fields(*map(laid, first.fields, second.fields)),
+            Learned(*map(laid, first.found, second.found)),
+            Answers(*map(laid, first.answer, second.answer)),
+            list(laid(np.array(first.status, dtype=object), np.array(second.status, dtype=object))),
+            laid(first.residual, second.residual),
+            laid(first.iterations, second.iterations),
+            laid(first.error_estimate, second.error_estimate),
+        )

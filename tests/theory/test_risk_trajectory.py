@@ -1,0 +1,116 @@
+"""Regularised risk in time: it ends at the fixed point, and proximal message passing follows it to the minimiser."""
+
+import numpy as np
+import pytest
+
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    IncompatibleError,
+    ParameterError,
+    RegularisedRisk,
+    follow,
+    simulate,
+)
+from glassformer.core.solution import Status
+from glassformer.learners.proximal_message_passing import ProximalMessagePassing
+
+LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+WIDE = BilinearSequenceRegression(beta=2, rho=0.5, noise=0.1)
+SIGNS = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
+QUADRATIC = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1)
+HARDMAX = AttentionIndexed(rho=0.5, tokens=2, channel="hardmax")
+
+
+@pytest.mark.parametrize(
+    ("model", "learner", "alpha"),
+    [
+        (LINEAR, RegularisedRisk("square", "nuclear", 0.1), [0.5, 1.2]),
+        (WIDE, RegularisedRisk("square", "nuclear"), [0.8]),
+        (LINEAR, RegularisedRisk("huber", "elastic", 0.2), [0.5]),
+        (SIGNS, RegularisedRisk("logistic", "nuclear", 0.3), [2.0]),
+        (SIGNS, RegularisedRisk("hinge", "ridge", 0.3), [1.0]),
+        (QUADRATIC, RegularisedRisk("square", "trace", 0.1), [0.3]),
+        (QUADRATIC, RegularisedRisk("square", "pinned"), [0.6]),
+    ],
+)
+def test_it_ends_at_the_fixed_point(model, learner, alpha):
+    table, end = learner.trajectory(model, np.array(alpha), 100), learner.limits(model, alpha)
+    assert table.converged and not table.notes
+    for name in ("error", "overlap", "power", "rank", "effective_noise", "strength"):
+        np.testing.assert_allclose(table[name][100::101], end[name], rtol=1e-7)
+    np.testing.assert_allclose(table["error"][::101], model.prior.second_moment)
+    sums = model.prior.second_moment - 2 * table["overlap"] + table["power"]
+    np.testing.assert_allclose(table["error"], sums, atol=1e-9)
+
+
+def test_ridge_regression_in_closed_form():
+    """Every number of every step is that of a few fractions: V_0 = 2, then 1 / (stiffness + strength)."""
+    alpha, noise, strength, variance, error, known = 0.8, 0.1, 0.3, 2.0, 1.0, [1.0]
+    for _ in range(6):
+        stiffness = alpha / (1 + variance)
+        kept, seen = stiffness / (stiffness + strength), (error + noise) / alpha
+        error, variance = (1 - kept) ** 2 + kept**2 * seen, 1 / (stiffness + strength)
+        known.append(error)
+    found = RegularisedRisk("square", "ridge", strength).trajectory(LINEAR, np.array([alpha]), 6)
+    np.testing.assert_allclose(found["error"], known, rtol=1e-12)
+
+
+def test_message_passing_follows_it_where_it_settles_and_where_it_does_not():
+    """With few samples the steps of the nuclear norm end in a cycle, in theory and on data."""
+    learner = RegularisedRisk("square", "nuclear", 0.1)
+    table = follow(LINEAR, [0.2, 0.5], steps=12, d=80, instances=2, algorithm=learner)
+    assert [one is Status.OSCILLATING for one in table.status] == [True] * 13 + [False] * 13
+    assert "every step leads away from it" in table.notes[0]
+    # One run fluctuates by 0.07 where the cycle is steepest.
+    assert np.nanmax(np.abs(table["measured_error"] - table["error"])) < 0.1
+    late = table["error"][7:13]
+    assert np.ptp(late) > 0.3 and np.min(late) > learner.limits(LINEAR, [0.2])["error"][0]
+
+
+@pytest.mark.parametrize(
+    ("model", "learner", "alpha"),
+    [
+        (WIDE, ("square", "nuclear", 0.2), 0.8),
+        (SIGNS, ("logistic", "elastic", 0.4), 1.0),
+        (LINEAR, ("huber", "ridge", 0.3), 0.7),
+        (HARDMAX, ("cross-entropy", "trace", 0.5), 1.0),
+    ],
+)
+def test_where_message_passing_settles_is_the_minimiser(model, learner, alpha):
+    steps = simulate(model, [alpha], d=20, instances=1, algorithm=ProximalMessagePassing(*learner, max_iterations=400))
+    certified = simulate(model, [alpha], d=20, instances=1, algorithm=RegularisedRisk(*learner, tolerance=1e-10))
+    assert steps.converged and certified.converged
+    assert steps["error"][0] == pytest.approx(certified["error"][0], rel=1e-4)
+
+
+def test_runs_that_do_not_settle_are_told():
+    """Sums of few outer products of tokens are no Gaussian matrix, and undamped steps oscillate."""
+    table = follow(
+        AttentionIndexed(rho=0.5, tokens=2, channel="linear", noise=0.1),
+        [0.1],
+        steps=40,
+        d=30,
+        instances=1,
+        algorithm=RegularisedRisk("square", "trace", 0.1),
+    )
+    assert table.converged
+    assert any("1 of 1 runs do not settle" in note for note in table.notes)
+
+
+def test_what_has_no_steps_is_refused():
+    for strength, model in ((0.0, LINEAR), (None, BilinearSequenceRegression(beta=1, rho=0.3))):
+        with pytest.raises(IncompatibleError, match="ever more steps"):
+            follow(model, [0.9], 3, algorithm=RegularisedRisk("square", "nuclear", strength))
+    with pytest.raises(IncompatibleError, match="begin at an estimate of zero"):
+        follow(LINEAR, [0.9], 3, overlap=0.1, algorithm=RegularisedRisk(strength=0.1))
+    with pytest.raises(IncompatibleError, match="straight around"):
+        follow(SIGNS, [0.9], 3, d=20, instances=1, algorithm=RegularisedRisk(far_hinge, strength=0.1))
+    with pytest.raises(ParameterError, match="steps"):
+        follow(LINEAR, [0.9], 0, algorithm=RegularisedRisk(strength=0.1))
+
+
+def far_hinge(y, h):
+    import jax.numpy as jnp
+
+    return jnp.maximum(0.0, 9.0 - y * h)
