@@ -11,11 +11,14 @@ from scipy.integrate import dblquad
 from scipy.stats import multivariate_normal
 
 from glassformer import (
+    AbsoluteChannel,
     AttentionIndexed,
     DataError,
     IncompatibleError,
+    LinkChannel,
     MessagePassing,
     ParameterError,
+    SignChannel,
     Status,
     landscape,
     limits,
@@ -501,3 +504,10 @@ def test_sampled_slopes_are_not_inflated_where_labels_say_little(noise):
 
 def test_status_is_a_word():
     assert str(Status.CONVERGED) == limits(AttentionIndexed(0.5, 2), [0.1]).to_dict()["points"][0]["status"]
+
+
+@pytest.mark.parametrize("channel", [SignChannel(), AbsoluteChannel(), LinkChannel(np.tanh, 0.1)])
+def test_channels_of_fields_of_variance_one_are_refused(channel):
+    """Indices have variance 1 + rho: what such a channel says of them would be wrong."""
+    with pytest.raises(IncompatibleError, match="fields of variance 1, indices have"):
+        AttentionIndexed(0.3, tokens=1, channel=channel)

@@ -32,7 +32,7 @@ class GaussianChannel(ScalarChannel):
 
     noise: float = 0.0
 
-    linear = True
+    linear = any_power = True
     even = False
     exponents = Exponents(1.0, 1.0)
 

@@ -92,6 +92,7 @@ class ScalarChannel(Decisions, ABC):
         return ScalarRowsChannel(self)
 
     linear = declared(False, "True when the label is the field itself, with Gaussian noise or none.")
+    any_power = declared(False, "True when averages depend on what is left of the variance of a field alone.")
 
     @property
     @abstractmethod

@@ -127,6 +127,11 @@ def untied_channel(
 
 def _require_match(channel: ScalarChannel, tokens: int, noise: float, temperature: float, power: float) -> None:
     """A finished channel carries its own parameters: they must be the model's; noise may be given to it alone."""
+    if power != 1 and not (hasattr(channel, "power") or channel.any_power):
+        raise IncompatibleError(
+            f"{type(channel).__name__} is for fields of variance 1, indices have {power:g}: choose {', '.join(NAMES)}, "
+            "NoisySignChannel with its power, or a function of the indices with noise > 0"
+        )
     own = {
         name: getattr(channel, name) for name in ("tokens", "power", "noise", "temperature") if hasattr(channel, name)
     }

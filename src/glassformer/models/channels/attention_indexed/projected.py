@@ -84,6 +84,8 @@ class ProjectedChannel(ScalarChannel):
 class LinearProjection(ProjectedChannel):
     """All components, with noise or none."""
 
+    any_power = True
+
     def __post_init__(self) -> None:
         checked_tokens(self.tokens)
         if not (np.isfinite(self.noise) and self.noise >= 0):
