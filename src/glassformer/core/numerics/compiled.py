@@ -18,9 +18,9 @@ import numpy as np
 
 from glassformer.core.fingerprint import identified
 
-# The first call takes two thirds of its time with these; later ones as long as before, or up to 1.4 times for links
-# with noise, which are ahead for the first sixty calls: see benchmarks/bench_compile.py.
-_OPTIONS: dict[str, bool | int] = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 2}
+# Calls take a tenth to a third less time than with the compiler's own, the first ones, which compile, as long as with
+# them: see benchmarks/bench_compile.py.
+_OPTIONS: dict[str, bool | int] = {"xla_backend_optimization_level": 2}
 
 # Executables kept, those used last.
 _KEPT = 16
