@@ -11,11 +11,14 @@ from threading import Event
 from typing import Any, Protocol
 
 from glassformer.core.errors import GlassformerError
+from glassformer.core.numerics.memory import MemoryBound
 from glassformer.core.progress import watched
 
 _LOG = logging.getLogger(__name__)
 # Seconds until a wait is worth a word, and between two words of how far it is.
 PATIENCE, _EVERY = 0.6, 0.2
+# Of the server, which answers many people for days.
+_BOUND = MemoryBound(limit=700.0, growth=100.0)
 
 
 class Later(Protocol):
@@ -118,3 +121,4 @@ class Work:
             later(fail, error)
         finally:
             later(over)
+            _BOUND.keep()

@@ -71,7 +71,7 @@ class _Executable:
         with self._lock:
             found = self._compiled(*arguments)
             self._ready = True
-            _give_back()
+            give_back()
         return found
 
 
@@ -86,7 +86,7 @@ def _options() -> dict[str, bool | int] | None:
     return None
 
 
-def _give_back() -> None:
+def give_back() -> None:
     """Return to the system what compiling took: several hundred megabytes that the C library would keep for later."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
