@@ -10,6 +10,7 @@ from typing import Any
 
 from tornado.httpclient import AsyncHTTPClient
 from tornado.httputil import HTTPServerRequest
+from tornado.ioloop import IOLoop
 from tornado.routing import Matcher, Rule
 from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
@@ -54,7 +55,12 @@ def server(port: int = 0, first: str = "bsr", given: Given | None = None) -> Any
     # Models are read in before anybody waits for a page.
     tabs()
     made = pn.io.server.get_server(
-        lambda: page(first, given or Given()), port=port, address=ADDRESS, title="glassformer explorer"
+        lambda: page(first, given or Given()),
+        port=port,
+        address=ADDRESS,
+        title="glassformer explorer",
+        # From Python 3.12 on none is made on demand.
+        loop=IOLoop(make_current=False),
     )
     allowed = [f"{name}:{made.port}" for name in (ADDRESS, "localhost")]
     application = made._tornado
@@ -83,6 +89,8 @@ def check(first: str, port: int, given: Given) -> None:
     client = AsyncHTTPClient()
     found = made.io_loop.run_sync(partial(client.fetch, address(made), request_timeout=120.0))
     made.stop()
+    made.io_loop.close(all_fds=True)
+    asyncio.set_event_loop(None)
     print(f"{address(made)} answered with {len(found.body)} bytes; stopped again")
 
 

@@ -6,6 +6,8 @@ close in on the optimum. Many sample ratios begin between the optima of a few.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.interpolate import CubicSpline
 
@@ -22,6 +24,8 @@ _LEAST = -16.0
 # Half-widths of parabolas: the first from looks, how much narrower and wider the next one may be, and the last, also
 # that between known optima; how many there may be.
 _WIDE, _NARROWER, _WIDER, _LAST, _MOST = 0.5, 0.2, 3.0, 0.02, 12
+# Half-width of parabolas of finer averages, and how far optima may be from those of averages that are less fine.
+_NEAR, _SAME = 0.2, 0.1
 # Differences of objectives that mean nothing, and a power of estimates that is none.
 _NOISE, _NOTHING = 1e-8, 1e-20
 
@@ -51,6 +55,7 @@ def tuned(problem: Problem, alpha: Array) -> Point:
     if not inside.any():
         return solved(problem, alpha, least)
     found = _followed(problem, alpha[inside], place[inside], fields[inside], width)
+    found = _sharpened(problem, alpha[inside], found)
     if inside.all():
         return found
     return Point.joined(inside, found, solved(problem, alpha[~inside], least[~inside]))
@@ -58,15 +63,25 @@ def tuned(problem: Problem, alpha: Array) -> Point:
 
 def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
     """Logarithms of the best strength looked at, NaN where it is the least one, and of fields there."""
-    size = len(_LOOKS)
-    strength = problem.largest_strength(alpha)[:, None] * np.exp(_LOOKS)
-    points = solved(problem, np.repeat(alpha, size), strength.ravel(), estimated=False)
-    objective = _objective(problem, points).reshape(strength.shape)
-    best, rows = np.argmin(objective, axis=1), np.arange(len(alpha))
-    fields = points.logarithms.reshape(len(alpha), size, -1)[rows, best]
-    last = best == size - 1
-    last[last] = _least_is_best(problem, alpha[last], strength[last, -1], fields[last], objective[last, -1])
-    return np.where(last, np.nan, np.log(strength[rows, best])), fields
+    largest, rows = problem.largest_strength(alpha), np.arange(len(alpha))
+    strength = largest[:, None] * np.exp(_LOOKS)
+    objective, fields = np.full(strength.shape, np.inf), np.zeros((*strength.shape, 3))
+
+    def look(at: Array, which: slice) -> None:
+        some = strength[at, which]
+        points = solved(problem, np.repeat(alpha[at], some.shape[1]), some.ravel(), estimated=False)
+        objective[at, which] = _objective(problem, points).reshape(some.shape)
+        fields[at, which] = points.logarithms.reshape(*some.shape, -1)
+
+    # The weakest penalties converge last: they are left out where much stronger ones are better.
+    look(rows, slice(0, -1))
+    weak = rows[np.argmin(objective, axis=1) >= len(_LOOKS) - 3]
+    if weak.size:
+        look(weak, slice(-1, None))
+    best = np.argmin(objective, axis=1)
+    last = best == len(_LOOKS) - 1
+    last[last] = _least_is_best(problem, alpha[last], strength[last, -1], fields[last, -1], objective[last, -1])
+    return np.where(last, np.nan, np.log(strength[rows, best])), fields[rows, best]
 
 
 def _least_is_best(problem: Problem, alpha: Array, strength: Array, fields: Array, objective: Array) -> Flags:
@@ -138,10 +153,23 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
     return Point.joined(astray, again, found.at(~astray))
 
 
+def _sharpened(problem: Problem, alpha: Array, point: Point) -> Point:
+    """Fixed points, as rough as they were, at the optima of finer averages over labels, until these hardly move."""
+    place, fields, seen = np.log(point.strength), point.logarithms, problem
+    moving = np.ones(len(place), dtype=bool)
+    while moving.any() and (labels := seen.labels.finer) is not None:
+        seen = replace(seen, seen=labels)
+        found = _followed(seen, alpha[moving], place[moving], fields[moving], _NEAR, _NEAR)
+        before, place[moving], fields[moving] = place[moving], np.log(found.strength), found.logarithms
+        moving[moving] = np.abs(place[moving] - before) > _SAME
+    return point if seen is problem else point_at(problem, alpha, np.exp(place), fields)
+
+
 def _objective(problem: Problem, points: Point) -> Array:
     found = points.found
     with np.errstate(divide="ignore", invalid="ignore"):
-        cosine = np.where(found.power > _NOTHING, found.overlap**2 / found.power, 0.0)
-        value = -np.log(cosine) if problem.labels.decided else np.log(found.error)
+        # The squared tangent between estimate and signal: relative changes show near both ends.
+        tangent = np.where(found.power > _NOTHING, found.power * problem.power / found.overlap**2 - 1, np.inf)
+        value = np.log(tangent if problem.labels.decided else found.error)
     value[[not status.ok for status in points.status]] = np.inf
     return np.asarray(np.nan_to_num(value, nan=np.inf))
