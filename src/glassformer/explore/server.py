@@ -15,6 +15,7 @@ from tornado.routing import Matcher, Rule
 from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
 
+from glassformer.core.numerics.memory import share_pools
 from glassformer.explore.own_link import Given
 from glassformer.explore.page import STYLE, end, page, tabs
 
@@ -72,6 +73,7 @@ def server(port: int = 0, first: str = "bsr", given: Given | None = None) -> Any
 def serve(first: str, port: int, show: bool, given: Given) -> None:
     """Answer until interrupted."""
     _quiet()
+    share_pools()
     made = server(port, first, given)
     made.start()
     made.io_loop.asyncio_loop.set_exception_handler(_told)

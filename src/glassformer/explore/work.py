@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 # Seconds until a wait is worth a word, and between two words of how far it is.
 PATIENCE, _EVERY = 0.6, 0.2
 # Of the server, which answers many people for days.
-_BOUND = MemoryBound(limit=700.0, growth=100.0)
+_BOUND = MemoryBound(limit=550.0, growth=80.0)
 
 
 class Later(Protocol):

@@ -6,7 +6,6 @@ An executable takes some ten megabytes, and JAX by itself keeps that of every fu
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import jax
 import numpy as np
 
 from glassformer.core.fingerprint import identified
+from glassformer.core.numerics.memory import give_back
 
 # Calls take a tenth to a third less time than with the compiler's own, the first ones, which compile, as long as with
 # them: see benchmarks/bench_compile.py.
@@ -84,12 +84,6 @@ def _options() -> dict[str, bool | int] | None:
         jax.jit(lambda: 0, compiler_options=_OPTIONS).lower().compile()
         return _OPTIONS
     return None
-
-
-def give_back() -> None:
-    """Return to the system what compiling took: several hundred megabytes that the C library would keep for later."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 _executables: OrderedDict[Any, _Executable] = OrderedDict()

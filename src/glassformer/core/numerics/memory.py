@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import sys
 import threading
@@ -19,6 +21,28 @@ def resident() -> float:
     if not status.exists():
         return 0.0
     return next(int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+
+
+# What the C library calls the largest number of its pools.
+_ARENAS = -8
+
+
+def give_back() -> None:
+    """Return to the system what compiling took: several hundred megabytes that the C library would keep for later."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def share_pools(most: int = 2) -> None:
+    """Have threads that start from now on share a few pools of memory, which else keep what each of them once took.
+
+    Nothing happens where the C library has none.
+
+    Example:
+        >>> share_pools()
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_ARENAS, most)
 
 
 class MemoryBound:
@@ -49,5 +73,5 @@ class MemoryBound:
             compiled.forget()
             jax.clear_caches()  # type: ignore[no-untyped-call]
             gc.collect()
-            compiled.give_back()
+            give_back()
             self._after = resident()

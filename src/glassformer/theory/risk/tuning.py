@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from glassformer.core.integral import Array
@@ -67,7 +68,7 @@ def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
     strength = largest[:, None] * np.exp(_LOOKS)
     objective, fields = np.full(strength.shape, np.inf), np.zeros((*strength.shape, 3))
 
-    def look(at: Array, which: slice) -> None:
+    def look(at: NDArray[np.intp], which: slice) -> None:
         some = strength[at, which]
         points = solved(problem, np.repeat(alpha[at], some.shape[1]), some.ravel(), estimated=False)
         objective[at, which] = _objective(problem, points).reshape(some.shape)
