@@ -161,6 +161,16 @@ def test_never_better_than_bayes():
 
 
 @pytest.mark.statistics
+@pytest.mark.parametrize(("rho", "alpha"), [(0.13369584, 2.5489897), (1.5, 0.70267556)])
+def test_the_best_strength_is_that_of_fine_averages(rho, alpha):
+    """Coarse ones had it .7 times as large where labels are nearly fitted, and 40 times too small in the other case."""
+    model = aim("hardmax", rho=rho)
+    best = risk(model, [alpha], None)
+    for factor in (0.8, 1.25):
+        assert risk(model, [alpha], factor * best["strength"][0])["label_error"] > best["label_error"] * (1 + 1e-4)
+
+
+@pytest.mark.statistics
 def test_the_best_strength():
     row = risk(aim("hardmax"), [0.3], None)
     for factor in (0.8, 1.25):

@@ -54,12 +54,12 @@ def tuned(problem: Problem, alpha: Array) -> Point:
     last = _LOOKS[-1] if problem.labels.decided else _LEAST
     least = np.where(problem.loss.quadratic, 0.0, problem.largest_strength(alpha) * np.exp(last))
     if not inside.any():
-        return solved(problem, alpha, least)
+        return _ended(problem, alpha, least)
     found = _followed(problem, alpha[inside], place[inside], fields[inside], width)
     found = _sharpened(problem, alpha[inside], found)
     if inside.all():
         return found
-    return Point.joined(inside, found, solved(problem, alpha[~inside], least[~inside]))
+    return Point.joined(inside, found, _ended(problem, alpha[~inside], least[~inside]))
 
 
 def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
@@ -152,6 +152,19 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
         return found
     again = point_at(problem, alpha[astray], np.exp(best[astray]), known[astray], estimated=last == _LAST)
     return Point.joined(astray, again, found.at(~astray))
+
+
+def _ended(problem: Problem, alpha: Array, least: Array) -> Point:
+    """Fixed points at the least strengths, or at the optima that finer averages over labels have above them."""
+    point = solved(problem, alpha, least)
+    if (labels := problem.labels.finer) is None:
+        return point
+    seen = replace(problem, seen=labels)
+    there = point_at(seen, alpha, least, point.logarithms, estimated=False)
+    above = ~_least_is_best(seen, alpha, least, there.logarithms, _objective(seen, there))
+    if not above.any():
+        return point
+    return Point.joined(above, _sharpened(problem, alpha[above], point.at(above)), point.at(~above))
 
 
 def _sharpened(problem: Problem, alpha: Array, point: Point) -> Point:
