@@ -9,6 +9,9 @@ import sys
 import threading
 from pathlib import Path
 
+# What the C library calls the largest number of its pools.
+_ARENAS = -8
+
 
 def resident() -> float:
     """Resident memory of this process in megabytes; zero where the system does not tell.
@@ -21,10 +24,6 @@ def resident() -> float:
     if not status.exists():
         return 0.0
     return next(int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))
-
-
-# What the C library calls the largest number of its pools.
-_ARENAS = -8
 
 
 def give_back() -> None:

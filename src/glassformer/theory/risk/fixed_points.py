@@ -102,8 +102,8 @@ def refined(problem: Problem, alpha: Array, point: Point) -> Point:
         known = point.at(~rough)
         known = known._replace(answer=_finest(problem.labels).answers(known.found))
         point = Point.joined(rough, point.at(rough), known)
-    while rough.any() and (labels := problem.labels.finer) is not None:
-        problem = replace(problem, seen=labels)
+    while rough.any() and (finer := problem.finer) is not None:
+        problem = finer
         again = point_at(problem, alpha[rough], point.strength[rough], point.logarithms[rough])
         apart = again.error_estimate + np.abs(again.found.error - point.found.error[rough])
         again = again._replace(error_estimate=apart, iterations=again.iterations + point.iterations[rough])

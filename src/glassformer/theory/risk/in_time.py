@@ -158,10 +158,10 @@ def _refined(problem: Problem, alpha: Array, strength: Array, steps: int) -> tup
     """Paths of finer and finer averages over labels until two of them agree; how far errors may be off."""
     path = _followed(problem, alpha, strength, steps, show=True)
     apart = np.zeros_like(path.error)
-    while (labels := problem.labels.finer) is not None:
-        problem = replace(problem, seen=labels)
-        finer = _followed(problem, alpha, strength, steps)
-        apart, path = np.abs(finer.error - path.error), finer
+    while (finer := problem.finer) is not None:
+        problem = finer
+        again = _followed(problem, alpha, strength, steps)
+        apart, path = np.abs(again.error - path.error), again
         if np.all(apart <= AGREED * path.error):
             break
     replicas = list(problem.labels.replicas)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -51,6 +51,12 @@ class Problem:
     def labels(self) -> Labels:
         """Of the teacher, as the loss sees them: those given, or as accurate as a first look needs."""
         return self.seen or self.loss.labels_of(self.model.channel, self.power)
+
+    @property
+    def finer(self) -> Problem | None:
+        """The same with the next finer averages over labels, if there are any."""
+        labels = self.labels.finer
+        return None if labels is None else replace(self, seen=labels)
 
     def foretold(self, alpha: Array, strength: Array) -> Array:
         """Errors that are known without a search, NaN elsewhere.

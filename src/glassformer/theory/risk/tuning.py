@@ -6,8 +6,6 @@ close in on the optimum. Many sample ratios begin between the optima of a few.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
@@ -157,9 +155,8 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
 def _ended(problem: Problem, alpha: Array, least: Array) -> Point:
     """Fixed points at the least strengths, or at the optima that finer averages over labels have above them."""
     point = solved(problem, alpha, least)
-    if (labels := problem.labels.finer) is None:
+    if (seen := problem.finer) is None:
         return point
-    seen = replace(problem, seen=labels)
     there = point_at(seen, alpha, least, point.logarithms, estimated=False)
     above = ~_least_is_best(seen, alpha, least, there.logarithms, _objective(seen, there))
     if not above.any():
@@ -171,8 +168,8 @@ def _sharpened(problem: Problem, alpha: Array, point: Point) -> Point:
     """Fixed points, as rough as they were, at the optima of finer averages over labels, until these hardly move."""
     place, fields, seen = np.log(point.strength), point.logarithms, problem
     moving = np.ones(len(place), dtype=bool)
-    while moving.any() and (labels := seen.labels.finer) is not None:
-        seen = replace(seen, seen=labels)
+    while moving.any() and (finer := seen.finer) is not None:
+        seen = finer
         found = _followed(seen, alpha[moving], place[moving], fields[moving], _NEAR, _NEAR)
         before, place[moving], fields[moving] = place[moving], np.log(found.strength), found.logarithms
         moving[moving] = np.abs(place[moving] - before) > _SAME
