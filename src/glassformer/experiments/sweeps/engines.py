@@ -12,6 +12,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, Thr
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from multiprocessing import get_context
+from multiprocessing.reduction import ForkingPickler
+from pickle import PicklingError
 from typing import Any, TypeVar
 
 from glassformer.core.errors import IncompatibleError, ParameterError
@@ -26,6 +28,8 @@ _AHEAD = 2
 # Threads per worker: as many workers as cores leave one each, and threads that wait for each other are slow.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
+# What objects raise that cannot be sent to another process.
+_UNSENT = (AttributeError, TypeError, PicklingError)
 # Seconds that a scheduler has to answer.
 _PATIENCE = 5
 
@@ -81,7 +85,7 @@ def _in_processes(function: Callable[[T], R], tasks: Iterator[T], workers: int) 
                     break
                 for future in wait(futures, return_when=FIRST_COMPLETED).done:
                     task, lost = futures.pop(future)
-                    result = _result(future)
+                    result = _result(future, task)
                     broken |= isinstance(result, BrokenProcessPool)
                     if isinstance(result, BrokenProcessPool) and lost + 1 < _ATTEMPTS:
                         again.append((task, lost + 1))
@@ -106,18 +110,27 @@ def _emptied(items: list[T]) -> Iterator[T]:
         yield items.pop()
 
 
-def _result(future: Future[R]) -> R | Exception:
+def _result(future: Future[R], task: Any) -> R | Exception:
     try:
         return future.result()
     except BrokenProcessPool as error:
         return error
-    except (AttributeError, TypeError) as error:
-        if "pickle" not in str(error).lower():
+    except _UNSENT as error:
+        if _is_sent(task):
             raise
         raise IncompatibleError(
             f"a task cannot be sent to another process ({error}): name the function as FILE.py:FUNCTION, or use one "
             "worker"
         ) from error
+
+
+def _is_sent(task: Any) -> bool:
+    """Whether a task reaches another process; texts of errors that say so differ from one Python to the next."""
+    try:
+        ForkingPickler.dumps(task)
+    except _UNSENT:
+        return False
+    return True
 
 
 def _on_scheduler(function: Callable[[T], R], tasks: Iterator[T], address: str) -> Iterator[Outcome[T, R]]:
