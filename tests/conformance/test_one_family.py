@@ -15,7 +15,8 @@ from glassformer.models.base import Model
 from glassformer.theory.conjugate_overlap import conjugate_overlap
 from glassformer.theory.evolution_map import EvolutionMap
 from glassformer.theory.free_entropy import free_entropy
-from glassformer.theory.sampled_fixed_point import located, refined
+from glassformer.theory.located import located
+from glassformer.theory.sampled_fixed_point import refined
 from glassformer.theory.state_evolution import state_evolution
 
 CLOSE = 1e-8

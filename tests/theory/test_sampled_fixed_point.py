@@ -10,7 +10,8 @@ from glassformer import SequenceMultiIndex, Status
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.theory.evolution_map import Sampled
-from glassformer.theory.sampled_fixed_point import _stable, refined
+from glassformer.theory.located import _stable
+from glassformer.theory.sampled_fixed_point import refined
 from glassformer.theory.state_evolution import state_evolution
 
 ROUGH, REPLICAS = 4e-4, 8
@@ -78,7 +79,7 @@ def test_a_point_that_repels_is_left_even_where_few_points_blur_it(status):
             value, [status] * len(index), nothing, nothing.astype(int), nothing, np.zeros((1, 1)), {"slope": slope}
         )
 
-    assert _stable(solve, np.array([[[0.8]]]), Iteration(tolerance=1e-4)).value.item() == 0.1
+    assert _stable(solve, np.array([[[0.8]]]), np.arange(1), Iteration(tolerance=1e-4)).value.item() == 0.1
 
 
 def test_a_product_with_a_tanh_converges_at_its_counting_threshold():

@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
+from glassformer.core.remembered import remembered
 from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.field_averages import Averages, joined
@@ -98,10 +99,17 @@ class EvolutionMap:
     def with_slopes(self, variance: Array, index: Index, kept: Array) -> tuple[Sampled, Array]:
         """The same and the slopes of the map there, from the same posteriors, on flattened covariances."""
         states = floored(variance, self.channel.smallest)
-        found, growth = zip(*map(self.channel.averages_and_slope, states), strict=True)
+        found, growth = zip(*map(self._averages_and_slope, states), strict=True)
         sampled = self._sampled(joined(found), index, kept)
         rate = self.alpha[index, None, None] / self.prior.degrees
         return sampled, -self._prior_slope(kept[0, index], index) @ (rate * np.stack(growth))
+
+    def _averages_and_slope(self, state: Array) -> tuple[Averages, Array]:
+        """Where a fixed point is located, its refinement begins: the same data are not asked twice."""
+        found: tuple[Averages, Array] = remembered(
+            lambda: self.channel.averages_and_slope(state), "averages and slope", self.channel, state
+        )
+        return found
 
     def _sampled(self, found: Averages, index: Index, kept: Array) -> Sampled:
         rate = self.alpha[index, None, None] / self.prior.degrees
@@ -120,8 +128,8 @@ class EvolutionMap:
         """Slope of the map on flattened covariances, shape (active, P^2, P^2)."""
         states = floored(variance, self.channel.smallest)
         rate = self.alpha[index, None, None] / self.prior.degrees
-        found = [self.channel.information_and_slope(state) for state in states]
-        conjugate, growth = (rate * np.stack(parts) for parts in zip(*found, strict=True))
+        found, growth = zip(*map(self._averages_and_slope, states), strict=True)
+        conjugate, growth = rate * joined(found).information.value, rate * np.stack(growth)
         # More overlap is less covariance.
         return -self._prior_slope(conjugate, index) @ growth
 

@@ -117,7 +117,8 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
 def _two_starts(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
     """Where averages are sampled: few points look for a second fixed point, all of them must then find it again."""
     # Found with the same few points, the two have their sampling errors in common.
-    place, other = (evolved(model, alpha, start, settings, coarse=True) for start in ("uninformed", "informed"))
+    place = evolved(model, alpha, "uninformed", settings, coarse=True)
+    other = evolved(model, alpha, "informed", settings, coarse=True, beside=place)
     uninformed = evolved(model, alpha, settings=settings, place=place)
     seen = uninformed.settled & other.settled & _apart(place, other, *_SAMPLED)
     distinct, lost, informed = np.zeros_like(seen), np.zeros_like(seen), uninformed

@@ -1,16 +1,14 @@
 r"""Fixed points of maps whose averages are sampled.
 
 Averages use the same points at every step, so the map is a function and has fixed points, though one that is rough on
-the scale of its sampling error. They are located with few points, by an iteration that stops at the first one
-(:func:`~glassformer.theory.fixed_point.fixed_point`); from there Newton steps of the map with all points lead to a
-residual that is a fraction of the sampling error. What the replicas of the data say apart tells that error. A fixed
-point at which a direction of symmetry breaking grows is left along it.
+the scale of its sampling error. They are :mod:`~glassformer.theory.located` with few points; from there Newton steps of
+the map with all points lead to a residual that is a fraction of the sampling error. What the replicas of the data say
+apart tells that error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,119 +18,11 @@ from glassformer.core.progress import note
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.evolution_map import EvolutionMap
-from glassformer.theory.fixed_point import Flags, Index, fixed_point
-
-
-@dataclass(frozen=True)
-class Search:
-    """How fixed points of sampled maps are looked for, and when they are believed."""
-
-    roughly: float = 5e-4  # how well fixed points are located with few points
-    settled: float = 0.1  # share of the sampling error below which a residual tells nothing
-    noise: float = 1.0  # share of the sampling error up to which a Newton step is the last one
-    left: float = 0.5  # share of that step that may be missing: half of it where two fixed points merge
-    leading: float = 0.5  # the same as of noise, where more points are to follow
-    least: float = 1.0  # share of it with which a search that gets no further ends
-    rounds: int = 24  # corrections by all points
-    sloped: int = 4  # factor of points that slopes, which only lead there, can do without
-    seen: float = 2.0  # standard errors of a fixed point that a step needs for its ends to tell slopes
-    gain: float = 0.7  # share of the step that a round has to leave behind
-    patience: int = 2  # rounds without that gain, after which the best will do
-    unstable: float = 1.005  # eigenvalue of the slope above which a point is left
-    push: float = 0.03  # length of the push that leaves it
-    pushes: int = 6  # how often at most
-    back: float = 3.0  # tolerances within which a push has led back to where it began
-    confidence: float = 0.95  # with which errors stay below their estimate
-    meaningless: float = 0.2  # standard error, in units of the prior's covariance, from which on it says nothing
-    halvings: int = 20  # of steps that lead out of the cone
-    longest: float = 0.5  # Newton steps longer than this share of the covariance are shortened
-    above: float = 0.05  # eigenvalues of covariances may exceed those of the prior by this much
-
-
-_POLICY = Search()
-
-
-def located(rough: EvolutionMap, start: Array, settings: Iteration, sloped: EvolutionMap | None = None) -> Solution:
-    """The first stable fixed points from ``start``, of shape (batch, P, P), to the accuracy that few points have.
-
-    Args:
-        rough: the map with few points.
-        start: covariances.
-        settings: tolerance of the residual relative to ``V``, and iteration limit.
-        sloped: the map whose slopes tell what is stable; the same by default.
-
-    Returns:
-        :class:`Solution`; ``extra["slope"]`` is the slope of that map there, on flattened covariances.
-    """
-
-    def solve(state: Array, index: Index) -> Solution:
-        found = _iterated(rough, state, index, settings)
-        return replace(found, extra={**found.extra, "slope": _slope(sloped or rough, found, index)})
-
-    return _stable(solve, start, settings)
-
-
-def sloped(fine: EvolutionMap) -> EvolutionMap:
-    """The map for slopes, which only lead to fixed points of that with all points."""
-    return fine.with_fewer(_POLICY.sloped)
-
-
-def _iterated(update: EvolutionMap, start: Array, index: Index, settings: Iteration) -> Solution:
-    """The first fixed points, by plain iteration."""
-    settings = replace(settings, tolerance=max(settings.tolerance, _POLICY.roughly))
-    kept = np.full((2, len(update.alpha), *start.shape[1:]), np.nan)
-    found = fixed_point(
-        lambda value, active: update(value, index[active], kept), start, settings, is_covariance, noise=_POLICY.settled
-    )
-    return replace(found, extra={"q_hat": kept[0, index], "q_hat_error": kept[1, index]})
-
-
-def _slope(update: EvolutionMap, found: Solution, index: Index) -> Array:
-    """Slopes of the map, zero where nothing was found."""
-    size = found.value.shape[-1] ** 2
-    slope = np.zeros((len(index), size, size))
-    usable = np.flatnonzero(is_covariance(found.value))
-    if usable.size:
-        slope[usable] = update.slope(found.value[usable], index[usable])
-    return np.where(np.isfinite(slope).all(axis=(1, 2), keepdims=True), slope, 0.0)
-
-
-def _stable(solve: Callable[[Array, Index], Solution], start: Array, settings: Iteration) -> Solution:
-    """Solutions from ``start``; those at unstable points are pushed off them, towards more knowledge.
-
-    A state that moves slowly away from an unstable point looks like a fixed point, and one that keeps a symmetry never
-    leaves it: a slope with an eigenvalue above one gives both away.
-    """
-    solution = solve(start, np.arange(len(start)))
-    size = start.shape[-1]
-    todo = np.flatnonzero(_stopped(solution))
-    for _ in range(_POLICY.pushes):
-        values, vectors = np.linalg.eig(solution.extra["slope"][todo])
-        leading = np.argmax(values.real, axis=1)
-        unstable = np.take_along_axis(values.real, leading[:, None], axis=1)[:, 0] > _POLICY.unstable
-        direction = np.take_along_axis(vectors.real, leading[:, None, None], axis=2)[unstable, :, 0]
-        todo = todo[unstable]
-        if todo.size == 0:
-            break
-        pushed = _pushed(solution.value[todo], direction.reshape(-1, size, size))
-        again = solve(pushed, todo)
-        again = replace(again, iterations=again.iterations + solution.iterations[todo])
-        # A point that a push leads back to is stable.
-        tolerance = max(settings.tolerance, _POLICY.roughly) * np.linalg.norm(pushed, axis=(1, 2))
-        back = np.linalg.norm(again.value - solution.value[todo], axis=(1, 2)) <= _POLICY.back * tolerance
-        moved = ~back
-        solution = solution.overlaid(todo[moved], again.at(moved))
-        todo = todo[moved & _stopped(again)]
-    return solution
-
-
-def _stopped(solution: Solution) -> Flags:
-    """Whether there is a fixed point, be it one that so few points blur."""
-    return np.array([status in (Status.CONVERGED, Status.INTEGRATION_NOT_CONVERGED) for status in solution.status])
+from glassformer.theory.sampled_search import POLICY, is_covariance
 
 
 def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: bool = False) -> Solution:
-    r"""Fixed points of the map with all points, next to those that few have :func:`located`.
+    r"""Fixed points of the map with all points, next to those that few have located.
 
     Args:
         fine: the map with all points.
@@ -161,7 +51,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
     where = np.flatnonzero(is_covariance(start))
     status[where] = Status.ITERATION_LIMIT
     kept = np.full((2, len(fine.alpha), size, size), np.nan)
-    for _ in range(_POLICY.rounds):
+    for _ in range(POLICY.rounds):
         if where.size == 0:
             break
         note(f"refining {where.size} of {batch} fixed points with all data points")
@@ -179,7 +69,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
             blur = _blur(gain[where], rest, less - mapped)
             # A residual that has turned is known to vanish on the way, however short that was.
             turned = np.sum(gap * last[1, where], axis=1) < 0
-            rough = np.where(turned, 0.0, _POLICY.seen * blur)
+            rough = np.where(turned, 0.0, POLICY.seen * blur)
             gain[where] = _corrected(gain[where], flat - last[0, where], gap - last[1, where], rough)
         else:
             gain[where] = _attracting(slopes)
@@ -190,35 +80,40 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         missing = np.linalg.norm(np.einsum("nij,nj->ni", gain[where], (more - mapped).reshape(len(where), -1)), axis=1)
         spent[where] += 1
         # The best so far is what a search that gets no further ends with.
-        waited[where] = np.where(length < _POLICY.gain * least[where], 0, waited[where] + 1)
+        waited[where] = np.where(length < POLICY.gain * least[where], 0, waited[where] + 1)
         better = usable & (length < least[where])
         improved = where[better]
         least[improved], merit[improved] = length[better], (blur + missing)[better]
         best.value[improved], best.residual[improved] = here[better], np.linalg.norm(gap[better], axis=1)
-        total = _POLICY.left * length + confident(rest.shape[1], _POLICY.confidence) * blur + missing
+        total = POLICY.left * length + confident(rest.shape[1], POLICY.confidence) * blur + missing
         best.error_estimate[improved] = total[better]
         for name, part in zip(("q_hat", "q_hat_error"), kept, strict=True):
             best.extra[name][improved] = part[improved]
         norm = np.linalg.norm(flat, axis=1)
         enough = np.maximum(
-            settings.tolerance * norm + settings.floor, (_POLICY.leading if leading else _POLICY.noise) * blur
+            settings.tolerance * norm + settings.floor, (POLICY.leading if leading else POLICY.noise) * blur
         )
         done = usable & (length <= enough)
         status[where[done]] = Status.CONVERGED
-        state[where] = moved = _within(here, step, _POLICY.longest * norm / np.maximum(length, 1e-300))
+        state[where] = moved = _within(here, step, POLICY.longest * norm / np.maximum(length, 1e-300))
         # The last step costs nothing and leaves less than its square.
         best.value[where[done]] = moved[done]
         # Fewer points may lead far away, to where all of them would not: what was shortened is left to those.
         shortened = np.linalg.norm(moved - here - step, axis=(1, 2)) > 1e-9 * length
         # A way that is longer than its steps takes more of them.
         waited[where[shortened]] = 0
-        ended = shortened if leading else waited[where] >= _POLICY.patience
+        ended = shortened if leading else waited[where] >= POLICY.patience
         where = where[usable & ~done & ~ended]
-    status[where[least[where] <= _POLICY.least * merit[where]]] = Status.CONVERGED
-    status[(merit > _POLICY.meaningless) & np.isfinite(merit)] = Status.INTEGRATION_NOT_CONVERGED
+    status[where[least[where] <= POLICY.least * merit[where]]] = Status.CONVERGED
+    status[(merit > POLICY.meaningless) & np.isfinite(merit)] = Status.INTEGRATION_NOT_CONVERGED
     if leading:
         best.extra["slope"] = np.eye(size * size) - np.linalg.inv(gain)
     return replace(best, status=status.tolist(), iterations=spent)
+
+
+def sloped(fine: EvolutionMap) -> EvolutionMap:
+    """The map for slopes, which only lead to fixed points of that with all points."""
+    return fine.with_fewer(POLICY.sloped)
 
 
 def nearer(fine: EvolutionMap, place: Solution, settings: Iteration) -> Solution:
@@ -250,7 +145,7 @@ def _blur(gain: Array, rest: Array, unseen: Array) -> Array:
 def _within(here: Array, step: Array, share: Array) -> Array:
     """States a step farther, of which a share is taken where that is less, and half as long until it is in the cone."""
     share = np.minimum(share, 1.0)
-    for _ in range(_POLICY.halvings):
+    for _ in range(POLICY.halvings):
         moved = here + share[:, None, None] * step
         share = np.where(is_covariance(moved), share, 0.5 * share)
     moved = here + share[:, None, None] * step
@@ -260,16 +155,6 @@ def _within(here: Array, step: Array, share: Array) -> Array:
     capped = np.where(values > 1, 0.5 * (1 + own), values)
     beyond = values[:, -1] > 1
     moved[beyond] = ((vectors * capped[:, None, :]) @ np.swapaxes(vectors, 1, 2))[beyond]
-    return moved
-
-
-def _pushed(value: Array, direction: Array) -> Array:
-    """States moved by a little along unit directions, towards more knowledge."""
-    more = np.trace(direction, axis1=1, axis2=2) < 0
-    step = _POLICY.push * np.where(more, 1.0, -1.0)[:, None, None] * 0.5 * (direction + np.swapaxes(direction, 1, 2))
-    moved = value + step
-    bad = ~is_covariance(moved)
-    moved[bad] = (1 - _POLICY.push) * value[bad]
     return moved
 
 
@@ -286,14 +171,3 @@ def _corrected(gain: Array, moved: Array, changed: Array, rough: Array) -> Array
     with np.errstate(divide="ignore", invalid="ignore"):
         update = (moved + predicted)[:, :, None] * left[:, None, :] / scale[:, None, None]
     return np.asarray(np.where(usable[:, None, None], gain - update, gain))
-
-
-def is_covariance(states: Array, above: float = _POLICY.above) -> Flags:
-    """Which states, flattened or not, are covariances of what has unit power: eigenvalues from 0 to ``1 + above``."""
-    flat = states.reshape(len(states), -1)
-    finite: Flags = np.all(np.isfinite(flat), axis=1)
-    if flat.shape[1] == 1:
-        return np.asarray(finite & (flat[:, 0] >= 0) & (flat[:, 0] <= 1 + above))
-    size = int(np.sqrt(flat.shape[1]))
-    values = np.linalg.eigvalsh(np.where(finite[:, None], flat, 0.0).reshape(-1, size, size))
-    return np.asarray(finite & (values[:, 0] > -1e-12) & (values[:, -1] <= 1 + above))

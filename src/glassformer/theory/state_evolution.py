@@ -22,7 +22,10 @@ from glassformer.core.solution import Solution
 from glassformer.models.base import Model
 from glassformer.theory.evolution_map import EvolutionMap, held, side_known
 from glassformer.theory.fixed_point import Flags, fixed_point
-from glassformer.theory.sampled_fixed_point import is_covariance, located, nearer, refined, sloped
+from glassformer.theory.located import located
+from glassformer.theory.neighbours import rounds, started
+from glassformer.theory.sampled_fixed_point import nearer, refined, sloped
+from glassformer.theory.sampled_search import is_covariance
 
 # Share of the sampled points with which fixed points are located.
 _COARSE = 16
@@ -105,11 +108,12 @@ def evolved(
     clamped: tuple[int, Array] | None = None,
     coarse: bool = False,
     place: Solution | None = None,
+    beside: Solution | None = None,
 ) -> Solution:
     """As :func:`state_evolution`, with covariances of shape (batch, P, P) for scalar models as well.
 
     With ``coarse``, fixed points are only located, with a sixteenth of the sampled data points; given as ``place``,
-    those are refined.
+    those are refined, and as ``beside`` they are those that another start has led to.
     """
     channel = model.channel.in_rows
     settings = settings or (_SAMPLED if channel.sampled else Iteration())
@@ -119,7 +123,9 @@ def evolved(
     fine = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
     if not channel.sampled:
         return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
-    place = place or located(fine.with_fewer(_COARSE), first, settings, sloped(fine))
+    if place is None:
+        order = rounds(alpha, start == "informed") if isinstance(start, str) and clamped is None else None
+        place = located(fine.with_fewer(_COARSE), first, settings, sloped(fine), order, beside)
     if coarse:
         return place
     found = refined(fine, nearer(fine, place, settings), settings)
@@ -167,7 +173,7 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
         found = refined(update, located(update, start, _SAMPLED, update), _SAMPLED)
         yield float(ratio), found
         # What is not learned yet must not stay so for want of a start that breaks the symmetry.
-        start = found.value if found.settled.all() and is_covariance(unknown - found.value).all() else unknown
+        start = started(unknown, found.value, 1.0) if found.settled.all() else unknown
 
 
 def _iterated(update: EvolutionMap, start: Array, settings: Iteration, origin: Array | None) -> Solution:

@@ -162,7 +162,8 @@ def _examined(model: Model, entries: list[Threshold]) -> tuple[bool | None, str]
     if not places:
         return None, "no finite threshold to look around; limits tells at any ratio (status bistable)"
     alpha = np.unique(np.outer([min(places), max(places)], _AROUND))
-    low, high = (evolved(model, alpha, start, coarse=True) for start in ("uninformed", "informed"))
+    low = evolved(model, alpha, "uninformed", coarse=True)
+    high = evolved(model, alpha, "informed", coarse=True, beside=low)
     settled = low.settled & high.settled
     apart = settled & (np.linalg.norm(low.value - high.value, axis=(1, 2)) > _APART * model.prior.in_rows.rows)
     if apart.any():

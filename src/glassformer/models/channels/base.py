@@ -160,20 +160,15 @@ class Channel(LabelErrors):
         found, *fewer = (Response(*pair, truth, np.ones(len(truth)), REPLICAS) for pair in slopes)
         return found._replace(fewer=tuple(fewer))
 
-    def information_and_slope(self, variance: Array) -> tuple[Array, Array]:
-        r"""Information at one covariance, and its growth with flattened overlaps, shapes (P, P) and (P^2, P^2).
+    def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
+        r"""Averages at one covariance, and the growth of the information with flattened overlaps, shape (P^2, P^2).
 
-        The growth is :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`.
+        From the same posteriors where those are sampled. The growth is :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`.
 
         Source: the second derivative of an entropy along the heat flow of the mean fields,
         :math:`dE\sum_lg_lg_l^T = \sum_{ll'}E[D_{ll'}\,dQ\,D_{ll'}^T]` with
         :math:`D_{ll'} = \partial g_l/\partial\omega_{l'}`.
         """
-        averages, slope = self.averages_and_slope(variance)
-        return averages.information.value[0], slope
-
-    def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
-        """Averages at one covariance, and that slope, from the same posteriors where those are sampled."""
         averages, (first, second, *_) = self.averages_and_response(variance)
         full = np.einsum("nalcm,nblem->abce", first, second, optimize=True) / len(first)
         size = self.rows**2

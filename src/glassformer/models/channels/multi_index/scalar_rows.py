@@ -160,9 +160,9 @@ class ScalarRowsChannel(Channel):
     def _fields(self, fields: Array) -> Array:
         return fields.reshape(len(fields), *self.scalar.field_components)
 
-    def information_and_slope(self, variance: Array) -> tuple[Array, Array]:
+    def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
         """By differences: the information itself is no sampled average."""
         step = 2 * _STEP * float(variance[0, 0])
         most = min(float(variance[0, 0]) * (1 + _STEP), float(self.self_overlap[0, 0]))
         more, less = self.scalar.information(np.array([most - step, most])).value
-        return self.information(variance[None]).value[0], np.array([[(more - less) / step]])
+        return self.averages(variance[None]), np.array([[(more - less) / step]])
