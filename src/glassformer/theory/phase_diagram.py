@@ -58,8 +58,9 @@ class PhaseDiagram(Shown):
         ]
 
     def curve(self, name: str) -> np.ndarray[Any, Any]:
-        """Sample ratio of the threshold ``name`` at each value; NaN where there is none."""
-        return self._of_threshold(name, "alpha")
+        """Sample ratio of the threshold ``name`` at each value; NaN where there is none, or none that is finite."""
+        alpha = self._of_threshold(name, "alpha")
+        return np.where(np.isfinite(alpha), alpha, np.nan)
 
     def curve_error(self, name: str) -> np.ndarray[Any, Any]:
         """Absolute errors of :meth:`curve`."""

@@ -244,10 +244,11 @@ def _named(model: Model, row: int) -> dict[str, Any]:
 
 def _recovery_of_all(model: Model) -> Threshold:
     """Perfect recovery of all rows, by counting."""
-    if not model.channel.rank > 0:
-        return Threshold("perfect_recovery", np.nan, 0.0, "labels do not fix the fields")
     if not model.prior.in_rows.mmse_dimension > 0:
         return Threshold("perfect_recovery", np.nan, 0.0, _UNCOUNTED)
+    if not model.channel.rank > 0:
+        # What is continuous is never known exactly from labels that are not.
+        return Threshold("perfect_recovery", np.inf, 0.0, "labels do not fix the fields")
     note = "of all rows; counting of degrees of freedom"
     return Threshold("perfect_recovery", counting_threshold(model), 0.0, note)
 
@@ -256,9 +257,9 @@ def _perfect_recovery(model: Model, hard_end: Threshold) -> list[Threshold]:
     """Perfect recovery of one row, by counting, and by message passing, which has to leave the hard phase first."""
     counted = _recovery_of_all(model)
     by_message_passing = replace(hard_end, name="algorithmic_perfect_recovery", note="reached by message passing")
-    if not model.channel.rank > 0:
+    if np.isinf(counted.alpha):
         note = "labels do not fix h: the error vanishes at no finite sample ratio"
-        return [replace(counted, note=note), Threshold(by_message_passing.name, np.nan, 0.0, note)]
+        return [replace(counted, note=note), Threshold(by_message_passing.name, np.inf, 0.0, note)]
     if np.isnan(counted.alpha):
         note = by_message_passing.note if np.isfinite(hard_end.alpha) else _UNCOUNTED
         return [counted, replace(by_message_passing, note=note)]
