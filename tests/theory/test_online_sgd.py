@@ -140,3 +140,15 @@ def test_what_diverges_says_so():
 def test_bad_input_is_named(name, change):
     with pytest.raises(ParameterError, match=name):
         online_sgd(**{"model": GATED, "time": [0.0, 1.0], **change})
+
+
+@pytest.mark.parametrize(("law", "mean"), [("poisson", np.exp), ("laplace:0.3", lambda g: g)])
+def test_errors_on_labels_are_those_of_mean_labels(law, mean):
+    """What a law makes of the link, as measured of runs: at a given overlap two fields are jointly normal."""
+    model = SequenceMultiIndex(lambda z: jnp.tanh(3 * z[0, 0]), 1, 1, noise_law=law)
+    found = online_trajectory(model, 1.0, 1, Pace(0.3, 1), cosine_start(1, 0.3, 1.0), points=1024)
+    t, w = np.polynomial.hermite_e.hermegauss(200)
+    own = 0.3 * t[:, None] + np.sqrt(1 - 0.3**2) * t
+    gap = mean(np.tanh(3 * own)) - mean(np.tanh(3 * t))[:, None]
+    exact = w @ gap**2 @ w / (2 * np.pi)
+    assert found["plugin_error"][0] == pytest.approx(exact, abs=found["plugin_error_estimate"][0] + 1e-3)

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.special import expit
+from scipy.stats import norm
 
 from glassformer import (
     AttentionIndexed,
@@ -198,6 +201,31 @@ def test_square_loss_on_any_link():
     found = risk(model, alpha, strength=0.2)
     np.testing.assert_allclose(found["overlap"], slope * linear["overlap"], rtol=1e-8)
     np.testing.assert_allclose(found["power"], slope**2 * linear["power"], rtol=1e-8)
+
+
+@pytest.mark.parametrize("noise", [0.1, 2.0])
+@pytest.mark.parametrize("strength", [0.3, 0.0, None])
+def test_a_link_that_does_nothing_is_the_linear_channel(noise, strength):
+    """Its second moments, and that of the noise, are all that square loss knows."""
+    own = risk(bsr(noise=noise, link=lambda h: h), [0.6], strength=strength)
+    np.testing.assert_allclose(own["error"], risk(bsr(noise=noise), [0.6], strength=strength)["error"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("link", [lambda h: expit(50 * (h - 1)), lambda h: np.exp(2 * h), lambda h: np.sin(20 * h) + h])
+def test_second_moments_of_steep_fast_and_wavy_links(link):
+    slope, rest = bsr(link=link).channel.regression
+    parts = [
+        quad(lambda h, k=k: h**k * link(h) ** (2 - k) * norm.pdf(h), -14, 14, points=[0.9, 1.0, 1.1], limit=500)[0]
+        for k in (1, 0)
+    ]
+    np.testing.assert_allclose([slope, rest + slope**2], parts, rtol=1e-10)
+
+
+def test_correlated_tokens_are_refused_by_name():
+    for channel, loss in (("linear", "square"), ("softmax", "cross-entropy")):
+        model = AttentionIndexed(rho=0.5, tokens=2, channel=channel, token_correlation=0.9)
+        with pytest.raises(IncompatibleError, match=r"token_correlation = 0.9.*independent tokens"):
+            risk(model, [0.2], loss, "trace", 0.3)
 
 
 def test_the_end_of_the_interpolator():

@@ -235,8 +235,11 @@ class _Theory:
             )
         blur = next((table[name] for name in _blurs(self.quantity) if name in table.columns), np.zeros_like(alpha))
         curves = self.learner.curves(self.model, table, self.quantity)
-        rest = (table["error_estimate"], blur, table.status)
-        return _Seen(alpha, {name: Looked(value, error, *rest) for name, (value, error) in curves.items()})
+        estimate = table["error_estimate"]
+        rest = (estimate, blur, table.status)
+        # What is not told from zero is zero: rounding has no passages.
+        known = {name: (np.where(value <= estimate, 0.0, value), error) for name, (value, error) in curves.items()}
+        return _Seen(alpha, {name: Looked(*both, *rest) for name, both in known.items()})
 
 
 def _blurs(quantity: str) -> tuple[str, str]:

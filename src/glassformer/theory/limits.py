@@ -94,7 +94,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
             **model.channel.in_rows.label_errors(best.value, model.last_layer),
             "algorithmic_error": mean_error(ends.uninformed.value),
             "informed_error": mean_error(informed),
-            "error_estimate": best.error_estimate,
+            "error_estimate": _error_estimate(best),
             "residual": best.residual,
             "iterations": np.maximum(ends.uninformed.iterations, ends.informed.iterations).astype(float),
         },
@@ -104,6 +104,12 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
     if throw:
         table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
     return table
+
+
+def _error_estimate(found: Solution) -> Array:
+    """Those of the variances, which are not told from zero below what one that vanishes iterates to."""
+    error = mean_error(found.value)
+    return np.where(error <= _PERFECT, np.maximum(found.error_estimate, error), found.error_estimate)
 
 
 def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:

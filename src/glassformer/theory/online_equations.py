@@ -16,6 +16,7 @@ import numpy as np
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.base import Model
+from glassformer.models.channels.base import Channel
 
 # Independent sets of points.
 SETS = 8
@@ -24,11 +25,12 @@ _IMAGES = 4
 
 
 class Fields(NamedTuple):
-    """Sampled data: true fields, independent ones and labels, of shapes (sets, points, ...)."""
+    """Sampled data: true fields, independent ones, labels and their means, of shapes (sets, points, ...)."""
 
     true: Any
     own: Any
     labels: Any
+    means: Any
 
     @classmethod
     def of(cls, model: Model, points: int) -> Fields:
@@ -39,7 +41,7 @@ class Fields(NamedTuple):
         true = true.reshape(-1, *shape)
         rng = np.random.default_rng(0)
         labels = channel.label_from(true, source) if channel.sources else channel.sample(true, rng)
-        parts = (true, own.reshape(-1, *shape), labels.reshape(len(true), -1))
+        parts = (true, own.reshape(-1, *shape), labels.reshape(len(true), -1), _means(channel, true))
         return cls(*(part.reshape(sets, points, *part.shape[1:]) for part in parts))
 
 
@@ -79,15 +81,17 @@ def slopes(state: Any, rates: Any, data: Fields, flips: Any, link: Callable[[Any
     return jax.vmap(of_set)(state, data)
 
 
-def label_gaps(state: Any, data: Fields, link: Callable[[Any], Any]) -> Any:
-    """Squared errors on labels without noise, shape (sets,)."""
+def label_gaps(state: Any, data: Fields, channel: Channel) -> Array:
+    """Squared errors of the mean labels of the student's fields on those of the true ones, shape (sets,)."""
+    fields = np.asarray(jax.vmap(_fields_of)(state, data.true, data.own))
+    sets, points = fields.shape[:2]
+    found = _means(channel, fields.reshape(-1, *fields.shape[2:])).reshape(sets, points, -1)
+    return np.asarray(np.mean(np.sum((found - np.asarray(data.means)) ** 2, axis=2), axis=1))
 
-    def of_set(own_state: Any, own: Fields) -> Any:
-        fields = _fields_of(own_state, own.true, own.own)
-        found = jax.vmap(link)(fields) - jax.vmap(link)(own.true)
-        return jnp.mean(jnp.sum(found.reshape(len(fields), -1) ** 2, axis=1))
 
-    return jax.vmap(of_set)(state, data)
+def _means(channel: Channel, fields: Array) -> Array:
+    """Labels without noise, shape (n, entries)."""
+    return channel.label_from(fields, np.zeros((len(fields), channel.sources))).reshape(len(fields), -1)
 
 
 def _fields_of(state: Any, true: Any, own: Any) -> Any:

@@ -148,16 +148,16 @@ def online_sgd(
     sampled, shape = Fields.of(model, points), (SETS, 2, size, size)
     with jax.enable_x64(True):
         data, signs, rates = jax.tree.map(jnp.asarray, (sampled, flips, np.array(pace, dtype=float)))
-        slope, gap = Specialised(slopes, link=link), Specialised(label_gaps, link=link)
+        slope = Specialised(slopes, link=link)
 
         def derivative(_: float, flat: Array) -> Array:
             return np.asarray(slope(jnp.asarray(flat.reshape(shape)), rates, data, signs)).ravel()
 
         ends = [_integrated(derivative, np.broadcast_to(one, shape).ravel(), times) for one in track(starts, "starts")]
         replicas = np.stack([states.reshape(len(times), *shape) for states, _ in ends], axis=2)
-        labels = [[gap(jnp.asarray(replicas[t, :, k]), data) for k in range(len(starts))] for t in range(len(times))]
+        missed = [[label_gaps(replicas[t, :, k], data, channel) for k in range(len(starts))] for t in range(len(times))]
     status = next((status for _, status in ends if not status.ok), Status.CONVERGED)
-    gaps = np.swapaxes(np.array(labels, dtype=float), 1, 2)
+    gaps = np.swapaxes(np.array(missed, dtype=float), 1, 2)
     return OnlinePath(times, _aligned(replicas, channel.symmetries), gaps, status)
 
 

@@ -99,6 +99,17 @@ def test_even_labels_become_learnable_later():
     assert loud.alpha == pytest.approx(quiet.alpha / 0.36, rel=1e-4)
 
 
+@pytest.mark.parametrize(("cut", "epsilon"), [(0.7, 0.1), (0.7, 0.3), (1.3, 0.1)])
+def test_weak_recovery_of_even_labels_has_the_digits_it_claims(cut, epsilon):
+    """Their slope at vanishing overlap is a closed form: next to V = 1 averages over the mean field keep theirs."""
+    inside = epsilon + (1 - 2 * epsilon) * 2 * ndtr(-cut)
+    slope = (1 - 2 * epsilon) * 2 * cut * norm.pdf(cut)
+    model = SequenceMultiIndex(lambda z: jnp.where(abs(z[0, 0]) > cut, 1.0, -1.0), 1, 1, noise_law=f"flip:{epsilon}")
+    found = thresholds(model)["weak_recovery"]
+    exact = 1 / (slope**2 * (1 / inside + 1 / (1 - inside)))
+    assert abs(found.alpha - exact) <= found.error_estimate < 1e-7
+
+
 def test_several_indices_agree_with_sums_over_quadrants():
     """The sign of z1 z2, flipped: Z of either label from normal probabilities."""
     epsilon, v = 0.15, 0.4
@@ -144,6 +155,12 @@ def test_what_cannot_be():
             BilinearSequenceRegression(rho=0.5, channel="sign", noise_law=given)
     with pytest.raises(ParameterError, match="2 labels"):
         BilinearSequenceRegression(rho=0.5, channel="sign", noise_law=Confusion(np.eye(3)))
+    for told in (
+        lambda law: SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), 1, 1, noise_law=law).channel.even,
+        lambda law: limits(BilinearSequenceRegression(rho=0.5, channel="sign", noise_law=law), [1.0]),
+    ):
+        with pytest.raises(ParameterError, match=r"noise_law = 'flip:0.5'.*say nothing"):
+            told("flip:0.5")
     with pytest.raises(IncompatibleError, match="exclude"):
         BilinearSequenceRegression(rho=0.5, channel="sign", noise=0.1, noise_law="flip:0.1")
     for channel in ("gaussian", "absolute", np.tanh):

@@ -326,3 +326,12 @@ def test_a_global_that_a_link_reads_may_change_under_a_channel():
     after = channel.information(np.array([0.5])).value
     assert after == pytest.approx(LinkChannel(lambda h: np.tanh(3.0 * h), noise=0.1).information(np.array([0.5])).value)
     assert abs(after - before) > 0.05
+
+
+def test_fields_that_are_not_there_are_not_made_up():
+    """JAX takes the last one for them: a forgotten number of tokens is an error, not another model."""
+    for link in (lambda z: z[0, 0] * jnp.tanh(z[1, 0]), lambda z: jnp.tanh(z[0, 0] + z[0, 1])):
+        with pytest.raises(LinkError, match="out of bounds"):
+            SequenceMultiIndex(link, 1, 1, noise=0.1)
+    with pytest.raises(LinkError, match="out of bounds"):
+        AttentionIndexed(rho=0.5, tokens=1, link=lambda h: jnp.tanh(h[0, 1]), noise=0.1)

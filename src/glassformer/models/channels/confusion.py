@@ -174,6 +174,19 @@ class Alphabet:
     values: Array
     confusion: Array
 
+    @classmethod
+    def of(cls, values: Array, law: ConfusionLaw) -> Alphabet:
+        """What a law makes of these labels.
+
+        Raises:
+            ParameterError: it is not for so many of them, or makes the same of all.
+        """
+        confusion = law.matrix(len(values))
+        if np.max(np.ptp(confusion, axis=0)) <= _ROUNDING:
+            allowed = f"a law that tells the {len(values)} labels of the link apart"
+            raise ParameterError("noise_law", law.label, allowed, "labels would say nothing of the signal")
+        return cls(values, confusion)
+
     def places(self, y: ArrayLike) -> NDArray[np.intp]:
         """Which of the labels each one is, shape (n,).
 

@@ -91,6 +91,9 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
     prior = model.prior
     if model.overlap_shape or not getattr(prior, "extensive", False):
         raise IncompatibleError(f"the theory of risk is for signals of extensive width, not for {model.name} as it is")
+    if getattr(model.channel, "root", ()):
+        given = f"token_correlation = {model.parameters['token_correlation']}"
+        raise IncompatibleError(f"{given}: the theory of risk is for independent tokens; leave it out, or use gamp")
     if prior.symmetric != penalty.positive:
         fitting = "trace or pinned" if prior.symmetric else "nuclear, ridge or elastic"
         raise IncompatibleError(f"this penalty is not for the matrices of model {model.name}: use {fitting}")

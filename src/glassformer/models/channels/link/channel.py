@@ -25,6 +25,7 @@ from glassformer.models.channels.link.level_set import LevelSet
 from glassformer.models.channels.link.noisy import NoisyLink
 from glassformer.models.channels.link.piecewise import LinkShape, link_shape
 from glassformer.models.channels.link.posterior import LinkPosterior
+from glassformer.models.channels.link.second_moments import second_moments
 from glassformer.models.channels.link.smooth_errors import smooth_errors
 from glassformer.models.channels.link.step_errors import step_errors
 from glassformer.models.channels.scalar import Array, Integral, LabelNodes, ScalarChannel
@@ -179,6 +180,11 @@ class LinkChannel(ScalarChannel):
         return LabelNodes(y.ravel(), np.outer(weight, share).ravel(), field, np.zeros_like(field))
 
     @property
+    def regression(self) -> tuple[float, float]:
+        slope, square = self._facts.second_moments
+        return slope, max(square - slope**2, 0.0) + self.noise
+
+    @property
     def label_noise(self) -> float:
         return self.noise
 
@@ -271,6 +277,10 @@ class _Facts:
     @cached_property
     def exponents(self) -> Exponents:
         return exponents_of(self.shape)
+
+    @cached_property
+    def second_moments(self) -> tuple[float, float]:
+        return second_moments(self.shape)
 
     @cached_property
     def exchanged(self) -> ScalarChannel:

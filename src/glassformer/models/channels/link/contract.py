@@ -125,6 +125,9 @@ class Link:
         given = np.array(sample) if self.shape else float(sample)
         try:
             return self.function(given)
+        except IndexError:
+            # JAX would take the last field for one that is not there.
+            raise
         except Exception:
             # JAX functions may need arrays of JAX: z.at[0].set(...) has no counterpart in NumPy.
             if not self.shape or "jax" not in sys.modules:

@@ -13,7 +13,8 @@ from glassformer.models.channels.scalar import Array, Integral
 
 TAIL = 8.3  # a standard normal has mass below 1e-16 beyond
 
-# Panels that are short against sqrt(V), the nodes that they take, and breaks from which on all panels are short.
+# Panels that are short against sqrt(V) and the spread of omega, the nodes that they take, and breaks from which on
+# all panels are short.
 SHORT, FEW, _CROWD = 0.25, 4, 64
 # The error in units of the last change, where the largest rule still changes.
 SLOW = 10.0
@@ -85,7 +86,8 @@ def omega_nodes(v: float, breaks: Array, rule: Rule, nodes: int) -> tuple[Array,
     )
     edges = np.concatenate([smooth, breaks]) / np.sqrt(q)
     edges = split(distinct(edges[np.abs(edges) <= TAIL * (1 + 1e-12)], 1e-13), rule.parts)
-    short = np.diff(edges) * np.sqrt(q) < SHORT * scale
+    # Short against the spread of omega as well: next to V = 1 all panels are short against sqrt(V).
+    short = np.diff(edges) * max(np.sqrt(q), scale) < SHORT * scale
     panels = np.stack([edges[:-1], edges[1:]], axis=-1)
     rules = (gauss_panels(panels[at], order) for at, order in ((~short, rule.of(nodes)), (short, FEW)) if at.any())
     t, w = (np.concatenate([part.ravel() for part in parts]) for parts in zip(*rules, strict=True))

@@ -132,7 +132,7 @@ class MislabelledChannel(ScalarChannel):
     @cached_property
     def _alphabet(self) -> Alphabet:
         values = np.sort([flat.value for flat in self._shape.flats])
-        return Alphabet(values, self.law.matrix(len(values)))
+        return Alphabet.of(values, self.law)
 
     @property
     def _probabilities(self) -> Array:
