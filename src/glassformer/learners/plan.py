@@ -236,10 +236,10 @@ class _Theory:
         blur = next((table[name] for name in _blurs(self.quantity) if name in table.columns), np.zeros_like(alpha))
         curves = self.learner.curves(self.model, table, self.quantity)
         estimate = table["error_estimate"]
-        rest = (estimate, blur, table.status)
         # What is not told from zero is zero: rounding has no passages.
         known = {name: (np.where(value <= estimate, 0.0, value), error) for name, (value, error) in curves.items()}
-        return _Seen(alpha, {name: Looked(*both, *rest) for name, both in known.items()})
+        looked = {name: Looked(*both, estimate, blur, table.status) for name, both in known.items()}
+        return _Seen(alpha, looked)
 
 
 def _blurs(quantity: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -225,7 +225,7 @@ class LinkChannel(ScalarChannel):
             own = _Facts(self.function, self._link, self.noise, self.nodes)
             facts: _Facts = remembered(lambda: own, "link", self.function, self.noise, self.nodes)
             facts = facts if identified(facts.function) == content else own
-            known = _Known(content, facts, facts.curve())
+            known = _Known(content, facts)
             object.__setattr__(self, "_found", known)
         return known
 
@@ -242,12 +242,17 @@ class LinkChannel(ScalarChannel):
         return Integral(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
 
 
-class _Known(NamedTuple):
+@dataclass(frozen=True)
+class _Known:
     """Identity of a link, what is known of it, and the curve of one channel."""
 
     content: str | None
     facts: _Facts
-    curve: Curve
+
+    @cached_property
+    def curve(self) -> Curve:
+        """Of its own: where it is read off panels depends on what it was asked before."""
+        return self.facts.curve()
 
     @property
     def law(self) -> LinkPosterior:
@@ -307,6 +312,8 @@ class _Facts:
         there, mirrored = self.link(h), self.link(-h)
         if np.all(np.abs(there - mirrored) <= 1e-13 * np.maximum(np.abs(there), np.mean(np.abs(there)))):
             return True
+        if self.exponents.information == 1:
+            return False
         # At q = 0 the information is E (E[h | y])^2, zero for labels blind to the sign of h in any other way; between
         # many solutions of one label rounding leaves more of it.
         return self.averages(1.0, 1)[0] < 1e-16
@@ -318,7 +325,7 @@ class _Facts:
         return lru_cache(maxsize=_KEPT)(lambda v: errors(self.shape, v, self.nodes))
 
     def curve(self) -> Curve:
-        """A new one: where it is read off panels depends on what it was asked before."""
+        """A new one."""
         # At generative exponent k the information begins with the overlap to the power k - 1.
         power = (
             int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)

@@ -49,7 +49,9 @@ def link_exponents(link: Callable[..., Any]) -> Exponents:
 
 def exponents_of(shape: LinkShape) -> Exponents:
     """Exponents of a link whose shape is known."""
-    return Exponents(_first(_coefficients(shape)), _first(_conditional(shape)))
+    information = _first(_coefficients(shape))
+    # What labels say of the field on average they say label by label: the latter is the smaller one.
+    return Exponents(information, 1.0 if information == 1 else _first(_conditional(shape)))
 
 
 def _first(sizes: Iterator[float]) -> float:
