@@ -24,6 +24,8 @@ _SQUARE, _DETERMINANT = 3.0, 8.0
 _STEPS, _LAST, _HALVED = 100, 1e-7, 60
 # A strength of the loss that is none, so that it has a logarithm.
 _TINY = 1e-300
+# Share of samples below which the others are left out.
+_FEW = 0.5
 # Share of the residual that a step has to take away, and rounding relative to what the residual is the difference of.
 _DECREASE, _ROUNDING = 0.1, 1e-14
 
@@ -71,7 +73,7 @@ class _Place(NamedTuple):
         return self.at(self.u + step, self.centre, self.shares, self.pull)
 
     def some(self, rows: Any) -> _Place:
-        return _Place(*(part[..., rows] for part in self))
+        return _Place(*(np.take(part, rows, axis=-1) for part in self))
 
     @property
     def determinant(self) -> Array:
@@ -106,10 +108,12 @@ def _searched(centre: Array, shares: Array, pull: Array) -> _Place:
         step = here.step
         here = _shortened(here, step)
         u[:, active] = here.u
-        moving = np.max(np.abs(step), axis=0) > _LAST + here.rounding
-        if not moving.any():
+        moving = np.flatnonzero(np.max(np.abs(step), axis=0) > _LAST + here.rounding)
+        if not len(moving):
             break
-        active, here = active[moving], here.some(moving)
+        # To leave samples out costs about as much as a step.
+        if len(moving) < _FEW * len(active):
+            active, here = active[moving], here.some(moving)
     return _Place.at(u, centre, shares, pull)
 
 
