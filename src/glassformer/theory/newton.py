@@ -73,7 +73,7 @@ def newton(
             break
         step *= np.minimum(1.0, _LONGEST / np.abs(step).max(axis=1))[:, None]
         before, old = state.x[active].copy(), state.residual[active].copy()
-        better = state.advanced(function, active, step)
+        better = state.advanced(function, active, step, _against(slopes[active], step, old))
         moved, change = state.x[active] - before, state.residual[active] - old
         length = np.sum(moved**2, axis=1)[:, None, None]
         # Broyden's update: slopes along the step are those seen.
@@ -122,13 +122,13 @@ class _State:
         self.evaluations[at] += size
         return np.asarray(np.asarray(found.value).reshape(moved.shape) - moved)
 
-    def advanced(self, function: Callable[..., Integral], at: Any, step: Array) -> NDArray[np.bool_]:
-        """Take the steps, shortened or replaced where they do not help; whether slopes may be kept."""
+    def advanced(
+        self, function: Callable[..., Integral], at: Any, step: Array, against: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Take the steps, shortened or replaced where they do not help or may not be; whether slopes may be kept."""
         before = np.linalg.norm(self.residual[at], axis=1)
         origin, pull, reach = self.x[at].copy(), self.residual[at].copy(), self.reach[at].copy()
         waiting, kept = np.arange(len(at)), np.zeros(len(at), dtype=bool)
-        # Against the map itself lead the ways to points that repel it, and off to infinity.
-        against = np.sum(step * pull, axis=1) <= 0
         for share in _SHARES:
             after = self._moved(function, at[waiting], origin[waiting] + share * step[waiting])
             kept[waiting] = (share == 1.0) & (after <= _GAIN * before[waiting])
@@ -152,6 +152,17 @@ class _State:
         good = np.isfinite(size)
         self.x[at[good]], self.residual[at[good]], self.blur[at[good]] = x[good], residual[good], blur[good]
         return np.where(good, size, np.inf)
+
+
+def _against(slopes: Array, step: Array, pull: Array) -> NDArray[np.bool_]:
+    """Steps that lead to points that repel the map, or off to infinity: against the map, and not where it comes to rest.
+
+    Next to points that attract it many a step leads against it, too, where its slopes are far from symmetric.
+    """
+    against = np.sum(step * pull, axis=1) <= 0
+    doubtful = against & np.isfinite(slopes).all(axis=(1, 2))
+    against[doubtful] = np.linalg.eigvals(slopes[doubtful]).real.max(axis=1) >= 0
+    return np.asarray(against)
 
 
 def _solved(slopes: Array, residual: Array) -> Array:
