@@ -21,6 +21,8 @@ from glassformer.core.solution import Solution, Status
 _STEP, _LONGEST, _SHARES = 1e-6, 2.0, (1.0, 0.3, 0.1)
 # Step of differences to both sides: their errors are a thousandth.
 _BOTH = 1e-4
+# Length of steps from which on slopes tell nothing of their ends.
+_NEAR = 0.3
 # Share of the residual that a step has to leave behind for its slopes to be kept, and of the map's step otherwise.
 _GAIN, _DAMPED = 0.3, 0.3
 
@@ -155,12 +157,12 @@ class _State:
 
 
 def _against(slopes: Array, step: Array, pull: Array) -> NDArray[np.bool_]:
-    """Steps that lead to points that repel the map, or off to infinity: against the map, and not where it comes to rest.
+    """Steps against the map: these are the ways to points that repel it, and off to infinity.
 
     Next to points that attract it many a step leads against it, too, where its slopes are far from symmetric.
     """
     against = np.sum(step * pull, axis=1) <= 0
-    doubtful = against & np.isfinite(slopes).all(axis=(1, 2))
+    doubtful = against & (np.abs(step).max(axis=1) < _NEAR) & np.isfinite(slopes).all(axis=(1, 2))
     against[doubtful] = np.linalg.eigvals(slopes[doubtful]).real.max(axis=1) >= 0
     return np.asarray(against)
 

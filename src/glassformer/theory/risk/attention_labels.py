@@ -120,8 +120,8 @@ class PlaneLabels(AttentionLabels):
         narrow = widths[widths < _NARROW]
         reach = self.loss.sharpness**0.5 * susceptibility / unit * np.array([-3.0, -1.0, 1.0, 3.0])
         every = [[-_TAIL, -3.0, 0.0, 3.0, _TAIL], (narrow[:, None] * _AROUND).ravel(), reach]
-        edges = np.unique(np.clip(np.concatenate(every), -_TAIL, _TAIL))
-        return edges[np.append(True, np.diff(edges) > 0.5 * np.min(widths, initial=1.0))]
+        # Narrow panels stay: averages would jump where they went, and fixed points could end up in between.
+        return np.unique(np.clip(np.concatenate(every), -_TAIL, _TAIL))
 
 
 class FieldLabels(AttentionLabels):

@@ -128,10 +128,10 @@ class CrossEntropy(Loss):
         y, omega, shape = _flat(y, omega)
         v = np.broadcast_to(np.asarray(variance, dtype=float), shape[:-1]).ravel()
         found, score, curvature = np.empty(omega.shape), np.empty(omega.shape), np.empty(v.shape)
-        minimised = two_tokens.minimised if len(y) == 2 else _minimised
+        search = two_tokens.minimised if len(y) == 2 else minimised
         for start in range(0, len(v), _BLOCK):
             part = slice(start, start + _BLOCK)
-            parts = minimised(y[:, :, part], omega[:, part], v[part], self._scale)
+            parts = search(y[:, :, part], omega[:, part], v[part], self._scale)
             found[:, part], score[:, part], curvature[part] = parts
         return found.T.reshape(shape), score.T.reshape(shape), curvature.reshape(shape[:-1])
 
@@ -224,7 +224,7 @@ def _inverse(matrices: Array) -> Array:
     return inverse
 
 
-def _minimised(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Array, Array, Array]:
+def minimised(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Array, Array, Array]:
     """Minimisers and scores, shape (K, n), and minus the traces of the scores' derivatives, shape (n,)."""
     p = _minimiser(y, omega, variance, scale)
     probabilities = _probabilities(_logits(p, scale))
