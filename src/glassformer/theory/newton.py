@@ -21,6 +21,8 @@ from glassformer.core.solution import Solution, Status
 _STEP, _LONGEST, _SHARES = 1e-6, 2.0, (1.0, 0.3, 0.1)
 # Step of differences to both sides: their errors are a thousandth.
 _BOTH = 1e-4
+# Length of steps from which on slopes tell nothing of their ends.
+_NEAR = 0.3
 # Share of the residual that a step has to leave behind for its slopes to be kept, and of the map's step otherwise.
 _GAIN, _DAMPED = 0.3, 0.3
 
@@ -73,7 +75,7 @@ def newton(
             break
         step *= np.minimum(1.0, _LONGEST / np.abs(step).max(axis=1))[:, None]
         before, old = state.x[active].copy(), state.residual[active].copy()
-        better = state.advanced(function, active, step)
+        better = state.advanced(function, active, step, _against(slopes[active], step, old))
         moved, change = state.x[active] - before, state.residual[active] - old
         length = np.sum(moved**2, axis=1)[:, None, None]
         # Broyden's update: slopes along the step are those seen.
@@ -122,13 +124,13 @@ class _State:
         self.evaluations[at] += size
         return np.asarray(np.asarray(found.value).reshape(moved.shape) - moved)
 
-    def advanced(self, function: Callable[..., Integral], at: Any, step: Array) -> NDArray[np.bool_]:
-        """Take the steps, shortened or replaced where they do not help; whether slopes may be kept."""
+    def advanced(
+        self, function: Callable[..., Integral], at: Any, step: Array, against: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Take the steps, shortened or replaced where they do not help or may not be; whether slopes may be kept."""
         before = np.linalg.norm(self.residual[at], axis=1)
         origin, pull, reach = self.x[at].copy(), self.residual[at].copy(), self.reach[at].copy()
         waiting, kept = np.arange(len(at)), np.zeros(len(at), dtype=bool)
-        # Against the map itself lead the ways to points that repel it, and off to infinity.
-        against = np.sum(step * pull, axis=1) <= 0
         for share in _SHARES:
             after = self._moved(function, at[waiting], origin[waiting] + share * step[waiting])
             kept[waiting] = (share == 1.0) & (after <= _GAIN * before[waiting])
@@ -152,6 +154,17 @@ class _State:
         good = np.isfinite(size)
         self.x[at[good]], self.residual[at[good]], self.blur[at[good]] = x[good], residual[good], blur[good]
         return np.where(good, size, np.inf)
+
+
+def _against(slopes: Array, step: Array, pull: Array) -> NDArray[np.bool_]:
+    """Steps against the map: these are the ways to points that repel it, and off to infinity.
+
+    Next to points that attract it many a step leads against it, too, where its slopes are far from symmetric.
+    """
+    against = np.sum(step * pull, axis=1) <= 0
+    doubtful = against & (np.abs(step).max(axis=1) < _NEAR) & np.isfinite(slopes).all(axis=(1, 2))
+    against[doubtful] = np.linalg.eigvals(slopes[doubtful]).real.max(axis=1) >= 0
+    return np.asarray(against)
 
 
 def _solved(slopes: Array, residual: Array) -> Array:

@@ -101,28 +101,17 @@ class PlaneLabels(AttentionLabels):
     def _averages(self, overlap: float, power: float, susceptibility: float) -> list[float]:
         m, q = max(overlap, _NONE), max(power, _NONE)
         left = max(self.power - m**2 / q, _NONE)
-        z, weight = _square(self._edges(m, q, left, susceptibility), _PLANE[self.accuracy])
-        parts = np.zeros(5)
-        for first, second, count in ((1, 1, 1), (-1, -1, 1), (1, -1, 2)):
-            sign = np.array([first, second])
-            scale = m / np.sqrt(q * left)
-            chance, slopes = _chance(sign, scale * z)
-            near = weight * chance > _NEGLIGIBLE[self.accuracy > 0]
-            differences, mass = np.sqrt(3 * q) * z[near], count * weight[near]
-            omega = _components(differences)
-            y = self.channel.shares_of(np.where(sign > 0, [0, 1], [1, 0]))
-            g, curvature = self.loss.score(y, omega, susceptibility)
-            fitted = self.loss.value(y, omega + susceptibility * g), self.loss.value(y, omega)
-            mean = mass * chance[near]
-            pull = np.sum(slopes[near] * _differences(g), axis=1) / np.sqrt(3 * left)
-            parts += [
-                mass @ pull,
-                mean @ np.sum(g**2, axis=1),
-                mean @ curvature,
-                mean @ fitted[0],
-                mean @ fitted[1],
-            ]
-        return list(parts)
+        nodes = _margins(self._edges(m, q, left, susceptibility), _PLANE[self.accuracy])
+        chance, slopes = _chance(nodes, m / np.sqrt(q * left))
+        near = np.flatnonzero(nodes.weight * chance > _NEGLIGIBLE[self.accuracy > 0])
+        (z, sign, weight), chance, slopes = nodes.at(near), chance[near], slopes[:, near]
+        omega = _components(np.sqrt(3 * q) * z * sign)
+        y = self.channel.shares_of(np.stack([sign[0] < 0, sign[1] > 0], axis=1))
+        g, curvature = self.loss.score(y, omega, susceptibility)
+        pull = np.sum(slopes * _differences(g), axis=0) / np.sqrt(3 * left)
+        losses = (self.loss.value(y, fitted) for fitted in (omega + susceptibility * g, omega))
+        means = (chance * part for part in (np.sum(g**2, axis=1), curvature, *losses))
+        return [float(weight @ part) for part in (pull, *means)]
 
     def _edges(self, m: float, q: float, left: float, susceptibility: float) -> Array:
         """Panels of a standardised row difference, finer where chances, losses or their minimisers change fast."""
@@ -131,8 +120,8 @@ class PlaneLabels(AttentionLabels):
         narrow = widths[widths < _NARROW]
         reach = self.loss.sharpness**0.5 * susceptibility / unit * np.array([-3.0, -1.0, 1.0, 3.0])
         every = [[-_TAIL, -3.0, 0.0, 3.0, _TAIL], (narrow[:, None] * _AROUND).ravel(), reach]
-        edges = np.unique(np.clip(np.concatenate(every), -_TAIL, _TAIL))
-        return edges[np.append(True, np.diff(edges) > 0.5 * np.min(widths, initial=1.0))]
+        # Narrow panels stay: averages would jump where they went, and fixed points could end up in between.
+        return np.unique(np.clip(np.concatenate(every), -_TAIL, _TAIL))
 
 
 class FieldLabels(AttentionLabels):
@@ -217,39 +206,63 @@ def attention_labels(channel: Any, power: float, loss: Loss) -> AttentionLabels:
 _BEST: dict[tuple[int, bool], type[AttentionLabels]] = {(2, True): PlaneLabels, (2, False): ProductLabels}
 
 
-def _square(edges: Array, nodes: int) -> tuple[Array, Array]:
-    """Nodes of two standard normal variables of the row differences' correlation, shape (n, 2), and their weights."""
+class _Margins(NamedTuple):
+    """Standardised row differences times their labels' signs, and the signs, shape (2, n); weights, shape (n,)."""
+
+    value: Array
+    sign: Array
+    weight: Array
+
+    def at(self, nodes: Any) -> _Margins:
+        return _Margins(*(part[..., nodes] for part in self))
+
+
+def _margins(edges: Array, nodes: int) -> _Margins:
+    """Nodes of standardised row differences, and their weights.
+
+    Exchanging the rows changes nothing, nor does turning all signs around: half of the plane is enough, and one of the
+    two pairs of signs with the same product.
+    """
     t, w = gauss_panels(edges, nodes)
-    first, second = np.meshgrid(t, t, indexing="ij")
-    left = 1 - CORRELATION**2
-    exponent = (first**2 - 2 * CORRELATION * first * second + second**2) / (2 * left)
-    weight = w[:, None] * w * np.exp(-exponent) / (2 * np.pi * np.sqrt(left))
-    near = weight > _NEGLIGIBLE[1]
-    return np.stack([first[near], second[near]], axis=1), weight[near]
+    one, other = np.triu_indices(len(t))
+    margin, twice = np.stack([t[one], t[other]]), np.where(one == other, 2.0, 4.0) * w[one] * w[other]
+    parts = []
+    for product in (1.0, -1.0):
+        weight = twice * _density(margin, product * CORRELATION)
+        near = np.flatnonzero(weight > _NEGLIGIBLE[1])
+        sign = np.broadcast_to([[1.0], [product]], (2, len(near)))
+        parts.append(_Margins(margin[:, near], sign, weight[near]))
+    return _Margins(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
 
 
-def _chance(sign: Array, means: Array) -> tuple[Array, Array]:
-    """Probability that row differences of unit variance and these means have these signs, and its slopes."""
-    first, second = (sign * means).T
-    correlation = CORRELATION * float(np.prod(sign))
-    root = np.sqrt(1 - correlation**2)
-    beside = ndtr((second - correlation * first) / root), ndtr((first - correlation * second) / root)
-    slopes = [
-        s * np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi) * p for s, x, p in zip(sign, (first, second), beside, strict=True)
-    ]
-    return np.maximum(orthant(first, second, correlation), 0.0), np.stack(slopes, axis=1)
+def _density(z: Array, correlation: float) -> Array:
+    """Of two standard normal variables."""
+    left = 1 - correlation**2
+    exponent = (z[0] ** 2 - 2 * correlation * z[0] * z[1] + z[1] ** 2) / (2 * left)
+    return np.asarray(np.exp(-exponent) / (2 * np.pi * np.sqrt(left)))
+
+
+def _chance(nodes: _Margins, scale: float) -> tuple[Array, Array]:
+    """Probability that rows of unit variance and these means have these signs, and its slopes, shape (2, n)."""
+    first, second = margin = scale * nodes.value
+    correlation = CORRELATION * np.prod(nodes.sign, axis=0)
+    root = np.sqrt(1 - CORRELATION**2)
+    beside = ndtr(np.stack([second - correlation * first, first - correlation * second]) / root)
+    slopes = nodes.sign * np.exp(-0.5 * margin**2) / np.sqrt(2 * np.pi) * beside
+    return np.maximum(orthant(first, second, correlation), 0.0), slopes
 
 
 def _components(differences: Array) -> Array:
-    """Of the indices of two tokens with these row differences and nothing along the all-ones matrix."""
-    apart, along = np.diff(differences, axis=1)[:, 0] / -2, np.sum(differences, axis=1) / np.sqrt(8)
+    """Of the indices of two tokens with these row differences and nothing along the all-ones matrix, shape (n, 3)."""
+    first, second = differences
+    apart, along = (first - second) / 2, (first + second) / np.sqrt(8)
     own = along / 2
-    return np.stack([own + apart / np.sqrt(2), -along / np.sqrt(2), own - apart / np.sqrt(2)], axis=1)
+    return np.stack([own + apart / np.sqrt(2), -along / np.sqrt(2), own - apart / np.sqrt(2)]).T
 
 
 def _differences(components: Array) -> Array:
-    """What row differences' components are worth: their transpose on scores."""
-    return np.sqrt(2) * components[:, [0, 2]] - components[:, [1]]
+    """What row differences' components are worth, shape (2, n): their transpose on scores."""
+    return np.asarray(np.sqrt(2) * components.T[[0, 2]] - components.T[1])
 
 
 @lru_cache(maxsize=8)

@@ -21,6 +21,7 @@ from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.models.channels.attention_indexed.pairs import pair_indices
+from glassformer.theory.risk import two_tokens
 from glassformer.theory.risk.loss import Loss
 
 # Steps of the search for minimisers, relative steps after which to stop, and that may be rounding, and samples treated
@@ -114,27 +115,25 @@ class CrossEntropy(Loss):
 
     def slope(self, y: Array, h: Array) -> Array:
         y, h, shape = _flat(y, h)
-        apart = _probabilities(_logits(h, self._scale)) - y
-        return np.asarray((self._scale * _shape(len(y)).spread.T @ apart.reshape(len(y) ** 2, -1)).T.reshape(shape))
+        return _slope(y, _probabilities(_logits(h, self._scale)), self._scale).T.reshape(shape)
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._minimised(y, omega, variance)[0]
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        p, curvature = self._minimised(y, omega, variance)
-        return -self.slope(y, p), curvature
+        return self._minimised(y, omega, variance)[1:]
 
-    def _minimised(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        """Minimisers, and minus the trace of the score's derivatives there."""
+    def _minimised(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array, Array]:
+        """Minimisers, scores, and minus the trace of the score's derivatives."""
         y, omega, shape = _flat(y, omega)
         v = np.broadcast_to(np.asarray(variance, dtype=float), shape[:-1]).ravel()
-        p, curvature = np.empty(omega.shape), np.empty(v.shape)
+        found, score, curvature = np.empty(omega.shape), np.empty(omega.shape), np.empty(v.shape)
+        search = two_tokens.minimised if len(y) == 2 else minimised
         for start in range(0, len(v), _BLOCK):
             part = slice(start, start + _BLOCK)
-            p[:, part] = _minimiser(y[:, :, part], omega[:, part], v[part], self._scale)
-            bends = _Bends.at(_probabilities(_logits(p[:, part], self._scale)), v[part], self._scale)
-            curvature[part] = bends.trace()
-        return p.T.reshape(shape), curvature.reshape(shape[:-1])
+            parts = search(y[:, :, part], omega[:, part], v[part], self._scale)
+            found[:, part], score[:, part], curvature[part] = parts
+        return found.T.reshape(shape), score.T.reshape(shape), curvature.reshape(shape[:-1])
 
     def conjugate_at(self, y: Array, h: Array, slopes: Array, share: float) -> Array:
         """An upper bound, exact for all of the slopes: the entropy of probabilities between labels and fits."""
@@ -225,18 +224,31 @@ def _inverse(matrices: Array) -> Array:
     return inverse
 
 
+def minimised(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Array, Array, Array]:
+    """Minimisers and scores, shape (K, n), and minus the traces of the scores' derivatives, shape (n,)."""
+    p = _minimiser(y, omega, variance, scale)
+    probabilities = _probabilities(_logits(p, scale))
+    trace = _Bends.at(probabilities, variance, scale).trace()
+    return p, -_slope(y, probabilities, scale), trace
+
+
+def _slope(y: Array, probabilities: Array, scale: float) -> Array:
+    """Of the loss in the components."""
+    apart = (probabilities - y).reshape(len(y) ** 2, -1)
+    return np.asarray(scale * _shape(len(y)).spread.T @ apart)
+
+
 def _minimiser(y: Array, omega: Array, variance: Array, scale: float) -> Array:
     r"""Of :math:`V\ell(y, p) + |p-\omega|^2/2`, by Newton's method with shortened steps; shape (K, n)."""
     # Where labels are missed by far, the loss is straight and Newton's step too long: zero is the better start.
     missed = variance * (_value(y, _logits(omega, scale)) - _value(y, 0 * _logits(omega, scale)))
     p = np.where(missed > 0.5 * np.sum(omega**2, axis=0), 0.0, omega)
     active, before = np.arange(len(variance)), np.full(len(variance), np.inf)
-    back = scale * _shape(len(y)).spread.T
     for _ in range(_STEPS):
         labels, centre, v, here = y[:, :, active], omega[:, active], variance[active], p[:, active]
         logits = _logits(here, scale)
         probabilities = _probabilities(logits)
-        slope = v * (back @ (probabilities - labels).reshape(len(y) ** 2, -1)) + here - centre
+        slope = v * _slope(labels, probabilities, scale) + here - centre
         step = -_Bends.at(probabilities, v, scale).solved(slope)
         objective = v * _value(labels, logits) + 0.5 * np.sum((here - centre) ** 2, axis=0)
         p[:, active] = _shortened(labels, centre, v, here, step, objective, np.sum(slope * step, axis=0), scale)
