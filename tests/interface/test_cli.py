@@ -434,6 +434,8 @@ BAD = [
     ("simulate bsr --rho 0.5 --beta inf --alpha 0.5 --d 10", ["beta = inf", "limit without data"]),
     ("thresholds bsr --rho 0.5 --alpha 0.5", ["--alpha"]),
     ("thresholds bsr --rho -1", ["rho = -1.0"]),
+    ("plan bsr --rho 0.3 --noise 0.1 --target-error 0.2 --d 0", ["d = 0", ">= 2"]),
+    ("schema foo", ["kind = 'foo'", "table, thresholds"]),
     ("frobnicate", ["frobnicate", "limits"]),
     ("limits bsr --rho 0.5 --alpha 0.5 --csv /nonexistent/a.csv", ["/nonexistent"]),
 ]
