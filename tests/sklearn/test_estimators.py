@@ -1,6 +1,7 @@
 """Estimators: scikit-learn's own checks, forms of inputs, what is learned, and that nothing leaks."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -227,6 +228,26 @@ def test_what_is_refused(arguments, words):
     inputs, labels, _ = bilinear(n=20)
     with pytest.raises(ValueError, match=words):
         BilinearRegressor(**arguments).fit(inputs.reshape(20, -1), labels)
+
+
+@pytest.mark.parametrize("tokens", [5, 6], ids=["oblong", "square"])
+@pytest.mark.parametrize(
+    ("kind", "penalty", "allowed"),
+    [
+        (BilinearRegressor, "trace", "one of nuclear, ridge, elastic$"),
+        (BilinearRegressor, "pinned", "one of nuclear, ridge, elastic$"),
+        (BilinearClassifier, "trace", "one of nuclear, ridge, elastic$"),
+        (BilinearClassifier, "pinned", "one of nuclear, ridge, elastic$"),
+        (AttentionRegressor, "pinned", "one of nuclear, ridge, elastic, trace$"),
+        (AttentionClassifier, "pinned", "one of nuclear, ridge, elastic, trace$"),
+        (AttentionClassifier, "lasso", "one of nuclear, ridge, elastic, trace$"),
+        (AttentionRegressor, ["trace"], "one of nuclear, ridge, elastic, trace$"),
+    ],
+)
+def test_penalties_of_other_matrices_are_refused(kind, penalty, allowed, tokens):
+    inputs = np.random.default_rng(0).standard_normal((20, tokens, 6))
+    with pytest.raises(ValueError, match=rf"^penalty = {re.escape(repr(penalty))} is not allowed: expected {allowed}"):
+        kind(penalty=penalty, strength=1.0).fit(inputs, np.arange(20) % 2)
 
 
 def test_bad_data():
