@@ -284,6 +284,18 @@ def test_bad_entries_are_named_by_their_place():
 
 
 @pytest.mark.parametrize("kind", [BilinearRegressor, AttentionRegressor])
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: x.reshape(len(x), 30), list], ids=["array", "flat", "list"])
+def test_no_samples_are_refused_as_scikit_learn_does(kind, form):
+    inputs, labels, _ = bilinear(n=20)
+    found = kind((5, 6), strength=1.0).fit(form(inputs), labels)
+    said = r"^Found array with 0 sample\(s\) \(shape=\(0,.*\)\) while a minimum of {} is required by " + kind.__name__
+    with pytest.raises(ValueError, match=said.format(1)):
+        found.predict(form(inputs[:0]))
+    with pytest.raises(ValueError, match=said.format(2)):
+        kind((5, 6), strength=1.0).fit(form(inputs[:0]), labels[:0])
+
+
+@pytest.mark.parametrize("kind", [BilinearRegressor, AttentionRegressor])
 def test_data_that_do_not_vary_teach_the_mean(kind):
     inputs, labels, _ = bilinear(n=20)
     for arguments in ({"strength": 1.0}, {"strengths": 4, "folds": 2}):

@@ -65,6 +65,7 @@ def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
         return _padded(estimator, [np.asarray(one) for one in X], shape, reset)
     any_length = not (reset or estimator.by_position)
     found = X if hasattr(X, "iloc") or hasattr(X, "toarray") else np.asarray(X)
+    _require_samples(estimator, found, 2 if reset else 1)
     if getattr(found, "ndim", 2) > 3:
         raise DataError("X", found.shape, "a shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d)")
     own = tuple(int(k) for k in found.shape[1:]) if getattr(found, "ndim", 2) == 3 else None
@@ -105,6 +106,14 @@ def shape_of(shape: Any, features: int) -> tuple[int, int]:
     if length < 1 or length * d != features:
         raise ParameterError("shape", shape, allowed)
     return length, d
+
+
+def _require_samples(estimator: Any, X: Any, least: int) -> None:
+    """Raise where there are none, as scikit-learn says it, which is not shown arrays of three axes."""
+    shape = getattr(X, "shape", ())
+    if shape[:1] == (0,):
+        kind = type(estimator).__name__
+        raise ValueError(f"Found array with 0 sample(s) ({shape=}) while a minimum of {least} is required by {kind}.")
 
 
 def _unequal(X: Any) -> bool:
