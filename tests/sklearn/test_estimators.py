@@ -296,6 +296,27 @@ def test_no_samples_are_refused_as_scikit_learn_does(kind, form):
 
 
 @pytest.mark.parametrize("kind", [BilinearRegressor, AttentionRegressor])
+@pytest.mark.parametrize("scale", ["features", "whiten", "none"])
+def test_data_whose_squares_overflow_are_refused_by_name(kind, scale):
+    inputs, labels, _ = bilinear(n=20)
+    labels, found = labels / np.abs(labels).max(), kind(strength=1.0, scale=scale)
+    inputs = inputs / np.abs(inputs).max()
+    np.testing.assert_allclose(
+        found.fit(1e100 * inputs, 1e100 * labels).predict(1e100 * inputs) / 1e100,
+        found.fit(inputs, labels).predict(inputs),
+        rtol=1e-6,
+    )
+    allowed = r"is not allowed: expected a number from -1e\+100 to 1e\+100; give the data in larger units$"
+    with pytest.raises(ValueError, match=rf"^y\[0\] = -?[0-9.]*e\+\d* {allowed}"):
+        found.fit(inputs, 1e200 * labels)
+    for form, place in ((lambda x: x, "0, 0, 0"), (lambda x: x.reshape(20, 30), "0, 0"), (list, "0, 0, 0")):
+        with pytest.raises(ValueError, match=rf"^X\[{place}\] = -?[0-9.]*e\+\d* {allowed}"):
+            found.fit(form(1e200 * inputs), labels)
+    with pytest.raises(ValueError, match=rf"^X\[2, 0, 0\] = .* {allowed}"):
+        found.predict(np.where(np.arange(20)[:, None, None] < 2, inputs, 1e200 * inputs))
+
+
+@pytest.mark.parametrize("kind", [BilinearRegressor, AttentionRegressor])
 def test_data_that_do_not_vary_teach_the_mean(kind):
     inputs, labels, _ = bilinear(n=20)
     for arguments in ({"strength": 1.0}, {"strengths": 4, "folds": 2}):

@@ -28,7 +28,7 @@ from glassformer.learners.algorithms.several_classes import SeveralClasses, Soft
 from glassformer.learners.risk_path import rank_of
 from glassformer.sklearn.misses import Misses
 from glassformer.sklearn.scaling import learned
-from glassformer.sklearn.sequences import Sequences, sequences
+from glassformer.sklearn.sequences import Sequences, require_squares, sequences
 from glassformer.sklearn.solvers import Signal, Task, solver_of
 
 # Labels that differ by this share of their mean differ by rounding.
@@ -332,6 +332,7 @@ def _numbers(y: Any) -> Array:
     if not np.all(np.isfinite(found)):
         first = int(np.argmin(np.isfinite(found)))
         raise ValueError(f"Input y contains NaN or infinity: y[{first}] = {found[first]}")
+    require_squares("y", found)
     return found
 
 
