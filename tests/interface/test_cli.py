@@ -503,6 +503,13 @@ def test_attention_results_are_drawn_and_written(run, tmp_path, command):
     assert csv.read_text().startswith("alpha,error")
 
 
+def test_help_tells_no_default_of_what_cannot_be_left_out(run):
+    code, out, _ = run("trajectory smi --help")
+    said = " ".join(out.split())
+    assert (code, "directions P of the weights --tokens" in said) == (0, True), said
+    assert "tokens L per sequence (default 1)" in said
+
+
 def test_help_documents_the_contract(run):
     code, out, _ = run("limits bsr --help")
     assert code == 0
