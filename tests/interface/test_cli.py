@@ -446,8 +446,24 @@ def test_bad_usage_is_one_line_on_standard_error(run, line, words):
     is_one_clear_line(run(line), *words)
 
 
-def test_a_negative_list_is_named_with_its_value(run):
-    is_one_clear_line(run("limits bsr --rho 0.5 --alpha -0.1,0.2"), "-0.1", ">= 0")
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("limits bsr --rho 0.5 --alpha -0.1,0.2", ["alpha = -0.1", ">= 0"]),
+        ("limits bsr --rho -1e3 --alpha 0.5", ["rho = -1000.0", ">= 0"]),
+        ("limits bsr --rho -inf --alpha 0.5", ["rho = -inf", ">= 0"]),
+        ("limits attention --alpha 0.5 --rank -1,2", ["rank = -1 ", ">= 1"]),
+        ("limits aim --alpha 0.5 --rho 0.5 --layers 3 --skip -.5,2", ["skip = (-0.5, 2.0)", ">= 0"]),
+        ("limits smi --alpha 0.5 --indices 1 --link {link} --feature-spectrum -1,3", ["feature_spectrum = ", "-1"]),
+        ("phase-diagram bsr --rho 0.5 --along -1:1:3", ["along = '-1:1:3'", "NAME=SPEC"]),
+        ("limits bsr --rho 0.5 --alpha 0.5 --json -5,3", ["--json", "'-5,3'"]),
+        ("limits bsr --rho 0.5 --alpha --json", ["--alpha", "expected one argument"]),
+        ("limits bsr --rho=0.5 -5,3 --alpha 0.5", ["unrecognized arguments: -5,3"]),
+    ],
+)
+def test_a_negative_list_is_named_with_its_value(run, line, words, tmp_path):
+    (tmp_path / "link.py").write_text("def link(z):\n    return z[0, 0]\n")
+    is_one_clear_line(run(line.format(link=tmp_path / "link.py:link")), *words)
 
 
 def test_an_unknown_picture_format_is_one_line(run, tmp_path):
