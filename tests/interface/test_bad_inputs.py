@@ -104,6 +104,15 @@ WRONG = [
     ("phase-diagram attention --along depth=1:2:3", "depth = 1.5 is not allowed: expected whole numbers"),
     ("phase-diagram bsr --rho 0.5 --along noise=a", "noise = 'a' is not allowed"),
     ("phase-diagram attention --skip 0:1:0", "skip = '0:1:0' is not allowed"),
+    (
+        "limits bsr --beta inf --rho 0.5 --alpha 0.5 --learner risk",
+        "no known law of singular values: give finite beta instead of beta = inf",
+    ),
+    (
+        "limits bsr --rho inf --alpha 0.5 --learner risk",
+        "no known law of singular values: give finite rho > 0 instead of rho = inf",
+    ),
+    (f"{RUN} --algorithm risk --loss logistic", "use square or huber: use ridge or nuclear-norm or gamp"),
     ("limits bsr --rho 0.5 --alpha -1e308:1e308:3", "alpha = "),
 ]
 
