@@ -306,6 +306,7 @@ def test_data_whose_squares_overflow_are_refused_by_name(kind, scale):
         found.fit(inputs, labels).predict(inputs),
         rtol=1e-6,
     )
+    found.fit(inputs.astype(np.float32), labels)
     allowed = r"is not allowed: expected a number from -1e\+100 to 1e\+100; give the data in larger units$"
     with pytest.raises(ValueError, match=rf"^y\[0\] = -?[0-9.]*e\+\d* {allowed}"):
         found.fit(inputs, 1e200 * labels)

@@ -126,7 +126,8 @@ def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = No
         ...
         glassformer.core.errors.DataError: y[1] = 1e+200 is not allowed: expected a number from -1e+100 to 1e+100; ...
     """
-    if not values.size or max(values.max(), -values.min()) <= _LARGEST:
+    # Numbers of single precision cannot be compared with the limit, and do not reach it.
+    if not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST:
         return
     place = int(np.argmax(np.abs(values) > _LARGEST))
     index = _index(place, values.shape[1:] if shape is None else shape)
