@@ -95,9 +95,24 @@ WRONG = [
     ("phase-diagram attention --skip 1,", "skip = '1,' is not allowed"),
     ("phase-diagram bsr --rho 0.5", "along = None is not allowed: expected NAME=SPEC"),
     ("phase-diagram bsr --rho 0.5 --along skip=0:1:3", "along = 'skip=0:1:3' is not allowed"),
+    (
+        "phase-diagram bsr --along rho=0.1:0.5:3 --rho 0.3",
+        "--along rho=0.1:0.5:3 and --rho 0.3 exclude each other: leave out one of the two",
+    ),
+    ("phase-diagram bsr --rho 0.5 --along noise=0:1:3 --noise 0", "--along noise=0:1:3 and --noise 0.0 exclude"),
+    ("phase-diagram attention --skip 1 --along skip=0:4:3", "--along skip=0:4:3 and --skip 1 exclude"),
     ("phase-diagram attention --along depth=1:2:3", "depth = 1.5 is not allowed: expected whole numbers"),
     ("phase-diagram bsr --rho 0.5 --along noise=a", "noise = 'a' is not allowed"),
     ("phase-diagram attention --skip 0:1:0", "skip = '0:1:0' is not allowed"),
+    (
+        "limits bsr --beta inf --rho 0.5 --alpha 0.5 --learner risk",
+        "no known law of singular values: give finite beta instead of beta = inf",
+    ),
+    (
+        "limits bsr --rho inf --alpha 0.5 --learner risk",
+        "no known law of singular values: give finite rho > 0 instead of rho = inf",
+    ),
+    (f"{RUN} --algorithm risk --loss logistic", "use square or huber: use ridge or nuclear-norm or gamp"),
     ("limits bsr --rho 0.5 --alpha -1e308:1e308:3", "alpha = "),
 ]
 
@@ -136,6 +151,13 @@ def test_the_skip_strength_is_one_unless_given():
     from glassformer.models.registry import build
 
     assert build("aim", {"rho": 0.5, "layers": 2, "skip": None}).parameters["skip"] == [1.0]
+
+
+def test_a_parameter_that_cannot_be_left_out_may_vary_nonetheless(tmp_path, capsys):
+    (tmp_path / "link.py").write_text("def link(z):\n    return z[0, 0]\n")
+    asked = f"phase-diagram smi --link {tmp_path / 'link.py:link'} --indices 1 --along indices=1 --data-points 32"
+    assert main(shlex.split(asked)) == 0
+    assert "weak_recovery" in capsys.readouterr().out
 
 
 HUGE, VECTOR = 10**400, np.array([1, 2])

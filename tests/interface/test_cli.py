@@ -434,6 +434,8 @@ BAD = [
     ("simulate bsr --rho 0.5 --beta inf --alpha 0.5 --d 10", ["beta = inf", "limit without data"]),
     ("thresholds bsr --rho 0.5 --alpha 0.5", ["--alpha"]),
     ("thresholds bsr --rho -1", ["rho = -1.0"]),
+    ("plan bsr --rho 0.3 --noise 0.1 --target-error 0.2 --d 0", ["d = 0", ">= 2"]),
+    ("schema foo", ["kind = 'foo'", "table, thresholds"]),
     ("frobnicate", ["frobnicate", "limits"]),
     ("limits bsr --rho 0.5 --alpha 0.5 --csv /nonexistent/a.csv", ["/nonexistent"]),
 ]
@@ -444,8 +446,24 @@ def test_bad_usage_is_one_line_on_standard_error(run, line, words):
     is_one_clear_line(run(line), *words)
 
 
-def test_a_negative_list_is_named_with_its_value(run):
-    is_one_clear_line(run("limits bsr --rho 0.5 --alpha -0.1,0.2"), "-0.1", ">= 0")
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("limits bsr --rho 0.5 --alpha -0.1,0.2", ["alpha = -0.1", ">= 0"]),
+        ("limits bsr --rho -1e3 --alpha 0.5", ["rho = -1000.0", ">= 0"]),
+        ("limits bsr --rho -inf --alpha 0.5", ["rho = -inf", ">= 0"]),
+        ("limits attention --alpha 0.5 --rank -1,2", ["rank = -1 ", ">= 1"]),
+        ("limits aim --alpha 0.5 --rho 0.5 --layers 3 --skip -.5,2", ["skip = (-0.5, 2.0)", ">= 0"]),
+        ("limits smi --alpha 0.5 --indices 1 --link {link} --feature-spectrum -1,3", ["feature_spectrum = ", "-1"]),
+        ("phase-diagram bsr --rho 0.5 --along -1:1:3", ["along = '-1:1:3'", "NAME=SPEC"]),
+        ("limits bsr --rho 0.5 --alpha 0.5 --json -5,3", ["--json", "'-5,3'"]),
+        ("limits bsr --rho 0.5 --alpha --json", ["--alpha", "expected one argument"]),
+        ("limits bsr --rho=0.5 -5,3 --alpha 0.5", ["unrecognized arguments: -5,3"]),
+    ],
+)
+def test_a_negative_list_is_named_with_its_value(run, line, words, tmp_path):
+    (tmp_path / "link.py").write_text("def link(z):\n    return z[0, 0]\n")
+    is_one_clear_line(run(line.format(link=tmp_path / "link.py:link")), *words)
 
 
 def test_an_unknown_picture_format_is_one_line(run, tmp_path):
@@ -499,6 +517,13 @@ def test_attention_results_are_drawn_and_written(run, tmp_path, command):
     assert code in (0, 3)
     assert plot.stat().st_size > 1000
     assert csv.read_text().startswith("alpha,error")
+
+
+def test_help_tells_no_default_of_what_cannot_be_left_out(run):
+    code, out, _ = run("trajectory smi --help")
+    said = " ".join(out.split())
+    assert (code, "directions P of the weights --tokens" in said) == (0, True), said
+    assert "tokens L per sequence (default 1)" in said
 
 
 def test_help_documents_the_contract(run):

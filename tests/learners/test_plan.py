@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    AttentionIndexed,
     BilinearSequenceRegression,
     GradientDescent,
     IncompatibleError,
@@ -122,6 +123,14 @@ def test_what_is_asked_for_is_checked():
         plan(NOISY, 0.1, GradientDescent())
     with pytest.raises(IncompatibleError):
         plan(BilinearSequenceRegression(rho=np.inf), 0.1, d=10)
+
+
+@pytest.mark.parametrize("d", [0, -3, 1, 2.5, np.nan, True, "40"])
+@pytest.mark.parametrize("model", [NOISY, AttentionIndexed(rho=0.3, noise=0.1)], ids=["bsr", "aim"])
+def test_a_size_at_which_nothing_is_counted_is_refused_before_anything_is_computed(model, d, monkeypatch):
+    monkeypatch.setattr("glassformer.learners.plan._first_ratios", lambda theory: pytest.fail("was computed"))
+    with pytest.raises(ParameterError, match=rf"^d = {d!r} is not allowed: expected an integer >= 2"):
+        plan(model, 0.2, d=d)
 
 
 def curve_of(value, error_estimate=0.0, status=Status.CONVERGED):

@@ -1,6 +1,7 @@
 """Estimators: scikit-learn's own checks, forms of inputs, what is learned, and that nothing leaks."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -229,6 +230,26 @@ def test_what_is_refused(arguments, words):
         BilinearRegressor(**arguments).fit(inputs.reshape(20, -1), labels)
 
 
+@pytest.mark.parametrize("tokens", [5, 6], ids=["oblong", "square"])
+@pytest.mark.parametrize(
+    ("kind", "penalty", "allowed"),
+    [
+        (BilinearRegressor, "trace", "one of nuclear, ridge, elastic$"),
+        (BilinearRegressor, "pinned", "one of nuclear, ridge, elastic$"),
+        (BilinearClassifier, "trace", "one of nuclear, ridge, elastic$"),
+        (BilinearClassifier, "pinned", "one of nuclear, ridge, elastic$"),
+        (AttentionRegressor, "pinned", "one of nuclear, ridge, elastic, trace$"),
+        (AttentionClassifier, "pinned", "one of nuclear, ridge, elastic, trace$"),
+        (AttentionClassifier, "lasso", "one of nuclear, ridge, elastic, trace$"),
+        (AttentionRegressor, ["trace"], "one of nuclear, ridge, elastic, trace$"),
+    ],
+)
+def test_penalties_of_other_matrices_are_refused(kind, penalty, allowed, tokens):
+    inputs = np.random.default_rng(0).standard_normal((20, tokens, 6))
+    with pytest.raises(ValueError, match=rf"^penalty = {re.escape(repr(penalty))} is not allowed: expected {allowed}"):
+        kind(penalty=penalty, strength=1.0).fit(inputs, np.arange(20) % 2)
+
+
 def test_bad_data():
     inputs, labels, _ = bilinear(n=20)
     found = BilinearRegressor(strength=1.0).fit(inputs, labels)
@@ -260,6 +281,40 @@ def test_bad_entries_are_named_by_their_place():
         BilinearRegressor((4, 4), strength=1.0).fit(inputs, labels)
     with pytest.raises(ValueError, match=r"X = \(20, 1, .* expected a shape \(n, L, d\)"):
         found.fit(inputs[:, None], labels)
+
+
+@pytest.mark.parametrize("kind", [BilinearRegressor, AttentionRegressor])
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: x.reshape(len(x), 30), list], ids=["array", "flat", "list"])
+def test_no_samples_are_refused_as_scikit_learn_does(kind, form):
+    inputs, labels, _ = bilinear(n=20)
+    found = kind((5, 6), strength=1.0).fit(form(inputs), labels)
+    said = r"^Found array with 0 sample\(s\) \(shape=\(0,.*\)\) while a minimum of {} is required by " + kind.__name__
+    with pytest.raises(ValueError, match=said.format(1)):
+        found.predict(form(inputs[:0]))
+    with pytest.raises(ValueError, match=said.format(2)):
+        kind((5, 6), strength=1.0).fit(form(inputs[:0]), labels[:0])
+
+
+@pytest.mark.parametrize("kind", [BilinearRegressor, AttentionRegressor])
+@pytest.mark.parametrize("scale", ["features", "whiten", "none"])
+def test_data_whose_squares_overflow_are_refused_by_name(kind, scale):
+    inputs, labels, _ = bilinear(n=20)
+    labels, found = labels / np.abs(labels).max(), kind(strength=1.0, scale=scale)
+    inputs = inputs / np.abs(inputs).max()
+    np.testing.assert_allclose(
+        found.fit(1e100 * inputs, 1e100 * labels).predict(1e100 * inputs) / 1e100,
+        found.fit(inputs, labels).predict(inputs),
+        rtol=1e-6,
+    )
+    found.fit(inputs.astype(np.float32), labels)
+    allowed = r"is not allowed: expected a number from -1e\+100 to 1e\+100; give the data in larger units$"
+    with pytest.raises(ValueError, match=rf"^y\[0\] = -?[0-9.]*e\+\d* {allowed}"):
+        found.fit(inputs, 1e200 * labels)
+    for form, place in ((lambda x: x, "0, 0, 0"), (lambda x: x.reshape(20, 30), "0, 0"), (list, "0, 0, 0")):
+        with pytest.raises(ValueError, match=rf"^X\[{place}\] = -?[0-9.]*e\+\d* {allowed}"):
+            found.fit(form(1e200 * inputs), labels)
+    with pytest.raises(ValueError, match=rf"^X\[2, 0, 0\] = .* {allowed}"):
+        found.predict(np.where(np.arange(20)[:, None, None] < 2, inputs, 1e200 * inputs))
 
 
 @pytest.mark.parametrize("kind", [BilinearRegressor, AttentionRegressor])

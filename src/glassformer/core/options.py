@@ -83,8 +83,8 @@ class Option:
 
     @property
     def text(self) -> str:
-        """What it means, and its default."""
-        told = self.default is not None and not isinstance(self.default, bool)
+        """What it means, and its default where it can be left out."""
+        told = not self.required and self.default is not None and not isinstance(self.default, bool)
         return f"{self.meaning} (default {self.default})" if told else self.meaning
 
     @property

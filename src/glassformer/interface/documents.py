@@ -202,5 +202,5 @@ def json_schema(kind: str) -> dict[str, Any]:
         >>> json_schema("table")["$id"], json_schema("table")["required"]
         ('glassformer/table/1', ['model', 'parameters', 'points', 'schema'])
     """
-    draft = "https://json-schema.org/draft/2020-12/schema"
-    return {"$schema": draft, "$id": schema_name(kind), **document(kind).model_json_schema()}
+    draft, found = "https://json-schema.org/draft/2020-12/schema", document(kind)
+    return {"$schema": draft, "$id": schema_name(kind), **found.model_json_schema()}

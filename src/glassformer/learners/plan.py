@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.core.checks import is_number
+from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
@@ -147,7 +147,7 @@ def plan(
         learner: or its name: message passing by default, with the Bayes-optimal error beside it. In a hard phase the
             two reach a target at different ratios.
         quantity: one of :data:`QUANTITIES`, if limits of this learner and this model have it.
-        d: token dimension at which samples are counted.
+        d: token dimension at which samples are counted, >= 2.
 
     Returns:
         :class:`Plan`. A target out of reach has ``alpha`` infinite and a note on how the curve ends.
@@ -169,6 +169,8 @@ def plan(
         raise ParameterError("target", target, "a finite number > 0")
     if quantity not in QUANTITIES:
         raise ParameterError("quantity", quantity, f"one of {', '.join(QUANTITIES)}")
+    if d is not None:
+        require_integer("d", d, 2)
     asked = chosen(learner)
     size = None if d is None else model.at_size(d)
     beside = _thresholds(asked, model)

@@ -113,8 +113,11 @@ def name_of(kind: type[Learner]) -> str:
 
 
 def proposals(refused: Learner, model: Any) -> list[str]:
-    """Learners for a model that another one is not for: those of its family, then the first of all."""
-    others = {name: learner_type(name) for name in LEARNERS}
+    """Learners for a model that another one is not for: those of its family, then the first of all.
+
+    Not itself: with its default settings it may be for the model, but its own error says what to change.
+    """
+    others = {name: learner_type(name) for name in LEARNERS if name != refused.name}
     fitting = {name: kind for name, kind in others.items() if kind().obstacle(model) is None}
     family = [name for name, kind in fitting.items() if kind.family == refused.family]
     return list(dict.fromkeys([*family, *list(fitting)[:1]]))

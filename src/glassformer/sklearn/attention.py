@@ -22,6 +22,7 @@ class _Attention(SequenceEstimator):
     """A symmetric matrix between tokens, the same at all positions."""
 
     by_position: ClassVar[bool] = False
+    penalties: ClassVar[tuple[str, ...]] = (*SequenceEstimator.penalties, "trace")
     signals: ClassVar[Any] = PositiveSignal
 
     pairs: str = "self"

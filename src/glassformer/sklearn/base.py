@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from glassformer.core.checks import is_number
+from glassformer.core.checks import is_number, require_name
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
@@ -28,7 +28,7 @@ from glassformer.learners.algorithms.several_classes import SeveralClasses, Soft
 from glassformer.learners.risk_path import rank_of
 from glassformer.sklearn.misses import Misses
 from glassformer.sklearn.scaling import learned
-from glassformer.sklearn.sequences import Sequences, sequences
+from glassformer.sklearn.sequences import Sequences, require_squares, sequences
 from glassformer.sklearn.solvers import Signal, Task, solver_of
 
 # Labels that differ by this share of their mean differ by rounding.
@@ -47,6 +47,8 @@ class SequenceEstimator(BaseEstimator):
     """Whether targets are numbers, and have intervals."""
     by_position: ClassVar[bool] = True
     """Whether tokens of different positions are seen by different weights."""
+    penalties: ClassVar[tuple[str, ...]] = ("nuclear", "ridge", "elastic")
+    """Those that may be asked for; others are for matrices of another kind, or leave no strength to choose."""
 
     shape: Any = None
     _: KW_ONLY
@@ -79,6 +81,7 @@ class SequenceEstimator(BaseEstimator):
 
     def posed(self, X: Any, y: Any, sample_weight: Any = None) -> list[Task]:
         """What there is to learn, of the samples that weigh anything: one task per target."""
+        require_name("penalty", self.penalty, self.penalties)
         given = sequences(self, X, self.shape, reset=True)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
@@ -329,6 +332,7 @@ def _numbers(y: Any) -> Array:
     if not np.all(np.isfinite(found)):
         first = int(np.argmin(np.isfinite(found)))
         raise ValueError(f"Input y contains NaN or infinity: y[{first}] = {found[first]}")
+    require_squares("y", found)
     return found
 
 

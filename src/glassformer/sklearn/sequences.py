@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from glassformer.core.checks import is_whole
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.integral import Array
 
+# Beyond these sums of squares of a few numbers overflow; they leave room for many.
+_LARGEST = 1e100
 _ONE_BY_ONE = "shorter ones are taken as a list of arrays (L_i, d)"
 _POSITIONS = "weights belong to positions: cut the sequences, or use AttentionRegressor or AttentionClassifier"
 
@@ -65,6 +68,7 @@ def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
         return _padded(estimator, [np.asarray(one) for one in X], shape, reset)
     any_length = not (reset or estimator.by_position)
     found = X if hasattr(X, "iloc") or hasattr(X, "toarray") else np.asarray(X)
+    _require_samples(estimator, found, 2 if reset else 1)
     if getattr(found, "ndim", 2) > 3:
         raise DataError("X", found.shape, "a shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d)")
     own = tuple(int(k) for k in found.shape[1:]) if getattr(found, "ndim", 2) == 3 else None
@@ -82,6 +86,7 @@ def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
             flat = check_array(found, estimator=estimator, input_name="X", **checks)
         else:
             flat = validate_data(estimator, found, reset=reset, **checks)
+    require_squares("X", flat, own)
     return Sequences(flat.reshape(len(flat), *(own or shape_of(shape, flat.shape[1]))), None)
 
 
@@ -105,6 +110,43 @@ def shape_of(shape: Any, features: int) -> tuple[int, int]:
     if length < 1 or length * d != features:
         raise ParameterError("shape", shape, allowed)
     return length, d
+
+
+def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = None) -> None:
+    """Raise where variances would overflow, and name the first entry that is to blame.
+
+    Args:
+        name: of the data.
+        values: finite, shape (n,) or (n, features).
+        shape: of one sample, as it was given; None for flat ones.
+
+    Example:
+        >>> require_squares("y", np.array([0.0, 1e200]))
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.DataError: y[1] = 1e+200 is not allowed: expected a number from -1e+100 to 1e+100; ...
+    """
+    # Numbers of single precision cannot be compared with the limit, and do not reach it.
+    if not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST:
+        return
+    place = int(np.argmax(np.abs(values) > _LARGEST))
+    index = _index(place, values.shape[1:] if shape is None else shape)
+    allowed = f"a number from {-_LARGEST:g} to {_LARGEST:g}"
+    raise DataError(f"{name}[{index}]", values.flat[place], allowed, "give the data in larger units")
+
+
+def _index(place: int, shape: tuple[int, ...]) -> str:
+    """Of an entry that is counted over all samples, each of this shape."""
+    sample, entry = divmod(place, math.prod(shape))
+    return ", ".join(map(str, (sample, *np.unravel_index(entry, shape)))) if shape else str(sample)
+
+
+def _require_samples(estimator: Any, X: Any, least: int) -> None:
+    """Raise where there are none, as scikit-learn says it, which is not shown arrays of three axes."""
+    shape = getattr(X, "shape", ())
+    if shape[:1] == (0,):
+        kind = type(estimator).__name__
+        raise ValueError(f"Found array with 0 sample(s) ({shape=}) while a minimum of {least} is required by {kind}.")
 
 
 def _unequal(X: Any) -> bool:
@@ -135,6 +177,7 @@ def _padded(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequen
             flat = check_array(given, estimator=estimator, input_name="X")
         else:
             flat = validate_data(estimator, given, reset=reset, ensure_min_samples=2 if reset else 1)
+    require_squares("X", flat, (length, d))
     return Sequences(flat.reshape(values.shape), None if present.all() else present)
 
 
@@ -160,6 +203,4 @@ def _first_bad(flat: Any, shape: tuple[int, ...] | None) -> str:
     if values.ndim != 2 or np.all(np.isfinite(values)):
         return ""
     place = int(np.argmin(np.isfinite(values)))
-    sample, feature = divmod(place, values.shape[1])
-    index = (sample, feature) if shape is None else (sample, *divmod(feature, shape[1]))
-    return f"X[{', '.join(map(str, index))}] = {values.flat[place]}"
+    return f"X[{_index(place, values.shape[1:] if shape is None else shape)}] = {values.flat[place]}"

@@ -8,6 +8,7 @@ for bad usage (one line on standard error), 1 when a check of ``doctor`` failed.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -17,6 +18,8 @@ from glassformer.interface.cli.output import BAD_USAGE, require_writable
 from glassformer.interface.cli.parser import parser_for
 
 __all__ = ["main", "parse_alpha"]
+
+_NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan)", re.IGNORECASE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,11 +72,14 @@ def parse_alpha(text: str) -> list[float]:
 
 
 def _attached(arguments: Sequence[str]) -> list[str]:
-    """Each ``--alpha`` with its value as one word: a list that begins with a minus is a value, not an option."""
+    """Options with their values as one word, where those are numbers or lists that begin with a minus.
+
+    Parsers take such lists for options. No option begins like a number.
+    """
     joined: list[str] = []
     for word in arguments:
-        if joined and joined[-1] == "--alpha":
-            joined[-1] = f"--alpha={word}"
+        if _NEGATIVE.match(word) and joined and joined[-1].startswith("--") and "=" not in joined[-1]:
+            joined[-1] = f"{joined[-1]}={word}"
         else:
             joined.append(word)
     return joined

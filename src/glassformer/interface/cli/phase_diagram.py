@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from glassformer.core.errors import ParameterError
-from glassformer.core.options import values_of
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.options import Option, values_of
 from glassformer.core.ranges import numbers_from
 from glassformer.core.showing import heading
 from glassformer.interface.cli.output import plots, print_json, print_rows, write
@@ -49,4 +49,14 @@ def _asked(options: argparse.Namespace) -> tuple[str, list[Any]]:
     name = word.strip().replace("-", "_")
     if name not in parameters or not spec:
         raise ParameterError("along", options.along, _ALLOWED)
-    return name, values_of(options_of(options.model), name, numbers_from(name, spec))
+    among = options_of(options.model)
+    _require_one_source(options, next(option for option in among if option.field == name))
+    return name, values_of(among, name, numbers_from(name, spec))
+
+
+def _require_one_source(options: argparse.Namespace, varied: Option) -> None:
+    """Raise if the parameter that varies has a value of its own, unless it cannot be left out."""
+    given = getattr(options, f"model_{varied.field}")
+    if given is not None and given is not False and not varied.required:
+        told = varied.word if varied.flag else f"{varied.word} {given}"
+        raise IncompatibleError(f"--along {options.along} and {told} exclude each other: leave out one of the two")

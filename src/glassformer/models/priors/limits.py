@@ -6,7 +6,7 @@ Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858 (limits of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class GaussianMatrixPrior(ScalarPrior):
         0.25
     """
 
+    instead: ClassVar[str] = "give finite rho > 0 instead of rho = inf"
     mmse_dimension = 1.0
 
     def mmse(self, q_hat: Array) -> Integral:
@@ -65,6 +66,8 @@ class LongSequencePrior(ScalarPrior):
         >>> float(LongSequencePrior(rho=0.5).mmse(np.array([np.inf])).value[0])
         0.0
     """
+
+    instead: ClassVar[str] = "give finite beta instead of beta = inf"
 
     rho: float
 

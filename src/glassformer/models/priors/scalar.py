@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,8 @@ class ScalarPrior(SignalPrior):
     extensive = declared(
         True, "True when sample sizes count per entry of the signal; False where its width is negligible."
     )
+    instead: ClassVar[str] = "give finite rho > 0"
+    """What to do where matrices of other widths, or their singular values, are asked for."""
     second_moment = declared(1.0, "Power of the signal, mean included; the overlap at variance ``V`` is this minus V.")
 
     @property
@@ -67,7 +69,7 @@ class ScalarPrior(SignalPrior):
         Raises:
             IncompatibleError: the signal is no matrix of which it is known.
         """
-        raise IncompatibleError(f"{type(self).__name__} has no known law of singular values: give finite rho > 0")
+        raise IncompatibleError(f"{type(self).__name__} has no known law of singular values: {self.instead}")
 
     def of_width(self, rho: float) -> ScalarPrior:
         """The prior of a product of Gaussian factors of width ``rho d`` whose shape is that of this signal.
@@ -75,7 +77,7 @@ class ScalarPrior(SignalPrior):
         Raises:
             IncompatibleError: the signal is no matrix with both sides extensive.
         """
-        raise IncompatibleError(f"{type(self).__name__} has no relatives of other widths: give finite rho > 0")
+        raise IncompatibleError(f"{type(self).__name__} has no relatives of other widths: {self.instead}")
 
     def factor_width(self, columns: int) -> int:
         """Width of the factors of a signal of so many columns.
