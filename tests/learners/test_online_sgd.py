@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from glassformer import (
+    SGD,
     DeepAttention,
     IncompatibleError,
     OnlineSGD,
@@ -134,3 +135,10 @@ def test_on_the_command_line(capsys, tmp_path):
     assert plot.stat().st_size > 1000
     assert main([*asked, "--passes", "3"]) == 2
     assert "--passes is no option of algorithm online-sgd" in capsys.readouterr().err
+
+
+def test_side_information_is_refused_by_learners_that_make_no_use_of_it():
+    model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), 1, 1, noise=0.1, side_information=0.5)
+    for learner in (OnlineSGD(), SGD()):
+        with pytest.raises(IncompatibleError, match=r"side_information = 0.5 or not: use gamp"):
+            learner.require(model)

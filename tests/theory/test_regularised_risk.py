@@ -221,6 +221,19 @@ def test_second_moments_of_steep_fast_and_wavy_links(link):
     np.testing.assert_allclose([slope, rest + slope**2], parts, rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (BilinearSequenceRegression(beta=1, width=2, noise=0.1), "width = 2: .*rho > 0"),
+        (BilinearSequenceRegression(beta=1, rho=0, noise=0.1), "rho = 0: .*rho > 0"),
+        (AttentionIndexed(rho=0.5, tokens=2), "channel softmax of several indices: use cross-entropy"),
+    ],
+)
+def test_what_risk_is_not_for_is_named_with_what_to_give(model, text):
+    with pytest.raises(IncompatibleError, match=text):
+        risk(model, [1.0], penalty="trace" if model.name == "aim" else "nuclear", strength=0.3)
+
+
 def test_correlated_tokens_are_refused_by_name():
     for channel, loss in (("linear", "square"), ("softmax", "cross-entropy")):
         model = AttentionIndexed(rho=0.5, tokens=2, channel=channel, token_correlation=0.9)

@@ -36,6 +36,12 @@ class RowDescent(Descent):
 
     needs: ClassVar[str] = "traceable_label"
 
+    def obstacle(self, model: Any) -> str | None:
+        found = super().obstacle(model)
+        if found is None and model.prior.in_rows.side > 0:
+            return f"learns from samples alone, side_information = {model.side_information:g} or not"
+        return found
+
 
 def kind_of_start() -> Any:
     """The setting ``init``."""

@@ -90,7 +90,9 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
     """
     prior = model.prior
     if model.overlap_shape or not getattr(prior, "extensive", False):
-        raise IncompatibleError(f"the theory of risk is for signals of extensive width, not for {model.name} as it is")
+        raise IncompatibleError(
+            f"{_narrow(model)}the theory of risk is for bsr and aim of extensive width: give rho > 0"
+        )
     if getattr(model.channel, "root", ()):
         given = f"token_correlation = {model.parameters['token_correlation']}"
         raise IncompatibleError(f"{given}: the theory of risk is for independent tokens; leave it out, or use gamp")
@@ -101,12 +103,22 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
         raise IncompatibleError(f"labels of channel {model.channel.label} do not show a trace: use penalty trace")
     if penalty.pinned and strength is not None:
         raise IncompatibleError(f"strength = {strength} has no effect where the trace is pinned: leave it out")
+    several = prior.symmetric and not model.channel.linear and bool(model.channel.field_components)
+    if several and loss.quadratic:
+        told = f"loss {loss.name} has no theory for labels of channel {model.channel.label} of several indices"
+        raise IncompatibleError(f"{told}: use cross-entropy, or channel linear")
     if loss.binary and set(model.channel.values) != {-1.0, 1.0}:
         told = f"loss {loss.name} is for labels +1 and -1, not for those of channel {model.channel.label}"
         raise IncompatibleError(f"{told}: use {'cross-entropy' if prior.symmetric else 'square or huber'}")
     if strength == 0 and not loss.quadratic:
         raise IncompatibleError(f"strength = 0 is a limit of loss square alone, not of {loss.name}: give one > 0")
     return Problem(model, loss.adapted(model.channel), penalty)
+
+
+def _narrow(model: Model) -> str:
+    """What of a model stands against it."""
+    given = ((name, model.parameters.get(name)) for name in ("width", "rho"))
+    return next((f"{name} = {value:g}: " for name, value in given if value is not None), f"model {model.name}: ")
 
 
 def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
