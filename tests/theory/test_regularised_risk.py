@@ -1,5 +1,6 @@
 """Regularised risk in the limit of large sizes: known numbers, identities, ends of the range of strengths."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -181,7 +182,6 @@ def test_transposition_and_wide_knees():
 
 
 def test_a_loss_of_ones_own():
-    import jax.numpy as jnp
 
     def soft(y, h):
         return jnp.logaddexp(0.0, -y * h)
@@ -191,6 +191,16 @@ def test_a_loss_of_ones_own():
     np.testing.assert_allclose(own["error"], risk(model, alpha, "logistic", "elastic", 0.4)["error"], atol=1e-7)
     with pytest.raises(ParameterError, match="convex"):
         OwnLoss(lambda y, h: -((y - h) ** 2))
+
+
+def test_losses_of_ones_own_with_kinks():
+    """Least absolute residuals are the limit of Huber's loss, and a hinge is the hinge."""
+    model = bsr(noise=0.1)
+    own = risk(model, [0.5], OwnLoss(lambda y, h: jnp.abs(y - h)), strength=0.2)
+    far, near = (risk(model, [0.5], Huber(knee), strength=0.2 * knee)["error"][0] for knee in (2e-4, 1e-4))
+    assert own["error"][0] == pytest.approx(2 * near - far, rel=1e-6)
+    hinge = risk(bsr(channel="sign"), [1.0], OwnLoss(lambda y, h: jnp.maximum(0.0, 1 - y * h)), strength=0.2)
+    assert hinge["error"][0] == pytest.approx(risk(bsr(channel="sign"), [1.0], "hinge", strength=0.2)["error"][0])
 
 
 def test_square_loss_on_any_link():

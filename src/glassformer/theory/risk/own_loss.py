@@ -7,14 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.roots import bracketed_root
+from glassformer.core.remembered import remembered
 from glassformer.theory.risk.loss import Loss
 
 # Where minimisers are bracketed, and the misfit of slopes that tells a kink from a smooth place.
 _REACH, _KINK = 1e8, 1e-6
+# Steps of the search for minimisers at most, a relative step that is the last, and width of a bracket that is rounding.
+_STEPS, _LAST, _ROUNDING = 200, 1e-8, 4e-16
+# Fields scanned for kinks, how many are looked for, how far a slope jumps at one, relative to the largest, halvings of
+# a cell that holds one, and distance from which on a slope is that beside it.
+_SCANNED, _MOST, _SHARP, _HALVINGS, _BESIDE = np.linspace(-12.03, 12.01, 481), 3, 1e-3, 48, 1e-9
+# Numbers that are treated at once, at least.
+_LEAST = 256
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class OwnLoss(Loss):
         fields = np.linspace(-6.0, 6.0, 241)
         for label in (-1.0, 1.0):
             try:
-                values = np.asarray(self._traced(0)(np.full_like(fields, label), fields), dtype=float)
+                values = self._evaluated(0, np.full_like(fields, label), fields)
             except Exception as error:
                 allowed = "a function of a label and a field that JAX can trace"
                 raise ParameterError("loss", self.name, allowed, str(error).splitlines()[0]) from error
@@ -52,45 +61,63 @@ class OwnLoss(Loss):
     def name(self) -> str:
         return getattr(self.function, "__name__", "own")
 
-    def _traced(self, order: int) -> Callable[[Array, Array], Any]:
+    def _evaluated(self, order: int, y: Array, h: Array) -> Array:
+        return self._of_arrays(_derivative, y, h, order=order)[0]
+
+    def _of_arrays(self, part: Callable[..., Any], *given: Any, **fixed: Any) -> list[Array]:
+        """What a traceable part makes of arrays, as it finds it of their elements."""
         import jax
 
         from glassformer.core.numerics.compiled import Specialised
 
-        def calculated(y: Array, h: Array) -> Any:
-            with jax.enable_x64(True):
-                return Specialised(_derivative, function=self.function, order=order)(y, h)
-
-        return calculated
-
-    def _evaluated(self, order: int, y: Array, h: Array) -> Array:
-        y, h = np.broadcast_arrays(np.asarray(y, dtype=float), np.asarray(h, dtype=float))
-        return np.asarray(self._traced(order)(y.ravel(), h.ravel()), dtype=float).reshape(h.shape)
+        arrays = np.broadcast_arrays(*(np.asarray(one, dtype=float) for one in given))
+        count, shape = arrays[0].size, arrays[0].shape
+        # Few lengths, each of which is compiled.
+        spare = max(_LEAST, 1 << max(count - 1, 0).bit_length()) - count
+        flat = [np.pad(one.ravel(), (0, spare), mode="edge") if count else np.zeros(spare) for one in arrays]
+        with jax.enable_x64(True):
+            found = Specialised(part, function=self.function, **fixed)(*flat)
+        return [np.asarray(one, dtype=float)[:count].reshape(shape) for one in found]
 
     def value(self, y: Array, h: Array) -> Array:
         return self._evaluated(0, y, h)
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        y, omega, v = np.broadcast_arrays(y, omega, np.asarray(variance, dtype=float))
-        # The minimiser lies on the way that the slope at omega points.
-        slope = v * self._evaluated(1, y, omega)
-        low, high = np.minimum(omega, omega - slope), np.maximum(omega, omega - slope)
-
-        def condition(p: Array) -> tuple[Array, Array]:
-            return p - omega + v * self._evaluated(1, y, p), 1 + v * np.maximum(self._evaluated(2, y, p), 0.0)
-
-        return bracketed_root(condition, low, high)
+        return self._of_arrays(_minimised, y, omega, variance)[0]
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        p = self.proximal(y, omega, variance)
+        p, slope, bend = self._of_arrays(_minimised, y, omega, variance)
         g = (p - omega) / variance
         # At a kink the proximal map stands still while the slope jumps.
-        kink = np.abs(g + self._evaluated(1, y, p)) > _KINK * (1 + np.abs(g))
-        bend = np.maximum(self._evaluated(2, y, p), 0.0)
+        kink = np.abs(g + slope) > _KINK * (1 + np.abs(g))
         return g, np.where(kink, 1 / np.asarray(variance), bend / (1 + variance * bend))
 
     def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
-        return (y + 0 * variance,)
+        """At a kink the minimiser stands still while the field goes from one end of a stretch to the other."""
+        found = [y + 0 * variance]
+        for kink in remembered(lambda: self._kinks(np.ravel(y)), "kinks", self.function, y):
+            for beside in (kink.reshape(np.shape(y)) + side for side in (-_BESIDE, _BESIDE)):
+                found.append(beside + variance * self._evaluated(1, y, beside))
+        return tuple(found)
+
+    def _kinks(self, y: Array) -> list[Array]:
+        """Fields at which the slope jumps, by more than it bends on both sides; where a label has fewer, the label."""
+        slope, bend = (self._evaluated(order, y[:, None], _SCANNED) for order in (1, 2))
+        jump = np.diff(slope) - 0.5 * (bend[:, 1:] + bend[:, :-1]) * np.diff(_SCANNED)
+        cells = np.argsort(-jump, axis=1)[:, :_MOST].T
+        sharp = _SHARP * (1 + np.max(np.abs(slope))) < np.take_along_axis(jump, cells.T, axis=1).T
+        return [np.where(own, self._jump(y, cell), y) for cell, own in zip(cells, sharp, strict=True) if own.any()]
+
+    def _jump(self, y: Array, cell: NDArray[np.intp]) -> Array:
+        """Where the slope jumps in a cell of what was scanned, one for each label, by halving."""
+        low, high = _SCANNED[cell], _SCANNED[cell + 1]
+        before, after = (self._evaluated(1, y, end) for end in (low, high))
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            here = self._evaluated(1, y, middle)
+            below = np.abs(here - before) < np.abs(here - after)
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return 0.5 * (low + high)
 
     def conjugate(self, y: Array, u: Array) -> Array:
         y, u = np.broadcast_arrays(np.asarray(y, dtype=float), np.asarray(u, dtype=float))
@@ -105,9 +132,46 @@ class OwnLoss(Loss):
 
 
 def _derivative(y: Any, h: Any, function: Callable[[Any, Any], Any], order: int) -> Any:
-    """Derivative in the field of that order, of arrays of labels and fields."""
+    """Derivative in the field of that order, of arrays of labels and fields, alone in a tuple."""
     import jax
 
     for _ in range(order):
         function = jax.grad(function, argnums=1)
-    return jax.vmap(function)(y, h)
+    return (jax.vmap(function)(y, h),)
+
+
+def _minimised(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any], Any]) -> Any:
+    r"""Minimisers of :math:`V\ell(y, p) + (p-\omega)^2/2`, and the slopes and bends of the loss there.
+
+    Newton's method in a bracket that shrinks: the minimiser lies on the way that the slope at ``omega`` points.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    slope_of = jax.grad(function, argnums=1)
+
+    def bend_of(y: Any, p: Any) -> Any:
+        return jnp.maximum(jax.grad(slope_of, argnums=1)(y, p), 0.0)
+
+    def one(y: Any, omega: Any, v: Any) -> Any:
+        def going(state: Any) -> Any:
+            return (state[-1] < _STEPS) & ~state[-2]
+
+        def nearer(state: Any) -> Any:
+            p, low, high, before, last, _, count = state
+            value = p - omega + v * slope_of(y, p)
+            low, high = jnp.where(value <= 0, p, low), jnp.where(value >= 0, p, high)
+            newton = p - value / (1 + v * bend_of(y, p))
+            # A step that is not half the one before the last may belong to a cycle: the bracket is halved instead.
+            usable = (newton >= low) & (newton <= high) & (jnp.abs(newton - p) <= 0.5 * jnp.abs(before))
+            moved = jnp.where(usable, newton, 0.5 * (low + high))
+            size = jnp.maximum(jnp.abs(p), 1.0)
+            done = (usable & (jnp.abs(moved - p) <= _LAST * size)) | (high - low <= _ROUNDING * size) | jnp.isnan(value)
+            return moved, low, high, last, moved - p, done, count + 1
+
+        ends = omega, omega - v * slope_of(y, omega)
+        low, high = jnp.minimum(*ends), jnp.maximum(*ends)
+        p, *_ = jax.lax.while_loop(going, nearer, (0.5 * (low + high), low, high, high - low, high - low, False, 0))
+        return p, slope_of(y, p), bend_of(y, p)
+
+    return jax.vmap(one)(y, omega, variance)
