@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scipy import integrate
-from scipy.special import ndtri
+from scipy.special import expit, ndtri
 
 from glassformer import IncompatibleError, ParameterError, SequenceMultiIndex, simulate
+from glassformer.core.numerics.quasi_random import confident
 from glassformer.interface.cli import main
 from glassformer.models.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson, label_law
 
@@ -116,3 +117,18 @@ def test_the_command_line(tmp_path, capsys):
     line = f"limits smi --link {tmp_path}/link.py:link --indices 1 --noise-law logistic --alpha 1 --data-points 64"
     assert main(line.split(" ")) == 0
     assert "noise_law = logistic" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("points", [1024, 4096])
+def test_what_pooled_random_numbers_leave_is_in_the_error(points):
+    """Next to a known field slopes magnify it, and more data points, which share the pool, do not lessen it."""
+    x, w = np.polynomial.hermite_e.hermegauss(100)
+    v, w = 0.0177, w / w.sum()
+    omega = np.arange(-7, 7, 0.002)
+    chance = np.exp(-(omega**2) / 2 / (1 - v))
+    up = expit(4 * (omega[:, None] + np.sqrt(v) * x))
+    z, slope = up @ w, (up * x) @ w / np.sqrt(v)
+    exact = chance @ (slope**2 / z / (1 - z)) / chance.sum()
+    model = SequenceMultiIndex(lambda z: 4 * z[0, 0], 1, 1, noise_law="logistic", points=points)
+    value, error = (part.item() for part in model.channel.information(np.full((1, 1, 1), v)))
+    assert abs(value - exact) <= confident(8) * error < 0.1 * exact

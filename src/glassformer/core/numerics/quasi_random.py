@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
@@ -41,6 +42,28 @@ def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLI
     sets = [qmc.Sobol(dimensions, seed=seed).random(points) for seed in range(replicas)]
     # A scrambled point may touch the boundary, where the normal quantile is infinite.
     return np.asarray(scipy.special.ndtri(np.clip(np.stack(sets), 1e-16, 1 - 1e-16)))
+
+
+def turns(index: NDArray[np.intp], data: int, points: int, pool: int, replicas: int = _REPLICAS) -> NDArray[np.intp]:
+    """Places in a pool of random numbers that data points take in turn, those of different replicas apart.
+
+    A pool is finite, and what is left of its error the same for all data that share it: only replicas with places of
+    their own differ by it, so that their spread tells.
+
+    Args:
+        index: of data points.
+        data: how many there are.
+        points: of each replica, where the data are whole sets of replicas; an even part of all data otherwise.
+        pool: size of the pool.
+        replicas: how many.
+
+    Example:
+        >>> turns(np.arange(8), 8, 2, 6, replicas=2).tolist()
+        [0, 1, 3, 4, 0, 1, 3, 4]
+    """
+    each = points if data % (replicas * points) == 0 else -(-data // replicas)
+    share = max(pool // replicas, 1)
+    return (index // each % replicas * share + index % each % share) % pool
 
 
 @lru_cache(maxsize=8)

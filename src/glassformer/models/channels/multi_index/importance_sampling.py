@@ -29,6 +29,7 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.entries import Entries, entries, listed, once
+from glassformer.core.numerics.quasi_random import turns
 from glassformer.core.numerics.small_matrices import triangular_inverse
 from glassformer.core.numerics.written_out import by_entries
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
@@ -87,7 +88,7 @@ class Moments(NamedTuple):
     fewer: tuple[Moments, ...] = ()
 
 
-def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort) -> Moments:
+def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort, points: int = 1) -> Moments:
     """Moments of the features under the posterior of every data point.
 
     Args:
@@ -95,6 +96,7 @@ def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort)
         dimension: number ``m`` of latent variables.
         data: a tree of arrays whose first axis runs over data points.
         effort: numbers of points, starts and steps.
+        points: data points of each replica.
     """
     sample, batch = _sample(dimension, effort), _batch(effort)
     numbers = tuple(map(np.float64, family.numbers))
@@ -104,8 +106,10 @@ def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort)
     # Sending data takes as long as little work on them.
     sent = batch * (_BLOCKS if batch == _BATCH else 1)
 
+    count, pool = len(jax.tree.leaves(data)[0]), sample.starts.shape[-1]
+
     def work(index: Any, chunk: Any) -> Any:
-        return moments(jnp.asarray(index % sample.starts.shape[-1]), chunk, sample, numbers)
+        return moments(jnp.asarray(turns(index, count, points, pool)), chunk, sample, numbers)
 
     # One length: compiling takes longer than all but the largest computations.
     found: list[Any] = in_chunks(work, data, most=sent, rest=sent)

@@ -72,7 +72,7 @@ class LatentChannel(Channel):
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:
         """Moments of the whitened deviations."""
         data = (self.observed(y), np.asarray(omega, dtype=float), root)
-        return posterior_moments(self.family, self.latents, data, self.effort)
+        return posterior_moments(self.family, self.latents, data, self.effort, self.points)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
         found, _, inverse = self._whitened(y, omega, variance)

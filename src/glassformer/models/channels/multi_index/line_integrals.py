@@ -25,7 +25,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
-from glassformer.core.numerics.quasi_random import normal_points
+from glassformer.core.numerics.quasi_random import normal_points, turns
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.line_crossings import Crossings
@@ -101,10 +101,10 @@ class LineChannel(LinkRowsChannel):
 
         def work(index: Any, chunk: Any) -> Any:
             label, mean, factor = (np.asarray(part) for part in chunk)
+            turn = turns(index, len(y), self.points, len(lines))
             parts = [slice(start, start + _BATCH) for start in range(0, len(label), _BATCH)]
             found = [
-                _moments(Data(label[part], mean[part], factor[part]), kinds, lines[index[part] % len(lines)], pilot)
-                for part in parts
+                _moments(Data(label[part], mean[part], factor[part]), kinds, lines[turn[part]], pilot) for part in parts
             ]
             return [np.concatenate(columns) for columns in zip(*found, strict=True)]
 
