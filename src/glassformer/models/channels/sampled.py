@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -30,6 +31,29 @@ def require_data(tokens: int, work: float) -> None:
     data = _NODES * _REPLICAS * _POINTS
     memory = 8.0 * _REPLICAS * _POINTS * 10 * tokens**2
     require_resources("tokens", tokens, memory, "use fewer tokens", data * float(work), "averages")
+
+
+def parts_of(count: int, most: int) -> Iterator[tuple[int, slice]]:
+    """Parts of so many data points at most, with the number of the replica that each is of.
+
+    Posteriors of a replica are sampled with points of its own: were these the same for all data, their error would be
+    that of the average, and no spread of replicas would tell.
+
+    Example:
+        >>> [(replica, part.start, part.stop) for replica, part in parts_of(20, 2)][:3]
+        [(0, 0, 2), (0, 2, 3), (1, 3, 5)]
+    """
+    each = max(1, -(-count // _REPLICAS))
+    for replica in range(_REPLICAS):
+        end = min((replica + 1) * each, count)
+        for start in range(replica * each, end, most):
+            yield replica, slice(start, min(start + most, end))
+
+
+def points_of(replica: int, dimensions: int, points: int) -> Array:
+    """Standard normal points for its posteriors, two halves one after the other, shape (2 points, dimensions)."""
+    own = normal_points(dimensions, points, 2 * _REPLICAS)[2 * replica : 2 * replica + 2]
+    return np.asarray(own.reshape(2 * points, dimensions))
 
 
 class Posterior(NamedTuple):

@@ -10,11 +10,10 @@ from scipy.special import log_ndtr
 
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.numerics.normal import mills
-from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_matrices
 from glassformer.models.channels.attention_indexed.prediction import largest_entries, row_errors
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
-from glassformer.models.channels.sampled import Posterior, SampledChannel, require_data
+from glassformer.models.channels.sampled import Posterior, SampledChannel, parts_of, points_of, require_data
 from glassformer.models.channels.scalar import Array
 
 # Numbers in one temporary array.
@@ -96,8 +95,8 @@ class HardmaxChannel(SampledChannel):
         labels = self._checked(y)
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
-        parts = [slice(start, start + size) for start in range(0, len(omega), size)]
-        found = [self._block(labels[part], omega[part], v[part, None]) for part in parts]
+        parts = parts_of(len(omega), size)
+        found = [self._block(labels[part], omega[part], v[part, None], replica) for replica, part in parts]
         return Posterior(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
     def label_error(self, variance: Array) -> dict[str, Array]:
@@ -111,11 +110,11 @@ class HardmaxChannel(SampledChannel):
             raise DataError("y", labels[bad].flat[0], f"the index of the largest entry, 0 to {self.tokens - 1}")
         return labels.astype(np.intp)
 
-    def _block(self, y: NDArray[np.intp], omega: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, replica: int) -> tuple[Array, Array, Array, Array]:
         tokens, fields = self.tokens, self.fields
         rows, columns = pair_indices(tokens)
         off = rows != columns
-        points = normal_points(int(off.sum()), fields, 2).reshape(2 * fields, -1)
+        points = points_of(replica, int(off.sum()), fields)
         shared = omega[:, None, off] + np.sqrt(v)[:, :, None] * points
         own = np.sqrt(2) * omega[:, ~off]
         matrix = np.full((*shared.shape[:2], tokens, tokens), -np.inf)

@@ -52,12 +52,14 @@ class HardmaxTripleChannel(HardmaxChannel):
                 raise DataError("y", list(cycle), "labels of a symmetric matrix: no largest entries point in a circle")
         return labels
 
-    def _block(self, y: NDArray[np.intp], omega: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, replica: int) -> tuple[Array, Array, Array, Array]:
         log_z, score, curvature = _integrals(y, omega, np.sqrt(v[:, 0]))
         lost = ~np.isfinite(log_z)
         first, second = score, score.copy()
         if np.any(lost):
-            first[lost], second[lost], curvature[lost], log_z[lost] = super()._block(y[lost], omega[lost], v[lost])
+            first[lost], second[lost], curvature[lost], log_z[lost] = super()._block(
+                y[lost], omega[lost], v[lost], replica
+            )
         return first, second, curvature, log_z
 
 

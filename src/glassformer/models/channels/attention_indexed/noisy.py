@@ -10,12 +10,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from glassformer.core.errors import LinkError, ParameterError
-from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.attention_indexed.correlated import Root
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
 from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
-from glassformer.models.channels.sampled import Posterior, SampledChannel, require_data
+from glassformer.models.channels.sampled import Posterior, SampledChannel, parts_of, points_of, require_data
 from glassformer.models.channels.scalar import Array
 
 _BLOCK = 2_000_000
@@ -129,8 +128,8 @@ class NoisyAttentionChannel(SampledChannel):
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         labels = np.asarray(y, dtype=float).reshape(len(omega), -1)
         size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
-        parts = [slice(start, start + size) for start in range(0, len(omega), size)]
-        found = [self._block(labels[part], omega[part], v[part]) for part in parts]
+        parts = parts_of(len(omega), size)
+        found = [self._block(labels[part], omega[part], v[part], replica) for replica, part in parts]
         return Posterior(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
     def _values(self, field: Array) -> Array:
@@ -145,11 +144,11 @@ class NoisyAttentionChannel(SampledChannel):
             [(self._values(field + e) - self._values(field - e)) / (2 * _DERIVATIVE) for e in steps], axis=-1
         )
 
-    def _block(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+    def _block(self, y: Array, omega: Array, v: Array, replica: int) -> tuple[Array, Array, Array, Array]:
         size, fields = self.components, self.fields
         centre, root = self._approximation(y, omega, v)
         # One more coordinate tells from which part of the mixture a point is drawn.
-        points, part = np.split(normal_points(size + 1, fields, 2).reshape(2 * fields, size + 1), [size], axis=1)
+        points, part = np.split(points_of(replica, size + 1, fields), [size], axis=1)
         prior = part[:, 0] < ndtri(_DEFENSIVE)
         near = centre[:, None] + np.einsum("fk,nlk->nfl", points, root)
         field = np.where(prior[:, None], omega[:, None] + np.sqrt(v)[:, None, None] * points, near)
