@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import SequenceMultiIndex
+from glassformer import AttentionIndexed, SequenceMultiIndex
 from glassformer.core.numerics.extrapolation import remainder
 from glassformer.core.numerics.quasi_random import confident
 from glassformer.models.channels.multi_index.weighted_moments import weighted_moments
@@ -92,3 +92,18 @@ def test_thresholds_of_one_known_direction_hold_what_is_unseen_and_missing():
     assert sure == 0
     assert rare == pytest.approx(confident(8) * 0.5 * 0.01)
     assert biased == pytest.approx(0.5 * 0.02 + 0.5 * 0.04)
+
+
+@pytest.mark.parametrize(
+    "given", [{"tokens": 2, "channel": "softmax", "noise": 0.1}, {"tokens": 4, "channel": "hardmax"}]
+)
+def test_replicas_sample_their_posteriors_apart(given):
+    """Were it one sample for all data, its error would be that of the average, and in no error bar."""
+    channel = AttentionIndexed(rho=0.5, **given).channel
+    rng = np.random.default_rng(0)
+    label = channel.sample(rng.standard_normal((1, channel.components)), rng)
+    field = rng.standard_normal((1, channel.components))
+    same = channel.posterior(np.repeat(label, 8, axis=0), np.repeat(field, 8, axis=0), 0.3)
+    assert np.all(np.ptp(same.first, axis=0) > 0)
+    again = channel.posterior(np.repeat(label, 8, axis=0), np.repeat(field, 8, axis=0), 0.3)
+    np.testing.assert_array_equal(same.first, again.first)
