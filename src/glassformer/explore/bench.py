@@ -83,7 +83,7 @@ class Bench:
         rest = [self.controls[o.field].view for o in offered if not (o.usual or o.among)]
         self._hidden = {o.field for o in offered if not (o.usual or o.among)}
         self._more = pn.Card(title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
-        self._more.param.watch(lambda _: self._more.param.update(objects=rest), "collapsed")
+        self._more.param.watch(lambda _: in_order(partial(self._more.param.update, objects=rest)), "collapsed")
         left = pn.Column(
             *first,
             self.controls["alpha"].view,
@@ -114,10 +114,11 @@ class Bench:
 
     def change(self, name: str, text: str) -> None:
         """Another text was written, or chosen."""
-        if self.texts.get(name) != text:
-            in_order(self._change, name, text)
+        in_order(self._change, name, text)
 
     def _change(self, name: str, text: str) -> None:
+        if self.texts.get(name) == text:
+            return
         self.texts[name] = text
         if name in self.controls:
             self._last = name

@@ -15,6 +15,7 @@ import panel as pn
 from glassformer.core.errors import GlassformerError
 from glassformer.explore.answer import Asked
 from glassformer.explore.bench import Bench
+from glassformer.explore.order import in_order
 from glassformer.models.registry import MODELS, function_from, options_of
 
 _EXAMPLE = '''import jax.numpy as jnp
@@ -86,7 +87,7 @@ class OwnLink:
         self.bench: Bench | None = None
         self.view = pn.Column(self._family, *self._source(given.code), self._told, self._place)
         self.view.sizing_mode = "stretch_width"
-        self._family.param.watch(lambda _: self._open({}), "value")
+        self._family.param.watch(lambda _: in_order(self._open, {}), "value")
         self._open(asked)
 
     @property
@@ -102,7 +103,7 @@ class OwnLink:
         self._code = pn.widgets.TextAreaInput(name="Python code", value=_EXAMPLE, rows=8, sizing_mode="stretch_width")
         self._function = pn.widgets.TextInput(name="name of the function", value="link", width=200)
         use = pn.widgets.Button(name="Run this code", button_type="primary")
-        use.on_click(lambda _: self._use())
+        use.on_click(lambda _: in_order(self._use))
         keep = pn.widgets.FileDownload(
             callback=lambda: io.BytesIO(self._code.value.encode()), filename="link.py", label="Download link.py",
             auto=True, embed=False,

@@ -10,11 +10,12 @@ from weakref import WeakSet
 
 import panel as pn
 from panel.io.resources import LOCAL_DIST
+from tornado.ioloop import IOLoop
 
 from glassformer.explore.ahead import Ahead, beginnings
 from glassformer.explore.answer import Asked
 from glassformer.explore.bench import Bench
-from glassformer.explore.order import in_order
+from glassformer.explore.order import as_one, in_order
 from glassformer.explore.own_link import Given, OwnLink
 from glassformer.explore.panels.base import Panel
 from glassformer.explore.panels.data import Data
@@ -64,7 +65,7 @@ class Page:
     """
 
     def __init__(self, first: str, given: Given) -> None:
-        self._document, self._given = pn.state.curdoc, given
+        self._document, self._given, self._loop = pn.state.curdoc, given, IOLoop.current()
         # Style sheets come from here, of parts made later too, and from nowhere else.
         self._document.template_variables["dist_url"] = LOCAL_DIST
         # What is computed before the page is there waits for it: a document without a session forgets.
@@ -130,17 +131,24 @@ class Page:
             if self._waiting is not None:
                 self._waiting.append((function, seconds))
                 return
+        if seconds:
+            self._put_off(function, seconds)
+        else:
+            # From any thread: a document that is just being changed may lose what another thread adds to it.
+            self._loop.add_callback(self._put_off, function)
+
+    def _put_off(self, function: Callable[[], None], seconds: float = 0.0) -> None:
         if self._left():
             self.end()
         elif seconds:
-            self._document.add_timeout_callback(partial(in_order, function), round(1000 * seconds))
+            self._document.add_timeout_callback(partial(as_one, function), round(1000 * seconds))
         else:
-            self._document.add_next_tick_callback(partial(in_order, function))
+            self._document.add_next_tick_callback(partial(as_one, function))
 
     def _left(self) -> bool:
         """Whether nobody looks at the page any more, some time before its session is given up."""
         context = self._document.session_context
-        return context is not None and context.session is not None and context.session.connection_count == 0
+        return context is None or (context.session is not None and context.session.connection_count == 0)
 
     def _loaded(self) -> None:
         with self._lock:
