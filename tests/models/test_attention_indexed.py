@@ -326,6 +326,49 @@ def test_probabilities_of_all_labels_of_three_tokens_add_up(v):
         channel.score(np.array(cyclic[:1], dtype=float), omega, v)
 
 
+@pytest.mark.parametrize("v", [0.9, 0.1, 0.01])
+def test_sampled_posteriors_of_three_tokens_are_those_of_integrals(v):
+    channel, rng = HardmaxTripleChannel(3), np.random.default_rng(6)
+    omega = np.sqrt(1 - v) * rng.standard_normal((200, 6))
+    y = channel.sample(omega + np.sqrt(v) * rng.standard_normal(omega.shape), rng)
+    found, exact = (c.posterior(y, omega, v) for c in (HardmaxChannel(3), channel))
+    assert np.sqrt(v * np.mean((found.score - exact.score) ** 2)) < 0.03
+    assert v * abs(np.mean(found.curvature - exact.curvature)) < 0.01
+    assert np.max(np.abs(found.log_partition - exact.log_partition)) < 0.15
+
+
+def test_probabilities_of_all_labels_of_four_tokens_add_up():
+    rng, v = np.random.default_rng(7), 0.4
+    labels = np.array(list(itertools.product(range(4), repeat=4)), dtype=float)
+    circular = [list(y) for y in labels if _points_in_a_circle(y.astype(int))]
+    labels = np.array([y for y in labels if list(y) not in circular])
+    omega = np.repeat(rng.standard_normal((1, 10)), len(labels), axis=0)
+    z = np.exp(HardmaxChannel(4).log_partition(labels, omega, v))
+    assert np.sum(z) == pytest.approx(1, abs=2e-3)
+    for one in circular[:3]:
+        with pytest.raises(DataError, match="circle"):
+            HardmaxChannel(4).score(np.array([one]), omega[:1], v)
+
+
+def _points_in_a_circle(y):
+    """Whether three rows or more lead back to where they began."""
+    for start in range(len(y)):
+        way = [start]
+        while y[way[-1]] not in way:
+            way.append(int(y[way[-1]]))
+        if len(way) - way.index(y[way[-1]]) > 2:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("v", [0.95, 0.6])
+def test_few_fields_of_five_tokens_are_in_the_error(v):
+    few = HardmaxChannel(5, fields=64).averages_at(v, 64)
+    many = HardmaxChannel(5, fields=1024).averages_at(v, 64)
+    assert abs(few[0] - many[0]) < np.hypot(few[1], many[1])
+    assert many[1] < 0.1 * many[0]
+
+
 @pytest.mark.slow
 def test_a_linear_link_with_noise_by_sampling():
     """A channel that is also known in closed form: iid noise on all entries, symmetrised."""

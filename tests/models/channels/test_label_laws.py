@@ -67,6 +67,17 @@ def test_information(name):
     assert found.error[0, 0, 0] < 0.01 * exact
 
 
+def test_information_where_labels_say_little():
+    """The same latents without labels take most of the noise away."""
+    law, slope, labels = CASES["logistic"]
+    model = SequenceMultiIndex(lambda z: slope * z[0, 0], 1, 1, noise_law=law, points=1024)
+    found = model.channel.averages(np.array([[[0.02]]]))
+    exact = exact_information(law, slope, labels, 0.02)
+    bar = found.information.error[0, 0, 0]
+    assert abs(found.information.value[0, 0, 0] - exact) < 3 * bar
+    assert bar < 0.006 * exact
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_labels_are_drawn_from_the_law(name):
     law, slope, _ = CASES[name]

@@ -98,11 +98,13 @@ class Channel(LabelErrors):
     def _averaged(self, found: Sequence[FieldPosterior], deviation: Array, variance: Array) -> Averages:
         """Averages over data points, from their posteriors and true deviations, shape (batch, n, ...)."""
         grid, shown = (len(variance), REPLICAS, self.points), max(min(_FEWEST, self.points), self.points // _SHOWN)
-        levels = [[part.reshape(*grid, *part.shape[1:]) for part in own] for own in found]
+        levels = [[part.reshape(*grid, *part.shape[1:]) for part in own[:4]] for own in found]
+        silent = [part.reshape(*grid, *part.shape[1:]) for part in found[0].silent or ()]
         deviation = deviation.reshape(*grid, *deviation.shape[2:])
         pairs = []
         for k, v in enumerate(variance):
-            raw = information([[part[k] for part in level[:3]] for level in levels], deviation[k], v, shown)
+            scores = [[part[k] for part in level[:3]] for level in levels]
+            raw = information(scores, deviation[k], v, shown, [part[k] for part in silent])
             pairs.append([self.row_symmetries.respected(part, self.self_overlap - v) for part in raw])
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
         missing_log = np.array([remainder([level[3][k].mean() for level in levels]) for k in range(len(variance))])

@@ -10,19 +10,23 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.extrapolation import remainder
 
 
-def information(levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int) -> tuple[Array, Array]:
+def information(
+    levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int, silent: Sequence[Array] = ()
+) -> tuple[Array, Array]:
     """Information of each replica, shape (replicas, P, P), and what less work per data point says is missing from it.
 
     The square of the score has three estimates of one mean (the product of independent scores, minus the slope,
-    score times true deviation) and the deviation a known square: their differences are control variates.
+    score times true deviation) and the deviation a known square: their differences are control variates. So is what the
+    same sample says of labels that say nothing: where they say little, it is most of the noise.
 
     Args:
         levels: scores, twice, and minus their slopes, shape (replicas, points, ...), with most work first.
         true: whitened deviations that labels were made of.
         v: covariance, shape (P, P).
         shown: data points of each replica that tell the bias.
+        silent: scores, twice, and minus their slopes for labels that say nothing; empty where unknown.
     """
-    square, controls = _estimates(levels[0], true, v)
+    square, controls = _estimates(levels[0], true, v, silent)
     size = len(v)
     found, weights = np.empty((len(square), size, size)), np.empty((size, size, controls.shape[-1]))
     for place in np.ndindex(size, size):
@@ -30,18 +34,26 @@ def information(levels: Sequence[Sequence[Array]], true: Array, v: Array, shown:
         found[(slice(None), *place)], weights[place] = own, fitted.mean(axis=0)
     if len(levels) == 1:
         return found, np.zeros((size, size))
-    few = [_estimates([part[:, :shown] for part in level], true[:, :shown], v) for level in levels]
+    few = [
+        _estimates([part[:, :shown] for part in level], true[:, :shown], v, [part[:, :shown] for part in silent])
+        for level in levels
+    ]
     # The same weights for all: what controls vary by has no part in what levels differ by.
     means = [np.mean(square - np.einsum("rpabc,abc->rpab", known, weights), axis=(0, 1)) for square, known in few]
     return found, remainder(means)
 
 
-def _estimates(level: Sequence[Array], u: Array, v: Array) -> tuple[Array, Array]:
+def _estimates(level: Sequence[Array], u: Array, v: Array, silent: Sequence[Array]) -> tuple[Array, Array]:
     """Squares of scores, shape (replicas, points, P, P), and variables of mean zero, one axis more."""
     g, h, c = level
     square = _product(g, h)
     known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
-    return square, np.stack([square - c, square - _product(0.5 * (g + h), u), known], axis=-1)
+    controls = [square - c, square - _product(0.5 * (g + h), u), known]
+    if silent:
+        one, two, slope = silent
+        # Products of different halves: those of one with itself do not vanish.
+        controls += [_product(one, h) + _product(g, two), _product(one, two), slope, _product(0.5 * (one + two), u)]
+    return square, np.stack(controls, axis=-1)
 
 
 def _product(a: Array, b: Array) -> Array:

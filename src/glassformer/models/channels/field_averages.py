@@ -21,12 +21,15 @@ class FieldPosterior(NamedTuple):
             without the bias of sampling noise.
         curvature: minus the derivative of the score, summed over columns, shape (n, P, P).
         log_partition: shape (n,), up to what depends on the label alone.
+        silent: scores, twice, and slopes of the same sample for labels that say nothing, where that is known: their
+            means vanish.
     """
 
     first: Array
     second: Array
     curvature: Array
     log_partition: Array
+    silent: tuple[Array, Array, Array] | None = None
 
     @property
     def score(self) -> Array:

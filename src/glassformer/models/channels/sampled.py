@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
+from scipy.special import ndtr
 
 from glassformer.core.kept import kept
+from glassformer.core.numerics.extrapolation import remainder
 from glassformer.core.numerics.quasi_random import confident, mean_and_error, normal_points
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
+from glassformer.models.channels.control_variates import information
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 # Variances of the table, on a logarithmic grid, and the sampled data points at each: replicas times points.
@@ -36,8 +39,8 @@ def require_data(tokens: int, work: float) -> None:
 def parts_of(count: int, most: int) -> Iterator[tuple[int, slice]]:
     """Parts of so many data points at most, with the number of the replica that each is of.
 
-    Posteriors of a replica are sampled with points of its own: were these the same for all data, their error would be
-    that of the average, and no spread of replicas would tell.
+    Posteriors of a replica are sampled with points of its own: were these the same for all data, no spread of replicas
+    would tell their error.
 
     Example:
         >>> [(replica, part.start, part.stop) for replica, part in parts_of(20, 2)][:3]
@@ -50,10 +53,20 @@ def parts_of(count: int, most: int) -> Iterator[tuple[int, slice]]:
             yield replica, slice(start, min(start + most, end))
 
 
-def points_of(replica: int, dimensions: int, points: int) -> Array:
-    """Standard normal points for its posteriors, two halves one after the other, shape (2 points, dimensions)."""
-    own = normal_points(dimensions, points, 2 * _REPLICAS)[2 * replica : 2 * replica + 2]
-    return np.asarray(own.reshape(2 * points, dimensions))
+def uniform_of(replica: int, shifts: Array, points: int) -> Array:
+    """Uniform points for posteriors of a replica, two halves one after the other, shape (data, 2 points, dimensions).
+
+    Quasi-random points of its own, moved around the circle by the shifts of each data point, shape (data, dimensions).
+    """
+    dimensions = shifts.shape[1]
+    own = ndtr(normal_points(dimensions, points, 2 * _REPLICAS)[2 * replica : 2 * replica + 2])
+    moved = (own.reshape(2 * points, dimensions) + shifts[:, None]) % 1
+    return np.asarray(np.clip(moved, 1e-16, 1 - 1e-16))
+
+
+def shifts_of(count: int, dimensions: int) -> Array:
+    """Those of so many data points, always the same."""
+    return np.random.default_rng(0).random((count, dimensions))
 
 
 class Posterior(NamedTuple):
@@ -109,6 +122,11 @@ class SampledChannel(ScalarChannel):
     @abstractmethod
     def source_dimensions(self) -> int:
         """Normal numbers a label consumes beside its field."""
+
+    @property
+    @abstractmethod
+    def coarser(self) -> tuple[SampledChannel, ...]:
+        """The same channel with a fourth and a sixteenth of the work on each posterior; none where it is exact."""
 
     @abstractmethod
     def label_from(self, field: Array, source: Array) -> Array:
@@ -175,15 +193,24 @@ class SampledChannel(ScalarChannel):
     def averages_at(self, v: float, data: int = _POINTS) -> tuple[float, float, float, float]:
         """Information and expected log partition, each with its error estimate; the same points for every V.
 
-        ``data`` is the number of sampled data points per replica, a power of two; errors have a confidence of 95 %.
+        ``data`` is the number of sampled data points per replica, a power of two; errors have a confidence of 95 % and
+        count what posteriors of a fourth and a sixteenth of the fields say is missing.
         """
         size = self.components
         points = normal_points(2 * size + self.source_dimensions, data, _REPLICAS)
         t, u, source = np.split(points.reshape(-1, points.shape[-1]), [size, 2 * size], axis=1)
         omega = np.sqrt(max(self.power - v, 0.0)) * t
-        found = self.posterior(self.label_from(omega + np.sqrt(v) * u, source), omega, v)
-        square = found.square.reshape(_REPLICAS, data).mean(axis=1)
-        log_z = found.log_partition.reshape(_REPLICAS, data).mean(axis=1)
-        (value, error), (expected, expected_error) = mean_and_error(square), mean_and_error(log_z)
-        standard = confident(_REPLICAS)
-        return float(value), standard * float(error), float(expected), standard * float(expected_error)
+        labels = self.label_from(omega + np.sqrt(v) * u, source)
+        found = [channel.posterior(labels, omega, v) for channel in (self, *self.coarser)]
+        grid = (_REPLICAS, data)
+        levels = [[part.reshape(*grid, 1, -1) for part in (f.first, f.second, f.curvature)] for f in found]
+        replicas, missing = information(levels, (u / np.sqrt(v)).reshape(*grid, 1, -1), np.array([[v]]), data)
+        log_z = [f.log_partition.reshape(grid).mean(axis=1) for f in found]
+        (value, error), (expected, expected_error) = mean_and_error(replicas[:, 0, 0]), mean_and_error(log_z[0])
+        standard, missing_log = confident(_REPLICAS), remainder([np.mean(part) for part in log_z])
+        return (
+            float(value),
+            float(standard * error + np.abs(missing[0, 0])),
+            float(expected),
+            float(standard * expected_error + np.abs(missing_log)),
+        )

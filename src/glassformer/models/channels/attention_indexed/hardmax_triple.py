@@ -10,17 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from glassformer.core.errors import DataError
 from glassformer.core.numerics.normal import mills
 from glassformer.models.channels.attention_indexed.hardmax_sampled import HardmaxChannel
+from glassformer.models.channels.sampled import SampledChannel
 from glassformer.models.channels.scalar import Array
 
 # Components of the indices off and on the diagonal; the rows joined by each of the former, and the row left out.
 _OFF, _OWN = (1, 2, 4), (0, 3, 5)
 _ENDS, _OPPOSITE = ((0, 1), (0, 2), (1, 2)), (2, 1, 0)
 _NODES, _REACH = 8, 7.0
-# Labels that would need h_12 > h_23 > h_13 > h_12.
-_CYCLES = ((1, 2, 0), (2, 0, 1))
 # Widest panel in units of sqrt(V), and most panels.
 _WIDEST, _PANELS = 1.2, 48
 
@@ -45,20 +43,17 @@ class HardmaxTripleChannel(HardmaxChannel):
         True
     """
 
-    def _checked(self, y: Array) -> NDArray[np.intp]:
-        labels = super()._checked(y)
-        for cycle in _CYCLES:
-            if np.any(np.all(labels == cycle, axis=-1)):
-                raise DataError("y", list(cycle), "labels of a symmetric matrix: no largest entries point in a circle")
-        return labels
+    @property
+    def coarser(self) -> tuple[SampledChannel, ...]:
+        return ()
 
-    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, replica: int) -> tuple[Array, Array, Array, Array]:
+    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> tuple[Array, Array, Array, Array]:
         log_z, score, curvature = _integrals(y, omega, np.sqrt(v[:, 0]))
         lost = ~np.isfinite(log_z)
         first, second = score, score.copy()
         if np.any(lost):
             first[lost], second[lost], curvature[lost], log_z[lost] = super()._block(
-                y[lost], omega[lost], v[lost], replica
+                y[lost], omega[lost], v[lost], uniform[lost]
             )
         return first, second, curvature, log_z
 

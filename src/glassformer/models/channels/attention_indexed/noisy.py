@@ -3,7 +3,7 @@ r"""Any function of the attention indices with Gaussian label noise, by importan
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,14 @@ from glassformer.models.channels.attention_indexed.correlated import Root
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
 from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
-from glassformer.models.channels.sampled import Posterior, SampledChannel, parts_of, points_of, require_data
+from glassformer.models.channels.sampled import (
+    Posterior,
+    SampledChannel,
+    parts_of,
+    require_data,
+    shifts_of,
+    uniform_of,
+)
 from glassformer.models.channels.scalar import Array
 
 _BLOCK = 2_000_000
@@ -62,8 +69,8 @@ class NoisyAttentionChannel(SampledChannel):
         if not 0 < self.noise <= _LOUDEST:
             allowed = f"> 0 and at most {_LOUDEST:g} for labels whose posterior is sampled"
             raise ParameterError("noise", self.noise, allowed, "beyond, data tell nothing")
-        if self.fields < 16 or self.fields & (self.fields - 1):
-            raise ParameterError("fields", self.fields, "a power of two >= 16")
+        if self.fields < 4 or self.fields & (self.fields - 1):
+            raise ParameterError("fields", self.fields, "a power of two >= 4")
         fields, entries = self.components, self.tokens**2
         require_data(self.tokens, _STEPS * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries))
         self._require_labels()
@@ -107,6 +114,10 @@ class NoisyAttentionChannel(SampledChannel):
     def source_dimensions(self) -> int:
         return int(np.prod(self.label_shape))
 
+    @property
+    def coarser(self) -> tuple[SampledChannel, ...]:
+        return tuple(replace(self, fields=max(self.fields // part, 4)) for part in (4, 16))
+
     def label_from(self, field: Array, source: Array) -> Array:
         clean = np.asarray(self.function(to_matrices(field, self.tokens)), dtype=float)
         return np.asarray(clean + np.sqrt(self.noise) * source.reshape(clean.shape))
@@ -128,8 +139,8 @@ class NoisyAttentionChannel(SampledChannel):
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         labels = np.asarray(y, dtype=float).reshape(len(omega), -1)
         size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
-        parts = parts_of(len(omega), size)
-        found = [self._block(labels[part], omega[part], v[part], replica) for replica, part in parts]
+        parts, shifts = parts_of(len(omega), size), shifts_of(len(omega), self.components + 1)
+        found = [self._block(labels[p], omega[p], v[p], uniform_of(r, shifts[p], self.fields)) for r, p in parts]
         return Posterior(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
     def _values(self, field: Array) -> Array:
@@ -144,14 +155,13 @@ class NoisyAttentionChannel(SampledChannel):
             [(self._values(field + e) - self._values(field - e)) / (2 * _DERIVATIVE) for e in steps], axis=-1
         )
 
-    def _block(self, y: Array, omega: Array, v: Array, replica: int) -> tuple[Array, Array, Array, Array]:
+    def _block(self, y: Array, omega: Array, v: Array, uniform: Array) -> tuple[Array, Array, Array, Array]:
         size, fields = self.components, self.fields
         centre, root = self._approximation(y, omega, v)
         # One more coordinate tells from which part of the mixture a point is drawn.
-        points, part = np.split(points_of(replica, size + 1, fields), [size], axis=1)
-        prior = part[:, 0] < ndtri(_DEFENSIVE)
-        near = centre[:, None] + np.einsum("fk,nlk->nfl", points, root)
-        field = np.where(prior[:, None], omega[:, None] + np.sqrt(v)[:, None, None] * points, near)
+        points, prior = ndtri(uniform[..., :size]), uniform[..., size:] < _DEFENSIVE
+        near = centre[:, None] + points @ np.swapaxes(root, 1, 2)
+        field = np.where(prior, omega[:, None] + np.sqrt(v)[:, None, None] * points, near)
         misfit = np.sum((self._values(field) - y[:, None]) ** 2, axis=-1)
         distance = (field - omega[:, None]) / np.sqrt(v)[:, None, None]
         log_prior = -0.5 * np.sum(distance**2, axis=-1) - 0.5 * size * np.log(v)[:, None]

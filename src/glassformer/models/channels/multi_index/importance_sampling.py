@@ -34,7 +34,7 @@ from glassformer.core.numerics.small_matrices import triangular_inverse
 from glassformer.core.numerics.written_out import by_entries
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.modes import find_mode
-from glassformer.models.channels.multi_index.weighted_moments import weighted_moments
+from glassformer.models.channels.multi_index.weighted_moments import prior_moments, weighted_moments
 
 # Share of the prior in the mixture, and degrees of freedom of the Student densities.
 _DEFENSIVE, _FREEDOM = 0.15, 6
@@ -76,6 +76,8 @@ class Moments(NamedTuple):
         first_square, second_square: independent estimates of the second moments, shape (n, f, f).
         effective: effective number of samples, shape (n,).
         fewer: means of what parts of the latents give, fourths and then sixteenths; none where nothing is sampled.
+        silent: two independent means, shape (n, f), and second moments beyond one, (n, f, f), of the same latents
+            without labels: their expectations vanish. None where features are not the latents.
     """
 
     log_partition: Array
@@ -86,6 +88,7 @@ class Moments(NamedTuple):
     second_square: Array
     effective: Array
     fewer: tuple[Moments, ...] = ()
+    silent: tuple[Array, Array, Array] | None = None
 
 
 def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort, points: int = 1) -> Moments:
@@ -113,9 +116,10 @@ def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort,
 
     # One length: compiling takes longer than all but the largest computations.
     found: list[Any] = in_chunks(work, data, most=sent, rest=sent)
-    size = len(Moments._fields) - 1
-    whole, *fewer = (Moments(*found[start : start + size]) for start in range(0, len(found), size))
-    return whole._replace(fewer=tuple(fewer))
+    size = len(Moments._fields) - 2
+    ends = range(size, len(found) + 1, size)
+    whole, *fewer = (Moments(*found[end - size : end]) for end in ends)
+    return whole._replace(fewer=tuple(fewer), silent=tuple(found[ends[-1] :]) or None)
 
 
 def _batch(effort: Effort) -> int:
@@ -186,7 +190,8 @@ def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps
     branches, size = len(log_weight), len(values) // len(log_weight)
     of_branch = [values[k * size : (k + 1) * size] for k in range(branches)]
     weights = [once(part) for part in _spread(log_weight, shape)]
-    return weighted_moments(weights, of_branch, (1, *parts))
+    silent = prior_moments(drawn.base, list(drawn.x)) if functions.whole and parts else ()
+    return *weighted_moments(weights, of_branch, (1, *parts)), *silent
 
 
 def _spread(parts: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:

@@ -102,15 +102,20 @@ class LatentChannel(Channel):
         return tuple(self._posterior(level, root, inverse) for level in (found, *found.fewer))
 
     def _posterior(self, found: Moments, root: Array, inverse: Array) -> FieldPosterior:
-        turned = np.swapaxes(inverse, 1, 2)
-        shape = (len(root), self.rows, self.columns)
-        within = np.einsum("nakbk->nab", found.covariance.reshape(len(root), *shape[1:], *shape[1:]))
-        return FieldPosterior(
-            turned @ found.first.reshape(shape),
-            turned @ found.second.reshape(shape),
-            turned @ (np.diag(self.seen) - within) @ inverse,
-            np.asarray(found.log_partition + self.log_constant(root)),
-        )
+        log_partition = np.asarray(found.log_partition + self.log_constant(root))
+        scores = self._scores(found.first, found.second, found.covariance, inverse, np.diag(self.seen))
+        if found.silent is None:
+            return FieldPosterior(*scores, log_partition)
+        return FieldPosterior(*scores, log_partition, self._scores(*found.silent, inverse))
+
+    def _scores(
+        self, first: Array, second: Array, square: Array, inverse: Array, seen: Array | float = 0.0
+    ) -> tuple[Array, Array, Array]:
+        """From whitened means, and second moments less what counts as seen."""
+        turned, shape = np.swapaxes(inverse, 1, 2), (len(inverse), self.rows, self.columns)
+        within = np.einsum("nakbk->nab", square.reshape(len(inverse), *shape[1:], *shape[1:]))
+        slope = turned @ (seen - within) @ inverse
+        return turned @ first.reshape(shape), turned @ second.reshape(shape), slope
 
     def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
         omega, deviation, labels = self._data(variance[None])

@@ -47,6 +47,8 @@ class Functions(NamedTuple):
         images: a latent and its images under symmetries of the likelihood: every mode stands for its images as well.
         entrance: a latent that is possible, from one drawn from the prior.
         charts: number of charts; if there are several, their index is the last entry of the datum of all functions.
+        whole: whether latents are the deviations themselves, on one branch: their moments are known where labels say
+            nothing.
     """
 
     target: Target
@@ -55,6 +57,7 @@ class Functions(NamedTuple):
     images: Images = itself
     entrance: Callable[[Any, Any], Any] = anywhere
     charts: int = 1
+    whole: bool = False
 
 
 class Family(NamedTuple):

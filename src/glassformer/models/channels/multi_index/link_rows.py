@@ -76,4 +76,4 @@ def of_whole_fields(target: Target, link: Callable[[Any], Any], flips: Array) ->
         _, omega, root = datum
         return row_flips(x, omega, root, flips)
 
-    return Functions(target, features, link, images)
+    return Functions(target, features, link, images, whole=True)

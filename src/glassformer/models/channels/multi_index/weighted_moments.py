@@ -51,6 +51,29 @@ def weighted_moments(
     return tuple(found)
 
 
+def prior_moments(log_weight: Any, values: Sequence[Any]) -> tuple[Any, ...]:
+    """Means of each half, and second moments beyond one, of normal latents: all of them are zero but for the sampling.
+
+    No ratios are taken: their expectations are exact however few latents there are.
+
+    Args:
+        log_weight: logarithm of prior over sampling density, shape (2 n, data points), the halves one after the other.
+        values: the latents, arrays of that shape.
+    """
+    weight = jnp.exp(log_weight)
+    weighted = [weight * part for part in values]
+    first, second = (
+        jnp.stack([jnp.mean(h, axis=0) for h in half]) for half in zip(*map(_halves, weighted), strict=True)
+    )
+    square = jnp.stack([jnp.stack([jnp.mean(a * b, axis=0) for b in values]) for a in weighted])
+    return tuple(jnp.moveaxis(part, -1, 0) for part in (first, second, square - jnp.eye(len(values))[:, :, None]))
+
+
+def _halves(part: Any) -> tuple[Any, Any]:
+    middle = len(part) // 2
+    return part[:middle], part[middle:]
+
+
 def _of_halves(log_unit: Any, centre: Any, sets: _Sums) -> tuple[Any, ...]:
     """Moments from sets whose first axis runs over the two halves, those of the second one by one."""
     total = sets.weight[0] + sets.weight[1]
