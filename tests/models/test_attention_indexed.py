@@ -343,7 +343,7 @@ def test_probabilities_of_all_labels_of_four_tokens_add_up():
     circular = [list(y) for y in labels if _points_in_a_circle(y.astype(int))]
     labels = np.array([y for y in labels if list(y) not in circular])
     omega = np.repeat(rng.standard_normal((1, 10)), len(labels), axis=0)
-    z = np.exp(HardmaxChannel(4).log_partition(labels, omega, v))
+    z = np.exp(HardmaxChannel(4, fields=1024).log_partition(labels, omega, v))
     assert np.sum(z) == pytest.approx(1, abs=2e-3)
     for one in circular[:3]:
         with pytest.raises(DataError, match="circle"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -77,12 +77,14 @@ class Posterior(NamedTuple):
             without the bias of sampling noise.
         curvature: minus its divergence, shape (n,).
         log_partition: shape (n,).
+        fewer: means of what fourths and then sixteenths of the fields give.
     """
 
     first: Array
     second: Array
     curvature: Array
     log_partition: Array
+    fewer: tuple[Posterior, ...] = ()
 
     @property
     def score(self) -> Array:
@@ -93,6 +95,63 @@ class Posterior(NamedTuple):
     def square(self) -> Array:
         """Squared score, free of the bias of sampling noise, shape (n,)."""
         return np.asarray(np.sum(self.first * self.second, axis=1))
+
+
+def weighed(
+    log_weight: Array, scores: Array, bend: Array, blind: Array | None = None, shares: Sequence[int] = (1, 4, 16)
+) -> Posterior:
+    """Posteriors from weighted fields, two halves one after the other on the last axis of all arrays.
+
+    Ratios of sums have a bias of one over the fields: twice the whole less its halves is free of the leading part.
+
+    Args:
+        log_weight: likelihood times prior over sampling density, shape (n, 2 fields).
+        scores: what each field says of the score, shape (n, K, 2 fields).
+        bend: of its slope, less the square of its mean, shape (n, 2 fields).
+        blind: unit vector along which labels say nothing, so that what is found there is noise.
+        shares: numbers of parts that the fields are taken in, with the whole first.
+    """
+    top = np.max(log_weight, axis=1, keepdims=True)
+    weight, finest = np.exp(log_weight - top), 2 * max(shares)
+    values = np.concatenate([np.ones_like(bend)[:, None], bend[:, None], scores], axis=1)
+    values *= weight[:, None]
+    sums = values.reshape(*values.shape[:2], 2, finest, -1).sum(axis=-1)
+    found = [_of_parts(sums.reshape(*sums.shape[:3], share, 2, -1).sum(axis=-1), blind) for share in shares]
+    unit = top[:, 0] - np.log(bend.shape[1])
+    whole, *fewer = (part._replace(log_partition=part.log_partition + unit) for part in found)
+    return whole._replace(fewer=tuple(fewer))
+
+
+def _of_parts(sums: Array, blind: Array | None) -> Posterior:
+    """Means over parts, from sums of weights, bends and scores of shape (n, 2 + K, 2, parts, 2): halves of halves."""
+    whole, parts = sums.sum(axis=-1), sums.shape[3]
+    one, few = _ratio(whole), _ratio(sums).mean(axis=-1)
+    mean = np.where(np.isfinite(few), 2 * one - few, one)
+    # A half without any weight is replaced by the other.
+    mean = np.nan_to_num(np.where(np.isfinite(mean), mean, mean[:, :, ::-1])).mean(axis=-1)
+    first, second = mean[:, 1:, 0], mean[:, 1:, 1]
+    if blind is not None:
+        first, second = (part - (part @ blind)[:, None] * blind for part in (first, second))
+    # The product of means over independent halves: their squares would carry the sampling noise of each.
+    curvature = np.sum(first * second, axis=1) + mean[:, 0].mean(axis=-1)
+    mass, half = whole[:, 0].sum(axis=1) * parts, 2 * sums[:, 0].sum(axis=1) * parts
+    log_half = np.log(np.maximum(half, 1e-300)).mean(axis=-1)
+    log_mass = np.log(np.maximum(mass, 1e-300))
+    log_z = np.where(np.all(half > 0, axis=-1), 2 * log_mass - log_half, log_mass).mean(axis=-1)
+    return Posterior(first, second, curvature, log_z)
+
+
+def _ratio(sums: Array) -> Array:
+    """Over the weights, which come first; nan where there are none."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(sums[:, :1] > 0, sums[:, 1:] / sums[:, :1], np.nan))
+
+
+def joined(parts: Sequence[Posterior]) -> Posterior:
+    """The posteriors of all data points of these parts, one after the other."""
+    fewer = tuple(joined(level) for level in zip(*(part.fewer for part in parts), strict=True))
+    columns = [np.concatenate(column) for column in zip(*(part[:4] for part in parts), strict=True)]
+    return Posterior(columns[0], columns[1], columns[2], columns[3], fewer)
 
 
 class _Curves(NamedTuple):
@@ -122,11 +181,6 @@ class SampledChannel(ScalarChannel):
     @abstractmethod
     def source_dimensions(self) -> int:
         """Normal numbers a label consumes beside its field."""
-
-    @property
-    @abstractmethod
-    def coarser(self) -> tuple[SampledChannel, ...]:
-        """The same channel with a fourth and a sixteenth of the work on each posterior; none where it is exact."""
 
     @abstractmethod
     def label_from(self, field: Array, source: Array) -> Array:
@@ -194,14 +248,15 @@ class SampledChannel(ScalarChannel):
         """Information and expected log partition, each with its error estimate; the same points for every V.
 
         ``data`` is the number of sampled data points per replica, a power of two; errors have a confidence of 95 % and
-        count what posteriors of a fourth and a sixteenth of the fields say is missing.
+        count what fourths and sixteenths of the sampled fields say is missing.
         """
         size = self.components
         points = normal_points(2 * size + self.source_dimensions, data, _REPLICAS)
         t, u, source = np.split(points.reshape(-1, points.shape[-1]), [size, 2 * size], axis=1)
         omega = np.sqrt(max(self.power - v, 0.0)) * t
         labels = self.label_from(omega + np.sqrt(v) * u, source)
-        found = [channel.posterior(labels, omega, v) for channel in (self, *self.coarser)]
+        whole = self.posterior(labels, omega, v)
+        found = (whole, *whole.fewer)
         grid = (_REPLICAS, data)
         levels = [[part.reshape(*grid, 1, -1) for part in (f.first, f.second, f.curvature)] for f in found]
         replicas, missing = information(levels, (u / np.sqrt(v)).reshape(*grid, 1, -1), np.array([[v]]), data)

@@ -2,7 +2,7 @@ r"""Hardmax attention among three or more tokens, by integration over the indice
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,12 @@ from glassformer.models.channels.attention_indexed.projected import checked_toke
 from glassformer.models.channels.sampled import (
     Posterior,
     SampledChannel,
+    joined,
     parts_of,
     require_data,
     shifts_of,
     uniform_of,
+    weighed,
 )
 from glassformer.models.channels.scalar import Array
 
@@ -61,8 +63,8 @@ class HardmaxChannel(SampledChannel):
 
     def __post_init__(self) -> None:
         checked_tokens(self.tokens, 3)
-        if self.fields < 4 or self.fields & (self.fields - 1):
-            raise ParameterError("fields", self.fields, "a power of two >= 4")
+        if self.fields < 32 or self.fields & (self.fields - 1):
+            raise ParameterError("fields", self.fields, "a power of two >= 32")
         require_data(self.tokens, 20 * self.fields * self.tokens**2)
 
     @property
@@ -92,10 +94,6 @@ class HardmaxChannel(SampledChannel):
     def shares_of(self, labels: Array) -> Array:
         return np.eye(self.tokens)[self._checked(labels)]
 
-    @property
-    def coarser(self) -> tuple[SampledChannel, ...]:
-        return tuple(replace(self, fields=max(self.fields // part, 4)) for part in (4, 16))
-
     def label_from(self, field: Array, source: Array) -> Array:
         del source
         return self.truth(field)
@@ -106,7 +104,7 @@ class HardmaxChannel(SampledChannel):
         size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
         parts, shifts = parts_of(len(omega), size), shifts_of(len(omega), self.tokens * (self.tokens - 1) // 2)
         found = [self._block(labels[p], omega[p], v[p, None], uniform_of(r, shifts[p], self.fields)) for r, p in parts]
-        return Posterior(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        return joined(found)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``label_error``: wrong rows; ``label_brier``: :math:`1 - E\sum_b p_{ab}^2` per row; standard errors."""
@@ -119,7 +117,7 @@ class HardmaxChannel(SampledChannel):
             raise DataError("y", labels[bad].flat[0], f"the index of the largest entry, 0 to {self.tokens - 1}")
         return labels.astype(np.intp)
 
-    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> tuple[Array, Array, Array, Array]:
+    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> Posterior:
         rows, columns = pair_indices(self.tokens)
         off, scale = rows != columns, np.sqrt(v)
         shared, deviation, log_weight = _drawn(label_order(y), omega[:, off], scale, uniform)
@@ -129,22 +127,11 @@ class HardmaxChannel(SampledChannel):
         root = np.sqrt(2) * scale[:, :, None]
         a = sign * (np.sqrt(2) * omega[:, ~off, None] - np.max(matrix, axis=2)) / root
         log_weight += np.sum(log_ndtr(a), axis=1)
-        top = np.max(log_weight, axis=1, keepdims=True)
-        weight, ratio = np.exp(log_weight - top), mills(a)
-        scores = np.empty((len(y), off.size, 2 * self.fields))
+        ratio, scores = mills(a), np.empty((len(y), off.size, 2 * self.fields))
         scores[:, off], scores[:, ~off] = deviation / scale[:, :, None], np.sqrt(2) * sign * ratio / root
         bend = (np.sum(1 - deviation**2, axis=1) + np.sum(a * ratio, axis=1)) / v
-        halves = [slice(0, self.fields), slice(self.fields, 2 * self.fields)]
-        first, second = (self._seen(_mean(weight[:, part], scores[..., part]), off) for part in halves)
-        bent = [_mean(weight[:, part], bend[:, None, part])[:, 0] for part in halves]
-        # The product of means over independent halves: their squares would carry the sampling noise of each.
-        curvature = np.sum(first * second, axis=1) + 0.5 * (bent[0] + bent[1])
-        return first, second, curvature, top[:, 0] + np.log(np.mean(weight, axis=1))
-
-    def _seen(self, score: Array, off: NDArray[np.bool_]) -> Array:
-        """Scores without the part along the all-ones matrix, to which labels are blind: it is noise."""
-        ones = np.where(off, 1.0, 1 / np.sqrt(2)) * np.sqrt(2) / self.tokens
-        return np.asarray(score - (score @ ones)[:, None] * ones)
+        # Labels are blind to what all indices have in common.
+        return weighed(log_weight, scores, bend, np.where(off, np.sqrt(2), 1.0) / self.tokens)
 
 
 def _drawn(ordered: LabelOrder, mean: Array, scale: Array, uniform: Array) -> tuple[Array, Array, Array]:
@@ -165,18 +152,3 @@ def _drawn(ordered: LabelOrder, mean: Array, scale: Array, uniform: Array) -> tu
         value[places, pair] = centre + scale * deviation[places, pair]
         log_weight += log_mass
     return value[:, :-1], deviation, log_weight
-
-
-def _mean(weight: Array, values: Array) -> Array:
-    """Weighted means of values of shape (n, k, f): twice the whole less the halves have no leading bias of ratios."""
-    middle = weight.shape[1] // 2
-    total = np.sum(weight, axis=1)[:, None]
-    whole = np.einsum("nf,nkf->nk", weight, values)
-    first, mass = (
-        np.einsum("nf,nkf->nk", weight[:, :middle], values[..., :middle]),
-        np.sum(weight[:, :middle], 1)[:, None],
-    )
-    with np.errstate(invalid="ignore", divide="ignore"):
-        parts = 0.5 * (first / mass + (whole - first) / (total - mass))
-        found = whole / total
-    return np.where(np.isfinite(parts), 2 * found - parts, np.where(np.isfinite(found), found, 0.0))

@@ -12,7 +12,7 @@ from scipy.special import log_ndtr
 
 from glassformer.core.numerics.normal import mills
 from glassformer.models.channels.attention_indexed.hardmax_sampled import HardmaxChannel
-from glassformer.models.channels.sampled import SampledChannel
+from glassformer.models.channels.sampled import Posterior
 from glassformer.models.channels.scalar import Array
 
 # Components of the indices off and on the diagonal; the rows joined by each of the former, and the row left out.
@@ -43,19 +43,15 @@ class HardmaxTripleChannel(HardmaxChannel):
         True
     """
 
-    @property
-    def coarser(self) -> tuple[SampledChannel, ...]:
-        return ()
-
-    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> tuple[Array, Array, Array, Array]:
+    def _block(self, y: NDArray[np.intp], omega: Array, v: Array, uniform: Array) -> Posterior:
         log_z, score, curvature = _integrals(y, omega, np.sqrt(v[:, 0]))
         lost = ~np.isfinite(log_z)
-        first, second = score, score.copy()
-        if np.any(lost):
-            first[lost], second[lost], curvature[lost], log_z[lost] = super()._block(
-                y[lost], omega[lost], v[lost], uniform[lost]
-            )
-        return first, second, curvature, log_z
+        if not np.any(lost):
+            return Posterior(score, score, curvature, log_z)
+        sampled = super()._block(y[lost], omega[lost], v[lost], uniform[lost])
+        for part, found in zip((score, curvature, log_z), (sampled.score, *sampled[2:4]), strict=True):
+            part[lost] = found
+        return Posterior(score, score, curvature, log_z)
 
 
 def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, Array, Array]:

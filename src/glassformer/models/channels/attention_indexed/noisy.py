@@ -3,7 +3,7 @@ r"""Any function of the attention indices with Gaussian label noise, by importan
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -17,10 +17,12 @@ from glassformer.models.channels.attention_indexed.projected import checked_toke
 from glassformer.models.channels.sampled import (
     Posterior,
     SampledChannel,
+    joined,
     parts_of,
     require_data,
     shifts_of,
     uniform_of,
+    weighed,
 )
 from glassformer.models.channels.scalar import Array
 
@@ -69,8 +71,8 @@ class NoisyAttentionChannel(SampledChannel):
         if not 0 < self.noise <= _LOUDEST:
             allowed = f"> 0 and at most {_LOUDEST:g} for labels whose posterior is sampled"
             raise ParameterError("noise", self.noise, allowed, "beyond, data tell nothing")
-        if self.fields < 4 or self.fields & (self.fields - 1):
-            raise ParameterError("fields", self.fields, "a power of two >= 4")
+        if self.fields < 32 or self.fields & (self.fields - 1):
+            raise ParameterError("fields", self.fields, "a power of two >= 32")
         fields, entries = self.components, self.tokens**2
         require_data(self.tokens, _STEPS * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries))
         self._require_labels()
@@ -114,10 +116,6 @@ class NoisyAttentionChannel(SampledChannel):
     def source_dimensions(self) -> int:
         return int(np.prod(self.label_shape))
 
-    @property
-    def coarser(self) -> tuple[SampledChannel, ...]:
-        return tuple(replace(self, fields=max(self.fields // part, 4)) for part in (4, 16))
-
     def label_from(self, field: Array, source: Array) -> Array:
         clean = np.asarray(self.function(to_matrices(field, self.tokens)), dtype=float)
         return np.asarray(clean + np.sqrt(self.noise) * source.reshape(clean.shape))
@@ -141,7 +139,7 @@ class NoisyAttentionChannel(SampledChannel):
         size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
         parts, shifts = parts_of(len(omega), size), shifts_of(len(omega), self.components + 1)
         found = [self._block(labels[p], omega[p], v[p], uniform_of(r, shifts[p], self.fields)) for r, p in parts]
-        return Posterior(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        return joined(found)
 
     def _values(self, field: Array) -> Array:
         """Labels without noise, flattened, of fields of shape (..., K)."""
@@ -155,8 +153,8 @@ class NoisyAttentionChannel(SampledChannel):
             [(self._values(field + e) - self._values(field - e)) / (2 * _DERIVATIVE) for e in steps], axis=-1
         )
 
-    def _block(self, y: Array, omega: Array, v: Array, uniform: Array) -> tuple[Array, Array, Array, Array]:
-        size, fields = self.components, self.fields
+    def _block(self, y: Array, omega: Array, v: Array, uniform: Array) -> Posterior:
+        size = self.components
         centre, root = self._approximation(y, omega, v)
         # One more coordinate tells from which part of the mixture a point is drawn.
         points, prior = ndtri(uniform[..., :size]), uniform[..., size:] < _DEFENSIVE
@@ -169,14 +167,9 @@ class NoisyAttentionChannel(SampledChannel):
         log_near = -0.5 * np.sum(white**2, axis=-1) - np.linalg.slogdet(root)[1][:, None]
         log_mixture = np.logaddexp(np.log(_DEFENSIVE) + log_prior, np.log(1 - _DEFENSIVE) + log_near)
         log_weight = log_prior - 0.5 * misfit / self.noise - log_mixture
-        top = np.max(log_weight, axis=1, keepdims=True)
-        weight = np.exp(log_weight - top)
-        log_z = top[:, 0] + np.log(np.mean(weight, axis=1)) - 0.5 * y.shape[1] * np.log(2 * np.pi * self.noise)
-        halves = [slice(0, fields), slice(fields, 2 * fields)]
-        (first, one), (second, two) = (_moments(weight[:, part], distance[:, part]) for part in halves)
-        # The product of independent means: their squares would carry the sampling noise of each.
-        curvature = np.sum(1 - 0.5 * (one + two) + first * second, axis=1) / v
-        return (first / np.sqrt(v)[:, None], second / np.sqrt(v)[:, None], curvature, log_z)
+        log_weight -= 0.5 * y.shape[1] * np.log(2 * np.pi * self.noise)
+        scores = np.swapaxes(distance, 1, 2) / np.sqrt(v)[:, None, None]
+        return weighed(log_weight, scores, np.sum(1 - distance**2, axis=-1) / v[:, None])
 
     def _approximation(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
         """Mode of the posterior and a square root of its widened covariance, shapes (n, K) and (n, K, K)."""
@@ -195,9 +188,3 @@ class NoisyAttentionChannel(SampledChannel):
             field = mode + np.where(better, 1.0, 0.3)[:, None] * step
         covariance = np.linalg.inv(precision)
         return mode, _WIDER * np.linalg.cholesky(0.5 * (covariance + np.swapaxes(covariance, 1, 2)))
-
-
-def _moments(weight: Array, value: Array) -> tuple[Array, Array]:
-    """Weighted mean and mean square over the second axis; weights of shape (n, f), values (n, f, k)."""
-    share = weight / np.sum(weight, axis=1, keepdims=True)
-    return np.einsum("nf,nfk->nk", share, value), np.einsum("nf,nfk->nk", share, value**2)
