@@ -334,7 +334,7 @@ def test_sampled_posteriors_of_three_tokens_are_those_of_integrals(v):
     found, exact = (c.posterior(y, omega, v) for c in (HardmaxChannel(3), channel))
     assert np.sqrt(v * np.mean((found.score - exact.score) ** 2)) < 0.03
     assert v * abs(np.mean(found.curvature - exact.curvature)) < 0.01
-    assert np.max(np.abs(found.log_partition - exact.log_partition)) < 0.15
+    assert np.sqrt(np.mean((found.log_partition - exact.log_partition) ** 2)) < 0.04
 
 
 def test_probabilities_of_all_labels_of_four_tokens_add_up():
@@ -363,8 +363,8 @@ def _points_in_a_circle(y):
 
 @pytest.mark.parametrize("v", [0.95, 0.6])
 def test_few_fields_of_five_tokens_are_in_the_error(v):
-    few = HardmaxChannel(5, fields=64).averages_at(v, 64)
-    many = HardmaxChannel(5, fields=1024).averages_at(v, 64)
+    few = HardmaxChannel(5, fields=64).averages_at(v, 256)
+    many = HardmaxChannel(5, fields=512).averages_at(v, 256)
     assert abs(few[0] - many[0]) < np.hypot(few[1], many[1])
     assert many[1] < 0.1 * many[0]
 

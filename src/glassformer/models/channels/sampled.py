@@ -56,17 +56,17 @@ def parts_of(count: int, most: int) -> Iterator[tuple[int, slice]]:
 def uniform_of(replica: int, shifts: Array, points: int) -> Array:
     """Uniform points for posteriors of a replica, two halves one after the other, shape (data, 2 points, dimensions).
 
-    Quasi-random points of its own, moved around the circle by the shifts of each data point, shape (data, dimensions).
+    Quasi-random points of its own, moved around the circle by the shifts of each data point and half.
     """
-    dimensions = shifts.shape[1]
+    count, _, dimensions = shifts.shape
     own = ndtr(normal_points(dimensions, points, 2 * _REPLICAS)[2 * replica : 2 * replica + 2])
-    moved = (own.reshape(2 * points, dimensions) + shifts[:, None]) % 1
-    return np.asarray(np.clip(moved, 1e-16, 1 - 1e-16))
+    moved = np.clip((own + shifts[:, :, None]) % 1, 1e-16, 1 - 1e-16)
+    return np.asarray(moved.reshape(count, 2 * points, dimensions))
 
 
 def shifts_of(count: int, dimensions: int) -> Array:
-    """Those of so many data points, always the same."""
-    return np.random.default_rng(0).random((count, dimensions))
+    """Those of so many data points and both halves, always the same, shape (count, 2, dimensions)."""
+    return np.random.default_rng(0).random((count, 2, dimensions))
 
 
 class Posterior(NamedTuple):
