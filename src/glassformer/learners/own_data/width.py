@@ -9,14 +9,15 @@ width makes :math:`\tau^2` smaller, and so on. What :math:`\tau^2` exceeds the e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.checks import require_integer
-from glassformer.core.errors import DataError
+from glassformer.core.errors import DataError, DataWarning
 from glassformer.core.integral import Array
 from glassformer.core.showing import Shown
 from glassformer.core.solution import Solution, Status
@@ -91,7 +92,7 @@ def estimate_model(
         seed: of the matrices that singular values are compared with.
 
     Warns:
-        DataWarning: the inputs contradict that.
+        DataWarning: the inputs contradict that, or labels show no signal: the noise has an infinite error then.
 
     Raises:
         DataError: inputs or labels have another type or shape, or labels do not vary.
@@ -114,7 +115,12 @@ def estimate_model(
     start = BilinearSequenceRegression(beta=x.shape[1] / x.shape[2], rho=1.0, noise=0.5)
     _, own = observed(start, x, labels)
     warn_of(contradictions(x))
-    return estimated(BilinearSignal(DenseDesign(x)), NumberTargets.of(own[0]), settings, seed)
+    found = estimated(BilinearSignal(DenseDesign(x)), NumberTargets.of(own[0]), settings, seed)
+    if found.noise * SEARCH.faintest < 1:
+        return found
+    told = f"labels show no signal: they tell no width, and of the noise that it is beyond {1 / SEARCH.faintest:g}"
+    warnings.warn(told, DataWarning, stacklevel=2)
+    return replace(found, noise_error=np.inf)
 
 
 def estimated(
