@@ -370,6 +370,23 @@ def test_few_fields_of_five_tokens_are_in_the_error(v):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("noise", [1e-2, 1e-6])
+def test_tables_hold_between_their_nodes_and_below_them(noise):
+    """One token and the identity as a link: linear labels of half the noise."""
+    channel = NoisyAttentionChannel(_same, 1, noise, fields=32)
+    v = np.array([0.9, 0.75, 0.13, 0.0134, 1e-5, 1e-8, 1e-12])
+    found, expected = channel.information(v), channel.expected_log_partition(v)
+    assert np.all(np.abs(found.value - 2 / (2 * v + noise)) < found.error)
+    exact = -0.5 * np.log(2 * np.pi * np.e * (2 * v + noise))
+    assert np.all(np.abs(expected.value - exact) < 2 * expected.error)
+    assert np.all(found.error[:4] < 3e-4 * found.value[:4]) and np.all(found.error < 0.2 * found.value)
+
+
+def _same(h):
+    return h
+
+
+@pytest.mark.slow
 def test_a_linear_link_with_noise_by_sampling():
     """A channel that is also known in closed form: iid noise on all entries, symmetrised."""
     noise, v = 0.5, 0.3

@@ -326,3 +326,29 @@ def test_data_that_do_not_vary_teach_the_mean(kind):
         np.testing.assert_allclose(kind(**arguments).fit(inputs, np.full(20, 0.1)).predict(inputs), 0.1)
     with pytest.raises(ValueError, match="expected samples that differ"):
         kind(solver="bayes").fit(np.ones_like(inputs), labels)
+
+
+@pytest.mark.parametrize("strength", [1e-6, 1e-3])
+def test_errors_of_fits_that_follow_every_label_are_those_of_other_samples(strength):
+    inputs, labels, _ = bilinear(n=28)
+    found = BilinearRegressor(strength=strength).fit(inputs, labels)
+    missed = [
+        labels[k] - BilinearRegressor(strength=strength).fit(inputs[rest], labels[rest]).predict(inputs[[k]])[0]
+        for k in range(0, 28, 2)
+        for rest in [np.arange(28) != k]
+    ]
+    assert 0.5 < found.predict(inputs[:1], return_std=True)[1][0] / np.sqrt(np.mean(np.square(missed))) < 2
+
+
+def test_repetitions_promise_no_smaller_errors():
+    inputs, labels, _ = bilinear(n=100)
+    once = BilinearRegressor(**QUICK).fit(inputs, labels)
+    often = BilinearRegressor(**QUICK).fit(np.concatenate([inputs] * 4), np.concatenate([labels] * 4))
+    assert often.predict(inputs[:1], return_std=True)[1] > 0.8 * once.predict(inputs[:1], return_std=True)[1]
+
+
+def test_no_interval_holds_more_than_its_residuals_can_tell():
+    inputs, labels, _ = bilinear(n=30)
+    found = BilinearRegressor(**QUICK).fit(inputs, labels)
+    assert np.all(np.isinf(found.predict_interval(inputs[:2], coverage=0.99)))
+    assert np.all(np.isfinite(found.predict_interval(inputs[:2], coverage=0.9)))

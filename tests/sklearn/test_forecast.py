@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
-from glassformer import IncompatibleError, ParameterError
+from glassformer import DataError, IncompatibleError, ParameterError
 from glassformer.sklearn import (
     AttentionClassifier,
     AttentionRegressor,
@@ -140,6 +140,18 @@ def test_the_band_of_what_was_measured_holds_the_truth():
         true = 1 + 5 / found.n
         inside.append(np.all((found.low <= true) & (true <= found.high)))
     assert np.mean(inside) >= 0.87
+
+
+def test_what_cannot_be_continued_is_refused():
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.standard_normal((160, 6)), rng.standard_normal(160)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        forecast(Ridge(), inputs, labels[:150], [320], by="measured")
+    with pytest.raises(DataError, match="labels that vary"):
+        forecast(Ridge(), inputs, np.ones(160), [320], by="measured")
+    labels[3] = np.nan
+    with pytest.raises(DataError, match=r"y\[3\] = nan"):
+        forecast(Ridge(), inputs, labels, [320], by="measured")
 
 
 def test_what_has_no_theory_is_continued_as_it_was_measured(tmp_path):

@@ -190,6 +190,58 @@ def leave_one_out(
     return found._replace(fields=found.fields + intercept)
 
 
+def held_back(
+    design: Any,
+    labels: ArrayLike,
+    strength: float,
+    loss: Any = "square",
+    penalty: str = "nuclear",
+    *,
+    folds: int = 10,
+    seed: int = 0,
+    intercept: bool = False,
+    weights: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    settings: Iteration | None = None,
+) -> Array:
+    """What minimisers on the other folds say of each sample, shape (n,), the intercept included.
+
+    Dearer than :func:`leave_one_out`, and no first order of anything: also right where a fit leaves samples no freedom.
+
+    Args:
+        design: as for :func:`cross_validate`, and so are all others of these names.
+        labels: as there.
+        strength: of all minimisers.
+        loss: as there.
+        penalty: as there.
+        folds: as there.
+        seed: as there.
+        intercept: as there.
+        weights: as there.
+        groups: as there.
+        settings: as there.
+
+    Raises:
+        ParameterError: as there.
+
+    Example:
+        >>> from glassformer.models.designs.dense import DenseDesign
+        >>> rng = np.random.default_rng(0)
+        >>> design = DenseDesign.sample(30, (10, 10), rng)
+        >>> labels = rng.standard_normal(30)
+        >>> bool(np.std(labels - held_back(design, labels, 1e-6)) > 0.9 * np.std(labels))
+        True
+    """
+    y, w = np.asarray(labels, dtype=float), weights_of(weights, len(np.asarray(labels)))
+    found = np.empty_like(y)
+    for held in _folds(y, groups, folds, seed, loss_of(loss).binary):
+        kept = np.logical_and(~held, w > 0)
+        fit = prepared(design.rows(kept), y[kept], loss, penalty, intercept, w[kept])
+        path = followed(fit, strengths_of(fit, [strength]), settings or ITERATION)
+        found[held] = design.rows(held).forward(path.estimates[0], 0) + path.intercepts[0]
+    return found
+
+
 def _folds(labels: Array, groups: ArrayLike | None, folds: int, seed: int, binary: bool) -> list[NDArray[np.bool_]]:
     """Flags of the samples that each fold holds back."""
     require_integer("folds", folds, 2)

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
+from sklearn.utils import check_consistent_length
 
 from glassformer.core.checks import require_integer, require_name
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
 from glassformer.core.showing import Shown
 from glassformer.core.solution import Status
+from glassformer.learners.own_data.arrays import first_bad
 from glassformer.learners.own_data.width import EstimatedModel
 from glassformer.sklearn.held_back import on_folds, on_the_rest
 from glassformer.sklearn.power_laws import PowerLaws
@@ -182,6 +184,11 @@ def _by_theory(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Fo
 
 def _by_measurements(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Forecast:
     require_integer("splits", splits, 2)
+    check_consistent_length(X, y)
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise DataError("y", first_bad("y", y), "finite entries", "remove or repair the samples")
+    if len(np.unique(y)) < 2:
+        raise DataError("y", f"<{len(y)} times {y[0]}>", "labels that vary")
     parts = _parts(y, tuple(share * (1 - 1 / splits) for share in _NESTED))
     found = on_folds(estimator, X, y, parts, splits)
     laws = PowerLaws.through(parts, found.error, found.apart * found.error)

@@ -38,7 +38,7 @@ class LeftOutMisses:
         return np.full(len(power), np.sqrt(square))
 
     def half_width(self, power: Array, coverage: float) -> Array:
-        """The quantile of the sizes of the residuals, a new one counted among them.
+        """The quantile of the sizes of the residuals, a new one counted among them; infinite beyond all of them.
 
         Example:
             >>> one = LeftOutMisses(np.arange(-50.0, 50.0), np.ones(100))
@@ -48,7 +48,8 @@ class LeftOutMisses:
         order = np.argsort(np.abs(self.residuals))
         share = np.cumsum(self.weights[order])
         place = int(np.searchsorted(share, coverage * (share[-1] + 1)))
-        return np.full(len(power), np.abs(self.residuals)[order[min(place, len(order) - 1)]])
+        sizes = np.append(np.abs(self.residuals)[order], np.inf)
+        return np.full(len(power), sizes[place])
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,14 @@ from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration
 from glassformer.learners.own_data.width import EstimatedModel
 from glassformer.learners.risk_path import RiskPath, risk_path
-from glassformer.learners.validation import CrossValidation, cross_validate, leave_one_out
+from glassformer.learners.validation import CrossValidation, cross_validate, held_back, leave_one_out
 from glassformer.sklearn.chances import Chances, ProbitChances
 from glassformer.sklearn.misses import LeftOutMisses, Misses, PosteriorMisses
 from glassformer.sklearn.unknown import Unknown
 from glassformer.theory.risk.losses import loss_of
+
+# Degrees of freedom of a fit per sample up to which leaving one out to first order is right, and folds beyond.
+_FREE, _FOLDS = 0.7, 10
 
 
 class Task(NamedTuple):
@@ -115,7 +118,14 @@ def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Miss
         return None
     problem = (task.design, task.labels, path.estimates[-1], chosen.strength, settings.loss, settings.penalty)
     found = leave_one_out(*problem, intercept=float(path.intercepts[-1]), weights=task.weights)
-    return LeftOutMisses(chosen.unit * (task.labels - found.fields), task.weights)
+    fields, several = found.fields, len(np.unique(task.groups))
+    if several > 1 and (several < len(task.labels) or found.degrees > _FREE * len(task.labels)):
+        # Equal samples are left out together, and the first order is not that of a fit which follows every label.
+        # With a constant of their own: the others tell a sample where all of them together have mean zero.
+        own, shared = _problem(settings, task), {**_shared(settings, task), "intercept": True}
+        shared |= {"folds": min(_FOLDS, several), "groups": task.groups}
+        fields = held_back(*own[:2], chosen.strength, *own[2:], **shared)
+    return LeftOutMisses(chosen.unit * (task.labels - fields), task.weights)
 
 
 def by_message_passing(settings: Any, task: Task) -> Signal:

@@ -12,7 +12,7 @@ from glassformer.core.integral import Array
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
 
-_NUMBERS = "an array of real numbers"
+_NUMBERS, _LARGEST = "an array of real numbers", 1e100
 
 
 def observed(model: Model, inputs: Design | ArrayLike, labels: ArrayLike) -> tuple[Design, Array]:
@@ -86,6 +86,7 @@ def as_labels(model: Model, design: Design, labels: Any) -> Array:
         raise DataError("y", given.shape, f"a shape {shown} that matches X and the labels of the model")
     if not np.all(np.isfinite(y)):
         raise DataError("y", first_bad("y", given), "finite entries", "remove or repair the samples")
+    require_bounded("y", y)
     return y
 
 
@@ -108,8 +109,26 @@ def _design(model: Model, inputs: Array) -> Design:
     # Finiteness first: the message of the design knows no places.
     if not np.isfinite(inputs.sum(dtype=np.float64)) and not np.isfinite(inputs).all():
         raise DataError("X", first_bad("X", inputs), "finite entries", "remove or repair the samples")
+    require_bounded("X", inputs)
     design: Design = kind(inputs)
     return design
+
+
+def require_bounded(name: str, values: Array) -> None:
+    """Raise where variances would overflow, and name the first entry that is to blame.
+
+    Example:
+        >>> require_bounded("y", np.array([0.0, 1e200]))
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.DataError: y = '<y[1] = 1e+200>' is not allowed: expected numbers from -1e+100 ...
+    """
+    # Numbers of single precision cannot be compared with the limit, and do not reach it.
+    if values.dtype != np.float64 or not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST:
+        return
+    place = tuple(int(k) for k in np.argwhere(np.abs(values) > _LARGEST)[0])
+    blamed = f"<{name}[{', '.join(map(str, place))}] = {values[place]:g}>"
+    raise DataError(name, blamed, f"numbers from {-_LARGEST:g} to {_LARGEST:g}", "give the data in larger units")
 
 
 def _require_its_own(model: Model, design: Design) -> None:

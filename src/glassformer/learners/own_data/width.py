@@ -114,6 +114,8 @@ def estimate_model(
         )
     start = BilinearSequenceRegression(beta=x.shape[1] / x.shape[2], rho=1.0, noise=0.5)
     _, own = observed(start, x, labels)
+    if np.ptp(x) == 0:
+        raise DataError("X", f"<all entries {x.flat[0]:g}>", "inputs that vary")
     warn_of(contradictions(x))
     found = estimated(BilinearSignal(DenseDesign(x)), NumberTargets.of(own[0]), settings, seed)
     if found.noise * SEARCH.faintest < 1:

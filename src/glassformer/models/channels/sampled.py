@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr
 
 from glassformer.core.kept import kept
@@ -19,9 +18,10 @@ from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.models.channels.control_variates import information
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
+from glassformer.models.channels.tabulated import Tabulated
 
-# Variances of the table, on a logarithmic grid, and the sampled data points at each: replicas times points.
-_SMALLEST, _NODES = 1e-4, 17
+# Smallest variance of the table, its nodes per decade, and the sampled data points at each: replicas times points.
+_SMALLEST, _PER_DECADE = 1e-4, 4
 _REPLICAS, _POINTS = 8, 1024
 
 
@@ -31,7 +31,7 @@ def require_data(tokens: int, work: float) -> None:
     Example:
         >>> require_data(4, 1e6)
     """
-    data = _NODES * _REPLICAS * _POINTS
+    data = 17 * _REPLICAS * _POINTS
     memory = 8.0 * _REPLICAS * _POINTS * 10 * tokens**2
     require_resources("tokens", tokens, memory, "use fewer tokens", data * float(work), "averages")
 
@@ -154,16 +154,6 @@ def joined(parts: Sequence[Posterior]) -> Posterior:
     return Posterior(columns[0], columns[1], columns[2], columns[3], fewer)
 
 
-class _Curves(NamedTuple):
-    """Interpolants over log V of log(information), its relative error, E log Z and the error of that."""
-
-    information: PchipInterpolator
-    information_error: PchipInterpolator
-    expected: PchipInterpolator
-    expected_error: PchipInterpolator
-    slope: float
-
-
 class SampledChannel(ScalarChannel):
     """A channel that knows how to sample the posterior of its field, and no closed form for its averages."""
 
@@ -218,28 +208,22 @@ class SampledChannel(ScalarChannel):
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self.posterior(y, omega, variance).log_partition
 
+    @property
+    def smallest(self) -> float:
+        """Variance below which the information follows its law."""
+        return _SMALLEST
+
     def information(self, variance: Array) -> Integral:
-        x = np.log(np.asarray(variance, dtype=float))
-        curves = self._curves
-        inside = np.maximum(x, np.log(_SMALLEST))
-        # Below the table the information goes on as the power of V that its last nodes show.
-        value = np.exp(curves.information(inside) + curves.slope * np.minimum(x - np.log(_SMALLEST), 0.0))
-        return Integral(value, value * curves.information_error(inside))
+        return self._tabulated.information(np.asarray(variance, dtype=float))
 
     def expected_log_partition(self, variance: Array) -> Integral:
-        x = np.maximum(np.log(np.asarray(variance, dtype=float)), np.log(_SMALLEST))
-        return Integral(self._curves.expected(x), self._curves.expected_error(x))
+        return self._tabulated.expected_log_partition(np.asarray(variance, dtype=float))
 
     @cached_property
-    def _curves(self) -> _Curves:
-        grid = np.geomspace(_SMALLEST, 1.0, _NODES)
-        rows = kept(lambda: self._table(grid), self, grid)
-        # A value lost in its error is as good as none, but its logarithm and relative error stay finite.
-        known = np.maximum(rows[:, 0], np.maximum(1e-9 * rows[:, 1], 1e-300))
-        x, information, relative = np.log(grid), np.log(known), rows[:, 1] / known
-        slope = float((information[2] - information[0]) / (x[2] - x[0]))
-        first, second, third, last = (PchipInterpolator(x, c) for c in (information, relative, *rows[:, 2:].T))
-        return _Curves(first, second, third, last, slope)
+    def _tabulated(self) -> Tabulated:
+        decades = np.log10(self.power / self.smallest)
+        grid = np.geomspace(self.smallest, self.power, 2 * int(np.ceil(_PER_DECADE * decades / 2)) + 1)
+        return Tabulated.of(grid, kept(lambda: self._table(grid), self, grid))
 
     def _table(self, grid: Array) -> Array:
         return np.array([self.averages_at(float(v)) for v in track(grid, f"averages of the {self.label} channel")])

@@ -30,6 +30,8 @@ _BLOCK = 2_000_000
 # Noise in which sampled scores drown.
 _LOUDEST = 1e9
 _STEPS, _DERIVATIVE = 6, 1e-5
+# Variance in units of the noise below which labels vary linearly with the field, about.
+_SATURATED = 0.01
 # Width of the sampling density over that of the Gaussian approximation, and the share drawn from the prior instead.
 _WIDER, _DEFENSIVE = 1.3, 0.25
 
@@ -111,6 +113,10 @@ class NoisyAttentionChannel(SampledChannel):
     @property
     def components(self) -> int:
         return self.tokens * (self.tokens + 1) // 2
+
+    @property
+    def smallest(self) -> float:
+        return min(super().smallest, _SATURATED * self.noise)
 
     @property
     def source_dimensions(self) -> int:
