@@ -67,6 +67,14 @@ def test_what_diverges_says_so():
     assert np.all(np.isfinite(found.weights))
 
 
+def test_nothing_is_measured_of_what_has_diverged():
+    learner = OnlineSGD(learning_rate=50.0, batch=1, points=64)
+    linear = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
+    table = follow(linear, [2.0], 3, d=30, algorithm=learner, overlap=0.3)
+    assert "4 of 4 runs diverge" in table.notes[-1]
+    assert np.isfinite(table["measured_error"][0]) and np.all(np.isnan(table["measured_error"][1:]))
+
+
 @pytest.mark.parametrize("model", [TANH, GATED])
 def test_runs_follow_the_equations_from_where_they_began(model):
     learner = OnlineSGD(learning_rate=0.3, batch=1, points=256)

@@ -123,7 +123,7 @@ def test_what_diverges_says_so():
     table = online_trajectory(SQUARE, [2.0], 4, Pace(20.0, 1), cosine_start(1, 0.5), points=64)
     assert table.status[0] is Status.CONVERGED
     assert table.status[-1] is Status.NON_FINITE
-    assert np.isnan(table["error"][-1])
+    assert np.isnan(table["error"][-1]) and np.isnan(table["plugin_error"][-1])
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ class Status(Enum):
     )
     NON_FINITE = (
         "non_finite",
-        "a non-finite number appeared: check the link function for overflow and the data for infinities",
+        "a non-finite number appeared: check the link function for overflow and the data for infinities, and lower a "
+        "learning rate",
     )
     BISTABLE = (
         "bistable",

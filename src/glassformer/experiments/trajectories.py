@@ -89,11 +89,16 @@ def follow(
 
 
 def _restless(alpha: Array, points: list[list[Run]]) -> list[str]:
-    """Where runs without damping do not settle, however many steps: theirs is not the way of theory."""
-    lost = [sum(run.status in (Status.OSCILLATING, Status.NON_FINITE) for run in point) for point in points]
+    """Where runs do not settle, however many steps: theirs is not the way of theory."""
+    words = {
+        Status.OSCILLATING: "do not settle without damping at this size",
+        Status.NON_FINITE: "diverge; nothing is measured of them from there on. Smaller steps may not",
+    }
     return [
-        f"alpha = {ratio:g}: {count} of {len(point)} runs do not settle without damping at this size"
-        for ratio, count, point in zip(alpha, lost, points, strict=True)
+        f"alpha = {ratio:g}: {count} of {len(point)} runs {text}"
+        for ratio, point in zip(alpha, points, strict=True)
+        for status, text in words.items()
+        for count in [sum(run.status is status for run in point)]
         if count
     ]
 
@@ -114,7 +119,11 @@ def _measured(points: list[list[Run]], learner: Learner, name: str, steps: int) 
 
 
 def _padded(run: Run, learner: Learner, name: str, steps: int) -> Array:
-    """What a run measured after every step, shape (steps + 1, ...); nothing before the first, the end ever after."""
+    """What a run measured after every step, shape (steps + 1, ...); nothing before the first, the end ever after.
+
+    A run that diverged has no end.
+    """
     values = [step[name] if name in step else np.mean(step["row_error"]) for step in run.history]
     before = [] if learner.follows_start else [np.full_like(values[0], np.nan)]
-    return np.array(([*before, *values] + [values[-1]] * steps)[: steps + 1])
+    end = np.full_like(values[-1], np.nan) if run.status is Status.NON_FINITE else values[-1]
+    return np.array(([*before, *values] + [end] * steps)[: steps + 1])

@@ -27,7 +27,7 @@ from scipy.integrate import RK45
 
 from glassformer.core.checks import is_number, is_whole, real_numbers
 from glassformer.core.errors import ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.progress import note, track
 from glassformer.core.resources import require_resources
@@ -202,7 +202,8 @@ def online_trajectory(
     back = np.argsort(order, kind="stable")
     path = online_sgd(model, samples[order] / pace.batch, pace, start, points)
     found = {"": path.error, "cosine": path.cosine, "overlap": path.overlap, "power": path.power}
-    found["plugin"] = path.test_error
+    ended = np.where(np.isfinite(path.error.value), 0.0, np.nan)
+    found["plugin"] = Integral(path.test_error.value + ended, path.test_error.error + ended)
     estimates = {f"{name}_error_estimate".lstrip("_"): part.error[back] for name, part in found.items()}
     error = path.error.value[back]
     return Steps(
