@@ -63,6 +63,30 @@ class WrongSample(GaussianChannel):
 
 
 @dataclass(frozen=True)
+class Biased(GaussianChannel):
+    def sample(self, h, rng):
+        return super().sample(h, rng) + 0.5 * np.sqrt(self.noise)
+
+
+@dataclass(frozen=True)
+class Louder(GaussianChannel):
+    def sample(self, h, rng):
+        return h + 1.2 * np.sqrt(self.noise) * rng.standard_normal(h.shape)
+
+
+@dataclass(frozen=True)
+class WrongSlope(GaussianChannel):
+    def curvature(self, y, omega, variance):
+        return 1.1 * super().curvature(y, omega, variance)
+
+
+@dataclass(frozen=True)
+class Unnormalised(GaussianChannel):
+    def log_partition(self, y, omega, variance):
+        return super().log_partition(y, omega, variance) + 0.1
+
+
+@dataclass(frozen=True)
 class WrongInformation(GaussianChannel):
     def information(self, variance):
         value, error = super().information(variance)
@@ -81,6 +105,10 @@ class Raises(GaussianChannel):
     [
         (WrongScore(0.3), {"score", "Nishimori"}),
         (WrongSample(0.3), {"Nishimori"}),
+        (Biased(0.3), {"Nishimori"}),
+        (Louder(0.3), {"Nishimori"}),
+        (WrongSlope(0.3), {"Nishimori"}),
+        (Unnormalised(0.3), {"Nishimori"}),
         (WrongInformation(0.3), {"Nishimori", "gradient"}),
         (Raises(0.3), {"score"}),
     ],

@@ -84,8 +84,8 @@ def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int
     r"""Check a model's parts against each other and against data of finite size.
 
     - *score*: :math:`g = \partial_\omega\log Z_{out}`, by differences.
-    - *Nishimori*: on labels that the channel draws itself, :math:`E|g|^2 = E[-\partial_\omega g]`, and both are the
-      information that state evolution uses.
+    - *Nishimori*: on labels that the channel draws itself, :math:`E\,g = 0`, :math:`E|g|^2 = E[-\partial_\omega g]`,
+      and both are the information that state evolution uses; the mean of :math:`\log Z_{out}` is the expected one.
     - *information*: what state evolution uses is the mean of score times true deviation, which is linear in any mistake
       of the score, and not below what labels sorted into cells tell (:mod:`~glassformer.theory.bounds`).
     - *thresholds*: none of weak recovery is above the bound that labels sorted into cells give.
@@ -206,15 +206,20 @@ def _score(model: Model, variance: Array, seed: int) -> float:
 
 
 def _nishimori(model: Model, variance: Array, seed: int) -> float:
-    """Squares of scores against their slopes and, where it is no average over such scores itself, the information."""
+    """Means of scores against zero, squares against slopes and, where it is no average of them, what is expected."""
     sampled = model.channel.in_rows.sampled
-    count, blur = (1000, 0.0) if sampled else (4000, 10 * _blur(model))
+    count, blur = (1000, _AVERAGED) if sampled else (20_000, 10 * _blur(model) + _EXACT)
     channel, y, omega, _ = _drawn(model, variance, count, seed)
     found = channel.scores(y, omega, variance)
     square = np.einsum("nak,nbk->nab", found.first, found.second)
     information = square.mean(axis=0) if sampled else channel.information(variance[None]).value[0]
     size = np.trace(information) if sampled else information[0, 0]
-    return max(_off(gaps, (_AVERAGED + blur) * size) for gaps in (square - found.curvature, square - information))
+    score = 0.5 * (found.first + found.second)
+    pairs = [(score, np.sqrt(size)), (square - found.curvature, size), (square - information, size)]
+    if not sampled:
+        expected = model.channel.in_rows.averages(variance[None]).log_partition.value[0]
+        pairs.append((channel.log_partition(y, omega, variance) - expected, 1.0))
+    return max(_off(gaps, blur * scale) for gaps, scale in pairs)
 
 
 def _information(model: Model, variance: Array, seed: int) -> _Worst:
