@@ -379,7 +379,8 @@ def test_tables_hold_between_their_nodes_and_below_them(noise):
     assert np.all(np.abs(found.value - 2 / (2 * v + noise)) < found.error)
     exact = -0.5 * np.log(2 * np.pi * np.e * (2 * v + noise))
     assert np.all(np.abs(expected.value - exact) < 2 * expected.error)
-    assert np.all(found.error[:4] < 3e-4 * found.value[:4]) and np.all(found.error < 0.2 * found.value)
+    # Of the fewest fields that are allowed.
+    assert np.all(found.error[:4] < 5e-3 * found.value[:4]) and np.all(found.error < 0.2 * found.value)
 
 
 def _same(h):
