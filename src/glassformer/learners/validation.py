@@ -206,7 +206,8 @@ def held_back(
 ) -> Array:
     """What minimisers on the other folds say of each sample, shape (n,), the intercept included.
 
-    Dearer than :func:`leave_one_out`, and no first order of anything: also right where a fit leaves samples no freedom.
+    Dearer than :func:`leave_one_out`, and not to first order as equation :eq:`leave-one-out` of the documentation: also
+    right where a fit leaves samples no freedom.
 
     Args:
         design: as for :func:`cross_validate`, and so are all others of these names.
