@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -34,39 +34,6 @@ def require_data(tokens: int, work: float) -> None:
     data = 17 * _REPLICAS * _POINTS
     memory = 8.0 * _REPLICAS * _POINTS * 10 * tokens**2
     require_resources("tokens", tokens, memory, "use fewer tokens", data * float(work), "averages")
-
-
-def parts_of(count: int, most: int) -> Iterator[tuple[int, slice]]:
-    """Parts of so many data points at most, with the number of the replica that each is of.
-
-    Posteriors of a replica are sampled with points of its own: were these the same for all data, no spread of replicas
-    would tell their error.
-
-    Example:
-        >>> [(replica, part.start, part.stop) for replica, part in parts_of(20, 2)][:3]
-        [(0, 0, 2), (0, 2, 3), (1, 3, 5)]
-    """
-    each = max(1, -(-count // _REPLICAS))
-    for replica in range(_REPLICAS):
-        end = min((replica + 1) * each, count)
-        for start in range(replica * each, end, most):
-            yield replica, slice(start, min(start + most, end))
-
-
-def uniform_of(replica: int, shifts: Array, points: int) -> Array:
-    """Uniform points for posteriors of a replica, two halves one after the other, shape (data, 2 points, dimensions).
-
-    Quasi-random points of its own, moved around the circle by the shifts of each data point and half.
-    """
-    count, _, dimensions = shifts.shape
-    own = ndtr(normal_points(dimensions, points, 2 * _REPLICAS)[2 * replica : 2 * replica + 2])
-    moved = np.clip((own + shifts[:, :, None]) % 1, 1e-16, 1 - 1e-16)
-    return np.asarray(moved.reshape(count, 2 * points, dimensions))
-
-
-def shifts_of(count: int, dimensions: int) -> Array:
-    """Those of so many data points and both halves, always the same, shape (count, 2, dimensions)."""
-    return np.random.default_rng(0).random((count, 2, dimensions))
 
 
 class Posterior(NamedTuple):
@@ -147,9 +114,54 @@ def _ratio(sums: Array) -> Array:
         return np.asarray(np.where(sums[:, :1] > 0, sums[:, 1:] / sums[:, :1], np.nan))
 
 
-def joined(parts: Sequence[Posterior]) -> Posterior:
+def in_parts(
+    count: int, most: int, dimensions: int, fields: int, block: Callable[[slice, Array], Posterior]
+) -> Posterior:
+    """Posteriors of so many data points, of some at a time.
+
+    Args:
+        count: data points.
+        most: of one part.
+        dimensions: of the points that one posterior is sampled with.
+        fields: of each half.
+        block: posteriors of a part of the data, from uniform points of shape (data, 2 fields, dimensions).
+    """
+    # Those of every data point and half, always the same.
+    shifts = np.random.default_rng(0).random((count, 2, dimensions))
+    return _joined([block(part, _uniform(k, shifts[part], fields)) for k, part in _parts(count, most)])
+
+
+def _parts(count: int, most: int) -> Iterator[tuple[int, slice]]:
+    """Parts of so many data points at most, with the number of the replica that each is of.
+
+    Posteriors of a replica are sampled with points of its own: were these the same for all data, no spread of replicas
+    would tell their error.
+
+    Example:
+        >>> [(replica, part.start, part.stop) for replica, part in _parts(20, 2)][:3]
+        [(0, 0, 2), (0, 2, 3), (1, 3, 5)]
+    """
+    each = max(1, -(-count // _REPLICAS))
+    for replica in range(_REPLICAS):
+        end = min((replica + 1) * each, count)
+        for start in range(replica * each, end, most):
+            yield replica, slice(start, min(start + most, end))
+
+
+def _uniform(replica: int, shifts: Array, points: int) -> Array:
+    """Uniform points for posteriors of a replica, two halves one after the other, shape (data, 2 points, dimensions).
+
+    Quasi-random points of its own, moved around the circle by the shifts of each data point and half.
+    """
+    count, _, dimensions = shifts.shape
+    own = ndtr(normal_points(dimensions, points, 2 * _REPLICAS)[2 * replica : 2 * replica + 2])
+    moved = np.clip((own + shifts[:, :, None]) % 1, 1e-16, 1 - 1e-16)
+    return np.asarray(moved.reshape(count, 2 * points, dimensions))
+
+
+def _joined(parts: Sequence[Posterior]) -> Posterior:
     """The posteriors of all data points of these parts, one after the other."""
-    fewer = tuple(joined(level) for level in zip(*(part.fewer for part in parts), strict=True))
+    fewer = tuple(_joined(level) for level in zip(*(part.fewer for part in parts), strict=True))
     columns = [np.concatenate(column) for column in zip(*(part[:4] for part in parts), strict=True)]
     return Posterior(columns[0], columns[1], columns[2], columns[3], fewer)
 

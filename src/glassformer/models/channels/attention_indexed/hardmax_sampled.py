@@ -14,16 +14,7 @@ from glassformer.models.channels.attention_indexed.label_order import LabelOrder
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_matrices
 from glassformer.models.channels.attention_indexed.prediction import largest_entries, row_errors
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
-from glassformer.models.channels.sampled import (
-    Posterior,
-    SampledChannel,
-    joined,
-    parts_of,
-    require_data,
-    shifts_of,
-    uniform_of,
-    weighed,
-)
+from glassformer.models.channels.sampled import Posterior, SampledChannel, in_parts, require_data, weighed
 from glassformer.models.channels.scalar import Array
 
 # Numbers in one temporary array.
@@ -102,9 +93,11 @@ class HardmaxChannel(SampledChannel):
         labels = self._checked(y)
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
-        parts, shifts = parts_of(len(omega), size), shifts_of(len(omega), self.tokens * (self.tokens - 1) // 2)
-        found = [self._block(labels[p], omega[p], v[p, None], uniform_of(r, shifts[p], self.fields)) for r, p in parts]
-        return joined(found)
+
+        def block(part: slice, uniform: Array) -> Posterior:
+            return self._block(labels[part], omega[part], v[part, None], uniform)
+
+        return in_parts(len(omega), size, self.tokens * (self.tokens - 1) // 2, self.fields, block)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``label_error``: wrong rows; ``label_brier``: :math:`1 - E\sum_b p_{ab}^2` per row; standard errors."""

@@ -14,16 +14,7 @@ from glassformer.models.channels.attention_indexed.correlated import Root
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
 from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
-from glassformer.models.channels.sampled import (
-    Posterior,
-    SampledChannel,
-    joined,
-    parts_of,
-    require_data,
-    shifts_of,
-    uniform_of,
-    weighed,
-)
+from glassformer.models.channels.sampled import Posterior, SampledChannel, in_parts, require_data, weighed
 from glassformer.models.channels.scalar import Array
 
 _BLOCK = 2_000_000
@@ -143,9 +134,11 @@ class NoisyAttentionChannel(SampledChannel):
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         labels = np.asarray(y, dtype=float).reshape(len(omega), -1)
         size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
-        parts, shifts = parts_of(len(omega), size), shifts_of(len(omega), self.components + 1)
-        found = [self._block(labels[p], omega[p], v[p], uniform_of(r, shifts[p], self.fields)) for r, p in parts]
-        return joined(found)
+
+        def block(part: slice, uniform: Array) -> Posterior:
+            return self._block(labels[part], omega[part], v[part], uniform)
+
+        return in_parts(len(omega), size, self.components + 1, self.fields, block)
 
     def _values(self, field: Array) -> Array:
         """Labels without noise, flattened, of fields of shape (..., K)."""
