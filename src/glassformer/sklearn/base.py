@@ -25,10 +25,11 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
 from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
+from glassformer.learners.own_data.arrays import require_squares
 from glassformer.learners.risk_path import rank_of
 from glassformer.sklearn.misses import Misses
 from glassformer.sklearn.scaling import learned
-from glassformer.sklearn.sequences import Sequences, require_squares, sequences
+from glassformer.sklearn.sequences import Sequences, sequences
 from glassformer.sklearn.solvers import Signal, Task, solver_of
 
 # Labels that differ by this share of their mean differ by rounding.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -14,9 +13,8 @@ from sklearn.utils.validation import check_array, validate_data
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.integral import Array
+from glassformer.learners.own_data.arrays import entry_of, require_squares
 
-# Beyond these sums of squares of a few numbers overflow; they leave room for many.
-_LARGEST = 1e100
 _ONE_BY_ONE = "shorter ones are taken as a list of arrays (L_i, d)"
 _POSITIONS = "weights belong to positions: cut the sequences, or use AttentionRegressor or AttentionClassifier"
 
@@ -112,35 +110,6 @@ def shape_of(shape: Any, features: int) -> tuple[int, int]:
     return length, d
 
 
-def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = None) -> None:
-    """Raise where variances would overflow, and name the first entry that is to blame.
-
-    Args:
-        name: of the data.
-        values: finite, shape (n,) or (n, features).
-        shape: of one sample, as it was given; None for flat ones.
-
-    Example:
-        >>> require_squares("y", np.array([0.0, 1e200]))
-        Traceback (most recent call last):
-        ...
-        glassformer.core.errors.DataError: y[1] = 1e+200 is not allowed: expected a number from -1e+100 to 1e+100; ...
-    """
-    # Numbers of single precision cannot be compared with the limit, and do not reach it.
-    if not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST:
-        return
-    place = int(np.argmax(np.abs(values) > _LARGEST))
-    index = _index(place, values.shape[1:] if shape is None else shape)
-    allowed = f"a number from {-_LARGEST:g} to {_LARGEST:g}"
-    raise DataError(f"{name}[{index}]", values.flat[place], allowed, "give the data in larger units")
-
-
-def _index(place: int, shape: tuple[int, ...]) -> str:
-    """Of an entry that is counted over all samples, each of this shape."""
-    sample, entry = divmod(place, math.prod(shape))
-    return ", ".join(map(str, (sample, *np.unravel_index(entry, shape)))) if shape else str(sample)
-
-
 def _require_samples(estimator: Any, X: Any, least: int) -> None:
     """Raise where there are none, as scikit-learn says it, which is not shown arrays of three axes."""
     shape = getattr(X, "shape", ())
@@ -203,4 +172,4 @@ def _first_bad(flat: Any, shape: tuple[int, ...] | None) -> str:
     if values.ndim != 2 or np.all(np.isfinite(values)):
         return ""
     place = int(np.argmin(np.isfinite(values)))
-    return f"X[{_index(place, values.shape[1:] if shape is None else shape)}] = {values.flat[place]}"
+    return f"X[{entry_of(place, values.shape[1:] if shape is None else shape)}] = {values.flat[place]}"

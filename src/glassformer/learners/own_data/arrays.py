@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from glassformer.core.integral import Array
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
 
-_NUMBERS, _LARGEST = "an array of real numbers", 1e100
+_NUMBERS = "an array of real numbers"
+# Beyond these sums of squares of a few numbers overflow; they leave room for many.
+_LARGEST = 1e100
 
 
 def observed(model: Model, inputs: Design | ArrayLike, labels: ArrayLike) -> tuple[Design, Array]:
@@ -86,7 +89,7 @@ def as_labels(model: Model, design: Design, labels: Any) -> Array:
         raise DataError("y", given.shape, f"a shape {shown} that matches X and the labels of the model")
     if not np.all(np.isfinite(y)):
         raise DataError("y", first_bad("y", given), "finite entries", "remove or repair the samples")
-    require_bounded("y", y)
+    require_squares("y", y)
     return y
 
 
@@ -109,26 +112,38 @@ def _design(model: Model, inputs: Array) -> Design:
     # Finiteness first: the message of the design knows no places.
     if not np.isfinite(inputs.sum(dtype=np.float64)) and not np.isfinite(inputs).all():
         raise DataError("X", first_bad("X", inputs), "finite entries", "remove or repair the samples")
-    require_bounded("X", inputs)
+    require_squares("X", inputs)
     design: Design = kind(inputs)
     return design
 
 
-def require_bounded(name: str, values: Array) -> None:
+def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = None) -> None:
     """Raise where variances would overflow, and name the first entry that is to blame.
 
+    Args:
+        name: of the data.
+        values: finite, shape (n,) or (n, features).
+        shape: of one sample, as it was given; None for flat ones.
+
     Example:
-        >>> require_bounded("y", np.array([0.0, 1e200]))
+        >>> require_squares("y", np.array([0.0, 1e200]))
         Traceback (most recent call last):
         ...
-        glassformer.core.errors.DataError: y = '<y[1] = 1e+200>' is not allowed: expected numbers from -1e+100 ...
+        glassformer.core.errors.DataError: y[1] = 1e+200 is not allowed: expected a number from -1e+100 to 1e+100; ...
     """
     # Numbers of single precision cannot be compared with the limit, and do not reach it.
-    if values.dtype != np.float64 or not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST:
+    if not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST:
         return
-    place = tuple(int(k) for k in np.argwhere(np.abs(values) > _LARGEST)[0])
-    blamed = f"<{name}[{', '.join(map(str, place))}] = {values[place]:g}>"
-    raise DataError(name, blamed, f"numbers from {-_LARGEST:g} to {_LARGEST:g}", "give the data in larger units")
+    place = int(np.argmax(np.abs(values) > _LARGEST))
+    index = entry_of(place, values.shape[1:] if shape is None else shape)
+    allowed = f"a number from {-_LARGEST:g} to {_LARGEST:g}"
+    raise DataError(f"{name}[{index}]", values.flat[place], allowed, "give the data in larger units")
+
+
+def entry_of(place: int, shape: tuple[int, ...]) -> str:
+    """Of an entry that is counted over all samples, each of this shape."""
+    sample, entry = divmod(place, math.prod(shape))
+    return ", ".join(map(str, (sample, *np.unravel_index(entry, shape)))) if shape else str(sample)
 
 
 def _require_its_own(model: Model, design: Design) -> None:

@@ -13,7 +13,7 @@ from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.showing import Shown
-from glassformer.learners.own_data.arrays import as_inputs, first_bad, require_bounded
+from glassformer.learners.own_data.arrays import as_inputs, first_bad, require_squares
 from glassformer.learners.own_data.findings import Finding, findings, sampled
 from glassformer.learners.own_data.spectrum import alike, spectrum
 
@@ -115,7 +115,7 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
         raise DataError("X", x.shape, f"a shape (samples, tokens, d) with at least {_FEWEST} samples")
     if not np.isfinite(x).all():
         raise DataError("X", first_bad("X", x), "finite entries", "remove or repair the samples")
-    require_bounded("X", x)
+    require_squares("X", x)
     own = _all_findings(x)
     verdicts = _verdicts(x, own)
     return Diagnosis((len(x), x.shape[1], x.shape[2]), own, _of_labels(labels, len(x)), verdicts)
