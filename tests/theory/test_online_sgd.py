@@ -6,6 +6,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from glassformer import DeepAttention, ParameterError, SequenceMultiIndex, Status, online_sgd
+from glassformer.theory.online_equations import flips_of
 from glassformer.theory.online_sgd import Pace, Start, cosine_start, online_trajectory, random_start
 
 LAYERS = DeepAttention(depth=2, tokens=2, skip=0.5)
@@ -33,6 +34,45 @@ def test_linear_labels_with_noise_and_decay_in_closed_form():
         assert np.max(np.abs(found.value - wanted)) < 1e-3
     wanted = 2 * (1 - 2 * exact[0] + exact[1])
     assert np.all(np.abs(path.test_error.value - wanted) <= 2e-3)
+
+
+def test_a_teacher_of_rows_that_are_not_orthonormal_in_closed_form():
+    """M' = eta (T - (1 + w) M) and Q' = (eta^2/b)(T - M - M^T + Q + noise) - eta (2 (1 + w) Q - M - M^T)."""
+    eta, batch, decay, noise = 0.5, 2, 0.1, 0.3
+    model = SequenceMultiIndex(lambda z: z[:, 0], indices=2, noise=noise, points=32)
+    teacher, weights = np.random.default_rng(3).standard_normal((2, 2, 20))
+    start = Start(
+        *(left @ right.T / 20 for left, right in ((weights, teacher), (weights, weights), (teacher, teacher)))
+    )
+
+    def slope(_, state):
+        m, q = state.reshape(2, 2, 2)
+        drift = eta**2 / batch * (start.teacher - m - m.T + q + noise * np.eye(2))
+        return np.stack(
+            [eta * (start.teacher - (1 + decay) * m), drift - eta * (2 * (1 + decay) * q - m - m.T)]
+        ).ravel()
+
+    begin = np.stack([start.overlap, start.power])
+    exact = solve_ivp(slope, (0, 3), begin.ravel(), t_eval=[0, 0.5, 3], rtol=1e-10, atol=1e-12).y.T.reshape(3, 2, 2, 2)
+    path = online_sgd(model, [0, 0.5, 3], Pace(eta, batch, decay), start, points=256)
+    for found, known in ((path.overlap, exact[:, 0]), (path.power, exact[:, 1])):
+        assert np.all(np.abs(found.value - known) <= found.error + 1e-12)
+        assert np.max(np.abs(found.value - known)) < 1e-3
+    gap = np.trace(exact[:, 1] - 2 * exact[:, 0] + start.teacher, axis1=1, axis2=2)
+    np.testing.assert_allclose(path.test_error.value, gap, atol=2e-3)
+    np.testing.assert_allclose(path.error.value, gap / 2, atol=1e-3)
+    cosines = np.diagonal(start.overlap) / np.sqrt(np.diagonal(start.power) * np.diagonal(start.teacher))
+    np.testing.assert_allclose(path.cosine.value[0], cosines, rtol=1e-9)
+
+
+def test_images_of_points_leave_a_teacher_as_it_is():
+    """Rows that are not orthogonal change sign together or not at all."""
+    mixed = np.array([[1.0, 0.1], [0.1, 1.0]])
+    signs = LAYERS.channel.in_rows.symmetries
+    assert len(flips_of(signs, np.eye(2))) == 4
+    assert np.prod(flips_of(signs, mixed), axis=1).tolist() == [1, 1]
+    found = online_sgd(LAYERS, [0, 5], LAYERS_PACE, Start(np.zeros((2, 2)), np.eye(2), mixed), points=64)
+    np.testing.assert_allclose(found.overlap.value, 0.0, atol=1e-13)
 
 
 def test_squares_in_closed_form():
@@ -133,6 +173,9 @@ def test_what_diverges_says_so():
         ("time", {"time": [-1.0]}),
         ("start", {"start": Start(np.eye(3), np.eye(3))}),
         ("start", {"start": Start(2 * np.eye(2), np.eye(2))}),
+        ("start", {"start": Start(np.eye(2), np.eye(2), 0.5 * np.eye(2))}),
+        ("start", {"start": Start(np.eye(2), np.eye(2), np.ones((2, 2)))}),
+        ("start", {"start": Start(np.eye(2), np.eye(2), np.eye(3))}),
         ("points", {"points": 48}),
         ("learning_rate", {"pace": Pace(0.0, 1)}),
     ],

@@ -116,7 +116,7 @@ class OnlineSGD(RowDescent):
         from glassformer.theory.online_sgd import Start
 
         first = [history[0] for history in histories]
-        return Start(*(np.array([one[name] for one in first]) for name in ("overlap", "power")))
+        return Start(*(np.array([one[name] for one in first]) for name in Start._fields))
 
     def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.fresh_batches import fresh_batches
@@ -128,7 +128,8 @@ class OnlineSGD(RowDescent):
             if teacher is None:
                 return {}
             followed = data.followed(model, weights)
-            return {**followed, "overlap": gram(weights, teacher), "power": gram(weights, weights)}
+            powers = {"power": gram(weights, weights), "teacher": gram(teacher, teacher)}
+            return {**followed, "overlap": gram(weights, teacher), **powers}
 
         return fresh_batches(data.design, data.labels, model.traceable_label, start, self, watch).reached
 

@@ -25,7 +25,10 @@ _IMAGES = 4
 
 
 class Fields(NamedTuple):
-    """Sampled data: true fields, independent ones, labels and their means, of shapes (sets, points, ...)."""
+    """Sampled fields, of shapes (sets, points, P, L), with labels and their means, of shape (sets, points, entries).
+
+    Fields ``true`` are those of orthonormal rows of the teacher, ``own`` are independent of them.
+    """
 
     true: Any
     own: Any
@@ -33,15 +36,16 @@ class Fields(NamedTuple):
     means: Any
 
     @classmethod
-    def of(cls, model: Model, points: int) -> Fields:
+    def of(cls, model: Model, points: int, root: Array) -> Fields:
+        """Drawn fields of a teacher whose Gram matrix has this root."""
         channel, sets = model.channel.in_rows, SETS
         shape, size = channel.field_components, channel.rows * channel.columns
         drawn = _whitened(normal_points(2 * size + channel.sources, points, sets))
         true, own, source = np.split(drawn.reshape(sets * points, -1), [size, 2 * size], axis=1)
-        true = true.reshape(-1, *shape)
-        rng = np.random.default_rng(0)
-        labels = channel.label_from(true, source) if channel.sources else channel.sample(true, rng)
-        parts = (true, own.reshape(-1, *shape), labels.reshape(len(true), -1), _means(channel, true))
+        true, rng = true.reshape(-1, *shape), np.random.default_rng(0)
+        fields = np.einsum("ab,nbl->nal", root, true)
+        labels = channel.label_from(fields, source) if channel.sources else channel.sample(fields, rng)
+        parts = (true, own.reshape(-1, *shape), labels.reshape(len(true), -1), _means(channel, fields))
         return cls(*(part.reshape(sets, points, *part.shape[1:]) for part in parts))
 
 
@@ -52,11 +56,16 @@ def _whitened(points: Array) -> Array:
     return np.asarray(np.swapaxes(np.linalg.solve(roots, np.swapaxes(points, 1, 2)), 1, 2))
 
 
-def flips_of(signs: Array) -> Array:
-    """Signs of the true fields over which every point is averaged: without overlap nothing then moves, exactly."""
-    if len(signs) <= _IMAGES:
-        return signs
-    return np.stack([signs[0], signs[np.argmin(signs.sum(axis=1))]])
+def flips_of(signs: Array, teacher: Array) -> Array:
+    """Signs of the true fields over which every point is averaged: without overlap nothing then moves, exactly.
+
+    They must leave the teacher's Gram matrix as it is.
+    """
+    mixed = teacher - np.diag(np.diagonal(teacher))
+    kept = signs[[not np.any(mixed * (1 - np.outer(sign, sign))) for sign in signs]]
+    if len(kept) <= _IMAGES:
+        return kept
+    return np.stack([kept[0], kept[np.argmin(kept.sum(axis=1))]])
 
 
 def slopes(state: Any, rates: Any, data: Fields, flips: Any, link: Callable[[Any], Any]) -> Any:

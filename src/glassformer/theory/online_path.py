@@ -30,12 +30,14 @@ class OnlinePath(Shown):
             with the signs, among those that labels are blind to, that suit them best; NaN after a failure.
         labels: squared error on labels without noise, shape (times, sets, starts).
         status: converged if every time was reached.
+        teacher: its power from each start, shape (starts, P, P).
     """
 
     time: Array
     replicas: Array
     labels: Array
     status: Status
+    teacher: Array
     drawing = "plot_online"
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -92,20 +94,20 @@ class OnlinePath(Shown):
         return Integral(value, error)
 
     @property
-    def _rows(self) -> tuple[Array, Array]:
-        """Overlaps of rows with their own truth, and their powers, shape (times, sets, starts, P)."""
+    def _rows(self) -> tuple[Array, Array, Array]:
+        """Overlaps of rows with their own truth, their powers, shape (times, sets, starts, P), and those of truths."""
         diagonal = np.diagonal(self.replicas, axis1=-2, axis2=-1)
-        return diagonal[..., 0, :], diagonal[..., 1, :]
+        return diagonal[..., 0, :], diagonal[..., 1, :], np.diagonal(self.teacher, axis1=-2, axis2=-1)
 
     @property
     def _cosines(self) -> Array:
-        overlap, power = self._rows
-        return np.asarray(overlap / np.sqrt(np.maximum(power, np.finfo(float).tiny)))
+        overlap, power, truth = self._rows
+        return np.asarray(overlap / np.sqrt(np.maximum(power * truth, np.finfo(float).tiny)))
 
     @property
     def _distances(self) -> Array:
-        overlap, power = self._rows
-        return np.asarray(1 - 2 * overlap + power)
+        overlap, power, truth = self._rows
+        return np.asarray(truth - 2 * overlap + power)
 
 
 def _estimated(replicas: Array) -> Integral:

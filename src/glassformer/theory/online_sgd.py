@@ -10,20 +10,23 @@ samples, with :math:`\delta_l = \partial_{z_l}\frac12\|g(Z)-y\|^2`. In the time 
    \dot Q = -\eta\,E\sum_l(\delta_lz_l^T + z_l\delta_l^T) + \frac{\eta^2}b\,E\sum_l\delta_l\delta_l^T - 2\eta wQ,
 
 where the columns of the fields :math:`(Z^*, Z)` are independent normal vectors of covariance
-:math:`((I, M^T), (M, Q))`. Averages are those of :mod:`~glassformer.theory.online_equations`.
+:math:`((T, M^T), (M, Q))`, with :math:`T = W^*W^{*T}/d`, the identity in the limit. The equations are followed in
+coordinates in which the teacher's rows are orthonormal, :math:`MT^{-1/2}`, with the averages of
+:mod:`~glassformer.theory.online_equations`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import RK45
+from scipy.linalg import sqrtm
 
 from glassformer.core.checks import is_number, is_whole, real_numbers
 from glassformer.core.errors import ParameterError
@@ -71,10 +74,14 @@ class Pace(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Overlap with the truth and power of the weights at time zero, both of shape (P, P)."""
+    """Overlap with the truth and power of the weights at time zero, and the teacher's own, all of shape (P, P).
+
+    Rows of power one, orthogonal to each other, are the teacher's where none is given.
+    """
 
     overlap: Array
     power: Array
+    teacher: Array | None = None
 
 
 def random_start(rows: int, d: int, rng: np.random.Generator, size: float = 1.0) -> Start:
@@ -86,7 +93,7 @@ def random_start(rows: int, d: int, rng: np.random.Generator, size: float = 1.0)
         True
     """
     teacher, weights = rng.standard_normal((2, rows, d))
-    return Start(size * weights @ teacher.T / d, size**2 * weights @ weights.T / d)
+    return Start(size * weights @ teacher.T / d, size**2 * weights @ weights.T / d, teacher @ teacher.T / d)
 
 
 def cosine_start(rows: int, cosine: float, size: float = 1.0) -> Start:
@@ -94,7 +101,7 @@ def cosine_start(rows: int, cosine: float, size: float = 1.0) -> Start:
 
     Example:
         >>> cosine_start(1, 0.3)
-        Start(overlap=array([[0.3]]), power=array([[1.]]))
+        Start(overlap=array([[0.3]]), power=array([[1.]]), teacher=None)
     """
     if not (is_number(cosine) and 0 <= cosine < 1):
         raise ParameterError("overlap", cosine, "a number in [0, 1)")
@@ -117,7 +124,8 @@ def online_sgd(
         time: steps over dimension, increasing from 0 on, shape (times,).
         pace: learning rate, batch and weight decay.
         start: overlap and power at time zero, of an overlap of zero and a power of one by default: a state that even
-            labels never leave (see :func:`random_start` for one at a finite dimension).
+            labels never leave (see :func:`random_start` for one at a finite dimension, with a teacher of that
+            dimension).
         points: sampled fields of each of eight sets, a power of two; errors fall about as its inverse.
 
     Returns:
@@ -142,23 +150,39 @@ def online_sgd(
     begin = Start(np.zeros((size, size)), np.eye(size)) if start is None else start
     starts = _checked(begin, size)
     _require(pace, points, 2 * size * channel.columns)
-    flips = flips_of(channel.symmetries)
     memory = 8.0 * _HELD * SETS * points * channel.rows * channel.columns
     require_resources("points", points, memory, "use fewer points")
-    sampled, shape = Fields.of(model, points), (SETS, 2, size, size)
+    slope = Specialised(slopes, link=link)
+    ways = [_followed(model, slope, one, times, pace, points) for one in track(starts, "starts")]
+    replicas, gaps = (np.stack(parts, axis=2) for parts in ([way.states for way in ways], [way.gaps for way in ways]))
+    status = next((way.status for way in ways if not way.status.ok), Status.CONVERGED)
+    return OnlinePath(times, _aligned(replicas, channel.symmetries), gaps, status, starts[:, 2])
+
+
+class _Way(NamedTuple):
+    """One start: overlap and power, shape (times, sets, 2, P, P), errors on labels, shape (times, sets)."""
+
+    states: Array
+    gaps: Array
+    status: Status
+
+
+def _followed(model: Model, slope: Any, start: Array, times: Array, pace: Pace, points: int) -> _Way:
+    """The way from overlap, power and teacher, shape (3, P, P)."""
+    overlap, power, teacher = start
+    channel, root = model.channel.in_rows, np.real(sqrtm(teacher))
+    begin, shape = np.stack([np.linalg.solve(root, overlap.T).T, power]), (SETS, *start[:2].shape)
+    sampled, flips = Fields.of(model, points, root), flips_of(channel.symmetries, teacher)
     with jax.enable_x64(True):
         data, signs, rates = jax.tree.map(jnp.asarray, (sampled, flips, np.array(pace, dtype=float)))
-        slope = Specialised(slopes, link=link)
 
         def derivative(_: float, flat: Array) -> Array:
             return np.asarray(slope(jnp.asarray(flat.reshape(shape)), rates, data, signs)).ravel()
 
-        ends = [_integrated(derivative, np.broadcast_to(one, shape).ravel(), times) for one in track(starts, "starts")]
-        replicas = np.stack([states.reshape(len(times), *shape) for states, _ in ends], axis=2)
-        missed = [[label_gaps(replicas[t, :, k], data, channel) for k in range(len(starts))] for t in range(len(times))]
-    status = next((status for _, status in ends if not status.ok), Status.CONVERGED)
-    gaps = np.swapaxes(np.array(missed, dtype=float), 1, 2)
-    return OnlinePath(times, _aligned(replicas, channel.symmetries), gaps, status)
+        states, status = _integrated(derivative, np.broadcast_to(begin, shape).ravel(), times)
+        states = states.reshape(len(times), *shape)
+        gaps = np.array([label_gaps(state, data, channel) for state in states])
+    return _Way(np.stack([states[..., 0, :, :] @ root, states[..., 1, :, :]], axis=-3), gaps, status)
 
 
 def _aligned(replicas: Array, signs: Array) -> Array:
@@ -240,14 +264,21 @@ def _times(time: ArrayLike) -> Array:
 
 
 def _checked(start: Start, rows: int) -> Array:
-    """All starts, shape (starts, 2, P, P)."""
-    overlap, power = (real_numbers("start", part) for part in start)
+    """All starts, with their teachers, shape (starts, 3, P, P)."""
+    overlap, power = (real_numbers("start", part) for part in start[:2])
     if overlap.shape[-2:] != (rows, rows) or overlap.shape != power.shape:
         raise ParameterError("start", start, f"overlap and power of shape {(rows, rows)}, or of several starts")
-    found = np.stack([overlap.reshape(-1, rows, rows), power.reshape(-1, rows, rows)], axis=1)
-    rest = found[:, 1] - found[:, 0] @ np.swapaxes(found[:, 0], 1, 2)
+    teacher = np.eye(rows) if start.teacher is None else real_numbers("start", start.teacher)
+    if teacher.shape not in ((rows, rows), overlap.shape):
+        raise ParameterError("start", start, f"a teacher of the shape of the overlap, {overlap.shape}")
+    parts = (overlap, power, np.broadcast_to(teacher, overlap.shape))
+    found = np.stack([part.reshape(-1, rows, rows) for part in parts], axis=1)
+    overlaps, powers, teachers = np.moveaxis(found, 1, 0)
+    if np.min(np.linalg.eigvalsh(teachers)) < TOLERANCE:
+        raise ParameterError("start", start, "a teacher whose rows are independent: T positive definite")
+    rest = powers - overlaps @ np.linalg.solve(teachers, np.swapaxes(overlaps, 1, 2))
     if np.min(np.linalg.eigvalsh(rest)) < -TOLERANCE:
-        raise ParameterError("start", start, "a power Q of at least the square M M^T of the overlap")
+        raise ParameterError("start", start, "a power Q of at least what the overlap needs, M T^-1 M^T")
     return found
 
 

@@ -100,30 +100,26 @@ def _found(panel: _Panel, size: _Size) -> _Found:
     runs = _runs(panel, learner, total * learner.batch, size, "generated")
     time = np.array([step["time"] for step in runs[0].history])
     cosines = np.array([_cosines(run) for run in runs])
-    first = [run.history[0] for run in runs]
-    starts = [Start(np.asarray(one["overlap"]), np.asarray(one["power"])) for one in first]
+    starts = [Start(*(np.asarray(run.history[0][name]) for name in Start._fields)) for run in runs]
     paths = [online_sgd(_model(panel), time, learner.pace, start, size.points) for start in starts]
     good = all(path.status.ok for path in paths) and all(run.status.ok for run in runs)
     return _Found(time, cosines, paths, good)
 
 
-def _cosine(overlap: Array, power: Array) -> Array:
+def _cosine(overlap: Array, power: Array, teacher: Array) -> Array:
     """Similarity of each row of the student with each of the teacher, whatever its sign, shape (..., P, P)."""
-    norm = np.sqrt(np.diagonal(power, axis1=-2, axis2=-1))
-    return np.asarray(np.abs(overlap) / norm[..., :, None])
+    own, true = (np.sqrt(np.diagonal(part, axis1=-2, axis2=-1)) for part in (power, teacher))
+    return np.asarray(np.abs(overlap) / (own[..., :, None] * true[..., None, :]))
 
 
 def _cosines(run: Run) -> Array:
-    """Similarities after every look, shape (times, P, P): those with the own truth tell the norm of each true row."""
-    found = np.array([_cosine(step["overlap"], step["power"]) for step in run.history])
-    own = np.abs([step["cosine"] for step in run.history])
-    norms = np.diagonal(found, axis1=1, axis2=2).max(axis=0) / own.max(axis=0)
-    return np.asarray(found / norms)
+    """Similarities after every look, shape (times, P, P)."""
+    return np.array([_cosine(*(step[name] for name in Start._fields)) for step in run.history])
 
 
 def _of_equations(path: OnlinePath) -> Array:
     """Means over the sets of points, shape (times, P, P)."""
-    return _cosine(path.replicas[:, :, 0, 0], path.replicas[:, :, 0, 1]).mean(axis=1)
+    return _cosine(path.replicas[:, :, 0, 0], path.replicas[:, :, 0, 1], path.teacher[0]).mean(axis=1)
 
 
 def _drawn(axes: Axes, panel: _Panel, size: _Size) -> _Found:
