@@ -49,6 +49,20 @@ def test_error_estimate_bounds_the_true_error(settings, slope):
     assert np.all(error <= 2e-10 * (1 + 2 * known) + 1e-13)
 
 
+@pytest.mark.parametrize("slope", [-0.5, 0.5, 0.9, 0.99])
+def test_integration_errors_are_amplified_where_the_map_contracts_slowly(slope):
+    """A map that is off by ``e`` everywhere has its fixed point off by ``e / (1 - slope)``."""
+    off = 1e-4
+    found = fixed_point(
+        lambda x, index: Integral(affine(2.0, slope)(x) + off, np.full_like(x, off)), np.array([1.0, 5.0])
+    )
+    assert found.converged
+    error = np.abs(found.value - 2.0)
+    np.testing.assert_allclose(error, off / (1 - slope), rtol=1e-5)
+    assert np.all(error <= found.error_estimate * (1 + 1e-5))
+    assert np.all(found.error_estimate <= 1.01 * max(1.0, 1 / (1 - slope)) * off + 1e-9)
+
+
 @pytest.mark.parametrize("start", [0.1, 0.9])
 def test_error_estimate_bounds_the_true_error_of_a_curved_map(start):
     for tolerance in (1e-3, 1e-6, 1e-9):

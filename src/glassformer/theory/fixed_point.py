@@ -78,10 +78,10 @@ def fixed_point(
         size, norm, blur = (np.linalg.norm(part, axis=1) for part in (r, here, error))
         moved = (here, here - old_x[active], r - old_r[active])
         distance = _distance(size, *moved)
-        # A residual is known to rounding error only, which slow convergence amplifies like the residual itself.
-        rounded = _distance(np.maximum(size, np.finfo(float).eps * norm), *moved)
+        # A residual is known to rounding and integration error only, which slow convergence amplifies like itself.
+        rounded = _distance(np.maximum(size, np.finfo(float).eps * norm) + blur, *moved)
         residual[active], iterations[active] = size, iterations[active] + 1
-        estimate[active] = np.where(np.isfinite(rounded), rounded, distance) + blur
+        estimate[active] = np.where(np.isfinite(rounded), rounded, distance + blur)
         history.append(np.full(batch, np.nan))
         history[-1][active] = size
 

@@ -21,6 +21,8 @@ _BLOCK = 2_000_000
 # Noise in which sampled scores drown.
 _LOUDEST = 1e9
 _STEPS, _DERIVATIVE = 6, 1e-5
+# Matrices of indices, and their spread, among which the labels of a link must differ.
+_TRIED, _SPREAD = 512, 4.0
 # Variance in units of the noise below which labels vary linearly with the field, about.
 _SATURATED = 0.01
 # Width of the sampling density over that of the Gaussian approximation, and the share drawn from the prior instead.
@@ -87,6 +89,10 @@ class NoisyAttentionChannel(SampledChannel):
         if not np.allclose(probe, turned[::-1], rtol=1e-9, atol=1e-12):
             allowed = "a link that gives one label for one field"
             raise LinkError("channel", self.function, allowed, "it is random, or mixes samples")
+        wide = _SPREAD * np.random.default_rng(6).standard_normal((_TRIED, self.components))
+        if not np.any(np.ptp(np.asarray(self.function(to_matrices(wide, self.tokens)), dtype=float), axis=0)):
+            allowed = "a link that depends on the indices"
+            raise LinkError("channel", self.function, allowed, "the labels of a constant one say nothing")
 
     @property
     def label(self) -> str:
