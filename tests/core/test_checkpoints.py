@@ -10,7 +10,6 @@ from glassformer import (
     AttentionIndexed,
     BilinearSequenceRegression,
     DataError,
-    DeepAttention,
     GradientDescent,
     MessagePassing,
     SequenceMultiIndex,
@@ -22,12 +21,17 @@ from glassformer.experiments.instances import _Designs
 from glassformer.learners.algorithms import row_descent as rows
 from glassformer.learners.algorithms import training
 
+
+def linear(z):
+    return z[0, 0]
+
+
 BSR = BilinearSequenceRegression(beta=1, rho=0.2)
 RUNS = {
     "gd": (BSR, 0.3, 16, GradientDescent(max_steps=1000, floor=0.0)),
     "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, GradientDescent(starts=3, max_steps=1000)),
     "exploring": (BSR, 0.3, 16, GradientDescent(starts=3, max_steps=1000)),
-    "sgd": (DeepAttention(depth=1, points=32), 2.0, 40, SGD(batch=20, passes=8)),
+    "sgd": (SequenceMultiIndex(linear, noise=0.1), 2.0, 40, SGD(batch=20, passes=8)),
     "nuclear-norm": (BSR, 0.3, 16, None),
     "gamp": (BSR, 0.3, 20, MessagePassing(max_iterations=30)),
 }

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from glassformer import AttentionIndexed, BilinearSequenceRegression, DeepAttention, IncompatibleError, simulate
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    DeepAttention,
+    IncompatibleError,
+    MessagePassing,
+    simulate,
+)
+from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.gamp import gamp
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.designs.generated import GeneratedDesign
@@ -72,8 +80,9 @@ def test_in_simulations(model):
 
 @pytest.mark.slow
 def test_in_simulations_of_several_rows():
-    result = simulate(DeepAttention(points=32), [1.5], d=150, instances=1, storage="generated")
-    assert np.all(result["row_error"] < 0.2)
+    experiment = experiment_of(DeepAttention(points=32), np.array([1.5]), 100, 1, 0, MessagePassing(), "generated")
+    (run,) = experiment.runs()[0]
+    assert np.all(run.row_error < 0.2)
 
 
 @pytest.mark.parametrize("storage", ["generated", "sharded"])
