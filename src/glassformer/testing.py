@@ -29,6 +29,8 @@ _VARIANCES = (0.7, 0.15)
 # What is allowed beside standard errors where scores are exact and where they are sampled: of scores, of averages
 # relative to them, and of slopes. So wide a step as sampling needs gives differences a bias of their own.
 _EXACT, _SAMPLED, _AVERAGED, _SLOPE = 1e-6, 0.03, 0.02, 0.03
+# Share of the probability by which a label law and what it draws may differ.
+_LAW = 0.01
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int
 
     - *score*: :math:`g = \partial_\omega\log Z_{out}`, by differences.
     - *Nishimori*: on labels that the channel draws itself, :math:`E\,g = 0`, :math:`E|g|^2 = E[-\partial_\omega g]`,
-      and both are the information that state evolution uses; the mean of :math:`\log Z_{out}` is the expected one.
+      and both are the information that state evolution uses; the mean of :math:`\log Z_{out}` is the expected one. The
+      density, mean and variance of a label law of one's own are those of the labels that it draws.
     - *information*: what state evolution uses is the mean of score times true deviation, which is linear in any mistake
       of the score, and not below what labels sorted into cells tell (:mod:`~glassformer.theory.bounds`).
     - *thresholds*: none of weak recovery is above the bound that labels sorted into cells give.
@@ -219,7 +222,7 @@ def _nishimori(model: Model, variance: Array, seed: int) -> float:
     if not sampled:
         expected = model.channel.in_rows.averages(variance[None]).log_partition.value[0]
         pairs.append((channel.log_partition(y, omega, variance) - expected, 1.0))
-    return max(_off(gaps, blur * scale) for gaps, scale in pairs)
+    return max(channel.law_gap / _LAW, *(_off(gaps, blur * scale) for gaps, scale in pairs))
 
 
 def _information(model: Model, variance: Array, seed: int) -> _Worst:

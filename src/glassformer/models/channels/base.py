@@ -55,6 +55,7 @@ class Channel(LabelErrors):
     sampled = declared(True, "True when averages are sampled anew at every state, and scores carry a sampling error.")
     smallest = declared(1e-12, "Smallest variance at which averages can be had.")
 
+    law_gap = declared(0.0, "By how much drawn labels and a given density disagree, a share of the probability.")
     louder: Any = declared(None, "Itself with more of the noise that stands for none; None without such noise.")
 
     def with_points(self, points: int) -> Self:

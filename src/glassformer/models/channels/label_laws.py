@@ -84,7 +84,7 @@ class Laplace(LabelLaw):
         return link
 
     def variance(self, link: Array) -> Array:
-        return np.full_like(link, 2 * self.scale**2)
+        return np.full(np.shape(link), 2 * self.scale**2)
 
 
 @dataclass(frozen=True)

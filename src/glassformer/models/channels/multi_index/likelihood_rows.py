@@ -13,10 +13,14 @@ from scipy.special import ndtr
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quasi_random import normal_points
+from glassformer.models.channels.label_draws import law_gap
 from glassformer.models.channels.label_laws import LabelLaw
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel, of_whole_fields
+
+# Shares of the values of the link below those at which a law is looked at.
+_USUAL = (0.02, 0.25, 0.5, 0.75, 0.98)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,12 @@ class LikelihoodRowsChannel(LinkRowsChannel):
     def label_noise(self) -> float:
         points = normal_points(self.rows * self.columns).reshape(-1, *self.field_components)
         return float(np.mean(np.sum(self.law.variance(super().label_from(points, points)).reshape(len(points), -1), 1)))
+
+    @cached_property
+    def law_gap(self) -> float:
+        """Of the law, at values of the link that are usual."""
+        points = normal_points(self.rows * self.columns).reshape(-1, *self.field_components)
+        return max(law_gap(self.law, x) for x in np.quantile(super().label_from(points, points), _USUAL).tolist())
 
     @cached_property
     def family(self) -> Family:

@@ -1,0 +1,45 @@
+"""Whether labels are drawn from the law whose density is given."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.models.channels.label_laws import LabelLaw
+
+# Labels drawn at evenly spaced places in (0, 1), and cells of equally many of them in which densities are integrated;
+# with fewer different labels than this share of all, they are counted.
+_DRAWN, _CELLS, _COUNTED = 20_000, 50, 0.25
+
+
+def law_gap(law: LabelLaw, link: float) -> float:
+    r"""By how much the parts of a law disagree at one value of the link.
+
+    The largest of: the share of the probability that the density has elsewhere than drawn labels have, half of
+    :math:`\sum_k|p_k - n_k/n|`; the distance of their mean from the law's in standard deviations; and the relative one
+    of their variance. What is drawn are quantiles, so that there is no noise in any of these.
+
+    Example:
+        >>> from glassformer.models.channels.label_laws import Laplace
+        >>> law_gap(Laplace(0.5), 1.0) < 1e-3
+        True
+    """
+    link, places = float(link), (np.arange(_DRAWN) + 0.5) / _DRAWN
+    labels = np.sort(np.asarray(law.quantile(np.full(_DRAWN, link), places), dtype=float))
+    mean, variance = (np.asarray(part(np.full(1, link)), dtype=float)[0] for part in (law.mean, law.variance))
+    gaps = [_misplaced(law, link, labels)]
+    if np.isfinite(variance):
+        gaps += [abs(labels.mean() - mean) / np.sqrt(variance), abs(labels.var() / variance - 1)]
+    return float(np.max(gaps))
+
+
+def _misplaced(law: LabelLaw, link: float, labels: Array) -> float:
+    values, counts = np.unique(labels, return_counts=True)
+    with jax.enable_x64(True):
+        density = np.exp(np.asarray(law.log_density(values, np.full(values.shape, link)), dtype=float))
+    if len(values) <= _COUNTED * _DRAWN:
+        return float(0.5 * np.sum(np.abs(density - counts / _DRAWN)))
+    below = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]) * np.diff(values))])
+    ends = np.linspace(0, len(values) - 1, _CELLS + 1).astype(int)
+    return float(0.5 * np.sum(np.abs(np.diff(below[ends]) - np.diff(np.cumsum(counts)[ends]) / _DRAWN)))
