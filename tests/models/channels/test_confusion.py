@@ -174,3 +174,13 @@ def test_the_command_line(capsys):
     words = ["limits", "bsr", "--rho", "0.5", "--channel", "sign", "--noise-law", "flip:0.1", "--alpha", "1"]
     assert main(words) == 0
     assert "sign, flip:0.1" in capsys.readouterr().out
+
+
+def test_tables_name_the_link_whose_labels_are_exchanged():
+    def low(h):
+        return np.where(h > 0.3, 1.0, 0.0)
+
+    found = BilinearSequenceRegression(rho=0.5, link=low, noise_law="flip:0.1")
+    assert found.parameters["channel"] == "low, flip:0.1"
+    named = BilinearSequenceRegression(rho=0.5, channel="sign", noise_law="flip:0.1")
+    assert named.parameters["channel"] == "sign, flip:0.1"

@@ -92,14 +92,15 @@ def _confused(channel: Any, noise: float, link: Callable[..., Any] | None, noise
         raise ParameterError("noise_law", noise_law, f"one of {', '.join(CONFUSIONS)}, or a ConfusionLaw")
     if noise != 0:
         raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
+    named = link is None and isinstance(channel, str) and channel in CHANNELS
     if link is not None:
         require_alone(channel, "gaussian")
-    elif isinstance(channel, str) and channel in CHANNELS:
-        link = at_home("models.channels", CHANNELS[channel]).clean_label
     function = channel if link is None else link
+    if named:
+        function = at_home("models.channels", CHANNELS[channel]).clean_label
     if not callable(function):
         raise IncompatibleError(f"noise_law = {law.label} is for discrete labels, not for channel = {channel}")
     try:
-        return MislabelledChannel(function, law, name=channel if isinstance(channel, str) else function_name(function))
+        return MislabelledChannel(function, law, name=channel if named else function_name(function))
     except LinkError as error:
         raise error.named("channel" if link is None else "link") from error.__cause__
