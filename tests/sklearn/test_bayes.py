@@ -60,7 +60,7 @@ def of_attention(seed=0, samples=250, dimension=10, positive=True):
     return 4 + 2 * inputs, (fields - fields.mean()) / fields.std(), rng.standard_normal(samples + 1000)
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("sign", [pytest.param(1.0, marks=pytest.mark.statistics), -1.0])
 def test_attention_by_message_passing(sign):
     """A positive matrix, or minus one: as good as cross-validation or better, and intervals hold."""
     inputs, fields, noise = of_attention(dimension=16, samples=400)
@@ -105,7 +105,7 @@ def test_two_classes_by_message_passing(kind, drawn):
     ("kind", "arguments"),
     [
         (BilinearClassifier, {"strength": "theory"}),
-        (AttentionRegressor, {"strength": "theory", "penalty": "trace"}),
+        pytest.param(AttentionRegressor, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.statistics),
         (AttentionClassifier, {"strength": "theory", "penalty": "trace"}),
     ],
 )

@@ -37,10 +37,18 @@ def unmet(estimator):
     return [(one["check_name"], one["exception"]) for one in reports if one["status"] == "failed"]
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_the_checks_of_scikit_learn(kind):
-    """Defaults but for fewer strengths and folds; with all of them it takes four times as long."""
-    assert not unmet(kind(**QUICK))
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (BilinearRegressor, QUICK),
+        (BilinearClassifier, {"strengths": 2, "folds": 2, "tolerance": 1e-3}),
+        (AttentionRegressor, {"strengths": 2, "folds": 2, "tolerance": 1e-3}),
+        (AttentionClassifier, {"strengths": 2, "folds": 2, "tolerance": 1e-3}),
+    ],
+)
+def test_the_checks_of_scikit_learn(kind, arguments):
+    """Defaults but for fewer strengths and folds, and looser gaps; with all of them it takes many times as long."""
+    assert not unmet(kind(**arguments))
 
 
 @pytest.mark.parametrize("kind", [BilinearRegressor, BilinearClassifier])
@@ -320,7 +328,7 @@ def test_data_whose_squares_overflow_are_refused_by_name(kind, scale):
 @pytest.mark.parametrize("kind", [BilinearRegressor, AttentionRegressor])
 def test_data_that_do_not_vary_teach_the_mean(kind):
     inputs, labels, _ = bilinear(n=20)
-    for arguments in ({"strength": 1.0}, {"strengths": 4, "folds": 2}):
+    for arguments in ({"strength": 1.0}, {"strengths": 2, "folds": 2, "max_iterations": 500}):
         found = kind(**arguments).fit(np.ones_like(inputs), labels)
         np.testing.assert_allclose(found.predict(inputs), labels.mean())
         np.testing.assert_allclose(kind(**arguments).fit(inputs, np.full(20, 0.1)).predict(inputs), 0.1)
@@ -328,7 +336,7 @@ def test_data_that_do_not_vary_teach_the_mean(kind):
         kind(solver="bayes").fit(np.ones_like(inputs), labels)
 
 
-@pytest.mark.parametrize("strength", [1e-6, 1e-3])
+@pytest.mark.parametrize("strength", [1e-6, pytest.param(1e-3, marks=pytest.mark.statistics)])
 def test_errors_of_fits_that_follow_every_label_are_those_of_other_samples(strength):
     inputs, labels, _ = bilinear(n=28)
     found = BilinearRegressor(strength=strength).fit(inputs, labels)

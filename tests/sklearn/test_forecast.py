@@ -98,9 +98,9 @@ def quadratic(seed, n, size=10):
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
-        (BilinearClassifier, {"solver": "bayes"}),
+        pytest.param(BilinearClassifier, {"solver": "bayes"}, marks=pytest.mark.statistics),
         (BilinearClassifier, {"penalty": "ridge", "strengths": 5}),
-        (AttentionRegressor, {"strength": "theory", "penalty": "trace"}),
+        pytest.param(AttentionRegressor, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.statistics),
         (AttentionClassifier, {"solver": "bayes"}),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import copysign
 
 import numpy as np
 
@@ -162,22 +163,22 @@ class BestShift(_Changed):
     def _at_best(self, y: Array, h: Array) -> Array:
         """Slopes at the best constant, by tangents or secants from the last one: their sum rises with it, a bracket."""
         one, low, high = self.nearby, -np.inf, np.inf
-        slopes = self.loss.slope(y, h + one.value)
-        total, flat = float(np.sum(slopes)), _FLAT * float(np.sum(np.broadcast_to(self.weights, y.shape)))
+        slopes, weights = self.loss.slope(y, h + one.value), self.weights
+        total, flat = float(slopes.sum()), _FLAT * float(weights.sum()) * y.size / weights.size
         farthest = _FIRST
         for _ in range(_SECANTS):
             if abs(total) <= flat:
                 break
             bends = self.loss.bend(slopes)
-            one.bend = one.bend if bends is None else float(np.sum(bends))
+            one.bend = one.bend if bends is None else float(bends.sum())
             low, high = (low, one.value) if total > 0 else (one.value, high)
-            step = -total / one.bend if one.bend > 0 else -np.inf * np.sign(total)
-            step = float(np.clip(step, -farthest, farthest))
+            step = -total / one.bend if one.bend > 0 else -copysign(np.inf, total)
+            step = min(max(step, -farthest), farthest)
             if not low < one.value + step < high:
                 step = 0.5 * (low + high) - one.value
             farthest *= 2
             slopes = self.loss.slope(y, h + one.value + step)
-            after = float(np.sum(slopes))
+            after = float(slopes.sum())
             if abs(step) > _ROUNDING:
                 one.bend = (after - total) / step
             one.value, total = one.value + step, after

@@ -8,6 +8,7 @@ by a narrower one. Where the whole risk is smooth, steps of limited-memory BFGS 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -56,8 +57,9 @@ class _Pace:
     def at(self, point: Array, fields: Array, slopes: Array) -> float:
         """The step to take from this point."""
         if self.last is not None:
-            away = self.unit * float(np.sum((point - self.last[0]) ** 2))
-            bend = self.safe * float(np.sum((fields - self.last[1]) * (slopes - self.last[2])))
+            moved = point - self.last[0]
+            away = self.unit * float(np.vdot(moved, moved))
+            bend = self.safe * float(np.vdot(fields - self.last[1], slopes - self.last[2]))
             allowed = away / bend if bend > 0 else np.inf
             self.times = max(1.0, min(self.longer * self.times, allowed))
         self.last = point, fields, slopes
@@ -111,13 +113,14 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
     best, history = _Best(x), []
     pace, y, momentum = _Pace(1 / (_bend(risk, width) * size), unit, _longer(risk)), x, 1.0
     before = seen = risk.design.forward(x, 0)
+    of_zero = risk.of_zero(seen)
     for count in range(settings.max_iterations):
         slopes = risk.slopes(seen, width)
         step = pace.at(y, seen, slopes)
         new, kept = risk.shrunk(y - step * risk.design.adjoint(slopes, 0), step)
         fields = risk.design.forward(new, 0)
         if count % _LOOK == 0 or count == settings.max_iterations - 1:
-            gap, closer = risk.gaps(new, kept, fields, unit, width)
+            gap, closer = risk.gaps(new, kept, fields, unit, width, of_zero)
             history.append(gap)
             if gap < best.gap:
                 best = _Best(new, gap)
@@ -126,12 +129,13 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
             if width and closer < _SOLVED * gap:
                 width *= _NARROWER
                 pace, momentum = _Pace(1 / (_bend(risk, width) * size), unit, 1.0), 1.0
-        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        if np.sum((y - new) * (new - x)) > 0:
+        following = (1 + sqrt(1 + 4 * momentum**2)) / 2
+        moved = new - x
+        if np.vdot(y - new, moved) > 0:
             # Momentum leads uphill: it begins anew.
             following, momentum = 1.0, 1.0
         ahead = (momentum - 1) / following
-        y, seen = new + ahead * (new - x), fields + ahead * (fields - before)
+        y, seen = new + ahead * moved, fields + ahead * (fields - before)
         x, before, momentum = new, fields, following
     return _solution(best.matrix, best.gap, settings, count + 1, history)
 
@@ -140,12 +144,13 @@ def _quasi_newton(risk: Risk, settings: Iteration, start: Array, unit: float) ->
     r"""The same of a smooth risk, whose gap a slope ``g`` bounds by :math:`|g|^2/(2w_2)`."""
     shape = start.shape
     history: list[float] = []
+    of_zero = risk.of_zero(risk.design.forward(start, 0))
 
     def value_and_slope(flat: Array) -> tuple[float, Array]:
         matrix = flat.reshape(shape)
         fields = risk.design.forward(matrix, 0)
         slope = unit * (risk.design.adjoint(risk.slopes(fields, 0.0), 0) + risk.square * matrix)
-        history.append(float(np.sum(slope**2)) / (2 * unit * risk.square * risk.of_zero(fields)))
+        history.append(float(np.sum(slope**2)) / (2 * unit * risk.square * of_zero))
         loss = float(np.sum(risk.loss.value(risk.labels, fields)))
         return loss + 0.5 * unit * risk.square * float(flat @ flat), slope.ravel()
 
@@ -156,7 +161,7 @@ def _quasi_newton(risk: Risk, settings: Iteration, start: Array, unit: float) ->
     limits = {"gtol": 0.0, "ftol": 0.0, "maxiter": settings.max_iterations, "maxfun": 2 * settings.max_iterations}
     found = minimize(value_and_slope, start.ravel(), jac=True, method="L-BFGS-B", callback=look, options=limits)
     matrix = found.x.reshape(shape)
-    gap, _ = risk.gaps(matrix, np.zeros(0), risk.design.forward(matrix, 0), unit, 0.0)
+    gap, _ = risk.gaps(matrix, np.zeros(0), risk.design.forward(matrix, 0), unit, 0.0, of_zero)
     return _solution(matrix, gap, settings, found.nit, history)
 
 

@@ -85,7 +85,9 @@ class Risk(NamedTuple):
         """Risk of an estimate of zero, which gaps are relative to; any fields tell their shape."""
         return max(float(np.sum(self.loss.value(self.labels, np.zeros_like(fields)))), 1e-300)
 
-    def gaps(self, matrix: Array, kept: Array, fields: Array, unit: float, width: float) -> tuple[float, float]:
+    def gaps(
+        self, matrix: Array, kept: Array, fields: Array, unit: float, width: float, of_zero: float
+    ) -> tuple[float, float]:
         """How far at most the risk is from the least, and that of envelopes from theirs, relative to that of zero."""
         slopes = self.slopes(fields, width)
         penalty = unit * (self.spectral * float(np.sum(kept)) + 0.5 * self.square * float(np.sum(matrix**2)))
@@ -98,15 +100,15 @@ class Risk(NamedTuple):
         else:
             share = min(1.0, self.spectral / max(float(np.max(self._values(pull))), 1e-300))
         dual = -float(np.sum(self.loss.conjugate_at(self.labels, fields, slopes, share))) - against
-        widths = self.widths(width)
-        rounded = self.loss.proximal(self.labels, fields, widths) if width else fields
-        closer = float(np.sum(self.loss.value(self.labels, rounded)))
-        if width:
-            closer += float(np.sum((rounded - fields) ** 2 / (2 * widths)))
-        scale = self.of_zero(fields)
         loss = float(np.sum(self.loss.value(self.labels, fields)))
+        gap = (loss + penalty - dual) / of_zero
+        if width == 0:
+            return gap, gap
+        widths = self.widths(width)
+        rounded = self.loss.proximal(self.labels, fields, widths)
+        closer = float(np.sum(self.loss.value(self.labels, rounded) + (rounded - fields) ** 2 / (2 * widths)))
         bend = 0.5 * share**2 * float(np.sum(widths * slopes**2))
-        return (loss + penalty - dual) / scale, (closer + penalty - dual + bend) / scale
+        return gap, (closer + penalty - dual + bend) / of_zero
 
     def _values(self, pull: Array) -> Array:
         """What the penalty's conjugate sees of a matrix."""
@@ -125,7 +127,8 @@ def certified_gap(risk: Risk, matrix: Array) -> float:
         matrix: of the design's shape; positive where the risk is for such.
     """
     kept = np.maximum(eigh(matrix)[0], 0.0) if risk.positive else singular_values(matrix)
-    return risk.gaps(matrix, kept, risk.design.forward(matrix, 0), risk.unit(matrix), 0.0)[0]
+    fields = risk.design.forward(matrix, 0)
+    return risk.gaps(matrix, kept, fields, risk.unit(matrix), 0.0, risk.of_zero(fields))[0]
 
 
 def with_sum(values: Array, total: float) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -63,14 +64,16 @@ class DenseDesign(StoredDesign):
         return y
 
     def forward(self, signal: Array, instance: int) -> Array:
-        matrix = self.inputs[instance].reshape(self.samples, self._size)
+        size = self._size
+        matrix = self.inputs[instance].reshape(self.samples, size)
         product = matrix @ signal.ravel().astype(matrix.dtype, copy=False)
-        return product.astype(np.float64, copy=False) / np.sqrt(self._size)
+        return product.astype(np.float64, copy=False) / sqrt(size)
 
     def adjoint(self, score: Array, instance: int) -> Array:
-        matrix = self.inputs[instance].reshape(self.samples, self._size)
+        rows, columns = self.signal_shape
+        matrix = self.inputs[instance].reshape(self.samples, rows * columns)
         product = score.astype(matrix.dtype, copy=False) @ matrix
-        return product.reshape(self.signal_shape).astype(np.float64, copy=False) / np.sqrt(self._size)
+        return product.reshape(rows, columns).astype(np.float64, copy=False) / sqrt(rows * columns)
 
     def variances(self) -> Array:
         """Of the fields of a signal of independent entries of unit variance, shape (samples,)."""
