@@ -70,7 +70,7 @@ def test_in_simulations(model):
     assert result.parameters["storage"] == "generated"
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_in_simulations_of_several_rows():
     result = simulate(DeepAttention(points=32), [1.5], d=150, instances=1, storage="generated")
     assert np.all(result["row_error"] < 0.2)

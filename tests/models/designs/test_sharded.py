@@ -58,7 +58,11 @@ print(json.dumps(gaps))
 
 @pytest.mark.slow
 def test_several_devices_find_what_one_finds():
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4",
+        "JAX_PLATFORMS": "cpu",
+    }
     run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
     gaps = json.loads(run.stdout)
     assert gaps.pop("devices") == 4
