@@ -51,6 +51,11 @@ INSTANCES = {"linear": 4, "noisy": 4, "sign": 4, "tanh": 3}
 # Without noise that leaves the phase of perfect recovery only.
 NARROW_RATIOS = {"linear": 1.5, "noisy": 1.3, "sign": 2.5, "tanh": 1.8}
 CASES = [(s, c) for s in SIZES for c in RATIOS if c != "tanh" or s in ("square", "width=2")]
+# Every shape and every channel is in the suite, the other pairs of them are among the statistics.
+IN_THE_SUITE = {
+    *(("square", "linear"), ("square", "sign"), ("wide", "noisy"), ("long", "linear")),
+    *(("width=2", "sign"), ("width=2", "tanh")),
+}
 
 
 @dataclass(frozen=True)
@@ -97,11 +102,16 @@ def curve(model, alphas):
 QUICK = ("square", "linear"), ("square", "sign")
 
 
+def marks_of(case):
+    """Two cases are quick, some slow, the rest among the statistics."""
+    if case not in IN_THE_SUITE:
+        return pytest.mark.statistics
+    return () if case in QUICK else pytest.mark.slow
+
+
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(case, marks=() if tuple(case) in QUICK else pytest.mark.slow, id=" ".join(case)) for case in CASES
-    ],
+    params=[pytest.param(case, marks=marks_of(case), id=" ".join(case)) for case in CASES],
 )
 def case(request):
     shape, channel = request.param

@@ -175,7 +175,7 @@ def test_fixed_damping_reaches_the_same_estimate(draw):
 
 # --- it never diverges ------------------------------------------------------------------------------------------------
 
-OTHER_SHAPES = [(0.5, 1.0), (1.0, 0.2), (2.0, 0.2), (2.0, 1.0)]
+OTHER_SHAPES = [(0.5, 0.2), (0.5, 1.0), (1.0, 0.2), (2.0, 0.2), (2.0, 1.0)]
 
 
 def stays_bounded(d, beta, rho, noise):
@@ -193,7 +193,7 @@ def stays_bounded(d, beta, rho, noise):
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize(
     ("beta", "rho"),
-    [(0.5, 0.2), (1.0, 1.0), *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in OTHER_SHAPES)],
+    [(1.0, 1.0), *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in OTHER_SHAPES)],
 )
 def test_never_diverges_at_small_size(beta, rho, noise):
     stays_bounded(30, beta, rho, noise)

@@ -361,7 +361,7 @@ def _points_in_a_circle(y):
     return False
 
 
-@pytest.mark.parametrize("v", [0.95, 0.6])
+@pytest.mark.parametrize("v", [pytest.param(0.95, marks=pytest.mark.statistics), 0.6])
 def test_few_fields_of_five_tokens_are_in_the_error(v):
     few = HardmaxChannel(5, fields=64).averages_at(v, 256)
     many = HardmaxChannel(5, fields=512).averages_at(v, 256)
@@ -370,7 +370,7 @@ def test_few_fields_of_five_tokens_are_in_the_error(v):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [1e-2, 1e-6])
+@pytest.mark.parametrize("noise", [pytest.param(1e-2, marks=pytest.mark.statistics), 1e-6])
 def test_tables_hold_between_their_nodes_and_below_them(noise):
     """One token and the identity as a link: linear labels of half the noise."""
     channel = NoisyAttentionChannel(_same, 1, noise, fields=32)

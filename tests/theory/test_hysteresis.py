@@ -40,17 +40,17 @@ def test_one_branch_where_there_is_no_hard_phase(model):
 
 @pytest.mark.slow
 def test_models_of_several_rows():
-    found = follow_branches(DeepAttention(points=64), [0.1, 0.3, 0.6])
-    assert found["row_error_up"].shape == (3, 2)
+    found = follow_branches(DeepAttention(points=64), [0.1, 0.6])
+    assert found["row_error_up"].shape == (2, 2)
     assert not found["two_branches"].any()
     assert found["row_error_up"][0, 1] > 0.99
-    assert found["row_error_up"][2, 1] < 0.2
+    assert found["row_error_up"][1, 1] < 0.2
 
 
 @pytest.mark.slow
 def test_the_command_line(capsys, tmp_path):
     line = (
-        f"hysteresis bsr --rho 0.5 --channel absolute --alpha 0.4:1.2:9 --plot {tmp_path}/a.png --csv {tmp_path}/a.csv"
+        f"hysteresis bsr --rho 0.5 --channel absolute --alpha 0.6:1.0:3 --plot {tmp_path}/a.png --csv {tmp_path}/a.csv"
     )
     assert main(line.split()) == 0
     out = capsys.readouterr().out

@@ -124,17 +124,24 @@ def test_never_better_than_bayes():
         assert np.all(risk(model, alpha, strength=None)["error"] >= limits(model, alpha)["error"] - 1e-8)
 
 
-def test_no_loss_or_penalty_is_better_than_bayes():
+@pytest.mark.parametrize(
+    ("loss", "penalty"),
+    [
+        ("square", "elastic"),
+        ("hinge", "ridge"),
+        pytest.param("huber", "nuclear", marks=pytest.mark.statistics),
+        pytest.param("logistic", "nuclear", marks=pytest.mark.statistics),
+    ],
+)
+def test_no_loss_or_penalty_is_better_than_bayes(loss, penalty):
     """A few of the sets of benchmarks/check_risk_parameters.py: of signs the cosine counts, sqrt(1 - E) at best."""
-    rng = np.random.default_rng(5)
-    for loss, penalty in (("huber", "nuclear"), ("square", "elastic"), ("logistic", "nuclear"), ("hinge", "ridge")):
-        signs = loss in ("logistic", "hinge")
-        beta, rho, noise = np.exp(rng.uniform(-1, 1)), rng.uniform(0.1, 1.2), rng.uniform(0, 0.5)
-        model = bsr(beta, rho, channel="sign") if signs else bsr(beta, rho, noise)
-        alpha = np.sort(rng.uniform(0.2, 2, 2))
-        best, optimum = risk(model, alpha, loss, penalty, None), limits(model, alpha)
-        errors = 1 - best["cosine"] ** 2 if signs else best["error"]
-        assert np.all(errors >= optimum["error"] - best["error_estimate"] - optimum["error_estimate"])
+    rng, signs = np.random.default_rng(len(loss + penalty)), loss in ("logistic", "hinge")
+    beta, rho, noise = np.exp(rng.uniform(-1, 1)), rng.uniform(0.1, 1.2), rng.uniform(0, 0.5)
+    model = bsr(beta, rho, channel="sign") if signs else bsr(beta, rho, noise)
+    alpha = np.sort(rng.uniform(0.2, 2, 2))
+    best, optimum = risk(model, alpha, loss, penalty, None), limits(model, alpha)
+    errors = 1 - best["cosine"] ** 2 if signs else best["error"]
+    assert np.all(errors >= optimum["error"] - best["error_estimate"] - optimum["error_estimate"])
 
 
 def test_the_best_strength_between_slopes_that_bend_away():
@@ -148,9 +155,9 @@ def test_the_best_strength_between_slopes_that_bend_away():
 
 def test_the_elastic_interpolator_next_to_its_threshold():
     """Where the map hardly contracts; the error as Newton's method with slopes to both sides finds it."""
-    found = risk(bsr(), [0.913, 0.915], penalty="elastic", strength=0.0)
+    found = risk(bsr(), [0.915], penalty="elastic", strength=0.0)
     assert found.converged
-    assert found["error"][1] == pytest.approx(2.45333833e-05, rel=1e-7)
+    assert found["error"][0] == pytest.approx(2.45333833e-05, rel=1e-7)
 
 
 def test_ridge_through_the_loop_is_the_closed_form():
@@ -194,11 +201,15 @@ def test_a_loss_of_ones_own():
 
 
 def test_losses_of_ones_own_with_kinks():
-    """Least absolute residuals are the limit of Huber's loss, and a hinge is the hinge."""
+    """Least absolute residuals are the limit of Huber's loss."""
     model = bsr(noise=0.1)
     own = risk(model, [0.5], OwnLoss(lambda y, h: jnp.abs(y - h)), strength=0.2)
     far, near = (risk(model, [0.5], Huber(knee), strength=0.2 * knee)["error"][0] for knee in (2e-4, 1e-4))
     assert own["error"][0] == pytest.approx(2 * near - far, rel=1e-6)
+
+
+@pytest.mark.statistics
+def test_a_hinge_of_ones_own_is_the_hinge():
     hinge = risk(bsr(channel="sign"), [1.0], OwnLoss(lambda y, h: jnp.maximum(0.0, 1 - y * h)), strength=0.2)
     assert hinge["error"][0] == pytest.approx(risk(bsr(channel="sign"), [1.0], "hinge", strength=0.2)["error"][0])
 
@@ -300,11 +311,11 @@ def test_the_largest_useful_strength():
 
 @pytest.mark.slow
 def test_many_ratios_at_once_are_each_alone():
-    alpha = np.linspace(0.1, 2.0, 60)
+    alpha = np.linspace(0.1, 2.0, 25)
     for loss, model in (("square", bsr(noise=0.1)), ("logistic", bsr(channel="sign"))):
         many = risk(model, alpha, loss, strength=0.2)
-        few = risk(model, alpha[::20], loss, strength=0.2)
-        np.testing.assert_allclose(many["error"][::20], few["error"], rtol=1e-7)
+        few = risk(model, alpha[::12], loss, strength=0.2)
+        np.testing.assert_allclose(many["error"][::12], few["error"], rtol=1e-7)
         assert many.converged and np.all(many["error_estimate"] < 1e-6)
 
 

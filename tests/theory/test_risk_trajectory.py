@@ -26,8 +26,8 @@ HARDMAX = AttentionIndexed(rho=0.5, tokens=2, channel="hardmax")
     ("model", "learner", "alpha"),
     [
         (LINEAR, RegularisedRisk("square", "nuclear", 0.1), [0.5, 1.2]),
-        (WIDE, RegularisedRisk("square", "nuclear"), [0.8]),
-        (LINEAR, RegularisedRisk("huber", "elastic", 0.2), [0.5]),
+        pytest.param(WIDE, RegularisedRisk("square", "nuclear"), [0.8], marks=pytest.mark.statistics),
+        pytest.param(LINEAR, RegularisedRisk("huber", "elastic", 0.2), [0.5], marks=pytest.mark.statistics),
         (SIGNS, RegularisedRisk("logistic", "nuclear", 0.3), [2.0]),
         (SIGNS, RegularisedRisk("hinge", "ridge", 0.3), [1.0]),
         (QUADRATIC, RegularisedRisk("square", "trace", 0.1), [0.3]),

@@ -8,7 +8,7 @@ from glassformer import ParameterError, SequenceMultiIndex
 from glassformer.models.channels.link.exponents import link_exponents
 from glassformer.theory.row_exponents import row_exponents
 
-SIZES = {"samples": 2**18, "largest": 4}
+SIZES = {"samples": 2**17, "largest": 4}
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,10 @@ def test_a_point_that_repels_is_left_even_where_few_points_blur_it(status):
     assert _stable(solve, np.array([[[0.8]]]), np.arange(1), Iteration(tolerance=1e-4)).value.item() == 0.1
 
 
-def test_a_product_with_a_tanh_converges_at_its_counting_threshold():
+@pytest.mark.parametrize("points", [32, pytest.param(64, marks=pytest.mark.statistics)])
+def test_a_product_with_a_tanh_converges_at_its_counting_threshold(points):
     """Labels are as many as unknowns at a ratio of two, from which on the error is zero."""
-    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, points=64)
+    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, points=points)
     solution = state_evolution(model, [2.0], np.diag([1e-3, 2.5e-3])[None])
     assert solution.status == [Status.CONVERGED]
     assert np.linalg.norm(solution.value[0]) <= solution.error_estimate[0]

@@ -7,7 +7,7 @@ import pytest
 from glassformer import DeepAttention, ParameterError, SequenceMultiIndex, subspace_threshold, thresholds
 from glassformer.theory import later_thresholds
 
-SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1, points=64)
+SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1, points=32)
 
 
 def test_one_layer():

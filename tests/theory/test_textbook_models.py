@@ -46,18 +46,27 @@ def shifted_softmax(z):
     return jax.nn.softmax(z[0] + jnp.array([0.5, -0.5]))
 
 
-SOME = [(skewed, 2, 0.2)]
-LONG = [(tanh_of_sum, 2, 0.1), (argmax, 3, 0.0), (committee, 3, 0.1), (product, 2, 0.1), (majority, 3, 0.0)]
+LONG = [
+    (skewed, 2, 0.2),
+    (tanh_of_sum, 2, 0.1),
+    (argmax, 3, 0.0),
+    (committee, 3, 0.1),
+    (product, 2, 0.1),
+    (majority, 3, 0.0),
+]
+LONG_SIZES = (512, [0.5, 1.5, 4.0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("link", "indices", "noise"), [*SOME, *(pytest.param(*case, marks=pytest.mark.statistics) for case in LONG)]
+    ("link", "indices", "noise", "many", "ratios"),
+    [
+        (skewed, 2, 0.2, 256, [0.5, 4.0]),
+        *(pytest.param(*case, *LONG_SIZES, marks=pytest.mark.statistics) for case in LONG),
+    ],
 )
-def test_state_evolution_ends_and_errors_cover(link, indices, noise):
-    few, more = (
-        limits(SequenceMultiIndex(link, indices, noise=noise, points=points), [0.5, 1.5, 4.0]) for points in (64, 512)
-    )
+def test_state_evolution_ends_and_errors_cover(link, indices, noise, many, ratios):
+    few, more = (limits(SequenceMultiIndex(link, indices, noise=noise, points=points), ratios) for points in (64, many))
     apart = np.abs(few["error"] - more["error"])
     assert np.all(apart <= few["error_estimate"] + more["error_estimate"])
 
@@ -80,12 +89,13 @@ def test_symmetries_of_links_are_found(link, indices, same, alike, shown):
 
 
 def test_directions_without_information_stay_unknown_exactly():
-    found = limits(SequenceMultiIndex(tanh_of_sum, 2, noise=0.1, points=64), [4.0])
+    found = limits(SequenceMultiIndex(tanh_of_sum, 2, noise=0.1, points=32), [4.0])
     overlap = found["overlap"][0]
     np.testing.assert_allclose(overlap, np.full((2, 2), overlap[0, 0]), atol=1e-12)
     assert found["error_estimate"][0] < 0.02
 
 
+@pytest.mark.statistics
 def test_rows_that_labels_do_not_tell_apart_stay_together_where_that_is_stable():
     overlap = limits(SequenceMultiIndex(committee, 3, noise=0.1, points=32), [1.5])["overlap"][0]
     np.testing.assert_allclose(overlap, np.full((3, 3), overlap[0, 0]), atol=1e-12)

@@ -78,7 +78,7 @@ def test_in_simulations(model):
     assert result.parameters["storage"] == "generated"
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_in_simulations_of_several_rows():
     experiment = experiment_of(DeepAttention(points=32), np.array([1.5]), 100, 1, 0, MessagePassing(), "generated")
     (run,) = experiment.runs()[0]

@@ -58,7 +58,7 @@ print(json.dumps(gaps))
 
 @pytest.mark.slow
 def test_several_devices_find_what_one_finds():
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
     gaps = json.loads(run.stdout)

@@ -65,8 +65,8 @@ def test_mmse(rho, noise):
 @pytest.mark.parametrize(
     ("noise", "rho"),
     [
-        (1e-6, 0.01),
-        *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(1e6, 10.0), (1e-6, 10.0), (1e6, 0.01)]),
+        (1e-6, 10.0),
+        *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(1e6, 10.0), (1e-6, 0.01), (1e6, 0.01)]),
     ],
 )
 def test_mmse_at_the_corners_of_the_promised_range(rho, noise):
