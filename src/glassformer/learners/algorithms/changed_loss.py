@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.core.integral import Array
 from glassformer.theory.risk.loss import Loss
 
-# Slopes per sample that are none, steps to where they are, the longest of the first, which doubles, and the shortest
+# Slopes per sample that are nearly none, steps to where they are, the longest of the first, which doubles, and the shortest
 # whose secant is more than rounding errors.
 _FLAT, _SECANTS, _FIRST, _ROUNDING = 1e-7, 60, 0.1, 1e-5
 
@@ -167,10 +167,10 @@ class BestShift(_Changed):
         total, flat = float(slopes.sum()), _FLAT * float(weights.sum()) * y.size / weights.size
         farthest = _FIRST
         for _ in range(_SECANTS):
-            if abs(total) <= flat:
-                break
             bends = self.loss.bend(slopes)
             one.bend = one.bend if bends is None else float(bends.sum())
+            if abs(total) <= flat:
+                break
             low, high = (low, one.value) if total > 0 else (one.value, high)
             step = -total / one.bend if one.bend > 0 else -copysign(np.inf, total)
             step = min(max(step, -farthest), farthest)
@@ -182,4 +182,8 @@ class BestShift(_Changed):
             if abs(step) > _ROUNDING:
                 one.bend = (after - total) / step
             one.value, total = one.value + step, after
-        return slopes
+        if abs(total) > flat or total == 0 or one.bend <= 0:
+            return slopes
+        # From where their sum is nearly zero one more step leads there: certificates need it to be zero.
+        one.value -= total / one.bend
+        return self.loss.slope(y, h + one.value)

@@ -101,7 +101,8 @@ class Risk(NamedTuple):
             share = min(1.0, self.spectral / max(float(np.max(self._values(pull))), 1e-300))
         dual = -float(np.sum(self.loss.conjugate_at(self.labels, fields, slopes, share))) - against
         loss = float(np.sum(self.loss.value(self.labels, fields)))
-        gap = (loss + penalty - dual) / of_zero
+        # Below zero it is rounding, and tells how much there is of it.
+        gap = abs(loss + penalty - dual) / of_zero
         if width == 0:
             return gap, gap
         widths = self.widths(width)
