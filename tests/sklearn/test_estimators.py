@@ -46,7 +46,6 @@ def unmet(estimator):
             (kind, {"strengths": 2, "folds": 2, "tolerance": 1e-3})
             for kind in (AttentionRegressor, AttentionClassifier)
         ),
-        *(pytest.param(kind, QUICK, marks=pytest.mark.statistics) for kind in ALL if kind is not BilinearRegressor),
     ],
 )
 def test_the_checks_of_scikit_learn(kind, arguments):

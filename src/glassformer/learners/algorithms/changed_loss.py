@@ -10,8 +10,8 @@ import numpy as np
 from glassformer.core.integral import Array
 from glassformer.theory.risk.loss import Loss
 
-# Slopes per sample that are nearly none, steps to where they are, the longest of the first, which doubles, and the shortest
-# whose secant is more than rounding errors.
+# Slopes per sample that are nearly none, steps to where they are, the longest of the first, which doubles, and the
+# shortest whose secant is more than rounding errors.
 _FLAT, _SECANTS, _FIRST, _ROUNDING = 1e-7, 60, 0.1, 1e-5
 
 
