@@ -452,3 +452,27 @@ def test_a_wrong_scheduler_loses_nothing(tmp_path):
         run_sweep(THEORY, tmp_path, scheduler="nonsense")
     assert files(tmp_path) == before
     assert run_sweep(THEORY, tmp_path).computed == 5
+
+
+def test_a_file_of_a_spectrum_is_found_beside_the_sweep_and_part_of_the_key(tmp_path, monkeypatch):
+    """What the file holds determines a point, not its name."""
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path)
+    file, text = (
+        tmp_path / "own" / "values.txt",
+        '[sweep]\nmodel = "bsr"\ncompute = "limits"\n[parameters]\nnoise = 0.1\n',
+    )
+    (tmp_path / "own" / "sweep.toml").write_text(text + 'spectrum = "values.txt"\n[grid]\nalpha = [0.5]\n')
+    found = []
+    for values in ([1.0, 0.5, 0.2], [5.0, 0.5, 0.001]):
+        np.savetxt(file, values)
+        (tmp_path / "values.txt").write_text("7")
+        sweep = Sweep.from_toml(tmp_path / "own" / "sweep.toml")
+        assert run_sweep(sweep, tmp_path / "store").computed == 1
+        assert run_sweep(sweep, tmp_path / "store").computed == 0
+        found.append(float(collect(tmp_path / "store")["error"].squeeze()))
+        expected = limits(BilinearSequenceRegression(spectrum=values, noise=0.1), [0.5])["error"][0]
+        assert found[-1] == pytest.approx(expected, rel=1e-12)
+    file.unlink()
+    with pytest.raises(ParameterError, match=r"there is no file .*own/values.txt"):
+        run_sweep(Sweep.from_toml(tmp_path / "own" / "sweep.toml"), tmp_path / "store")

@@ -1,5 +1,6 @@
 """Paths of strengths and cross-validation: agreement with single minimisers, other solvers and theory."""
 
+import cvxpy
 import numpy as np
 import pytest
 import scipy.optimize
@@ -17,6 +18,7 @@ from glassformer import (
 )
 from glassformer.core.settings import Iteration
 from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
+from glassformer.learners.algorithms.penalised_fit import prepared
 from glassformer.learners.algorithms.proximal_gradient import least_risk
 from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
@@ -234,3 +236,54 @@ def test_fields_of_kept_moments_are_those_of_tokens():
     assert kept._kept is not None and apart._kept is None
     np.testing.assert_allclose(kept.forward(signal, 0), apart.forward(signal, 0).reshape(40, 3).sum(axis=1))
     np.testing.assert_allclose(kept.adjoint(score, 0), apart.adjoint(np.repeat(score, 3), 0))
+
+
+@pytest.mark.parametrize(("penalty", "strength"), [("ridge", 0.1), ("nuclear", 1.0)])
+@pytest.mark.parametrize("positive", [1, 20])
+def test_the_intercept_of_a_hinge_is_that_of_a_general_solver(penalty, strength, positive):
+    """Intercept and estimate that are each best for the other need not be so together where a loss has kinks."""
+    rng = np.random.default_rng(2)
+    design = DenseDesign.sample(60, (4, 5), rng)
+    fields = 3 * design.forward(np.outer(rng.standard_normal(4), rng.standard_normal(5)), 0) + rng.standard_normal(60)
+    labels = np.where(fields >= np.sort(fields)[-positive], 1.0, -1.0)
+    settings = Iteration(tolerance=1e-4, max_iterations=5000)
+    path = risk_path(design, labels, "hinge", penalty, [strength], intercept=True, settings=settings)
+    assert path.converged
+    one = prepared(design, labels, "hinge", penalty, True, None).at(strength)
+    unit = one.unit(np.ones((4, 5)))
+
+    matrix, shift = cvxpy.Variable(20), cvxpy.Variable()
+    margins = cvxpy.multiply(labels, design.inputs[0].reshape(60, 20) @ matrix / np.sqrt(20) + shift)
+    spectral = cvxpy.normNuc(cvxpy.reshape(matrix, (4, 5), order="C")) if one.spectral else 0.0
+    cost = unit * (one.spectral * spectral + 0.5 * one.square * cvxpy.sum_squares(matrix))
+    problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum(cvxpy.pos(1 - margins)) + cost))
+    problem.solve(solver="CLARABEL")
+    found, b = path.estimates[0], float(path.intercepts[0])
+    own = np.sum(np.maximum(0, 1 - labels * (design.forward(found, 0) + b)))
+    own += unit * (one.spectral * np.linalg.norm(found, "nuc") + 0.5 * one.square * np.sum(found**2))
+    of_zero = np.sum(np.maximum(0, 1 - labels * b))
+    assert -1e-6 <= (own - problem.value) / of_zero <= 1e-4
+
+
+def test_intercepts_of_one_class_have_its_sign():
+    design = DenseDesign.sample(30, (3, 3), np.random.default_rng(0))
+    for sign in (1.0, -1.0):
+        path = risk_path(design, np.full(30, sign), "logistic", "nuclear", [0.3], intercept=True)
+        assert sign * path.intercepts[0] > 10
+        np.testing.assert_array_equal(path.estimates[0], 0.0)
+
+
+@pytest.mark.parametrize("loss", ["square", "huber"])
+def test_labels_far_from_zero_are_certified_as_well(loss):
+    rng = np.random.default_rng(0)
+    design = DenseDesign.sample(60, (5, 5), rng)
+    labels = 1e6 + design.forward(np.outer(rng.standard_normal(5), rng.standard_normal(5)), 0)
+    path = risk_path(
+        design,
+        labels,
+        loss,
+        strengths=[0.3, 0.03],
+        intercept=True,
+        settings=Iteration(tolerance=1e-8, max_iterations=2000),
+    )
+    assert path.converged

@@ -63,8 +63,8 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
 
     Args:
         name: of the model.
-        parameters: its arguments; a ``link`` may be ``"FILE.py:FUNCTION"``.
-        folder: what the path of such a file is relative to.
+        parameters: its arguments; a ``link`` may be ``"FILE.py:FUNCTION"``, a ``spectrum`` the name of a file.
+        folder: what the paths of such files are relative to.
 
     Raises:
         ParameterError: an unknown name, parameter, channel or file, or a value out of range.
@@ -86,13 +86,28 @@ def build(name: str, parameters: Mapping[str, Any], folder: Path | None = None) 
     channel = given.get("channel")
     if isinstance(channel, str) and kind.channel_names and channel not in kind.channel_names:
         raise ParameterError("channel", channel, f"one of {', '.join(kind.channel_names)}")
-    if isinstance(given.get("link"), str):
-        given["link"] = function_from(given["link"], folder)
+    given = {parameter: meant(parameter, value, folder) for parameter, value in given.items()}
     missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in given]
     if missing:
         raise ParameterError(missing[0], None, f"a value: {name} has no default for it")
     model: Model = kind(**given)
     return model
+
+
+def meant(parameter: str, value: Any, folder: Path | None = None) -> Any:
+    """A parameter as a model takes it, where texts name what a file holds: its content, not its name, is what counts.
+
+    Example:
+        >>> meant("noise", 0.1), meant("spectrum", "power-law:1.25:400")
+        (0.1, Spectrum('power-law:1.25:400'))
+    """
+    if not isinstance(value, str) or parameter not in ("link", "spectrum"):
+        return value
+    if parameter == "link":
+        return function_from(value, folder)
+    from glassformer.models.spectra.given import spectrum_of
+
+    return spectrum_of(value, folder)
 
 
 def parameter_types(name: str) -> dict[str, Any]:

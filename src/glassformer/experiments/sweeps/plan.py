@@ -21,7 +21,7 @@ from glassformer.core.fingerprint import identified, identity
 from glassformer.core.ranges import numbers_from
 from glassformer.core.resources import require_resources
 from glassformer.learners.registry import learner, learner_type
-from glassformer.models.registry import MODELS, build, function_from, model_type
+from glassformer.models.registry import MODELS, build, meant, model_type
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
 _SIMULATION = {"algorithm": "gamp", "d": 100, "instances": 1, "seed": 0, "storage": "float64"}
@@ -253,10 +253,8 @@ class Sweep:
 
     def _word(self, name: str, value: Any) -> str:
         """What tells a value in a key; where its content cannot be told, a word that never comes again."""
-        if name == "link" and isinstance(value, str):
-            value = function_from(value, Path(self.folder) if self.folder else None)
         try:
-            return identity(value)
+            return identity(meant(name, value, Path(self.folder) if self.folder else None))
         except UnidentifiedError as error:
             text = (
                 f"points of this {name} are kept for this run only, for what determines them cannot be told ({error})"

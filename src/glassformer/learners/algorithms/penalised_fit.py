@@ -12,8 +12,9 @@ from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Solution
 from glassformer.learners.algorithms.changed_loss import BestShift, Constant, Shifted, Weighted
+from glassformer.learners.algorithms.kinked_intercept import least_risk_of_kinks
 from glassformer.learners.algorithms.proximal_gradient import Scale, least_risk, scale_of
 from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.algorithms.several_classes import BestConstants, best_constants
@@ -21,9 +22,8 @@ from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.losses import loss_of
 from glassformer.theory.risk.penalties import Penalty, penalty_of
 
-# Rounds between estimate and intercept, which stands still within the tolerance times the spread of labels, and the
-# flattest secant that is believed.
-_ROUNDS, _FLATTEST = 30, -0.02
+# How far the second intercept of a loss with kinks is, in units of the spread of labels.
+_FIRST = 0.3
 # Margin of the largest useful strength for rounding.
 _EDGE = 1 + 1e-6
 
@@ -59,13 +59,10 @@ class PenalisedFit(NamedTuple):
             if pull(-reach) < 0 < pull(reach):
                 return float(brentq(pull, -reach, reach, xtol=1e-10 * reach))
             reach *= 2
-        return 0.0 if pull(-reach) < 0 else -reach
+        return reach if pull(-reach) < 0 else -reach
 
     def solved(self, strength: float, start: Array, shift: Any, settings: Iteration) -> tuple[Solution, Any]:
-        """Estimate and intercept: both at once, or, of losses with kinks, in turn.
-
-        In turn the intercept is found by secants of how far the best one is from that assumed.
-        """
+        """Estimate and intercept: both at once, or, of losses with kinks, estimates at intercepts that are searched."""
         if not self.intercept:
             return least_risk(self.at(strength), settings, start, self.scale), 0.0
         if self.labels.ndim > 1:
@@ -77,17 +74,12 @@ class PenalisedFit(NamedTuple):
             nearby = Constant(float(shift))
             found = least_risk(self.at(strength, BestShift(self.loss, nearby)), settings, start, self.scale)
             return found, self.best_intercept(self.design.forward(found.value[0], 0))
-        spread, slope, before = _spread(self.labels, self.loss.weights) or 1.0, -1.0, (np.nan, np.nan)
-        for _ in range(_ROUNDS):
-            found = least_risk(self.at(strength, Shifted(self.loss, shift)), settings, start, self.scale)
-            start = found.value[0]
-            away = self.best_intercept(self.design.forward(start, 0)) - shift
-            if abs(away) <= settings.tolerance * spread:
-                return found, shift
-            if np.isfinite(before[0]) and shift != before[0]:
-                slope = float(np.clip((away - before[1]) / (shift - before[0]), -1.0, _FLATTEST))
-            before, shift = (shift, away), shift - away / slope
-        return _unsettled(found), shift
+        reach = _FIRST * (_spread(self.labels, self.loss.weights) or 1.0)
+
+        def shifted(intercept: float) -> Risk:
+            return self.at(strength, Shifted(self.loss, intercept))
+
+        return least_risk_of_kinks(shifted, start, float(shift), reach, settings, self.scale)
 
     @property
     def largest_strength(self) -> float:
@@ -147,8 +139,3 @@ def _spread(labels: Array, weights: Any) -> float:
     """Standard deviation of weighted labels."""
     share = np.broadcast_to(weights, labels.shape) / np.sum(np.broadcast_to(weights, labels.shape))
     return float(np.sqrt(np.sum(share * (labels - np.sum(share * labels)) ** 2)))
-
-
-def _unsettled(found: Solution) -> Solution:
-    found.status[0] = Status.ITERATION_LIMIT  # type: ignore[index]
-    return found

@@ -17,7 +17,7 @@ from scipy.optimize import OptimizeResult, minimize
 from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
-from glassformer.learners.algorithms.risk import Risk
+from glassformer.learners.algorithms.risk import Certificate, Risk
 
 # Steps of the power method, its margin, and steps between looks at the gap.
 _POWER, _MARGIN, _LOOK = 30, 1.05, 10
@@ -26,11 +26,17 @@ _WIDE, _NARROWER, _SOLVED = 1.0, 0.3, 0.1
 # By how much steps grow where a loss bends less than it may.
 _LONGER = 1.05
 
+_NONE = Certificate(np.inf, np.inf, np.inf, 0.0)
+
 
 @dataclass
 class _Best:
     matrix: Array
-    gap: float = np.inf
+    certificate: Certificate = _NONE
+
+    @property
+    def gap(self) -> float:
+        return self.certificate.gap
 
 
 @dataclass
@@ -92,7 +98,8 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); ``residual`` and
-        ``error_estimate`` are the certified relative duality gap.
+        ``error_estimate`` are the certified relative duality gap; ``extra`` holds the ``risk`` and the ``tilt`` of what
+        certifies it.
 
     Example:
         >>> from glassformer.models.designs.dense import DenseDesign
@@ -120,13 +127,13 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
         new, kept = risk.shrunk(y - step * risk.design.adjoint(slopes, 0), step)
         fields = risk.design.forward(new, 0)
         if count % _LOOK == 0 or count == settings.max_iterations - 1:
-            gap, closer = risk.gaps(new, kept, fields, unit, width, of_zero)
-            history.append(gap)
-            if gap < best.gap:
-                best = _Best(new, gap)
+            here = risk.gaps(new, kept, fields, unit, width, of_zero)
+            history.append(here.gap)
+            if here.gap < best.gap:
+                best = _Best(new, here)
             if best.gap <= settings.tolerance:
                 break
-            if width and closer < _SOLVED * gap:
+            if width and here.closer < _SOLVED * here.gap:
                 width *= _NARROWER
                 pace, momentum = _Pace(1 / (_bend(risk, width) * size), unit, 1.0), 1.0
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
@@ -137,7 +144,7 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
         ahead = (momentum - 1) / following
         y, seen = new + ahead * moved, fields + ahead * (fields - before)
         x, before, momentum = new, fields, following
-    return _solution(best.matrix, best.gap, settings, count + 1, history)
+    return _solution(best.matrix, best.certificate, settings, count + 1, history)
 
 
 def _quasi_newton(risk: Risk, settings: Iteration, start: Array, unit: float) -> Solution:
@@ -161,14 +168,14 @@ def _quasi_newton(risk: Risk, settings: Iteration, start: Array, unit: float) ->
     limits = {"gtol": 0.0, "ftol": 0.0, "maxiter": settings.max_iterations, "maxfun": 2 * settings.max_iterations}
     found = minimize(value_and_slope, start.ravel(), jac=True, method="L-BFGS-B", callback=look, options=limits)
     matrix = found.x.reshape(shape)
-    gap, _ = risk.gaps(matrix, np.zeros(0), risk.design.forward(matrix, 0), unit, 0.0, of_zero)
-    return _solution(matrix, gap, settings, found.nit, history)
+    here = risk.gaps(matrix, np.zeros(0), risk.design.forward(matrix, 0), unit, 0.0, of_zero)
+    return _solution(matrix, here, settings, found.nit, history)
 
 
-def _solution(matrix: Array, gap: float, settings: Iteration, steps: int, history: list[float]) -> Solution:
-    status = Status.CONVERGED if gap <= settings.tolerance else Status.ITERATION_LIMIT
-    left = np.array([gap])
-    return Solution(matrix[None], [status], left, np.array([steps]), left, np.array(history)[:, None])
+def _solution(matrix: Array, here: Certificate, settings: Iteration, steps: int, history: list[float]) -> Solution:
+    status = Status.CONVERGED if here.gap <= settings.tolerance else Status.ITERATION_LIMIT
+    left, extra = np.array([here.gap]), {"risk": np.array([here.risk]), "tilt": np.array([here.tilt])}
+    return Solution(matrix[None], [status], left, np.array([steps]), left, np.array(history)[:, None], extra)
 
 
 def _longer(risk: Risk) -> float:

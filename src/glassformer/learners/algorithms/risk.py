@@ -19,6 +19,22 @@ from glassformer.core.numerics.decompositions import eigh, singular_values, svd
 from glassformer.theory.risk.loss import Loss
 
 
+class Certificate(NamedTuple):
+    """What a dual value says of an estimate.
+
+    Attributes:
+        gap: how far at most its risk is from the least, relative to the risk of zero.
+        closer: the same of envelopes.
+        risk: of the estimate.
+        tilt: what the dual value gains per constant that is added to all fields.
+    """
+
+    gap: float
+    closer: float
+    risk: float
+    tilt: float
+
+
 class Risk(NamedTuple):
     """What is minimised, over the first instance of a design.
 
@@ -85,10 +101,8 @@ class Risk(NamedTuple):
         """Risk of an estimate of zero, which gaps are relative to; any fields tell their shape."""
         return max(float(np.sum(self.loss.value(self.labels, np.zeros_like(fields)))), 1e-300)
 
-    def gaps(
-        self, matrix: Array, kept: Array, fields: Array, unit: float, width: float, of_zero: float
-    ) -> tuple[float, float]:
-        """How far at most the risk is from the least, and that of envelopes from theirs, relative to that of zero."""
+    def gaps(self, matrix: Array, kept: Array, fields: Array, unit: float, width: float, of_zero: float) -> Certificate:
+        """How far at most the risk is from the least."""
         slopes = self.slopes(fields, width)
         penalty = unit * (self.spectral * float(np.sum(kept)) + 0.5 * self.square * float(np.sum(matrix**2)))
         pull = -self.design.adjoint(slopes, 0)
@@ -103,13 +117,14 @@ class Risk(NamedTuple):
         loss = float(np.sum(self.loss.value(self.labels, fields)))
         # Below zero it is rounding, and tells how much there is of it.
         gap = abs(loss + penalty - dual) / of_zero
+        whole = Certificate(gap, gap, loss + penalty, share * float(np.sum(slopes)))
         if width == 0:
-            return gap, gap
+            return whole
         widths = self.widths(width)
         rounded = self.loss.proximal(self.labels, fields, widths)
         closer = float(np.sum(self.loss.value(self.labels, rounded) + (rounded - fields) ** 2 / (2 * widths)))
         bend = 0.5 * share**2 * float(np.sum(widths * slopes**2))
-        return gap, (closer + penalty - dual + bend) / of_zero
+        return whole._replace(closer=(closer + penalty - dual + bend) / of_zero)
 
     def _values(self, pull: Array) -> Array:
         """What the penalty's conjugate sees of a matrix."""
@@ -129,7 +144,7 @@ def certified_gap(risk: Risk, matrix: Array) -> float:
     """
     kept = np.maximum(eigh(matrix)[0], 0.0) if risk.positive else singular_values(matrix)
     fields = risk.design.forward(matrix, 0)
-    return risk.gaps(matrix, kept, fields, risk.unit(matrix), 0.0, risk.of_zero(fields))[0]
+    return risk.gaps(matrix, kept, fields, risk.unit(matrix), 0.0, risk.of_zero(fields)).gap
 
 
 def with_sum(values: Array, total: float) -> Array:

@@ -107,12 +107,13 @@ def power_law(exponent: float, count: int = COUNT) -> Spectrum:
     return Spectrum(np.arange(1.0, min(count, _MOST + 1) + 1) ** -exponent, f"power-law:{exponent:g}:{count}")
 
 
-def spectrum_of(given: object) -> Spectrum:
+def spectrum_of(given: object, folder: Path | None = None) -> Spectrum:
     """The spectrum that ``spectrum=`` is or names.
 
     Args:
         given: a :class:`Spectrum`, numbers, ``"power-law:EXPONENT"`` or ``"power-law:EXPONENT:COUNT"``, or the name of
             a file of numbers (text, one or several per line, or ``.npy``), of which nothing is executed.
+        folder: what the path of such a file is relative to.
 
     Raises:
         ParameterError: it is none of these.
@@ -126,7 +127,7 @@ def spectrum_of(given: object) -> Spectrum:
         Traceback (most recent call last):
         ...
         glassformer.core.errors.ParameterError: spectrum = 'power-law' is not allowed: expected numbers, a file of \
-numbers, or power-law:EXPONENT[:COUNT]
+numbers, or power-law:EXPONENT[:COUNT]; there is no file ...
     """
     if isinstance(given, Spectrum):
         return given
@@ -142,13 +143,14 @@ numbers, or power-law:EXPONENT[:COUNT]
             raise
         except ValueError:
             raise ParameterError("spectrum", given, f"{POWER_LAW}, two numbers") from None
-    return _from_file(given)
+    return _from_file(given, (folder or Path()) / given)
 
 
-def _from_file(given: str | Path) -> Spectrum:
-    path = Path(given)
+def _from_file(given: str | Path, path: Path) -> Spectrum:
     if not path.is_file():
-        raise ParameterError("spectrum", str(given), f"numbers, a file of numbers, or {POWER_LAW}")
+        raise ParameterError(
+            "spectrum", str(given), f"numbers, a file of numbers, or {POWER_LAW}", f"there is no file {path.absolute()}"
+        )
     try:
         values = (
             np.load(path, allow_pickle=False)
