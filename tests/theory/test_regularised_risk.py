@@ -13,6 +13,7 @@ from glassformer import (
     IncompatibleError,
     ParameterError,
     RegularisedRisk,
+    Status,
     limits,
     nuclear_norm_threshold,
     ridge_error,
@@ -158,6 +159,13 @@ def test_the_elastic_interpolator_next_to_its_threshold():
     found = risk(bsr(), [0.915], penalty="elastic", strength=0.0)
     assert found.converged
     assert found["error"][0] == pytest.approx(2.45333833e-05, rel=1e-7)
+
+
+def test_an_error_that_is_not_known_to_its_own_size_did_not_converge():
+    model, square, nuclear = bsr(rho=1e-3), Square(), penalty_of("nuclear")
+    found = risk_limits(model, [0.5 * 0.0055382768], square, nuclear, 0.0, throw=False)
+    assert found["error_estimate"][0] > found["error"][0]
+    assert found.status == [Status.INTEGRATION_NOT_CONVERGED]
 
 
 def test_ridge_through_the_loop_is_the_closed_form():

@@ -74,7 +74,7 @@ def risk_limits(
         model=model.name,
         parameters=model.parameters,
         columns=_columns(problem, alpha, point),
-        status=list(point.status),
+        status=point.told,
         notes=_notes(problem, alpha, point) if strength is None else [],
     )
     if throw:

@@ -13,6 +13,9 @@ from glassformer.theory.risk.labels import Answers
 from glassformer.theory.risk.penalties import Fields, Learned
 from glassformer.theory.risk.problem import Problem
 
+# An error that is none.
+_NOTHING = 1e-8
+
 
 class Point(NamedTuple):
     """Fixed points, arrays of shape (batch,).
@@ -50,6 +53,13 @@ class Point(NamedTuple):
         status: list[Status] = [Status.CONVERGED] * len(alpha)
         count = np.zeros(len(alpha), dtype=np.int64)
         return cls(strength, problem.fields(alpha, answer), found, answer, status, none, count, none)
+
+    @property
+    def told(self) -> list[Status]:
+        """How each ended; where the error is not known to its own size, averages have not converged."""
+        rough = self.error_estimate > self.found.error + _NOTHING
+        lost = Status.INTEGRATION_NOT_CONVERGED
+        return [lost if status.ok and bad else status for status, bad in zip(self.status, rough, strict=True)]
 
     @property
     def logarithms(self) -> Array:
