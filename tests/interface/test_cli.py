@@ -421,6 +421,7 @@ BAD = [
     ("limits bsr --rho 0.5 --alpha ''", ["alpha = ''", "a number"]),
     ("landscape bsr --rho 0.5 --alpha nan", ["alpha = nan", "finite"]),
     ("landscape bsr --rho 0.5 --alpha 0.5 --points 3", ["points = 3", ">= 10"]),
+    ("landscape bsr --rho 0.5 --alpha 0.5 --row 2", ["row = 2", "from 1 to 1"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 0", ["d = 0", ">= 2"]),
     ("simulate bsr --rho 0.5 --alpha -1 --d 10", ["alpha = -1.0", ">= 0"]),
     ("simulate bsr --rho 0.5 --alpha 0.5 --d 10 --seed -1", ["seed = -1", ">= 0"]),

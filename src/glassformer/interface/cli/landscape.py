@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from glassformer.core.errors import ParameterError
 from glassformer.core.ranges import numbers_from
 from glassformer.core.showing import heading
 from glassformer.interface.cli.output import exit_code, picture, plots, print_json
@@ -24,6 +25,9 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     from glassformer.theory.free_entropy import landscape
 
     found = model()
+    rows = found.prior.in_rows.rows
+    if options.row is not None and not 1 <= options.row <= rows:
+        raise ParameterError("row", options.row, f"an integer from 1 to {rows}")
     row = None if options.row is None else options.row - 1
     curves = [landscape(found, alpha, options.points, row) for alpha in numbers_from("alpha", options.alpha)]
     if options.csv:
