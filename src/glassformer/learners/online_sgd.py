@@ -111,12 +111,9 @@ class OnlineSGD(RowDescent):
         self, model: Any, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]
     ) -> Start:
         """Where the runs began."""
-        import numpy as np
-
         from glassformer.theory.online_sgd import Start
 
-        first = [history[0] for history in histories]
-        return Start(*(np.array([one[name] for one in first]) for name in Start._fields))
+        return Start.of_runs(histories)
 
     def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.fresh_batches import fresh_batches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -130,12 +131,8 @@ def cross_validate(
         return followed(prepared(part, own_labels, loss, penalty, intercept, own_weights), wanted, limit)
 
     losses, converged = [], True
-    for held in _folds(y, groups, folds, seed, own.binary):
-        kept = np.logical_and(~held, w > 0)
-        path = path_of(design.rows(kept), y[kept], w[kept])
+    for held, path, fields in _without_each(_folds(y, groups, folds, seed, own.binary), design, y, w, path_of):
         converged &= path.converged
-        away = design.rows(held)
-        fields = [away.forward(s, 0) + b for s, b in zip(path.estimates, path.intercepts, strict=True)]
         losses.append([_mean_loss(own, y[held], h, w[held]) for h in fields])
     return CrossValidation(wanted, np.array(losses), converged)
 
@@ -235,12 +232,26 @@ def held_back(
     """
     y, w = np.asarray(labels, dtype=float), weights_of(weights, len(np.asarray(labels)))
     found = np.empty_like(y)
-    for held in _folds(y, groups, folds, seed, loss_of(loss).binary):
-        kept = np.logical_and(~held, w > 0)
-        fit = prepared(design.rows(kept), y[kept], loss, penalty, intercept, w[kept])
-        path = followed(fit, strengths_of(fit, [strength]), settings or ITERATION)
-        found[held] = design.rows(held).forward(path.estimates[0], 0) + path.intercepts[0]
+
+    def path_of(part: Any, own_labels: Array, own_weights: Array) -> RiskPath:
+        fit = prepared(part, own_labels, loss, penalty, intercept, own_weights)
+        return followed(fit, strengths_of(fit, [strength]), settings or ITERATION)
+
+    flags = _folds(y, groups, folds, seed, loss_of(loss).binary)
+    for held, _, (fields,) in _without_each(flags, design, y, w, path_of):
+        found[held] = fields
     return found
+
+
+def _without_each(
+    folds: list[NDArray[np.bool_]], design: Any, labels: Array, weights: Array, path_of: Callable[..., RiskPath]
+) -> Iterator[tuple[NDArray[np.bool_], RiskPath, list[Array]]]:
+    """Each fold, the path of the other samples, and what that says of those of the fold at every strength."""
+    for held in folds:
+        kept = np.logical_and(~held, weights > 0)
+        path = path_of(design.rows(kept), labels[kept], weights[kept])
+        away = design.rows(held)
+        yield held, path, [away.forward(s, 0) + b for s, b in zip(path.estimates, path.intercepts, strict=True)]
 
 
 def _folds(labels: Array, groups: ArrayLike | None, folds: int, seed: int, binary: bool) -> list[NDArray[np.bool_]]:

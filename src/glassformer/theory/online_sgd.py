@@ -17,7 +17,7 @@ coordinates in which the teacher's rows are orthonormal, :math:`MT^{-1/2}`, with
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -82,6 +82,11 @@ class Start(NamedTuple):
     overlap: Array
     power: Array
     teacher: Array | None = None
+
+    @classmethod
+    def of_runs(cls, histories: Sequence[Sequence[Mapping[str, Any]]]) -> Start:
+        """Where runs began, by the first records of their histories: of shape (runs, P, P)."""
+        return cls(*(np.array([history[0][name] for history in histories]) for name in cls._fields))
 
 
 def random_start(rows: int, d: int, rng: np.random.Generator, size: float = 1.0) -> Start:

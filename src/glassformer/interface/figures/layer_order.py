@@ -230,8 +230,7 @@ def _arrivals(output: str, skip: float, size: _Size) -> list[dict[str, Any]]:
     times = np.linspace(0, size.time / rate, looks + 1)
     asked = learner.followed(looks)
     (run,) = experiment_of(model, times[-1:] * _BATCH, size.d, 1, 0, asked, "generated").runs()[0]
-    start = Start(*(np.asarray(run.history[0][name]) for name in Start._fields))
-    path = online_sgd(model, times, learner.pace, start, size.points)
+    path = online_sgd(model, times, learner.pace, Start.of_runs([run.history]), size.points)
     value, error = path.arrival()
     status = str(path.status)
     known = [_row("equations", output, skip, k, rate * value[k], rate * error[k], status=status) for k in (0, 1)]

@@ -100,7 +100,7 @@ def _found(panel: _Panel, size: _Size) -> _Found:
     runs = _runs(panel, learner, total * learner.batch, size, "generated")
     time = np.array([step["time"] for step in runs[0].history])
     cosines = np.array([_cosines(run) for run in runs])
-    starts = [Start(*(np.asarray(run.history[0][name]) for name in Start._fields)) for run in runs]
+    starts = [Start.of_runs([run.history]) for run in runs]
     paths = [online_sgd(_model(panel), time, learner.pace, start, size.points) for start in starts]
     good = all(path.status.ok for path in paths) and all(run.status.ok for run in runs)
     return _Found(time, cosines, paths, good)
