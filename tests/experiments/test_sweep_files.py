@@ -210,6 +210,21 @@ def test_a_file_named_on_the_command_line_runs(evil):
     assert (evil / "marker").exists()
 
 
+def test_a_loss_is_code_as_well(evil, capsys):
+    learner = {"sweep": {**GENERAL, "learner": "'risk'"}, "settings": {"loss": "'evil.py:f'"}}
+    (evil / "sweep.toml").write_text(written(learner))
+    assert main(["sweep", "run", str(evil / "sweep.toml"), "--store", str(evil / "store")]) == 2
+    assert "--link" in capsys.readouterr().err
+    assert not (evil / "marker").exists()
+
+
+def test_a_file_that_the_sweep_does_not_name_is_refused(evil, capsys):
+    (evil / "sweep.toml").write_text(written({}))
+    command = ["sweep", "run", str(evil / "sweep.toml"), "--store", str(evil / "store")]
+    assert main([*command, "--link", str(evil / "evil.py")]) == 2
+    assert "expected a file that the sweep names" in capsys.readouterr().err
+
+
 def test_a_store_of_somebody_else_runs_no_code(evil, capsys):
     store = evil / "store"
     (store / "points").mkdir(parents=True)

@@ -109,6 +109,39 @@ def test_thresholds_have_axes_without_alpha(tmp_path):
 
 
 @pytest.mark.slow
+def test_what_thresholds_note_is_kept(tmp_path):
+    run_sweep(Sweep("bsr", {}, compute="thresholds", parameters={"rho": 0.5, "noise": 0.1}), tmp_path)
+    assert "perfect_recovery: " in str(collect(tmp_path)["message"].values)
+
+
+def test_settings_are_written_as_on_the_command_line(tmp_path):
+    (tmp_path / "losses.py").write_text("def doubled(label, field):\n    return (label - field) ** 2\n")
+    common = {"parameters": {"beta": 1, "noise": 0.1, "rho": 0.5}, "learner": "risk", "folder": str(tmp_path)}
+    errors = {}
+    for name, settings in {
+        "best": {"strength": "best"},
+        "default": {},
+        "own": {"loss": "losses.py:doubled", "strength": 0.4},
+        "square": {"strength": 0.2},
+    }.items():
+        run_sweep(Sweep("bsr", {"alpha": [0.5]}, settings=settings, **common), tmp_path / name)
+        errors[name] = collect(tmp_path / name)["error"].item()
+    assert errors["best"] == errors["default"]
+    np.testing.assert_allclose(errors["own"], errors["square"], rtol=1e-6)
+
+
+def test_a_loss_of_a_file_is_told_by_its_content(tmp_path):
+    keys = set()
+    for factor in (1, 2):
+        (tmp_path / "losses.py").write_text(f"def mine(label, field):\n    return {factor} * (label - field) ** 2\n")
+        settings = {"loss": "losses.py:mine", "strength": 0.4}
+        sweep = Sweep(
+            "bsr", {"alpha": [0.5]}, parameters={"rho": 0.5}, learner="risk", settings=settings, folder=str(tmp_path)
+        )
+        keys.add(sweep.points[0].key)
+    assert len(keys) == 2
+
+
 def test_limits_and_thresholds_of_a_learner(tmp_path):
     settings = {"strength": 0.3, "loss": "square"}
     plain = RegularisedRisk(**settings).limits(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), [0.3, 0.6])

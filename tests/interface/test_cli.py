@@ -359,7 +359,10 @@ def test_every_figure_can_be_drawn(run, tmp_path, name):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("figure", ["NAME", "--list"]),
+        ("figure", ["name", "--list", "--all"]),
+        ("figure bsr-1 --all", ["--all", "not allowed with"]),
+        ("figure bsr-3 --quick --out {folder} --data {folder}", ["data = ", "nothing for bsr-3"]),
+        ("figure smi-3-right --out {folder} --reference {folder}", ["reference = ", "nothing for smi-3-right"]),
         ("figure nope", ["name = 'nope'", "bsr-1"]),
         ("figure bsr-3 --quick --out {folder} --reference {folder}/missing", ["reference = ", "existing folder"]),
     ],

@@ -114,6 +114,11 @@ def test_errors_on_labels():
         plan(NOISY, 0.1, quantity="label_error")
 
 
+def test_sizes_whose_teachers_fill_the_memory_are_counted_all_the_same():
+    found = plan(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.3, d=10**6)["bayes_optimal"]
+    assert found.samples == np.ceil(found.alpha * 10**12)
+
+
 def test_what_is_asked_for_is_checked():
     with pytest.raises(ParameterError, match=r"target = 0 "):
         plan(NOISY, 0)

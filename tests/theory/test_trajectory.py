@@ -83,6 +83,20 @@ def test_what_has_no_such_theory_says_so():
 
 
 @pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"instances": 8}, "instances = 8 is for runs"),
+        ({"seed": 3}, "seed = 3 is for runs"),
+        ({"algorithm": MessagePassing(damping=0.5)}, "damping = 0.5 changes nothing in the theory"),
+        ({"algorithm": MessagePassing(damping=0.5), "d": 20}, "damping = 0.5 is not kept: gamp is followed with"),
+    ],
+)
+def test_settings_that_change_nothing_are_refused(asked, words):
+    with pytest.raises(IncompatibleError, match=words):
+        follow(NOISY, 0.5, **asked)
+
+
+@pytest.mark.parametrize(
     ("name", "value"), [("steps", 0), ("steps", 2.5), ("overlap", 1.0), ("overlap", np.nan), ("alpha", -1)]
 )
 def test_bad_input_is_named(name, value):

@@ -73,6 +73,18 @@ def check_settings(settings: Any) -> None:
             check(one.name, getattr(settings, one.name), one.default is None)
 
 
+def changed(settings: Any) -> dict[str, Any]:
+    """The fields of a data class that are not at their defaults.
+
+    Example:
+        >>> from glassformer.learners.sgd import SGD
+        >>> changed(SGD(batch=2))
+        {'batch': 2}
+    """
+    values = {one.name: (getattr(settings, one.name), one.default) for one in fields(settings)}
+    return {name: value for name, (value, default) in values.items() if value != default}
+
+
 def steps_allowed(default: int, option: str = "") -> Any:
     """The setting ``max_iterations`` of whatever takes steps."""
     return setting(default, "steps allowed per run", whole, option)

@@ -167,7 +167,8 @@ class Experiment:
         return Run(seed=seed, **reached)
 
     def _require_resources(self) -> None:
-        """Raise if runs, inputs or labels would not fit into memory, or drawing the inputs again would not end."""
+        """Raise if a teacher, runs, inputs or labels would not fit into memory, or drawing inputs would not end."""
+        self.model.require_teacher(self.d)
         runs = float(self.instances) * len(self.alpha)
         require_resources("instances", self.instances, _RUN_BYTES * runs, "simulate fewer at a time", what="runs")
         largest, (length, d) = float(np.max(self.alpha)), self.size.input_shape

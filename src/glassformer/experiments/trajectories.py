@@ -12,6 +12,7 @@ from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
+from glassformer.core.settings import changed
 from glassformer.core.solution import Status
 from glassformer.experiments.instances import Run, standard_error
 from glassformer.experiments.simulation import experiment_of
@@ -30,8 +31,8 @@ def follow(
     steps: int = 50,
     overlap: float | None = None,
     d: int | None = None,
-    instances: int = 4,
-    seed: int = 0,
+    instances: int | None = None,
+    seed: int | None = None,
     algorithm: str | Learner = "gamp",
 ) -> Table:
     r"""The way to an estimate, step by step: theory and, at a size ``d``, runs on data.
@@ -48,8 +49,8 @@ def follow(
             0.001 without one. Online gradient descent begins there on data as well, and its equations where its runs
             began.
         d: token dimension of runs; None for theory alone.
-        instances: independent runs per sample ratio.
-        seed: a non-negative integer.
+        instances: independent runs per sample ratio, with ``d``; 4 by default.
+        seed: a non-negative integer, with ``d``; 0 by default.
         algorithm: a learner whose steps have a theory, or the name of one. Those of regularised risk are proximal
             message passing (:mod:`~glassformer.learners.algorithms.proximal_passing`), which ends at the minimiser.
 
@@ -63,7 +64,7 @@ def follow(
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: no theory of the steps.
+        IncompatibleError: no theory of the steps, or a setting that they do not depend on.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -74,8 +75,11 @@ def follow(
     alpha, learner = validated_alpha(alpha), chosen(algorithm, None)
     require_integer("steps", steps)
     if d is None:
+        _require_theory(learner, instances, seed)
         return _theory(learner, model, alpha, steps, overlap)
     asked = learner.followed(steps, overlap)
+    _require_kept(learner, asked)
+    instances, seed = 4 if instances is None else instances, 0 if seed is None else seed
     experiment = experiment_of(model, alpha, d, instances, seed, asked, asked.storages[0])
     runs, size = experiment.runs(), experiment.size.model
     start = asked.beginning(size, d, overlap, [run.history for run in runs[0]])
@@ -86,6 +90,26 @@ def follow(
     parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
     notes = [*table.notes, *_restless(experiment.realised, runs)]
     return replace(table, columns={**table.columns, **columns}, parameters=parameters, notes=notes)
+
+
+def _require_theory(learner: Learner, instances: int | None, seed: int | None) -> None:
+    """Raise for what only runs depend on."""
+    for name, value in (("instances", instances), ("seed", seed)):
+        if value is not None:
+            raise IncompatibleError(f"{name} = {value} is for runs beside theory: give their size d")
+    for name, value in changed(learner).items():
+        if name not in learner.in_trajectory:
+            raise IncompatibleError(f"{name} = {value} changes nothing in the theory of the steps of {learner.name}")
+
+
+def _require_kept(learner: Learner, followed: Learner) -> None:
+    """Raise for settings that are others on the way that theory describes."""
+    for name, value in changed(learner).items():
+        if getattr(followed, name) != value:
+            raise IncompatibleError(
+                f"{name} = {value} is not kept: {learner.name} is followed with {name} = {getattr(followed, name)}, "
+                "as its theory is; use simulate for other ways"
+            )
 
 
 def _restless(alpha: Array, points: list[list[Run]]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.settings import check_settings
+from glassformer.core.settings import changed, check_settings
 
 if TYPE_CHECKING:
     from glassformer.core.integral import Array
@@ -92,6 +92,8 @@ class Learner(ABC):
     """Keys of the papers behind it, beyond those behind the models."""
     in_theory: ClassVar[tuple[str, ...]] = ()
     """Settings that its theory depends on: others are refused where only theory is asked for."""
+    in_trajectory: ClassVar[tuple[str, ...]] = ()
+    """Settings that the theory of its steps depends on."""
     storages: ClassVar[tuple[str, ...]] = IN_ONE_ARRAY
     """Ways of keeping the inputs that it can learn from."""
     continues: ClassVar[bool] = False
@@ -121,13 +123,11 @@ class Learner(ABC):
         if not isinstance(settings, cls.relatives()):
             raise ParameterError("settings", type(settings).__name__, f"{cls.__name__}, for this algorithm")
         own = {one.name for one in fields(cls)}  # type: ignore[arg-type]
-        given: Any = settings
-        values = {one.name: (getattr(given, one.name), one.default) for one in fields(given)}
-        changed = {name: value for name, (value, default) in values.items() if value != default}
-        for name, value in changed.items():
+        given = changed(settings)
+        for name, value in given.items():
             if name not in own:
                 raise ParameterError(name, value, f"nothing: {cls.__name__} has no such setting")
-        return cls(**changed)
+        return cls(**given)
 
     @classmethod
     def relatives(cls) -> type[Learner]:

@@ -58,6 +58,15 @@ class OnlineSGD(RowDescent):
     papers: ClassVar[tuple[str, ...]] = ("saad1995on",)
     storages: ClassVar[tuple[str, ...]] = ("generated", "float64", "float32")
     follows_start: ClassVar[bool] = True
+    in_trajectory: ClassVar[tuple[str, ...]] = (
+        "learning_rate",
+        "batch",
+        "weight_decay",
+        "init",
+        "small",
+        "overlap",
+        "points",
+    )
 
     learning_rate: float = setting(1.0, "length of a step on the mean of a batch (default 1)", positive)
     batch: int = setting(4, "samples per step (default 4)", whole)

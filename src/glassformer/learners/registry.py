@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from glassformer.core.errors import ParameterError
@@ -78,6 +80,27 @@ strength
         if key not in allowed:
             raise ParameterError(key, value, f"one of the settings of {name}: {', '.join(allowed)}")
     return kind(**settings)
+
+
+def settings_meant(name: str, settings: Mapping[str, Any], folder: Path | None = None) -> dict[str, Any]:
+    """Settings as a learner takes them, where texts stand for something else: the best strength, what a file holds.
+
+    Args:
+        name: of the learner.
+        settings: by their names.
+        folder: what files are relative to.
+
+    Example:
+        >>> settings_meant("risk", {"strength": "best", "loss": "logistic"})
+        {'strength': None, 'loss': 'logistic'}
+    """
+    readers = {one.field: one.read for one in options_in(learner_type(name)) if one.read is not None}
+    found = dict(settings)
+    for key, text in settings.items():
+        if key in readers and isinstance(text, str):
+            placed = str((folder or Path()) / text) if ":" in text else text
+            found[key] = readers[key](key, placed)
+    return found
 
 
 def chosen(algorithm: str | Learner, settings: Any = None) -> Learner:

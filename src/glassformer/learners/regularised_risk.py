@@ -65,6 +65,7 @@ class RegularisedRisk(Learner):
     family: ClassVar[str] = "convex"
     papers: ClassVar[tuple[str, ...]] = ("erba2025nuclear",)
     in_theory: ClassVar[tuple[str, ...]] = ("loss", "penalty", "strength")
+    in_trajectory: ClassVar[tuple[str, ...]] = in_theory
     storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
 
     loss: Any = parameter(

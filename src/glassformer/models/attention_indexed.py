@@ -255,9 +255,7 @@ class AttentionIndexed(Model):
         """The model at ``r = round(rho d)``, at least one, or at its fixed width."""
         if self.rho is not None and (self.rho == 0 or np.isinf(self.rho)):
             raise no_data(f"rho = {self.rho}", "give finite rho > 0, or width instead of rho = 0")
-        wide = self.width or (0 if self.rho is None else max(1, round(self.rho * d)))
-        name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
-        require_teacher({"d": (d, d), name: (wide, value)}, (d, d), wide)
+        wide = self._wide(d)
         rho = None if self.rho is None else wide / d
         channel = self.channel if rho is None or self.untied else self.channel.at_power(1 + rho)
         spectrum = None if self.spectrum is None else self.spectrum.resized(d)
@@ -269,6 +267,15 @@ class AttentionIndexed(Model):
             return FiniteSize(model, PairDesign, (2 * self.tokens, d), float(d * d))
         unit = wide * d if self.width is not None else d * d
         return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(unit))
+
+    def require_teacher(self, d: int) -> None:
+        wide = self._wide(d)
+        name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
+        require_teacher({"d": (d, d), name: (wide, value)}, (d, d), wide)
+
+    def _wide(self, d: int) -> int:
+        """How many columns the factors have at token dimension ``d``; zero where there are no factors."""
+        return self.width or (0 if self.rho is None else max(1, round(self.rho * d)))
 
 
 def _is_width(rho: Any) -> bool:

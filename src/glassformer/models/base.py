@@ -117,6 +117,10 @@ class Model(Trainable, ABC):
             IncompatibleError: the model is a limit without data.
         """
 
+    def require_teacher(self, d: int) -> None:
+        """Raise if a signal at token dimension ``d`` and its factors would not fit into memory; rows always do."""
+        del d
+
     tokens_parameter: ClassVar[str] = "tokens"
     """The parameter that says how many tokens an input has."""
 

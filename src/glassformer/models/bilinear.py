@@ -218,9 +218,7 @@ class BilinearSequenceRegression(Model):
             raise no_data(f"beta = {self.beta}, rho = {self.rho}", remedy)
         shape = (max(1, round(self.beta * d)), d)
         spectrum = None if self.spectrum is None else self.spectrum.resized(min(shape))
-        wide = self.width or (0 if self.rho is None else max(1, round(self.rho * d)))
-        name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
-        require_teacher({"d": (d, d), "beta": (shape[0], self.beta), name: (wide, value)}, shape, wide)
+        wide = self._wide(d)
         rho = None if self.rho is None else wide / d
         prior = self.prior if spectrum is None else None
         model = BilinearSequenceRegression(
@@ -228,3 +226,12 @@ class BilinearSequenceRegression(Model):
         )
         unit = self.width * sum(shape) if self.width is not None else shape[0] * d
         return FiniteSize(model, DenseDesign, shape, float(unit))
+
+    def require_teacher(self, d: int) -> None:
+        shape, wide = (max(1, round(self.beta * d)), d), self._wide(d)
+        name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
+        require_teacher({"d": (d, d), "beta": (shape[0], self.beta), name: (wide, value)}, shape, wide)
+
+    def _wide(self, d: int) -> int:
+        """How many columns the factors have at token dimension ``d``; zero where there are no factors."""
+        return self.width or (0 if self.rho is None else max(1, round(self.rho * d)))

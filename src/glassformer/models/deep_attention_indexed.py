@@ -131,3 +131,6 @@ class DeepAttentionIndexed(Model):
         channel = self.channel.at_power(1 + rho)
         model = DeepAttentionIndexed(rho, self.tokens, self.layers, self.skip, channel, self.temperature)
         return FiniteSize(model, LayeredQuadraticDesign, one.input_shape, one.unit)
+
+    def require_teacher(self, d: int) -> None:
+        AttentionIndexed(self.rho, self.tokens).require_teacher(d)

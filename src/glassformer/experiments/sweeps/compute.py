@@ -10,7 +10,7 @@ from glassformer.core.errors import GlassformerError
 from glassformer.experiments.simulation import simulate
 from glassformer.experiments.sweeps.plan import Task
 from glassformer.experiments.sweeps.store import FAILED, Record
-from glassformer.learners.registry import learner
+from glassformer.learners.registry import learner, settings_meant
 from glassformer.models.registry import build
 
 
@@ -31,21 +31,22 @@ def computed(task: Task, checkpoint: str | None = None) -> list[Record]:
 
 
 def _found(task: Task, checkpoint: str | None) -> list[Record]:
-    model = build(task.model, task.parameters, Path(task.folder) if task.folder else None)
+    folder = Path(task.folder) if task.folder else None
+    model, options = build(task.model, task.parameters, folder), dict(task.simulation)
+    name = options.pop("algorithm", task.learner)
+    asked = learner(name, **settings_meant(name, task.settings, folder))
     if task.compute == "thresholds":
-        found = learner(task.learner, **task.settings).thresholds(model)
+        found = asked.thresholds(model)
         values = {entry.name: _finite(entry.alpha) for entry in found.entries}
         errors = {f"{entry.name}_error_estimate": _finite(entry.error_estimate) for entry in found.entries}
-        return [Record("converged", {**values, **errors, "hard_phase": found.hard_phase})]
+        notes = [f"{entry.name}: {entry.note}" for entry in found.entries]
+        return [Record("converged", {**values, **errors, "hard_phase": found.hard_phase}, "; ".join(notes))]
     if task.compute == "limits":
-        rows = learner(task.learner, **task.settings).limits(model, task.alpha, throw=False).rows()
-        return [_record(row) for row in rows]
-    options = dict(task.simulation)
+        return [_record(row) for row in asked.limits(model, task.alpha, throw=False).rows()]
     del options["instances"]
-    settings = learner(options.pop("algorithm"), **task.settings)
     # Training alone is long enough to be worth continuing in the middle of a point.
-    kept = checkpoint if settings.continues else None
-    table = simulate(model, task.alpha, instances=1, algorithm=settings, checkpoint=kept, **options)
+    kept = checkpoint if asked.continues else None
+    table = simulate(model, task.alpha, instances=1, algorithm=asked, checkpoint=kept, **options)
     run = table.instances[0][0]
     (row,) = table.rows()
     # One instance has no standard error; those of several follow from their records.

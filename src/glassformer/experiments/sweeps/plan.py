@@ -20,7 +20,7 @@ from glassformer.core.errors import ParameterError, UnidentifiedError, in_file
 from glassformer.core.fingerprint import identified, identity
 from glassformer.core.ranges import numbers_from
 from glassformer.core.resources import require_resources
-from glassformer.learners.registry import learner, learner_type
+from glassformer.learners.registry import learner, learner_type, settings_meant
 from glassformer.models.registry import MODELS, build, meant, model_type
 
 COMPUTATIONS = ("limits", "thresholds", "simulate")
@@ -70,9 +70,10 @@ class Sweep:
         parameters: of the model, those that do not vary.
         simulation: ``algorithm``, ``d``, ``instances``, ``seed`` and ``storage`` of simulations; instance ``k`` has the
             seed ``seed + k``, and ``seed`` is the last axis of the results.
-        settings: of the algorithm, or of the learner.
+        settings: of the algorithm, or of the learner; as on the command line, ``"best"`` is the best strength and
+            ``"FILE.py:FUNCTION"`` a loss.
         learner: whose limits or thresholds, in the table of learners.
-        folder: what files named in ``parameters`` are relative to.
+        folder: what files named in ``parameters`` and ``settings`` are relative to.
 
     Raises:
         ParameterError: an unknown or missing name, or a value out of range.
@@ -144,12 +145,13 @@ class Sweep:
         allowed = of_settings(kind)
         if self.compute != "simulate":
             allowed = {name: allowed[name] for name in kind.in_theory}
+        meant_by = settings_meant(algorithm, self.settings, self._place)
         for name, value in self.settings.items():
             if name not in allowed:
                 what = f"the settings of {algorithm}" if self.compute == "simulate" else f"those of its {self.compute}"
                 raise ParameterError(name, value, f"one of {what}: {', '.join(allowed) or 'there are none'}")
-            check(name, value, allowed[name])
-        learner(algorithm, **self.settings)
+            check(name, meant_by[name], allowed[name])
+        learner(algorithm, **meant_by)
 
     def _require_memory(self, axes: Mapping[str, Sequence[Any]]) -> None:
         """Raise if the points alone would fill the memory."""
@@ -201,18 +203,27 @@ class Sweep:
                 raise ParameterError(name, value, "model, compute and learner in the table [sweep]")
         tables = {key: document.get(name, {}) for key, name in _TABLES.items()}
         trusted = {Path(link).resolve() for link in links}
-        varied = [*tables["parameters"].items(), *tables["grid"].items()]
-        for name, text in (found for entry in varied for found in _texts(*entry)):
+        named = set()
+        entries = [entry for table in ("parameters", "grid", "settings") for entry in tables[table].items()]
+        for name, text in (found for entry in entries for found in _texts(*entry)):
             file = folder / text.rpartition(":")[0]
             if file.is_file() and file.resolve() not in trusted:
                 raise ParameterError(
                     name, text, "a file that you name as well, since its code is run", f"add --link {file}"
                 )
+            named.add(file.resolve())
+        for link in links:
+            if Path(link).resolve() not in named:
+                raise ParameterError("link", str(link), "a file that the sweep names", "leave it out")
         return cls(**general, **tables, folder=str(folder.resolve()))
 
     def built(self, parameters: Mapping[str, Any]) -> Any:
         """The model with these parameters."""
-        return build(self.model, parameters, Path(self.folder) if self.folder else None)
+        return build(self.model, parameters, self._place)
+
+    @property
+    def _place(self) -> Path | None:
+        return Path(self.folder) if self.folder else None
 
     @property
     def axes(self) -> dict[str, list[Any]]:
@@ -241,7 +252,8 @@ class Sweep:
         # The first of learners goes without saying: what was kept before there were others stays known.
         whose = {} if self.learner == _SIMULATION["algorithm"] else {"learner": self.learner}
         fixed = {name: self._word(name, value) for name, value in {**self.parameters, **simulation, **whose}.items()}
-        common = identity(FORMAT, __version__, self.compute, self.model, self.settings)
+        settings = settings_meant(self._simulation.get("algorithm", self.learner), self.settings, self._place)
+        common = identity(FORMAT, __version__, self.compute, self.model, settings)
         found = []
         for place in itertools.product(*varied):
             # Whether a parameter is fixed or an axis of one value makes no difference.
@@ -254,7 +266,7 @@ class Sweep:
     def _word(self, name: str, value: Any) -> str:
         """What tells a value in a key; where its content cannot be told, a word that never comes again."""
         try:
-            return identity(meant(name, value, Path(self.folder) if self.folder else None))
+            return identity(meant(name, value, self._place))
         except UnidentifiedError as error:
             text = (
                 f"points of this {name} are kept for this run only, for what determines them cannot be told ({error})"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from glassformer.interface.cli.output import BAD_USAGE, NOT_CONVERGED
+from glassformer.interface.cli.output import NOT_CONVERGED
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Which figures, how large, and where they go."""
-    parser.add_argument("name", nargs="?", help="see --list")
-    parser.add_argument("--list", action="store_true", help="list the figures, with their numbers in the papers")
-    parser.add_argument("--all", action="store_true", help="draw every figure")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("name", nargs="?", help="see --list")
+    which.add_argument("--list", action="store_true", help="list the figures, with their numbers in the papers")
+    which.add_argument("--all", action="store_true", help="draw every figure")
     parser.add_argument("--quick", action="store_true", help="fewer points, instances and smaller sizes")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for PNG, CSV and summary (default out)")
     parser.add_argument("--reference", type=Path, help="folder of published data to compare with")
@@ -30,7 +30,4 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.all:
         return 0 if draw_all(options.out, options.quick, options.reference, options.data) else NOT_CONVERGED
-    if options.name is None:
-        print("glassformer figure: error: give a NAME, --all, or --list to see them", file=sys.stderr)
-        return BAD_USAGE
     return 0 if draw(options.name, options.out, options.quick, options.reference, options.data) else NOT_CONVERGED

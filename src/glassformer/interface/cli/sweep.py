@@ -70,9 +70,13 @@ def _print_progress(options: argparse.Namespace, found: Any) -> int:
 
 def _sweep_collect(options: argparse.Namespace) -> int:
     from glassformer.core.errors import DataError
+    from glassformer.core.files import require_place
     from glassformer.experiments.sweeps.collect import collect, to_frame
 
     found = collect(options.store)
+    for name, path in (("netcdf", options.netcdf), ("csv", options.csv)):
+        if path is not None:
+            require_place(name, path, make=True)
     try:
         if options.netcdf:
             found.to_netcdf(options.netcdf, engine="scipy")

@@ -21,8 +21,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     text = "whose steps are followed: gamp (default), risk (proximal message passing) or online-sgd"
     parser.add_argument("--algorithm", "--learner", default="gamp", help=text)
     parser.add_argument("--d", type=int, help="token dimension of runs beside theory; without it theory alone")
-    parser.add_argument("--instances", type=int, default=4, help="independent runs (default 4)")
-    parser.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
+    parser.add_argument("--instances", type=int, help="independent runs, with --d (default 4)")
+    parser.add_argument("--seed", type=int, help="first instance's seed, with --d (default 0)")
     add_settings(parser)
 
 

@@ -107,7 +107,7 @@ def draw_all(out: Path, quick: bool = False, reference: Path | None = None, data
         if figure.of_data and data is None:
             print(f"{name}: left out, it needs a data set (--data DIR)\n")
             continue
-        good.append(draw(name, out, quick, reference, data))
+        good.append(draw(name, out, quick, *((None, data) if figure.of_data else (reference, None))))
         print()
     return all(good)
 
@@ -126,14 +126,18 @@ def draw(name: str, out: Path, quick: bool = False, reference: Path | None = Non
         Whether everything converged.
 
     Raises:
-        ParameterError: an unknown name, or a reference folder that does not exist.
+        ParameterError: an unknown name, a reference folder that does not exist, or a folder that the figure does not
+            take.
         DataError: a data set that is missing or cannot be read, or a folder that cannot be written to.
     """
     if name not in FIGURES:
         raise ParameterError("name", name, f"one of {', '.join(FIGURES)}")
+    figure = FIGURES[name]
+    kind, unused = ("reference", reference) if figure.of_data else ("data", data)
+    if unused is not None:
+        raise ParameterError(kind, str(unused), f"nothing for {name}", "leave it out")
     for ending in ("png", "csv", "txt"):
         require_place("out", out / f"{name}.{ending}", make=True)
-    figure = FIGURES[name]
     found, summary, converged = figure.produce(out / f"{name}.png", quick, data if figure.of_data else reference)
     found.to_csv(out / f"{name}.csv", index=False)
     files = ", ".join(f"{name}.{ending}" for ending in ("png", "csv", "txt"))
