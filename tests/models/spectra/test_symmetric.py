@@ -90,6 +90,15 @@ def test_mmse_where_two_bulks_merge(factor):
     check_mmse(rho, low * factor)
 
 
+@pytest.mark.statistics
+@pytest.mark.parametrize(
+    ("rho", "noise"), [(1.8646578193708595e-06, 66.9043896717317), (0.029403217703892977, 1.6332711492947504e-07)]
+)
+def test_rounding_of_the_edges_of_a_narrow_bulk_is_in_the_error(rho, noise):
+    value, error = SymmetricLaw(rho, noise).mmse()
+    assert abs(value[0] - oracle_mmse(rho, noise)) <= error[0] <= 1e-4 * value[0]
+
+
 @pytest.mark.parametrize(("rho", "noise"), POINTS)
 def test_edges(rho, noise):
     support = SymmetricLaw(rho, noise).support[0].ravel()

@@ -28,7 +28,7 @@ def bracketed_root(
         high: where it is not negative.
         last_step: Newton step, relative to the root or to one, after which to stop; its square over the scale on
             which the function bends is the error left.
-        start: where to begin, in the bracket; its middle by default.
+        start: where to begin, in the bracket; its middle by default, and where this is NaN.
 
     Returns:
         The root to rounding error; NaN where the function is NaN.
@@ -38,23 +38,25 @@ def bracketed_root(
         1.4142135623730951
     """
     low, high = np.array(low, dtype=float), np.array(high, dtype=float)
-    x, step = 0.5 * (low + high) if start is None else np.clip(start, low, high), high - low
-    before = step
+    x = 0.5 * (low + high)
+    if start is not None:
+        x = np.where(np.isnan(start), x, np.clip(start, low, high))
+    step = before = high - low
     done = np.zeros(x.shape, dtype=bool)
-    for _ in range(200):
-        value, slope = function(x)
-        low, high = np.where(value <= 0, x, low), np.where(value >= 0, x, high)
-        with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(200):
+            value, slope = function(x)
+            low, high = np.where(value <= 0, x, low), np.where(value >= 0, x, high)
             newton = x - value / slope
             # A step that is not half the one before the last may belong to a cycle: the bracket is halved instead.
             usable = (newton >= low) & (newton <= high) & (np.abs(newton - x) <= 0.5 * np.abs(before))
-        moved = np.where(usable, newton, 0.5 * (low + high))
-        before, step = step, moved - x
-        size = np.maximum(np.abs(x), 1.0)
-        settled = (usable & (np.abs(step) <= last_step * size)) | (high - low <= 4e-16 * size) | np.isnan(value)
-        # What has settled stays: at the root the sign of the value is rounding, and would send the step astray.
-        x = np.where(done, x, moved)
-        done |= settled
-        if np.all(done):
-            break
+            moved = np.where(usable, newton, 0.5 * (low + high))
+            before, step = step, moved - x
+            size = np.maximum(np.abs(x), 1.0)
+            settled = (usable & (np.abs(step) <= last_step * size)) | (high - low <= 4e-16 * size) | np.isnan(value)
+            # What has settled stays: at the root the sign of the value is rounding, and would send the step astray.
+            x = np.where(done, x, moved)
+            done |= settled
+            if done.all():
+                break
     return np.where(np.isnan(value), np.nan, x)

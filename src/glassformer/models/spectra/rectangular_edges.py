@@ -41,8 +41,16 @@ def lower_edge(rho: Array, a2: Array, a1: Array, k: Array) -> tuple[Array, Array
         left, right = k / p**2 + a1 + 2 * a2 * p, 1 / n**2 + 2 * a2 * rho
         return np.log(left / right), dn * ((2 * k / p**3 - 2 * a2) / left + 2 / n**3 / right)
 
-    bound = np.full_like(rho, 90.0)
-    return split(bracketed_root(condition, -bound, bound))
+    # Wide matrices have other zeros of f' with p < n, all of them beyond the middle if the edge is before it.
+    before = condition(np.zeros_like(rho))[0] > 0
+    # There p/rho is about what it is without a2; else near the pole all but K/p^2 is as it is there.
+    rest = a1 * rho**2 + 2 * np.sqrt(k) + k
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        by_pole = np.sqrt(k / (1 + 2 * a2 * rho**3 - a1 * rho**2))
+    share = 1 - 1 / np.sqrt(1 + rest)
+    share = np.clip(np.where(before, share, np.fmin(share, by_pole)), 1e-300, 1 - 1e-15)
+    low, high = np.where(before, -90.0, 0.0), np.where(before, 0.0, 90.0)
+    return split(bracketed_root(condition, low, high, start=np.log1p(-share) - np.log(share)))
 
 
 def gap_edges(rho: Array, a2: Array, a1: Array, k: Array) -> tuple[Flags, Array, Array, Array]:
@@ -84,15 +92,22 @@ def _parted(rho: Array, a2: Array, a1: Array, k: Array, inflection: Array) -> tu
     """The edges of :func:`gap_edges` where ``f'`` has a local minimum, nearer to the pole than its inflection point."""
     cube = np.cbrt(k)
     nearest = np.log(rho * cube / (1 - cube)) - 1e-9
-    lowest = bracketed_root(lambda t: _bend(rho, a2, k, t, -1.0), nearest, inflection)
+    lowest = bracketed_root(lambda t: _bend(rho, a2, k, t, -1.0), nearest, inflection, start=nearest + 1e-8)
     beyond = np.maximum(np.log(np.maximum(a2 ** (-1 / 3) - rho, rho * 1e-300)), inflection) + 1e-9
-    highest = bracketed_root(lambda t: _bend(rho, a2, k, t, 1.0), inflection, beyond)
+    highest = bracketed_root(lambda t: _bend(rho, a2, k, t, 1.0), inflection, beyond, start=beyond - 1e-8)
     gap = (_level(rho, a2, a1, k, lowest, 1.0)[0] < 0) & (_level(rho, a2, a1, k, highest, 1.0)[0] > 0)
     closest = np.exp(lowest)
     end, start = np.full_like(k, np.nan), np.full_like(k, np.nan)
     if np.any(gap):
         at, inside = (rho[gap], a2[gap], a1[gap], k[gap]), closest[gap]
         first = 0.5 * np.log(at[3] / (1 / at[0] ** 2 + 2 * at[1] * (at[0] + inside))) - 1e-9
-        end[gap] = np.exp(bracketed_root(lambda t: _level(*at, t, -1.0), first, lowest[gap]))
-        start[gap] = np.exp(bracketed_root(lambda t: _level(*at, t, 1.0), lowest[gap], highest[gap]))
+        end[gap] = _at_level(at, -1.0, first, lowest[gap], first + 1e-8)
+        start[gap] = _at_level(at, 1.0, lowest[gap], highest[gap], None)
     return gap, end, start, closest
+
+
+def _at_level(
+    at: tuple[Array, Array, Array, Array], sign: float, low: Array, high: Array, start: Array | None
+) -> Array:
+    """Where ``f'`` is zero, to the last digits: next to the place where two bulks part it bends within a short way."""
+    return np.exp(bracketed_root(lambda t: _level(*at, t, sign), low, high, last_step=1e-11, start=start))

@@ -41,31 +41,13 @@ from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quadrature import tanh_sinh
 from glassformer.core.numerics.roots import bracketed_root
 from glassformer.models.spectra.nodes import LawNodes
-from glassformer.models.spectra.symmetric_curve import (
-    critical_points,
-    crossing,
-    direction_at,
-    eigenvalue_at,
-    eigenvalue_of,
-)
+from glassformer.models.spectra.symmetric_curve import direction_at, eigenvalue_at, eigenvalue_of
+from glassformer.models.spectra.symmetric_edges import Edges, edges
 
 Flags = NDArray[np.bool_]
 
 # Nodes per piece, and on either side of a cut of one.
 NODES, SPLIT_NODES = 161, 101
-
-
-class _Edges(NamedTuple):
-    """Values of ``s`` at the edges, each of shape (batch,); the inner two are NaN where there is one bulk.
-
-    ``closest`` is the place inside a single bulk where it would part in two, NaN where there is none.
-    """
-
-    first: Array
-    inner_end: Array
-    inner_start: Array
-    last: Array
-    closest: Array
 
 
 class _Piece(NamedTuple):
@@ -116,27 +98,8 @@ class SymmetricLaw:
         return rho, noise
 
     @cached_property
-    def _edges(self) -> _Edges:
-        rho, noise = self._parameters
-        peak, dip = critical_points(rho, noise)
-        two = ~np.isnan(peak)
-        with np.errstate(invalid="ignore"):
-            high, low = (direction_at(rho, noise, np.log(s))[0] for s in (peak, dip))
-            early, late = two & (high > -1), two & (low < 1)
-            gap_above, gap_below = two & (high > 1) & (low < 1), two & (low < -1) & (high > -1)
-            first = crossing(rho, noise, -1, np.where(two & ~early, dip, 0), np.where(early, peak, np.inf), 1)
-            last = crossing(rho, noise, 1, np.where(late, dip, 0), np.where(two & ~late, peak, np.inf), 1)
-            end, start = np.full_like(rho, np.nan), np.full_like(rho, np.nan)
-            zero, far = np.zeros_like(rho), np.full_like(rho, np.inf)
-            # A gap above the level 1 lies between a rising and a falling crossing, one below -1 the other way round.
-            for at, level, ends, rise in ((gap_above, 1, (zero, peak, dip), 1), (gap_below, -1, (peak, dip, far), -1)):
-                if np.any(at):
-                    a, b, c = (x[at] for x in ends)
-                    end[at] = crossing(rho[at], noise[at], level, a, b, rise)
-                    start[at] = crossing(rho[at], noise[at], level, b, c, -rise)
-            near = np.where(1 - high < low + 1, peak, dip)
-            single = two & ~gap_above & ~gap_below & (near > first) & (near < last)
-        return _Edges(first, end, start, last, np.where(single, near, np.nan))
+    def _edges(self) -> Edges:
+        return edges(*self._parameters)
 
     @cached_property
     def _pieces(self) -> tuple[_Piece, _Piece]:
@@ -171,6 +134,24 @@ class SymmetricLaw:
                 slope = eigenvalue_at(rho, noise, s)[1]
                 yield exists, s, t, self._height(s, exists) / np.pi * slope * s * ratio * rule.weight
 
+    def _blurs(self) -> Iterator[Array]:
+        r"""For each piece what rounding of :math:`\psi` at its edges makes of its integral, relative to it.
+
+        Of elements that have it: a bulk from ``s`` to ``s + w`` holds a mass that goes with the square of ``w``, and
+        where :math:`\psi` hardly rises between its ends they are known to few digits.
+        """
+        (rho, noise), closest = self._parameters, self._edges.closest
+        for low, high, exists in self._pieces:
+            if np.any(exists):
+                blur, at = np.zeros(np.count_nonzero(exists)), (rho[exists], noise[exists])
+                for end in (low, high):
+                    log_s = np.log(end[exists])
+                    slope = direction_at(*at, log_s)[1]
+                    # Where one bulk is cut in two nothing is lost.
+                    known = np.where(end[exists] == closest[exists], np.inf, np.abs(slope))
+                    blur += 2e-16 * (2 + np.abs(log_s) + 1 / known)
+                yield 2 * blur / np.log(high[exists] / low[exists])
+
     @property
     def unit(self) -> Array:
         """From means over the values to errors per dimension, shape (batch,)."""
@@ -183,16 +164,18 @@ class SymmetricLaw:
            = \Delta\Bigl[1 - \frac{4\pi^2}3\Delta\int\mu^3 dz\Bigr],
 
         the second form below :math:`\Delta = 1`. It is 1 before any data: the mean :math:`\sqrt\rho\,I` is known. The
-        error is the change from the rule with half the nodes, plus the disagreement of the two forms beyond rounding:
-        their equality is the Nishimori identity of the denoising problem.
+        error is the change from the rule with half the nodes, plus the disagreement of the two forms beyond rounding
+        (their equality is the Nishimori identity of the denoising problem), plus what rounding of the edges makes of
+        narrow bulks.
         """
         rho, noise = self._parameters
-        total = np.zeros((4, len(rho)))
-        for at, s, t, weight in self._weighted_points():
+        total, rounding = np.zeros((4, len(rho))), np.zeros((2, len(rho)))
+        for (at, s, t, weight), blur in zip(self._weighted_points(), self._blurs(), strict=True):
             parts = rho[at, None] * t**2 * weight, 4 / 3 * noise[at, None] * self._height(s, at) ** 2 * weight
             for row, part in enumerate(parts):
                 total[row, at] += part.sum(axis=1)
                 total[row + 2, at] += 2 * part[:, ::2].sum(axis=1)
+                rounding[row, at] += blur * part.sum(axis=1)
         overlap, deficit, coarse_overlap, coarse_deficit = total
         small = noise < 1
         value = np.where(small, noise * (1 - deficit), 1 - overlap)
@@ -200,8 +183,8 @@ class SymmetricLaw:
         disagreement = np.abs((1 - overlap) - noise * (1 - deficit))
         # The forms differ by what is missed of the mass of the law, times the noise in one of them.
         missed = disagreement / np.maximum(noise, 1.0)
-        missed = np.where(missed > 1e-11, missed, 0.0)
-        return Integral(value, np.abs(value - coarse) + (missed + 4e-16) * np.where(small, noise, 1.0))
+        missed = np.where(missed > 1e-11, missed, 0.0) + np.where(small, rounding[1], rounding[0])
+        return Integral(value, np.abs(value - coarse) + (missed + 1e-14) * np.where(small, noise, 1.0))
 
     def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
         r"""Quadrature over the eigenvalues of each law, for functions that bend at ``cut``, shape (batch,).
