@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import copysign
+from typing import cast
 
 import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.theory.risk.loss import Loss
 
-# Slopes per sample that are nearly none, steps to where they are, the longest of the first, which doubles, and the
-# shortest whose secant is more than rounding errors.
-_FLAT, _SECANTS, _FIRST, _ROUNDING = 1e-7, 60, 0.1, 1e-5
+# Slopes per sample that are nearly none, and none; steps to where they are, the longest of the first, which doubles,
+# and the shortest whose secant is more than rounding errors.
+_FLAT, _EXACT, _SECANTS, _FIRST, _ROUNDING = 1e-7, 1e-14, 60, 0.1, 1e-5
+# Width of the envelope whose best constant stands for that of a loss with kinks.
+_NARROW = 1e-6
 
 
 @dataclass(frozen=True)
@@ -127,50 +131,73 @@ class Constant:
 
 @dataclass(frozen=True)
 class BestShift(_Changed):
-    r"""A loss without kinks at the constant that makes it least, :math:`\min_b\sum_\mu\ell(y_\mu, h_\mu+b)`.
+    r"""A loss at the constant that makes it least, :math:`\min_b\sum_\mu\ell(y_\mu, h_\mu+b)`; likewise its envelope.
 
-    Convex in the fields, with the slopes of the loss at that constant. They sum to zero over the samples, so that the
-    conjugate is that of the loss.
+    Convex in the fields, with the slopes of the loss, or of its envelope, at that constant. They sum to zero over the
+    samples, so that the conjugate is that of the loss.
 
     Attributes:
         loss: of the sum.
         nearby: where the search for the constant begins; it remembers the one that was found last.
 
     Example:
-        >>> from glassformer.theory.risk.losses import Square
+        >>> from glassformer.theory.risk.losses import Hinge, Square
         >>> BestShift(Square(), Constant()).slope(np.array([1.0, 3.0]), np.zeros(2)).round(9).tolist()
         [1.0, -1.0]
+        >>> BestShift(Hinge(), Constant()).value(np.array([1.0, 1.0, -1.0]), np.zeros(3)).round(5).tolist()
+        [0.0, 0.0, 2.0]
     """
 
     nearby: Constant
 
     def slope(self, y: Array, h: Array) -> Array:
-        return self._at_best(y, h)
+        def told(shift: float) -> tuple[Array, Array | None]:
+            slopes = self.loss.slope(y, h + shift)
+            return slopes, self.loss.bend(slopes)
+
+        return self._at_best(told, y)[0]
 
     def value(self, y: Array, h: Array) -> Array:
-        self._at_best(y, h)
+        if np.isfinite(self.sharpness):
+            self.slope(y, h)
+        else:
+            self.score(y, h, _NARROW / self.weights)
         return self.loss.value(y, h + self.nearby.value)
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        raise NotImplementedError
+        self.score(y, omega, variance)
+        return self.loss.proximal(y, omega + self.nearby.value, variance) - self.nearby.value
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        raise NotImplementedError
+        def told(shift: float) -> tuple[Array, Array]:
+            score, bends = self.loss.score(y, omega + shift, variance)
+            return -score, bends
+
+        slopes, bends = self._at_best(told, y)
+        return -slopes, cast(Array, bends)
+
+    def envelope(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        self.score(y, omega, variance)
+        return self.loss.envelope(y, omega + self.nearby.value, variance)
 
     def conjugate(self, y: Array, u: Array) -> Array:
         # The slopes sum to zero: any constant may be taken off, and labels far from zero lose no digits with this one.
         return self.loss.conjugate(y, u) - u * self.nearby.value
 
-    def _at_best(self, y: Array, h: Array) -> Array:
-        """Slopes at the best constant, by tangents or secants from the last one: their sum rises with it, a bracket."""
+    def _at_best(self, told: Callable[[float], tuple[Array, Array | None]], y: Array) -> tuple[Array, Array | None]:
+        """Slopes at the best constant, by tangents or secants from the last one: their sum rises with it, a bracket.
+
+        Args:
+            told: slopes at a constant, and how much they bend there where that is known.
+            y: the labels.
+        """
         one, low, high = self.nearby, -np.inf, np.inf
-        slopes, weights = self.loss.slope(y, h + one.value), self.weights
-        total, flat = float(slopes.sum()), _FLAT * float(weights.sum()) * y.size / weights.size
+        (slopes, bends), weights = told(one.value), self.weights
+        total, all_of_one = float(slopes.sum()), float(weights.sum()) * y.size / weights.size
         farthest = _FIRST
         for _ in range(_SECANTS):
-            bends = self.loss.bend(slopes)
             one.bend = one.bend if bends is None else float(bends.sum())
-            if abs(total) <= flat:
+            if abs(total) <= _FLAT * all_of_one:
                 break
             low, high = (low, one.value) if total > 0 else (one.value, high)
             step = -total / one.bend if one.bend > 0 else -copysign(np.inf, total)
@@ -178,13 +205,13 @@ class BestShift(_Changed):
             if not low < one.value + step < high:
                 step = 0.5 * (low + high) - one.value
             farthest *= 2
-            slopes = self.loss.slope(y, h + one.value + step)
+            slopes, bends = told(one.value + step)
             after = float(slopes.sum())
             if abs(step) > _ROUNDING:
                 one.bend = (after - total) / step
             one.value, total = one.value + step, after
-        if abs(total) > flat or total == 0 or one.bend <= 0:
-            return slopes
-        # From where their sum is nearly zero one more step leads there: certificates need it to be zero.
-        one.value -= total / one.bend
-        return self.loss.slope(y, h + one.value)
+        if _EXACT * all_of_one < abs(total) <= _FLAT * all_of_one and one.bend > 0:
+            # From where their sum is nearly zero one more step leads there: certificates need it to be zero.
+            one.value -= total / one.bend
+            return told(one.value)
+        return slopes, bends

@@ -13,8 +13,7 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
-from glassformer.learners.algorithms.changed_loss import BestShift, Constant, Shifted, Weighted
-from glassformer.learners.algorithms.kinked_intercept import least_risk_of_kinks
+from glassformer.learners.algorithms.changed_loss import BestShift, Constant, Weighted
 from glassformer.learners.algorithms.proximal_gradient import Scale, least_risk, scale_of
 from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.algorithms.several_classes import BestConstants, best_constants
@@ -22,8 +21,6 @@ from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.losses import loss_of
 from glassformer.theory.risk.penalties import Penalty, penalty_of
 
-# How far the second intercept of a loss with kinks is, in units of the spread of labels.
-_FIRST = 0.3
 # Margin of the largest useful strength for rounding.
 _EDGE = 1 + 1e-6
 
@@ -62,7 +59,7 @@ class PenalisedFit(NamedTuple):
         return reach if pull(-reach) < 0 else -reach
 
     def solved(self, strength: float, start: Array, shift: Any, settings: Iteration) -> tuple[Solution, Any]:
-        """Estimate and intercept: both at once, or, of losses with kinks, estimates at intercepts that are searched."""
+        """Estimate and intercept, both at once."""
         if not self.intercept:
             return least_risk(self.at(strength), settings, start, self.scale), 0.0
         if self.labels.ndim > 1:
@@ -70,16 +67,12 @@ class PenalisedFit(NamedTuple):
                 self.at(strength, BestConstants(self.loss, np.zeros(self.labels.shape[1]))), settings, start, self.scale
             )
             return found, self.best_intercept(self.design.forward(found.value[0], 0))
-        if np.isfinite(self.loss.sharpness):
-            nearby = Constant(float(shift))
-            found = least_risk(self.at(strength, BestShift(self.loss, nearby)), settings, start, self.scale)
-            return found, self.best_intercept(self.design.forward(found.value[0], 0))
-        reach = _FIRST * (_spread(self.labels, self.loss.weights) or 1.0)
-
-        def shifted(intercept: float) -> Risk:
-            return self.at(strength, Shifted(self.loss, intercept))
-
-        return least_risk_of_kinks(shifted, start, float(shift), reach, settings, self.scale)
+        nearby = Constant(float(shift))
+        loss = BestShift(self.loss, nearby)
+        found = least_risk(self.at(strength, loss), settings, start, self.scale)
+        # The constant that the certificate is about.
+        loss.value(self.labels, self.design.forward(found.value[0], 0))
+        return found, nearby.value
 
     @property
     def largest_strength(self) -> float:
@@ -133,9 +126,3 @@ def _slopes(loss: Loss, labels: Array, fields: Array) -> Array:
     if np.isfinite(loss.sharpness):
         return loss.slope(labels, fields)
     return -loss.score(labels, fields, 1e-6)[0]
-
-
-def _spread(labels: Array, weights: Any) -> float:
-    """Standard deviation of weighted labels."""
-    share = np.broadcast_to(weights, labels.shape) / np.sum(np.broadcast_to(weights, labels.shape))
-    return float(np.sqrt(np.sum(share * (labels - np.sum(share * labels)) ** 2)))

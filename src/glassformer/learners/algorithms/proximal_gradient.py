@@ -22,11 +22,11 @@ from glassformer.learners.algorithms.risk import Certificate, Risk
 # Steps of the power method, its margin, and steps between looks at the gap.
 _POWER, _MARGIN, _LOOK = 30, 1.05, 10
 # Envelopes: the first, by how much the next is narrower, and the share of the gap at which theirs counts as closed.
-_WIDE, _NARROWER, _SOLVED = 1.0, 0.3, 0.1
+_WIDE, _NARROWER, _SOLVED = 1.0, 0.2, 0.3
 # By how much steps grow where a loss bends less than it may.
 _LONGER = 1.05
 
-_NONE = Certificate(np.inf, np.inf, np.inf, 0.0)
+_NONE = Certificate(np.inf, np.inf, np.inf)
 
 
 @dataclass
@@ -98,8 +98,7 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
 
     Returns:
         :class:`~glassformer.core.solution.Solution` with ``value`` of shape (1, L, d); ``residual`` and
-        ``error_estimate`` are the certified relative duality gap; ``extra`` holds the ``risk`` and the ``tilt`` of what
-        certifies it.
+        ``error_estimate`` are the certified relative duality gap; ``extra`` holds the ``risk``.
 
     Example:
         >>> from glassformer.models.designs.dense import DenseDesign
@@ -174,7 +173,7 @@ def _quasi_newton(risk: Risk, settings: Iteration, start: Array, unit: float) ->
 
 def _solution(matrix: Array, here: Certificate, settings: Iteration, steps: int, history: list[float]) -> Solution:
     status = Status.CONVERGED if here.gap <= settings.tolerance else Status.ITERATION_LIMIT
-    left, extra = np.array([here.gap]), {"risk": np.array([here.risk]), "tilt": np.array([here.tilt])}
+    left, extra = np.array([here.gap]), {"risk": np.array([here.risk])}
     return Solution(matrix[None], [status], left, np.array([steps]), left, np.array(history)[:, None], extra)
 
 

@@ -26,13 +26,11 @@ class Certificate(NamedTuple):
         gap: how far at most its risk is from the least, relative to the risk of zero.
         closer: the same of envelopes.
         risk: of the estimate.
-        tilt: what the dual value gains per constant that is added to all fields.
     """
 
     gap: float
     closer: float
     risk: float
-    tilt: float
 
 
 class Risk(NamedTuple):
@@ -117,12 +115,11 @@ class Risk(NamedTuple):
         loss = float(np.sum(self.loss.value(self.labels, fields)))
         # Below zero it is rounding, and tells how much there is of it.
         gap = abs(loss + penalty - dual) / of_zero
-        whole = Certificate(gap, gap, loss + penalty, share * float(np.sum(slopes)))
+        whole = Certificate(gap, gap, loss + penalty)
         if width == 0:
             return whole
         widths = self.widths(width)
-        rounded = self.loss.proximal(self.labels, fields, widths)
-        closer = float(np.sum(self.loss.value(self.labels, rounded) + (rounded - fields) ** 2 / (2 * widths)))
+        closer = float(np.sum(self.loss.envelope(self.labels, fields, widths)))
         bend = 0.5 * share**2 * float(np.sum(widths * slopes**2))
         return whole._replace(closer=(closer + penalty - dual + bend) / of_zero)
 

@@ -56,6 +56,11 @@ class Loss(ABC):
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
         r"""The score ``g`` and :math:`-\partial_\omega g`."""
 
+    def envelope(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r"""The least of :math:`\ell(y, p) + (p-\omega)^2/(2V)`, whose slope in :math:`\omega` is :math:`-g`."""
+        p = self.proximal(y, omega, variance)
+        return np.asarray(self.value(y, p) + (p - omega) ** 2 / (2 * variance))
+
     def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
         """Places in ``omega`` where the score bends, or changes fast, of losses of one field."""
         raise NotImplementedError
