@@ -75,3 +75,16 @@ def test_the_right_width_of_attention_is_the_optimum(tokens):
     model = AttentionIndexed(rho=0.5, tokens=tokens, channel="linear", noise=0.1)
     right = assumed_prior_limits(model, [0.3], model.prior)
     assert np.isclose(right["error"][0], limits(model, [0.3])["error"][0], rtol=1e-6)
+
+
+def test_nothing_is_known_without_data():
+    model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+    assert assumed_prior_limits(model, [0.0], BilinearPrior(beta=1, rho=0.5))["error"][0] == 1.0
+    model, assumed = AttentionIndexed(rho=0.5, tokens=1, channel="linear"), AttentionIndexed(rho=0.2).prior
+    wrong = 1 + (np.sqrt(0.5) - np.sqrt(0.2)) ** 2
+    np.testing.assert_allclose(assumed_prior_limits(model, [0.0], assumed)["error"], wrong, rtol=1e-12)
+
+
+def test_errors_without_noise_are_never_negative():
+    model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0)
+    assert assumed_prior_limits(model, [0.9], BilinearPrior(beta=1, rho=0.5))["error"][0] >= 0

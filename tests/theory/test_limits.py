@@ -509,3 +509,8 @@ def test_the_optimum_recovers_before_the_nuclear_norm(beta, rho):
     found = thresholds(BilinearSequenceRegression(beta=beta, rho=rho))
     if rho < min(1, beta):
         assert found["perfect_recovery"].alpha < found["nuclear_norm_perfect_recovery"].alpha <= 1
+
+
+def test_two_perfect_fixed_points_next_to_a_threshold_are_one():
+    found = limits(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0), [0.51, 0.5100005, 0.5102])
+    assert [status.name for status in found.status] == ["CONVERGED"] * 3

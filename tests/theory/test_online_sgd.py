@@ -113,6 +113,23 @@ def test_the_last_layer_is_found_first_and_its_time_is_told():
     np.testing.assert_array_equal(earlier.value, [0.0, 0.0])
 
 
+@pytest.mark.parametrize("count", [2, 3, 21, 101])
+def test_what_is_open_between_two_times_is_in_the_error_of_arrivals(count):
+    """Of linear labels the cosine is known in closed form: it is 1/2 at 1.12431."""
+    model = SequenceMultiIndex(lambda z: z[:, 0], noise=0.1, points=32)
+    time = [0.0, 2.0, 20.0] if count == 3 else np.linspace(0, 20, count)
+    found = online_sgd(model, time, Pace(0.5, 1), points=512).arrival()
+    assert abs(found.value[0] - 1.12431) <= found.error[0]
+    assert found.error[0] <= 0.02 or count < 101
+
+
+@pytest.mark.parametrize("level", ["a", None, [0.3, 0.5], np.nan, 1.0, -0.1])
+def test_levels_are_checked(level):
+    path = online_sgd(LAYERS, [0, 0.1], LAYERS_PACE, points=64)
+    with pytest.raises(ParameterError, match="level"):
+        path.arrival(level)
+
+
 def test_without_overlap_even_labels_are_never_learned():
     path = online_sgd(LAYERS, [0, 5], LAYERS_PACE, points=64)
     np.testing.assert_allclose(path.overlap.value, 0.0, atol=1e-14)

@@ -37,7 +37,7 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
 
     Args:
         model: of the labels: bilinear sequence regression with the Gaussian channel, finite ``rho`` or a spectrum.
-        alpha: sample ratios, finite and > 0, shape (points,).
+        alpha: sample ratios, finite and >= 0, shape (points,).
         assumed: for instance :class:`~glassformer.models.priors.bilinear.BilinearPrior` of another width.
 
     Returns:
@@ -131,6 +131,10 @@ def _roughly(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> float:
 
 def _fixed_point(prior: ScalarPrior, assumed: ScalarPrior, count: float, noise: float) -> tuple[float, ...]:
     """Error and its estimated error, effective noise, the last step and how many there were."""
+    if count == 0:
+        # Every estimate is the mean of what is assumed.
+        (wrong,) = (prior.mean((1, 1)) - assumed.mean((1, 1))).ravel() ** 2
+        return 1.0 + float(wrong), 0.0, np.inf, 0.0, 0.0
     error, step, residual = 1.0, 0, np.inf
     while step < _STEPS and residual > _ROUGH and noise + error > 0:
         new = _roughly(prior, assumed, (noise + error) / count)
@@ -150,4 +154,6 @@ def _fixed_point(prior: ScalarPrior, assumed: ScalarPrior, count: float, noise: 
         moved = gap / (1 - slope)
         error = error + moved
     estimate = (unknown + residual) / (1 - slope) if slope < 1 else np.inf
+    # Next to perfect recovery secants may step over it, by less than the estimate says.
+    error = max(error, 0.0)
     return error, estimate, (noise + error) / count, residual, float(step)

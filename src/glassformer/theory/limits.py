@@ -116,7 +116,9 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
     if not model.has_curve:
         return _two_starts(model, alpha, settings)
     uninformed, informed = _along_curve(model, alpha, settings)
-    distinct = _apart(uninformed, informed, *_EXACT)
+    # What iterations leave of two that are perfect, next to a threshold ten times as much, tells them not apart.
+    known = np.maximum(mean_error(uninformed.value), mean_error(informed.value)) <= 10 * _PERFECT
+    distinct = _apart(uninformed, informed, *_EXACT) & ~known
     return _Ends(uninformed, informed, distinct, np.zeros_like(distinct))
 
 

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import brentq
 
+from glassformer.core.checks import is_number
+from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quasi_random import confident
 from glassformer.core.results import scalars
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 
 # Of a step in time.
 TOLERANCE = 1e-4
+# A rise from one time to the next of which nothing is known in between.
+_STEEP = 0.25
 
 
 @dataclass(frozen=True)
@@ -84,14 +90,24 @@ class OnlinePath(Shown):
 
         Infinite, with an infinite error, for rows that some set of points does not find within the time followed. The
         order of the finite ones is the order of learning; from a start of size one over the root of the dimension they
-        are the times of escape.
+        are the times of escape. Between two of the times followed a path is interpolated; the error holds what a rise
+        by a quarter or more leaves open between them, all of the way, and of smaller ones the share that bends.
+
+        Args:
+            level: in [0, 1).
+
+        Raises:
+            ParameterError: another level.
         """
+        if not (is_number(level) and 0 <= level < 1):
+            raise ParameterError("level", level, "a number in [0, 1)")
         paths = np.moveaxis(self._cosines, 0, -1)
         found = np.apply_along_axis(lambda path: _crossing(self.time, path, level), -1, paths)
-        missed = ~np.isfinite(found).all(axis=(0, 1))
-        known = _estimated(np.where(missed, 0.0, found)[None])
-        value, error = (np.where(missed, np.inf, part[0]) for part in known)
-        return Integral(value, error)
+        missed = ~np.isfinite(found[..., 0]).all(axis=(0, 1))
+        known, between = np.moveaxis(np.where(missed[:, None], 0.0, found), -1, 0)
+        value, error = (part[0] for part in _estimated(known[None]))
+        error = error + between.mean(axis=(0, 1))
+        return Integral(np.where(missed, np.inf, value), np.where(missed, np.inf, error))
 
     @property
     def _rows(self) -> tuple[Array, Array, Array]:
@@ -118,10 +134,17 @@ def _estimated(replicas: Array) -> Integral:
     return Integral(value, np.asarray(confident(count) * blur + TOLERANCE * np.abs(value)))
 
 
-def _crossing(time: Array, path: Array, level: float) -> float:
-    """When a path, shape (times,), first exceeds a level; infinite where it does not."""
+def _crossing(time: Array, path: Array, level: float) -> tuple[float, float]:
+    """When a path, shape (times,), first exceeds a level, and what is open of it; infinite where it does not."""
     above = path > level
     k = int(np.argmax(above))
     if k == 0 or not above[k]:
-        return float(time[0]) if above[0] else np.inf
-    return float(np.interp(level, path[k - 1 : k + 1], time[k - 1 : k + 1]))
+        return (float(time[0]) if above[0] else np.inf), 0.0
+    low, high, rise = time[k - 1], time[k], path[k] - path[k - 1]
+    found = np.interp(level, path[k - 1 : k + 1], time[k - 1 : k + 1])
+    share = min(1.0, float(rise / _STEEP)) ** 2
+    near = slice(max(k - 2, 0), k + 2)
+    if share < 1 and len(time[near]) > 2:
+        curve = PchipInterpolator(time[near], path[near])
+        found = brentq(lambda t: float(curve(t)) - level, low, high)
+    return float(found), share * float(max(found - low, high - found))

@@ -270,6 +270,8 @@ def _times(time: ArrayLike) -> Array:
 
 def _checked(start: Start, rows: int) -> Array:
     """All starts, with their teachers, shape (starts, 3, P, P)."""
+    if not isinstance(start, tuple) or len(start) != len(Start._fields):
+        raise ParameterError("start", start, "a Start of overlap, power and teacher, as cosine_start makes one")
     overlap, power = (real_numbers("start", part) for part in start[:2])
     if overlap.shape[-2:] != (rows, rows) or overlap.shape != power.shape:
         raise ParameterError("start", start, f"overlap and power of shape {(rows, rows)}, or of several starts")

@@ -108,7 +108,8 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
         told = f"loss {loss.name} has no theory for labels of channel {model.channel.label} of several indices"
         raise IncompatibleError(f"{told}: use cross-entropy, or channel linear")
     if loss.binary and set(model.channel.values) != {-1.0, 1.0}:
-        told = f"loss {loss.name} is for labels +1 and -1, not for those of channel {model.channel.label}"
+        noisy = " with noise" if model.channel.noise > 0 else ""
+        told = f"loss {loss.name} is for labels +1 and -1, not for those of channel {model.channel.label}{noisy}"
         raise IncompatibleError(f"{told}: use {'cross-entropy' if prior.symmetric else 'square or huber'}")
     if strength == 0 and not loss.quadratic:
         raise IncompatibleError(f"strength = 0 is a limit of loss square alone, not of {loss.name}: give one > 0")
