@@ -362,3 +362,11 @@ def test_no_interval_holds_more_than_its_residuals_can_tell():
     found = BilinearRegressor(**QUICK).fit(inputs, labels)
     assert np.all(np.isinf(found.predict_interval(inputs[:2], coverage=0.99)))
     assert np.all(np.isfinite(found.predict_interval(inputs[:2], coverage=0.9)))
+
+
+@pytest.mark.parametrize("estimator", [AttentionRegressor(), BilinearRegressor()])
+def test_inputs_that_are_all_alike_tell_nothing(estimator):
+    labels = np.random.default_rng(0).standard_normal(40)
+    fitted = estimator.fit(np.full((40, 3, 4), 0.7), labels)
+    np.testing.assert_array_equal(fitted.coef_, 0.0)
+    np.testing.assert_allclose(fitted.predict(np.full((2, 3, 4), 0.7)), labels.mean())

@@ -38,6 +38,9 @@ class _Attention(SequenceEstimator):
         if self.pairs == "all":
             scaled = scaled.sum(axis=1, keepdims=True) / np.sqrt(given.lengths)[:, None, None]
         if weights is not None:
+            if not np.ptp(scaled, axis=0).any():
+                # Sequences that are all alike tell nothing: what is left around their centre would be rounding.
+                scaled = np.zeros_like(scaled)
             self.centre_ = np.einsum("n,ntd,nte->de", weights, scaled, scaled, optimize=True) / weights.sum()
         return PooledDesign(scaled, self.centre_)
 

@@ -16,6 +16,8 @@ from glassformer.sklearn.sequences import Sequences
 SCALES = ("features", "whiten", "none")
 # Directions with less than this share of the largest variance are left out by whitening.
 _FLAT = 1e-8
+# Deviations, in units of the largest value, that are rounding.
+_DUST = 1e-13
 # Numbers that are centred at once.
 _NUMBERS = 2**20
 
@@ -75,14 +77,18 @@ def learned(given: Sequences, weights: Array, scale: str, by_position: bool) -> 
     length, d = given.values.shape[1:]
     counted = float(share.sum())
     features: Any = sum(np.einsum("nld,nle->de", part, part, optimize=True) for part in _centred(given, share, mean))
+    # Features that do not vary but for the rounding of their mean are left out.
+    flat = np.diag(features) <= counted * (_DUST * np.max(np.abs(given.values), axis=(0, 1))) ** 2
+    features[flat], features[:, flat] = 0.0, 0.0
     power = float(np.trace(features)) / max(counted * d, 1e-300)
     rows, columns = np.ones(length if by_position else 1), np.full(d, 1 / np.sqrt(power) if power > 0 else 1.0)
     if scale != "none":
         columns = _inverse_root(features / counted, scale)
-        if by_position and length > 1:
-            scaled = (part @ columns if columns.ndim == 2 else part * columns for part in _centred(given, share, mean))
-            tokens: Any = sum(np.einsum("nld,nmd->lm", part, part, optimize=True) for part in scaled)
-            rows = _inverse_root(tokens / (d * max(float(share.sum(axis=0).mean()), 1e-300)), scale)
+    columns[flat] = 0.0
+    if scale != "none" and by_position and length > 1:
+        scaled = (part @ columns if columns.ndim == 2 else part * columns for part in _centred(given, share, mean))
+        tokens: Any = sum(np.einsum("nld,nmd->lm", part, part, optimize=True) for part in scaled)
+        rows = _inverse_root(tokens / (d * max(float(share.sum(axis=0).mean()), 1e-300)), scale)
     return Scaling(mean, rows, columns)
 
 
