@@ -350,6 +350,17 @@ def test_errors_of_fits_that_follow_every_label_are_those_of_other_samples(stren
     assert 0.5 < found.predict(inputs[:1], return_std=True)[1][0] / np.sqrt(np.mean(np.square(missed))) < 2
 
 
+def test_weights_are_repetitions_in_errors_of_predictions_too():
+    inputs, labels, _ = bilinear(n=60)
+    weights = np.random.default_rng(0).integers(1, 4, 60)
+    often = np.repeat(np.arange(60), weights)
+    settings = {**QUICK, "strength": 0.3, "tolerance": 1e-7}
+    weighted = BilinearRegressor(**settings).fit(inputs, labels, sample_weight=weights)
+    repeated = BilinearRegressor(**settings).fit(inputs[often], labels[often])
+    for told in (lambda one: one.predict(inputs[:1], return_std=True)[1], lambda one: one.predict_interval(inputs[:1])):
+        np.testing.assert_allclose(told(weighted), told(repeated), rtol=1e-4)
+
+
 def test_repetitions_promise_no_smaller_errors():
     inputs, labels, _ = bilinear(n=100)
     once = BilinearRegressor(**QUICK).fit(inputs, labels)

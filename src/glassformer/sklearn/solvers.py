@@ -49,6 +49,20 @@ class Task(NamedTuple):
     intercept: bool
     loss: Any
 
+    def merged(self) -> Task:
+        """The same problem with every sample once, in the weight of all that are equal: they are left out together."""
+        _, first, own = np.unique(self.groups, return_index=True, return_inverse=True)
+        if len(first) == len(own):
+            return self
+        once = np.isin(np.arange(len(own)), first)
+        return self._replace(
+            design=self.design.rows(once),
+            tokens=self.tokens[once],
+            labels=self.labels[once],
+            weights=np.asarray(np.bincount(own, self.weights)[own[once]], dtype=float),
+            groups=self.groups[once],
+        )
+
 
 class Signal(NamedTuple):
     """What was learned.
@@ -116,16 +130,16 @@ def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Miss
     """Of a regression, by what every sample would be missed if the others were all there are."""
     if not (settings.predicts_numbers and np.isfinite(loss_of(settings.loss).sharpness)):
         return None
-    problem = (task.design, task.labels, path.estimates[-1], chosen.strength, settings.loss, settings.penalty)
-    found = leave_one_out(*problem, intercept=float(path.intercepts[-1]), weights=task.weights)
-    fields, several = found.fields, len(np.unique(task.groups))
-    if several > 1 and (several < len(task.labels) or found.degrees > _FREE * len(task.labels)):
-        # Equal samples are left out together, and the first order is not that of a fit which follows every label.
-        # With a constant of their own: the others tell a sample where all of them together have mean zero.
-        own, shared = _problem(settings, task), {**_shared(settings, task), "intercept": True}
-        shared |= {"folds": min(_FOLDS, several), "groups": task.groups}
-        fields = held_back(*own[:2], chosen.strength, *own[2:], **shared)
-    return LeftOutMisses(chosen.unit * (task.labels - fields), task.weights)
+    once = task.merged()
+    problem = (once.design, once.labels, path.estimates[-1], chosen.strength, settings.loss, settings.penalty)
+    found = leave_one_out(*problem, intercept=float(path.intercepts[-1]), weights=once.weights)
+    fields, several = found.fields, len(once.labels)
+    if several > 1 and found.degrees > _FREE * several:
+        # The first order is not that of a fit which follows every label. With a constant of their own: the others tell
+        # a sample where all of them together have mean zero.
+        own, shared = _problem(settings, once), {**_shared(settings, once), "intercept": True}
+        fields = held_back(*own[:2], chosen.strength, *own[2:], folds=min(_FOLDS, several), **shared)
+    return LeftOutMisses(chosen.unit * (once.labels - fields), once.weights)
 
 
 def by_message_passing(settings: Any, task: Task) -> Signal:

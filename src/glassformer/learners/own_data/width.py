@@ -45,7 +45,8 @@ class EstimatedModel(Shown):
     Attributes:
         model: with the estimated width and noise, for labels :math:`(y - m)/\sqrt P`.
         rho: :math:`r/d`, and ``rho_interval``, of 95 per cent.
-        noise: :math:`\Delta`, in units of the signal's share of the labels, and ``noise_error``, of 95 per cent.
+        noise: :math:`\Delta`, in units of the signal's share of the labels, and ``noise_error``, of 95 per cent: of
+            the matrix at hand, whose power at a small size is not the mean of its law.
         power: ``P``, what the signal adds to the variance of the labels.
         offset: ``m``; of classes the constant inside the sign.
         solution: of message passing with this model.
