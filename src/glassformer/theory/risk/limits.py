@@ -108,7 +108,7 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
         told = f"loss {loss.name} has no theory for labels of channel {model.channel.label} of several indices"
         raise IncompatibleError(f"{told}: use cross-entropy, or channel linear")
     if loss.binary and set(model.channel.values) != {-1.0, 1.0}:
-        noisy = " with noise" if model.channel.noise > 0 else ""
+        noisy = " with noise" if model.parameters.get("noise") else ""
         told = f"loss {loss.name} is for labels +1 and -1, not for those of channel {model.channel.label}{noisy}"
         raise IncompatibleError(f"{told}: use {'cross-entropy' if prior.symmetric else 'square or huber'}")
     if strength == 0 and not loss.quadratic:
