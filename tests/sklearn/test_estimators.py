@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator, check_sample_weight_equivalence_on_dense_data
 
+from glassformer.core.errors import DataWarning
 from glassformer.sklearn import AttentionClassifier, AttentionRegressor, BilinearClassifier, BilinearRegressor
 
 ALL = [BilinearRegressor, BilinearClassifier, AttentionRegressor, AttentionClassifier]
@@ -381,3 +382,24 @@ def test_inputs_that_are_all_alike_tell_nothing(estimator):
     fitted = estimator.fit(np.full((40, 3, 4), 0.7), labels)
     np.testing.assert_array_equal(fitted.coef_, 0.0)
     np.testing.assert_allclose(fitted.predict(np.full((2, 3, 4), 0.7)), labels.mean())
+
+
+def test_tiny_labels_are_told_from_constant_ones():
+    """Their squares are below the smallest number."""
+    samples, numbers, _ = bilinear(60)
+    plain, tiny = (BilinearRegressor(strength=0.1).fit(samples, unit * numbers) for unit in (1.0, 1e-200))
+    np.testing.assert_allclose(1e200 * tiny.predict(samples), plain.predict(samples), rtol=1e-9)
+
+
+def test_fewer_folds_than_asked_for_are_told():
+    samples, numbers, _ = bilinear(60)
+    with pytest.warns(DataWarning, match="folds = 5, of 3 samples that differ: cross-validation has 3 folds"):
+        BilinearRegressor(strengths=2).fit(samples[:3], numbers[:3])
+
+
+def test_sequences_without_a_token_are_refused_by_their_place():
+    samples, numbers, _ = bilinear(60)
+    given = [*samples]
+    given[3] = given[3][:0]
+    with pytest.raises(ValueError, match=r"no token in X\[3\].*leave empty ones out"):
+        AttentionRegressor(strengths=2).fit(given, numbers)

@@ -179,7 +179,10 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         """Of mean zero and variance one."""
         share = weights / weights.sum()
         self.offset_ = float(share @ labels)
-        away, spread = labels - self.offset_, float(np.sqrt(share @ (labels - self.offset_) ** 2))
+        away = labels - self.offset_
+        # In units of the largest: squares of small labels are below the smallest number.
+        largest = max(float(np.abs(away).max()), np.finfo(float).tiny)
+        spread = largest * float(np.sqrt(share @ (away / largest) ** 2))
         if spread <= _ROUNDING * abs(self.offset_):
             away, spread = np.zeros_like(labels), 1.0
         self.unit_ = spread

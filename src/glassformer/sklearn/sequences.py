@@ -129,6 +129,9 @@ def _padded(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequen
     widths = {int(one.shape[1]) for one in parts}
     if len(widths) > 1:
         raise DataError("X", f"<tokens of dimension {sorted(widths)}>", "tokens of one dimension in all sequences")
+    empty = [k for k, one in enumerate(parts) if len(one) == 0]
+    if empty:
+        raise DataError("X", f"<no token in X[{empty[0]}]>", "sequences of one token or more", "leave empty ones out")
     longest, (d,) = max(len(one) for one in parts), widths
     any_length = not (reset or estimator.by_position)
     length = longest if reset or any_length else int(shape[0])

@@ -200,7 +200,11 @@ def _chosen(settings: Any, task: Task) -> Chosen:
 
 def _validated(settings: Any, task: Task, pick: Callable[[CrossValidation], float]) -> Chosen:
     require_integer("folds", settings.folds, 2)
-    folds = min(int(settings.folds), len(np.unique(task.groups)))
+    distinct = len(np.unique(task.groups))
+    folds = min(int(settings.folds), distinct)
+    if folds < settings.folds:
+        text = f"folds = {settings.folds}, of {distinct} samples that differ: cross-validation has {folds} folds"
+        warnings.warn(text, DataWarning, stacklevel=6)
     problem, shared = _problem(settings, task), _shared(settings, task)
     if folds < 2:
         # A single sample, however often: nothing to hold back.
@@ -224,7 +228,7 @@ def _by_theory(settings: Any, task: Task) -> Chosen:
         read = None if settings.predicts_numbers else partial(_read, unknown, found, cosine)
         return Chosen(strength, float(np.sqrt(found.power)), estimated=found, read=read)
     reason = f"width and noise were not found ({found.status})" if not found.status.ok else "it names no strength > 0"
-    warnings.warn(f"strength = theory: {reason}; cross-validation chooses instead", DataWarning, stacklevel=5)
+    warnings.warn(f"strength = theory: {reason}; cross-validation chooses instead", DataWarning, stacklevel=6)
     return _validated(settings, task, lambda one: one.best)._replace(estimated=found)
 
 
