@@ -164,6 +164,15 @@ def test_leaps_are_told_from_slopes():
         assert abs(found.alpha - leap) <= found.error_estimate < 1e-5
 
 
+def test_an_end_at_zero_is_no_leap():
+    """Of a target of a few widths of the bracket a straight line falls by a share at once."""
+    alpha = np.array([0.25, 0.5, 1.0])
+    line = curve_of(lambda a: np.maximum(3 * (0.51 - a), 0))
+    (found,) = crossings(line, alpha, line(alpha), 1e-6)
+    assert not found.jumps
+    assert abs(found.alpha - (0.51 - 1e-6 / 3)) <= found.error_estimate + 1e-15 < 1e-6
+
+
 def test_what_did_not_converge_is_said_to_be_so():
     def curve(alpha):
         looked = curve_of(lambda a: 1 / a)(alpha)

@@ -26,8 +26,9 @@ class Search:
         even: and where that has left more than this share of the width, so many shares of it.
         narrowing: see ``even``.
         beside: how near to places at which a curve may leap, relative: iterations tell fixed points apart no closer.
-        step, leap: distance over which slopes are measured, and fall over a narrow bracket that no slope explains, both
-            relative.
+        step: relative distance over which slopes are measured.
+        leap: relative fall over a narrow bracket that may be a leap,
+        around, most: and is one if it is more than such a share of the fall over so many widths more on either side.
     """
 
     exact: float = 1e-7
@@ -39,6 +40,8 @@ class Search:
     beside: float = 1e-6
     step: float = 1e-3
     leap: float = 1e-2
+    around: float = 10.0
+    most: float = 0.5
 
 
 SEARCH = Search()
@@ -190,8 +193,7 @@ def _narrowed(
     place = float(
         np.exp(np.log(bracket.alpha[0]) + bracket.width * np.clip(_interpolated(bracket.value, target), 0, 1))
     )
-    fall = abs(float(bracket.value[0] - bracket.value[1]))
-    jumps = bracket.width <= 10 * narrow and not fall <= SEARCH.leap * max(float(np.max(np.abs(bracket.value))), target)
+    jumps = bracket.width <= 10 * narrow and _leaps(curve, bracket, target)
     # A leap is moved by what moves the side from which it begins, if averages are sampled; else by rounding.
     sides = (
         bracket.alpha[0] * np.array([1 - SEARCH.step, 1.0])
@@ -203,6 +205,16 @@ def _narrowed(
     error += 0.0 if jumps and not sampled else _moved(sides, beside)
     status = next(iter([*unsettled(beside.status), *lost]), Status.CONVERGED)
     return Crossing(place, error, falls, (float(bracket.value[0]), float(bracket.value[1])), jumps, status)
+
+
+def _leaps(curve: Callable[[Array], Looked], bracket: _Bracket, target: float) -> bool:
+    """Whether a curve falls over a narrow bracket by what no slope explains."""
+    fall = abs(float(bracket.value[0] - bracket.value[1]))
+    if fall <= SEARCH.leap * max(float(np.max(np.abs(bracket.value))), target):
+        return False
+    away = SEARCH.around * float(bracket.alpha[1] - bracket.alpha[0])
+    beside = curve(bracket.alpha + np.array([-away, away])).value
+    return not fall <= SEARCH.most * abs(float(beside[0] - beside[1]))
 
 
 def _moved(alpha: Array, beside: Looked) -> float:

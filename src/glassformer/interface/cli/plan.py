@@ -39,8 +39,12 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
 
 def _asked(options: argparse.Namespace) -> tuple[float, str]:
     """The target and its quantity, which the name of an option may say."""
-    from glassformer.core.errors import IncompatibleError
+    from glassformer.core.errors import IncompatibleError, ParameterError
 
+    for option in ("target_error", "target_label_error"):
+        given = getattr(options, option)
+        if given is not None and not 0 < given < math.inf:
+            raise ParameterError("--" + option.replace("_", "-"), given, "a finite number > 0")
     if options.target_label_error is None:
         return options.target_error, options.quantity or "error"
     if options.quantity not in (None, "label_error"):
