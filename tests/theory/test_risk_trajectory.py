@@ -98,6 +98,21 @@ def test_runs_that_do_not_settle_are_told():
     assert any("1 of 1 runs do not settle" in note for note in table.notes)
 
 
+def test_runs_that_keep_away_from_theory_are_told():
+    """One token: its outer product with itself is a Gaussian matrix up to terms of order 1/d only."""
+    model = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1)
+    learner = RegularisedRisk("square", "trace", 0.1)
+    near, far = (
+        follow(one, [1.0], steps=4, d=50, instances=4, algorithm=own).notes
+        for one, own in (
+            (BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), RegularisedRisk(strength=0.1)),
+            (model, learner),
+        )
+    )
+    assert not any("away from theory" in note for note in near)
+    assert any("away from theory" in note and "d = 50 may be small" in note for note in far)
+
+
 def test_what_has_no_steps_is_refused():
     for strength, model in ((0.0, LINEAR), (None, BilinearSequenceRegression(beta=1, rho=0.3))):
         with pytest.raises(IncompatibleError, match="ever more steps"):

@@ -23,6 +23,8 @@ from glassformer.theory.state_evolution import validated_alpha
 
 # What runs remember of their way, where theory has it.
 _FOLLOWED = ("error", "row_error", "cosine", "plugin_error")
+# Distance from theory that is told: in standard errors, and as a share of theory.
+_CHANCE, _SLIGHT = 4.0, 0.05
 
 
 def follow(
@@ -60,7 +62,8 @@ def follow(
         :func:`~glassformer.theory.online_sgd.online_trajectory`; with ``d`` also ``measured_error``, the mean over
         runs, with ``measured_standard_error``, and likewise of ``row_error``, ``cosine`` and ``plugin_error`` where
         theory has them; theory is that of the ratios that whole numbers allow. Message passing measures nothing (NaN)
-        before its first step. A note tells of runs that do not settle without damping.
+        before its first step. Notes tell of runs that do not settle without damping, and of
+        those that are further from theory than chance explains.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -88,8 +91,8 @@ def follow(
     names = [name for name in _FOLLOWED if name in table.columns and name in known]
     columns = {key: column for name in names for key, column in _measured(runs, asked, name, steps).items()}
     parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
-    notes = [*table.notes, *_restless(experiment.realised, runs)]
-    return replace(table, columns={**table.columns, **columns}, parameters=parameters, notes=notes)
+    found = replace(table, columns={**table.columns, **columns}, parameters=parameters)
+    return replace(found, notes=[*table.notes, *_restless(experiment.realised, runs), *_of_the_size(found, steps)])
 
 
 def _require_theory(learner: Learner, instances: int | None, seed: int | None) -> None:
@@ -124,6 +127,22 @@ def _restless(alpha: Array, points: list[list[Run]]) -> list[str]:
         for status, text in words.items()
         for count in [sum(run.status is status for run in point)]
         if count
+    ]
+
+
+def _of_the_size(table: Table, steps: int) -> list[str]:
+    """Where runs keep away from theory by more than chance: theory is that of large sizes."""
+    names = ("alpha", "error", "measured_error", "measured_standard_error")
+    if any(name not in table.columns for name in names):
+        return []
+    ratio, theory, measured, blur = (table[name].reshape(-1, steps + 1) for name in names)
+    away = np.abs(measured - theory)
+    apart = (away > _CHANCE * blur) & (away > _SLIGHT * theory)
+    return [
+        f"alpha = {a[0]:g}: runs are up to {np.max(gap[far]):.2g} away from theory, more than {_CHANCE:g} standard "
+        f"errors: theory is that of large sizes, and d = {table.parameters['d']} may be small"
+        for a, gap, far in zip(ratio, away, apart, strict=True)
+        if far.any()
     ]
 
 
