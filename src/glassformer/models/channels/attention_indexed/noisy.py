@@ -92,7 +92,7 @@ class NoisyAttentionChannel(SampledChannel):
         wide = _SPREAD * np.random.default_rng(6).standard_normal((_TRIED, self.components))
         if not np.any(np.ptp(np.asarray(self.function(to_matrices(wide, self.tokens)), dtype=float), axis=0)):
             allowed = "a link that depends on the indices"
-            raise LinkError("channel", self.function, allowed, "the labels of a constant one say nothing")
+            raise LinkError("channel", self.label, allowed, "the labels of a constant one say nothing")
 
     @property
     def label(self) -> str:
