@@ -403,3 +403,34 @@ def test_sequences_without_a_token_are_refused_by_their_place():
     given[3] = given[3][:0]
     with pytest.raises(ValueError, match=r"no token in X\[3\].*leave empty ones out"):
         AttentionRegressor(strengths=2).fit(given, numbers)
+
+
+@pytest.mark.parametrize("solver", ["risk", "bayes"])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"loss": "log"}, {"strength": "best"}, {"strengths": -1}, {"folds": 1}, {"tolerance": 0.0}, {"max_iterations": 0}],
+)
+def test_values_without_a_meaning_are_refused_where_they_are_not_needed(solver, arguments):
+    inputs, labels, _ = bilinear(n=20)
+    (name,) = arguments
+    with pytest.raises(ValueError, match=f"^{name} = "):
+        BilinearRegressor(**{"solver": solver, "strength": 1.0, **arguments}).fit(inputs, labels)
+
+
+def test_a_loss_that_message_passing_does_not_have_is_refused():
+    inputs, labels, _ = bilinear(n=60)
+    with pytest.raises(ValueError, match=r"solver = bayes and loss = 'huber' .*use solver = risk"):
+        BilinearRegressor(solver="bayes", loss="huber").fit(inputs, labels)
+
+
+def test_tokens_of_zeros_are_no_missing_ones():
+    """Sequences that differ in how many they have are no repetitions of one another."""
+    rng = np.random.default_rng(0)
+    starts = rng.integers(-1, 2, (40, 2, 3)).astype(float)
+    given = [np.vstack([one, np.zeros((length - 2, 3))]) for one in starts for length in (2, 5, 9)]
+    labels = np.arange(120) // 3 % 7.0
+    found = AttentionRegressor(strength=0.05).fit(given, labels)
+    other = [one + 1e-9 * rng.standard_normal(one.shape) for one in given]
+    apart = AttentionRegressor(strength=0.05).fit(other, labels)
+    deviations = [one.predict(given[:1], return_std=True)[1][0] for one in (found, apart)]
+    assert deviations[0] == pytest.approx(deviations[1], rel=0.05)

@@ -1,7 +1,9 @@
 """Learning curves beyond the data in hand, against estimators that have them."""
 
 import numpy as np
+import pandas
 import pytest
+from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
 from glassformer import DataError, IncompatibleError, ParameterError
@@ -195,3 +197,27 @@ def test_bands_of_shares_of_wrong_classes_hold_the_truth():
             wrong = np.mean(LogisticRegression().fit(inputs[:n], names[:n]).predict(inputs[1200:]) != names[1200:])
             inside.append(low <= wrong <= high)
     assert np.mean(inside) >= 0.9
+
+
+@pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
+def test_the_variance_of_so_many_labels_is_in_the_band():
+    """Of labels that are noise the error at any size is their variance, known to a tenth from 200 of them."""
+    rng = np.random.default_rng(7)
+    found = forecast(
+        BilinearRegressor(solver="bayes"), rng.standard_normal((200, 8, 8)), rng.standard_normal(200), [800]
+    )
+    assert found.low[0] < 1.0 < found.high[0]
+    assert found.high[0] - found.error[0] > 1.5 * np.sqrt(2 / 200) * found.error[0]
+
+
+def test_labels_in_a_column_and_inputs_in_a_frame(pilot):
+    inputs, labels = pilot[0](160)
+    frame = pandas.DataFrame(inputs.reshape(160, -1)).add_prefix("x")
+    known = forecast(Ridge(), frame.to_numpy(), labels, [260], by="measured", splits=2)
+    with pytest.warns(DataConversionWarning):
+        found = forecast(Ridge(), frame, labels[:, None], [260], by="measured", splits=2)
+    assert found.error == pytest.approx(known.error, rel=1e-9)
+    with pytest.raises(ValueError, match="1d array"):
+        forecast(Ridge(), frame, np.stack([labels, labels], axis=1), [260], by="measured")
+    with pytest.raises(DataError, match="none of them missing"):
+        forecast(Ridge(), frame, [None] * 160, [260], by="measured")

@@ -141,10 +141,21 @@ def followed(fit: PenalisedFit, strengths: Array, settings: Iteration) -> RiskPa
 
 def strengths_of(fit: PenalisedFit, strengths: ArrayLike | int) -> Array:
     """In falling order; as many as asked for, from the largest useful one."""
+    wanted = asked_strengths(strengths)
+    if isinstance(wanted, int):
+        return np.asarray(np.geomspace(1.0, _LEAST, wanted) * fit.largest_strength)
+    return wanted
+
+
+def asked_strengths(strengths: ArrayLike | int) -> Array | int:
+    """In falling order, or how many of them.
+
+    Raises:
+        ParameterError: they are neither.
+    """
     if is_number(strengths) and float(strengths).is_integer():  # type: ignore[arg-type]
         require_integer("strengths", strengths, 2)
-        largest = fit.largest_strength
-        return np.asarray(np.geomspace(1.0, _LEAST, int(strengths)) * largest)  # type: ignore[arg-type]
+        return int(strengths)  # type: ignore[arg-type]
     wanted = np.sort(np.atleast_1d(np.asarray(strengths, dtype=float)).ravel())[::-1]
     if not wanted.size or not np.all(np.isfinite(wanted)) or np.any(wanted <= 0):
         raise ParameterError("strengths", strengths, "finite numbers > 0, or how many of them (an integer >= 2)")

@@ -30,7 +30,7 @@ from glassformer.learners.risk_path import rank_of
 from glassformer.sklearn.misses import Misses
 from glassformer.sklearn.scaling import learned
 from glassformer.sklearn.sequences import Sequences, sequences
-from glassformer.sklearn.solvers import Signal, Task, solver_of
+from glassformer.sklearn.solvers import Signal, Task, require_settings, solver_of
 
 # Labels that differ by this share of their mean differ by rounding.
 _ROUNDING = 1e-13
@@ -82,6 +82,7 @@ class SequenceEstimator(BaseEstimator):
 
     def posed(self, X: Any, y: Any, sample_weight: Any = None) -> list[Task]:
         """What there is to learn, of the samples that weigh anything: one task per target."""
+        require_settings(self)
         require_name("penalty", self.penalty, self.penalties)
         given = sequences(self, X, self.shape, reset=True)
         if y is None:
@@ -352,5 +353,6 @@ def _repeated(given: Sequences, target: Array) -> NDArray[np.int64]:
     first = given.values.reshape(len(target), -1)[:, 0]
     if len(np.unique(first)) == len(first):
         return np.argsort(np.argsort(first, kind="stable"), kind="stable").astype(np.int64)
-    rows = np.column_stack([given.values.reshape(len(target), -1), target])
+    # A token of zeros is another thing than none.
+    rows = np.column_stack([given.values.reshape(len(target), -1), given.lengths, target])
     return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], dtype=np.int64).ravel()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_consistent_length, column_or_1d
 
 from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import DataError, ParameterError
@@ -151,7 +151,7 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
     """
     require_integer("splits", splits)
     require_name("by", by, WAYS)
-    return WAYS[by](estimator, X, np.asarray(y), _numbers_of(n), splits)
+    return WAYS[by](estimator, X, column_or_1d(y, warn=True), _numbers_of(n), splits)
 
 
 def _by_theory(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Forecast:
@@ -185,6 +185,8 @@ def _by_theory(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Fo
 def _by_measurements(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Forecast:
     require_integer("splits", splits, 2)
     check_consistent_length(X, y)
+    if y.dtype.kind == "O" and any(one is None for one in y):
+        raise DataError("y", "<None>", "labels, none of them missing", "remove the samples without one")
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise DataError("y", first_bad("y", y), "finite entries", "remove or repair the samples")
     if len(np.unique(y)) < 2:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone, is_classifier
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state
 
 from glassformer.core.integral import Array
 
@@ -63,7 +63,7 @@ def on_folds(estimator: Any, X: Any, y: Array, parts: Array, folds: int) -> Nest
 
 def missed(estimator: Any, X: Any, y: Array, learned: Any, rest: Any) -> Array:
     """Squared errors, or flags of wrong classes, on some samples after learning from others."""
-    told = clone(estimator).fit(_of(X, learned), y[learned]).predict(_of(X, rest))
+    told = clone(estimator).fit(_safe_indexing(X, learned), y[learned]).predict(_safe_indexing(X, rest))
     return np.asarray(told != y[rest] if is_classifier(estimator) else (told - y[rest]) ** 2, dtype=float)
 
 
@@ -74,8 +74,3 @@ def _even(y: Array, order: Any) -> Any:
         own = drawn == one
         place[own] = (np.arange(own.sum()) + 0.5) / own.sum()
     return order[np.argsort(place, kind="stable")]
-
-
-def _of(X: Any, where: Any) -> Any:
-    """Some of the samples, of an array or a list."""
-    return X[where] if isinstance(X, np.ndarray) else [X[int(k)] for k in where]

@@ -17,7 +17,7 @@ from glassformer.core.errors import DataWarning, IncompatibleError, ParameterErr
 from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration
 from glassformer.learners.own_data.width import EstimatedModel
-from glassformer.learners.risk_path import RiskPath, risk_path
+from glassformer.learners.risk_path import RiskPath, asked_strengths, risk_path
 from glassformer.learners.validation import CrossValidation, cross_validate, held_back, leave_one_out
 from glassformer.sklearn.chances import Chances, ProbitChances
 from glassformer.sklearn.misses import LeftOutMisses, Misses, PosteriorMisses
@@ -108,6 +108,23 @@ class Chosen(NamedTuple):
     read: Callable[[Signal], Signal] | None = None
 
 
+def require_settings(settings: Any) -> None:
+    """Raise for values that have no meaning, whether they are needed for these data or not.
+
+    Raises:
+        ParameterError: a parameter of an estimator is out of range.
+    """
+    solver_of(settings.solver)
+    if settings.predicts_numbers or settings.loss != "softmax":
+        loss_of(settings.loss)
+    if not (_is_strength(settings.strength) or (isinstance(settings.strength, str) and settings.strength in CHOICES)):
+        raise ParameterError("strength", settings.strength, f"{', '.join(CHOICES)}, or a number > 0")
+    asked_strengths(settings.strengths)
+    require_integer("folds", settings.folds, 2)
+    _limit(settings)
+    check_random_state(settings.random_state)
+
+
 def by_risk(settings: Any, task: Task) -> Signal:
     """The minimiser of a regularised risk, at a given strength or the best one."""
     chosen = _chosen(settings, task)
@@ -144,6 +161,11 @@ def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Miss
 
 def by_message_passing(settings: Any, task: Task) -> Signal:
     """The posterior mean at the estimated width and noise; where that does not settle, the minimiser of a risk."""
+    if settings.predicts_numbers and settings.loss != "square":
+        raise IncompatibleError(
+            f"solver = {settings.solver} and loss = {settings.loss!r} of {type(settings).__name__} exclude each other: "
+            "its noise is Gaussian, use solver = risk"
+        )
     unknown = Unknown.of(settings, task, f"solver = {settings.solver}")
     for name, found in unknown.attempts():
         if found.status.ok:
@@ -183,23 +205,25 @@ def _problem(settings: Any, task: Task) -> tuple[Any, Array, Any, str]:
     return task.design, task.labels, task.loss, settings.penalty
 
 
+def _limit(settings: Any) -> Iteration:
+    return Iteration(tolerance=settings.tolerance, max_iterations=settings.max_iterations)
+
+
 def _shared(settings: Any, task: Task) -> dict[str, Any]:
-    limit = Iteration(tolerance=settings.tolerance, max_iterations=settings.max_iterations)
-    return {"intercept": task.intercept, "weights": task.weights, "settings": limit}
+    return {"intercept": task.intercept, "weights": task.weights, "settings": _limit(settings)}
+
+
+def _is_strength(asked: Any) -> bool:
+    return is_number(asked) and 0 < asked < np.inf
 
 
 def _chosen(settings: Any, task: Task) -> Chosen:
     """The strength asked for, and what chose it."""
     asked = settings.strength
-    if is_number(asked) and 0 < asked < np.inf:
-        return Chosen(float(asked))
-    if not (isinstance(asked, str) and asked in CHOICES):
-        raise ParameterError("strength", asked, f"{', '.join(CHOICES)}, or a number > 0")
-    return CHOICES[asked](settings, task)
+    return Chosen(float(asked)) if _is_strength(asked) else CHOICES[asked](settings, task)
 
 
 def _validated(settings: Any, task: Task, pick: Callable[[CrossValidation], float]) -> Chosen:
-    require_integer("folds", settings.folds, 2)
     distinct = len(np.unique(task.groups))
     folds = min(int(settings.folds), distinct)
     if folds < settings.folds:

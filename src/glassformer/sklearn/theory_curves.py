@@ -128,7 +128,10 @@ class Curve(NamedTuple):
         doubt = CONFIDENCE * np.sqrt(2 / self.samples)
         low = np.min([(1 - doubt) * mended + rest for mended, rest in found], axis=0)
         high = np.max([(1 + doubt + self.excess) * mended + rest for mended, rest in found], axis=0)
-        return found[0].sum(axis=0), low, high, next((one for one in status if not one.ok), Status.CONVERGED)
+        # So is what no estimate mends, whose share of the variance is in the ends already.
+        error, floor = found[0].sum(axis=0), CONFIDENCE * self.ends[0][1].unit_error * found[0][1]
+        low, high = error - np.hypot(error - low, floor), error + np.hypot(high - error, floor)
+        return error, low, high, next((one for one in status if not one.ok), Status.CONVERGED)
 
 
 def _ends(unknown: Unknown, found: EstimatedModel) -> Iterator[tuple[Model, Targets]]:

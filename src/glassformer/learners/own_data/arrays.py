@@ -61,6 +61,8 @@ def as_inputs(inputs: Any) -> Array:
     """
     if hasattr(inputs, "toarray"):
         raise DataError("X", f"<{type(inputs).__name__}>", _NUMBERS, "make a sparse one dense, by X.toarray()")
+    if np.ma.is_masked(inputs):
+        raise DataError("X", "<a masked array>", _NUMBERS, "fill what is masked, or leave the samples out")
     try:
         found = np.asarray(inputs)
     except ValueError as error:

@@ -41,6 +41,10 @@ class UnknownSignal(Protocol):
         """Dimension in whose units widths are counted."""
 
     @property
+    def entries(self) -> float:
+        """Free entries of the signal."""
+
+    @property
     def excess(self) -> float:
         """By which share errors of this size may exceed those of the limit of large sizes."""
 
@@ -91,6 +95,10 @@ class BilinearSignal:
     @property
     def columns(self) -> int:
         return self.design.signal_shape[1]
+
+    @property
+    def entries(self) -> float:
+        return float(np.prod(self.design.signal_shape))
 
     def model(self, rho: float, channel: ScalarChannel) -> BilinearSequenceRegression:
         length, d = self.design.signal_shape
@@ -144,6 +152,10 @@ class PositiveSignal:
     @property
     def columns(self) -> int:
         return self.design.signal_shape[1]
+
+    @property
+    def entries(self) -> float:
+        return 0.5 * self.columns * (self.columns + 1)
 
     @property
     def excess(self) -> float:

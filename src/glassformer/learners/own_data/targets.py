@@ -87,6 +87,10 @@ class Targets(Protocol):
     def with_noise(self, noise: float, times: float) -> Targets:
         """The same labels, were the noise this one and the variance of field and noise so many times as large."""
 
+    @property
+    def unit_error(self) -> float:
+        """Standard error of the unit of what new labels are missed by, relative."""
+
     def missed(self, channel: ScalarChannel, error: Array, left: Array) -> tuple[Array, Array]:
         """By how much new labels are missed, shape (batch,) each: what better estimates would mend, and the rest.
 
@@ -137,19 +141,31 @@ class NumberTargets:
     def after(self, seen: Seen, share: float) -> NumberTargets:
         # An estimate is off by no more than all there is.
         rest = max(seen.sight.rest + seen.error - min(seen.error, share), 0.0)
-        return replace(self, power=self.power * share, noise=rest / share)
+        return replace(self, power=self.power * share, noise=rest / share, offset=self._centre(seen))
 
     def fitted(self, seen: Seen) -> NumberTargets:
-        return replace(self, noise=seen.sight.rest)
+        return replace(self, noise=seen.sight.rest, offset=self._centre(seen))
+
+    def _centre(self, seen: Seen) -> float:
+        """The signal of these inputs has a mean of its own, which is no part of the offset."""
+        return self.offset + float(np.sqrt(self.power) * np.mean(self.scaled - seen.sight.fields))
 
     def error(self, seen: Seen) -> float:
         return SEARCH.confidence * (seen.sight.rest + seen.error) * float(np.sqrt(2 / len(self.labels)))
 
     def noises(self, noise: float, error: float) -> tuple[float, float]:
-        return max(noise - error, _QUIETEST), noise + error
+        # Downwards in shares of the variance of labels: of a faint signal the power is what is hardly known.
+        least = max(noise - error / (1 + noise), 0.0) / (1 + noise)
+        return max(least / (1 - least), _QUIETEST), noise + error
 
     def with_noise(self, noise: float, times: float) -> NumberTargets:
         return replace(self, noise=noise, power=self.power / times)
+
+    @property
+    def unit_error(self) -> float:
+        """That of the variance of labels, of any law."""
+        square = (self.labels - self.labels.mean()) ** 2
+        return float(square.std() / square.mean() / np.sqrt(len(square)))
 
     def missed(self, channel: ScalarChannel, error: Array, left: Array) -> tuple[Array, Array]:
         del left
@@ -173,6 +189,7 @@ class ClassTargets:
     offset: float
     noise: float = 0.5
     power = 1.0
+    unit_error = 0.0
     quantity = "share of wrong classes"
 
     @classmethod

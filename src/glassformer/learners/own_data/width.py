@@ -142,13 +142,13 @@ def estimated(
         seed: of the matrices that singular values are compared with.
         step: of message passing.
     """
-    rng, steps = np.random.default_rng(seed), settings or MessagePassing()
+    rng, steps, samples = np.random.default_rng(seed), settings or MessagePassing(), len(targets.scaled)
     columns, rho, failures = signal.columns, 1.0, 0
     for _ in range(SEARCH.rounds):
         model = signal.model(rho, targets.channel)
         seen = _seen(model, signal.design, targets.scaled, steps, seed, step)
         whole = max(model.matrix_prior.power(seen.sight.matrix) - seen.sight.noise, SEARCH.faintest)
-        width = _width(signal, seen, whole, len(targets.scaled), rng)
+        width = _width(signal, seen, whole, samples, rng)
         rho = width.value / columns
         model = signal.model(rho, targets.channel)
         share = whole / model.matrix_prior.second_moment
@@ -159,9 +159,14 @@ def estimated(
         if failures == SEARCH.failures:
             break
     widths = (width.interval[0] / columns, width.interval[1] / columns)
-    doubt = share * _doubt_of_errors(signal, targets, widths, seen.sight.noise / share)
-    chance = targets.error(seen)
     model = signal.model(rho, targets.channel)
+    # The noise is a ratio to a power that is measured as well.
+    doubts = (
+        targets.error(seen),
+        targets.noise * share * _doubt_of_power(signal, samples, seen, whole),
+        share * _doubt_of_errors(signal, targets, widths, seen.sight.noise / share),
+        _doubt_of_claim(model, seen),
+    )
     final = seen if failures == SEARCH.failures else _seen(model, signal.design, targets.scaled, steps, seed, step)
     status = final.solution.status[0]
     if status.ok and width.misfit > SEARCH.misfit:
@@ -171,7 +176,7 @@ def estimated(
         rho,
         widths,
         targets.noise,
-        float(np.hypot(chance, doubt) / share),
+        float(np.linalg.norm(doubts) / share),
         targets.power,
         targets.offset,
         final.solution,
@@ -187,6 +192,24 @@ def _doubt_of_errors(signal: UnknownSignal, targets: Targets, widths: tuple[floa
     return 0.5 * abs(high - low)
 
 
+def _doubt_of_claim(model: Model, seen: Seen) -> float:
+    """By how much the denoiser misses the signal more, or less, than it claims: Stein's estimate, for any signal.
+
+    The few singular values of a small matrix are not those of the law, which pulls them to where they should be.
+    """
+    matrix, noise = seen.sight.matrix, seen.sight.noise
+    found = model.matrix_prior.denoise(matrix / noise, 1 / noise)
+    measured = model.matrix_prior.power(found.signal - matrix) - noise + 2 * float(found.onsager)
+    return abs(measured - float(found.variance))
+
+
+def _doubt_of_power(signal: UnknownSignal, samples: int, seen: Seen, whole: float) -> float:
+    """Of the power, relative, of 95 per cent: that of what is seen without the noise, both of which fluctuate."""
+    noise = seen.sight.noise
+    variance = 2 * noise * (noise + 2 * whole) / signal.entries + 2 * noise**2 / samples
+    return float(SEARCH.confidence * np.sqrt(variance) / whole)
+
+
 def _seen(model: Model, design: Any, labels: Array, settings: MessagePassing, seed: int, kind: type[GampStep]) -> Seen:
     step = kind(model, design, labels, 0, settings, seed)
     run = message_passing(step, settings.max_iterations, settings.damping)
@@ -194,11 +217,12 @@ def _seen(model: Model, design: Any, labels: Array, settings: MessagePassing, se
 
 
 def _width(signal: UnknownSignal, seen: Seen, power: float, samples: int, rng: np.random.Generator) -> Width:
-    """Drawn are signals of every width seen through the same noise, as far as that is known."""
+    """Drawn are signals of every width and of the same power seen through the same noise, as far as those are known."""
+    doubt = _doubt_of_power(signal, samples, seen, power) / SEARCH.confidence
 
     def drawn(width: int) -> Array:
         noise = max(seen.sight.noise * (1 + np.sqrt(2 / samples) * rng.standard_normal()), 0.0)
-        left = max(power + seen.sight.noise - noise, 0.0)
+        left = max((power + seen.sight.noise - noise) * (1 + doubt * rng.standard_normal()), 0.0)
         return signal.moments(signal.values(signal.drawn(width, left, noise, rng)))
 
     largest = max(2.0, SEARCH.widest * min(seen.sight.matrix.shape))

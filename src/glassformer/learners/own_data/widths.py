@@ -30,6 +30,8 @@ class Search:
         widest: widths above this many dimensions are as good as infinite.
         faintest: powers below this share of the labels' are none.
         confidence: standard deviations of an interval of 95 per cent.
+        finest: differences of moments, which are logarithms, that tell anything: without noise those of widths of a few
+            hardly fluctuate.
         misfit: mean squared distance of moments, in standard deviations, from those of the best width, above which no
             width has them.
     """
@@ -43,6 +45,7 @@ class Search:
     widest: float = 4.0
     faintest: float = 1e-3
     confidence: float = 2.0
+    finest: float = 1e-4
     misfit: float = 8.0
 
 
@@ -85,7 +88,7 @@ def width_of(found: Array, largest: float, drawn: Callable[[int], Array]) -> Wid
     for width in widths:
         sample = np.array([drawn(int(width)) for _ in range(SEARCH.draws)])
         means.append(sample.mean(axis=0))
-        spreads.append(np.cov(sample.T))
+        spreads.append(np.cov(sample.T) + SEARCH.finest**2 * np.eye(sample.shape[1]))
     fine = np.geomspace(widths[0], widths[-1], SEARCH.fine)
     place = np.log(widths)
     mean = CubicSpline(place, np.array(means))(np.log(fine))
