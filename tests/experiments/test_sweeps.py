@@ -109,6 +109,16 @@ def test_thresholds_have_axes_without_alpha(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_picture_of_a_sweep_has_its_model_and_parameters_for_a_title(tmp_path, monkeypatch):
+    from glassformer.interface.figures import sweep
+
+    run_sweep(Sweep("bsr", {"rho": [0.2, 0.5]}, compute="thresholds", parameters={"noise": 0.1}), tmp_path)
+    said = []
+    monkeypatch.setattr(sweep, "title_of", lambda model, parameters: said.append((model, parameters["noise"])) or "")
+    plot(collect(tmp_path), tmp_path / "a.png")
+    assert said == [("bsr", 0.1)]
+
+
 def test_what_thresholds_note_is_kept(tmp_path):
     run_sweep(Sweep("bsr", {}, compute="thresholds", parameters={"rho": 0.5, "noise": 0.1}), tmp_path)
     assert "perfect_recovery: " in str(collect(tmp_path)["message"].values)
