@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,28 @@ KINDS = {
     "sweep": 1,
     "doctor": 1,
 }
+
+
+@contextmanager
+def short_warnings() -> Iterator[None]:
+    """Warnings in one line each, as errors are, and once: where in the source they come from tells a reader nothing."""
+    told: set[str] = set()
+    shown = warnings.formatwarning
+
+    def in_one_line(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        del category, filename, lineno, line
+        text = f"glassformer: warning: {' '.join(str(message).split())}\n"
+        fresh = text not in told
+        told.add(text)
+        return text if fresh else ""
+
+    warnings.formatwarning = in_one_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = shown
 
 
 def plots() -> Any:
