@@ -121,6 +121,13 @@ def test_a_picture_of_a_sweep_has_its_model_and_parameters_for_a_title(tmp_path,
     assert said == [("bsr", 0.1)]
 
 
+def test_what_is_no_number_has_no_error_either(tmp_path):
+    run_sweep(Sweep("bsr", {"rho": [0.2]}, compute="thresholds", parameters={"noise": 0.1}), tmp_path)
+    found = collect(tmp_path)
+    assert np.isinf(found["perfect_recovery"]).all()
+    assert np.isnan(found["perfect_recovery_error_estimate"]).all()
+
+
 def test_what_thresholds_note_is_kept(tmp_path):
     run_sweep(Sweep("bsr", {}, compute="thresholds", parameters={"rho": 0.5, "noise": 0.1}), tmp_path)
     assert "perfect_recovery: " in str(collect(tmp_path)["message"].values)

@@ -151,6 +151,13 @@ def test_thresholds_that_do_not_apply_are_null(document, run):
     assert "hard phase: no" in out
 
 
+def test_a_phase_diagram_tells_never_from_does_not_apply_as_thresholds_do(run):
+    code, out, _ = run("phase-diagram bsr --along noise=1 --rho 0.3")
+    cells = {line.split()[1]: line.split()[2:4] for line in out.splitlines()[1:]}
+    assert code == 0
+    assert (cells["perfect_recovery"], cells["hard_phase_start"]) == (["inf", "-"], ["-", "-"])
+
+
 def test_landscape_as_json(document, run):
     answer = document("landscape bsr --alpha 0.3,0.6 --rho 0.5 --noise 0.1 --points 20")
     assert answer["model"] == "bsr"

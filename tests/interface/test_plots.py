@@ -176,3 +176,4 @@ def test_never_and_does_not_apply_are_told_apart():
     found = [Threshold("a", alpha, 0.0, "").to_dict() for alpha in (0.5, np.inf, np.nan)]
     assert [one["reached"] for one in found] == ["at_alpha", "never", "does_not_apply"]
     assert [one["alpha"] for one in found] == [0.5, None, None]
+    assert [one["error_estimate"] for one in found] == [0.0, None, None]

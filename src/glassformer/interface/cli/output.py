@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -150,6 +151,20 @@ def exit_code(statuses: Sequence[Any]) -> int:
     for name, remedy in failed.items():
         print(f"glassformer: {name}: {remedy}", file=sys.stderr)
     return NOT_CONVERGED if failed else 0
+
+
+def threshold_row(entry: Any) -> dict[str, str]:
+    """A threshold as tables show it: ``inf`` where it is never reached, and ``-`` where there is none.
+
+    Example:
+        >>> from glassformer.theory.thresholds import Threshold
+        >>> threshold_row(Threshold("weak_recovery", math.inf, 0.0, "never"))
+        {'alpha': 'inf', '+-': '-', 'note': 'never'}
+    """
+    alpha = "-" if math.isnan(entry.alpha) else f"{entry.alpha:.8g}"
+    # Without a number there is none that could be off.
+    known = math.isfinite(entry.alpha) and math.isfinite(entry.error_estimate)
+    return {"alpha": alpha, "+-": f"{entry.error_estimate:.2g}" if known else "-", "note": entry.note}
 
 
 def print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:
