@@ -84,6 +84,16 @@ def test_forms_of_a_sample_ratio(document, spec, values):
     np.testing.assert_allclose([point["alpha"] for point in points], values, atol=1e-15)
 
 
+def test_points_of_a_range_are_round_where_decimals_are():
+    assert parse_alpha("0.2:0.8:4") == [0.2, 0.4, 0.6, 0.8]
+    assert parse_alpha("0.3:0.8:1") == [0.3]
+
+
+def test_rows_at_ratios_close_to_each_other_are_told_apart(run):
+    _, out, _ = run("limits bsr --rho 0.3 --alpha 0.50999978,0.50999979")
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["0.50999978", "0.50999979"]
+
+
 def test_a_range_includes_both_ends_exactly():
     values = parse_alpha("0.05:1.1:22")
     assert len(values) == 22

@@ -144,6 +144,8 @@ def test_landscapes_show_their_maxima(axes, noise):
     [
         ("--csv {folder}", "csv"),
         ("--csv {file}/below.csv", "csv"),
+        ("--csv {folder}/none/a.csv", "folder {folder}/none first"),
+        ("--plot {folder}/none/a.png", "folder {folder}/none first"),
         ("--plot {folder}/a.xyz", "plot"),
         ("--plot {folder}/a.png --plot-size 4", "plot_size"),
         ("--plot {folder}/a.png --plot-size 4x0", "plot_size"),
@@ -159,7 +161,8 @@ def test_files_that_cannot_be_written_stop_before_the_computation(options, said,
     (tmp_path / "file").touch()
     line = options.format(folder=tmp_path, file=tmp_path / "file")
     assert main(shlex.split(f"limits bsr --alpha 0.1 --rho 0.5 {line}")) == 2
-    assert said in capsys.readouterr().err
+    assert said.format(folder=tmp_path) in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
 
 
 def test_size_and_theme_of_a_plot(tmp_path):

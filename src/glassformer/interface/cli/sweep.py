@@ -85,13 +85,9 @@ def _tell(text: str) -> None:
 
 def _sweep_collect(options: argparse.Namespace) -> int:
     from glassformer.core.errors import DataError
-    from glassformer.core.files import require_place
     from glassformer.experiments.sweeps.collect import collect, to_frame
 
     found = collect(options.store)
-    for name, path in (("netcdf", options.netcdf), ("csv", options.csv)):
-        if path is not None:
-            require_place(name, path, make=True)
     try:
         if options.netcdf:
             found.to_netcdf(options.netcdf, engine="scipy")
