@@ -28,9 +28,13 @@ def title_of(model: str, parameters: Mapping[str, Any]) -> str:
     Example:
         >>> title_of("attention", {"skip": [0.5, 1.0], "activation": "softmax", "noise": 0.1})
         'attention, softmax attention, $c = (0.5, 1)$, $\\Delta = 0.1$'
+        >>> title_of("bsr", {"channel": "sign, flip:0.1", "noise": 0.0, "noise_law": "flip:0.1"})
+        'bsr, sign, flip:0.1 channel'
     """
     links = [form.format(parameters[name]) for name, form in _LINKS.items() if name in parameters]
-    shown = [f"${symbol} = {_text(parameters[name])}$" for name, symbol in _SYMBOLS.items() if name in parameters]
+    # A variance of zero beside a law of the noise would say that there is none.
+    named = [name for name in _SYMBOLS if name in parameters and not (name == "noise" and "noise_law" in parameters)]
+    shown = [f"${_SYMBOLS[name]} = {_text(parameters[name])}$" for name in named]
     return ", ".join([model, *links, *shown])
 
 
