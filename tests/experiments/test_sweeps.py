@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from glassformer import (
     IncompatibleError,
     ParameterError,
     Sweep,
+    __version__,
     collect,
     limits,
     run_sweep,
@@ -34,7 +36,7 @@ from glassformer import (
 from glassformer.experiments.sweeps.collect import to_frame
 from glassformer.experiments.sweeps.engines import outcomes
 from glassformer.experiments.sweeps.run import progress
-from glassformer.experiments.sweeps.store import Store
+from glassformer.experiments.sweeps.store import Record, Store
 from glassformer.interface.cli import main
 from glassformer.interface.figures.sweep import plot
 from glassformer.learners.regularised_risk import RegularisedRisk
@@ -109,6 +111,23 @@ def test_thresholds_have_axes_without_alpha(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_picture_of_a_sweep_has_its_model_and_parameters_for_a_title(tmp_path, monkeypatch):
+    from glassformer.interface.figures import sweep
+
+    run_sweep(Sweep("bsr", {"rho": [0.2, 0.5]}, compute="thresholds", parameters={"noise": 0.1}), tmp_path)
+    said = []
+    monkeypatch.setattr(sweep, "title_of", lambda model, parameters: said.append((model, parameters["noise"])) or "")
+    plot(collect(tmp_path), tmp_path / "a.png")
+    assert said == [("bsr", 0.1)]
+
+
+def test_what_is_no_number_has_no_error_either(tmp_path):
+    run_sweep(Sweep("bsr", {"rho": [0.2]}, compute="thresholds", parameters={"noise": 0.1}), tmp_path)
+    found = collect(tmp_path)
+    assert np.isinf(found["perfect_recovery"]).all()
+    assert np.isnan(found["perfect_recovery_error_estimate"]).all()
+
+
 def test_what_thresholds_note_is_kept(tmp_path):
     run_sweep(Sweep("bsr", {}, compute="thresholds", parameters={"rho": 0.5, "noise": 0.1}), tmp_path)
     assert "perfect_recovery: " in str(collect(tmp_path)["message"].values)
@@ -321,6 +340,50 @@ def test_the_command_line(tmp_path, capsys):
     assert (tmp_path / "store" / "sweep.png").stat().st_size > 5000
     with pytest.raises(ParameterError, match="quantity"):
         plot(collect(store), tmp_path / "a.png", "colour")
+
+
+def test_collecting_what_is_not_settled_exits_as_status_does(tmp_path, capsys):
+    run_sweep(THEORY, tmp_path)
+    assert main(["sweep", "collect", str(tmp_path)]) == 0
+    sorted((tmp_path / "points").iterdir())[0].unlink()
+    assert main(["sweep", "collect", str(tmp_path)]) == main(["sweep", "status", str(tmp_path)]) == 3
+    assert "5 missing" in capsys.readouterr().err
+
+
+def test_records_tell_their_version(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("glassformer.experiments.sweeps.compute.Record", partial(Record, version="0.0.1"))
+    run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": [0.3]}), tmp_path)
+    assert collect(tmp_path).attrs["glassformer"] == "0.0.1"
+    assert main(["sweep", "status", str(tmp_path)]) == 0
+    assert "records of glassformer 0.0.1" in capsys.readouterr().err
+
+
+def test_records_of_several_versions_name_them_all(tmp_path, monkeypatch):
+    run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": [0.3]}), tmp_path)
+    monkeypatch.setattr("glassformer.experiments.sweeps.compute.Record", partial(Record, version="0.0.1"))
+    run_sweep(Sweep("bsr", {"rho": [0.2, 0.5], "alpha": [0.3]}), tmp_path)
+    assert collect(tmp_path).attrs["glassformer"] == f"0.0.1, {__version__}"
+
+
+def test_a_sweep_that_hides_another_says_so(tmp_path):
+    assert run_sweep(THEORY, tmp_path).hidden == ""
+    wider = Sweep("bsr", {"rho": [0.2, 0.5, 1.0], "alpha": "0.1:0.9:5"}, parameters={"beta": 1})
+    assert run_sweep(wider, tmp_path).hidden == ""
+    other = Sweep("bsr", {"rho": [0.2]}, compute="thresholds")
+    assert run_sweep(other, tmp_path).hidden == "limits bsr over rho, alpha"
+    again = run_sweep(wider, tmp_path)
+    assert (again.computed, again.hidden) == (0, "thresholds bsr over rho")
+
+
+def test_warnings_are_one_line_per_file(tmp_path):
+    run_sweep(THEORY, tmp_path)
+    path = sorted((tmp_path / "points").iterdir())[0]
+    path.write_text(path.read_text().replace("converged", "convergxd", 2))
+    command = [sys.executable, "-m", "glassformer", "sweep", "status", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("glassformer: warning: ")
+    assert "(lines 1, 2)" in line
 
 
 def started(folder, *options):

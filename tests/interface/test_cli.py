@@ -84,6 +84,16 @@ def test_forms_of_a_sample_ratio(document, spec, values):
     np.testing.assert_allclose([point["alpha"] for point in points], values, atol=1e-15)
 
 
+def test_points_of_a_range_are_round_where_decimals_are():
+    assert parse_alpha("0.2:0.8:4") == [0.2, 0.4, 0.6, 0.8]
+    assert parse_alpha("0.3:0.8:1") == [0.3]
+
+
+def test_rows_at_ratios_close_to_each_other_are_told_apart(run):
+    _, out, _ = run("limits bsr --rho 0.3 --alpha 0.50999978,0.50999979")
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["0.50999978", "0.50999979"]
+
+
 def test_a_range_includes_both_ends_exactly():
     values = parse_alpha("0.05:1.1:22")
     assert len(values) == 22
@@ -149,6 +159,13 @@ def test_thresholds_that_do_not_apply_are_null(document, run):
     code, out, _ = run("thresholds bsr --rho 0.5 --noise 0.1")
     assert code == 0
     assert "hard phase: no" in out
+
+
+def test_a_phase_diagram_tells_never_from_does_not_apply_as_thresholds_do(run):
+    code, out, _ = run("phase-diagram bsr --along noise=1 --rho 0.3")
+    cells = {line.split()[1]: line.split()[2:4] for line in out.splitlines()[1:]}
+    assert code == 0
+    assert (cells["perfect_recovery"], cells["hard_phase_start"]) == (["inf", "-"], ["-", "-"])
 
 
 def test_landscape_as_json(document, run):

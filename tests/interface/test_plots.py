@@ -14,7 +14,8 @@ from glassformer.core.solution import Status
 from glassformer.interface.cli import main
 from glassformer.interface.figures import plots
 from glassformer.theory.free_entropy import landscape
-from glassformer.theory.thresholds import Threshold
+from glassformer.theory.phase_diagram import PhaseDiagram
+from glassformer.theory.thresholds import Threshold, Thresholds
 
 
 @pytest.fixture
@@ -55,6 +56,70 @@ def test_rows_are_curves_of_their_own(axes):
     assert labels(axes) == ["Bayes-optimal", "row 1", "row 2"]
 
 
+def dotted(axes):
+    """Sample ratios between which jumps are drawn."""
+    lines = [line for line in axes.lines if line.get_linestyle() == ":" and len(line.get_xdata()) == 2]
+    return [line.get_xdata().round(3).tolist() for line in lines]
+
+
+# A hard phase that the upper branch leaves like a square root, between 0.5 and 0.6.
+HARD = np.linspace(0.1, 0.7, 7)
+UPPER = np.append(1 - 0.5 * HARD[:5], [0.0, 0.0])
+TWO = np.array([0, 0, 1, 1, 1, 0, 0], dtype=bool)
+
+
+def test_a_jump_is_known_by_the_end_of_its_branch(axes):
+    columns = {"alpha": HARD, "algorithmic_error": UPPER, "error_estimate": np.zeros(7)}
+    columns["error"] = np.where(HARD > 0.35, 0.0, UPPER)
+    status = [Status.BISTABLE if two else Status.CONVERGED for two in TWO]
+    plots.plot_limits(Table("bsr", {"alpha": "n/(dL)"}, columns, status), Path())
+    assert dotted(axes) == [[0.3, 0.4], [0.5, 0.6]]
+
+
+def test_branches_that_are_followed_jump_where_they_end(axes):
+    lower = np.where(TWO, 0.0, UPPER)
+    columns = {"alpha": HARD, "error_up": UPPER, "error_down": lower, "two_branches": TWO.astype(float)}
+    plots.plot_branches(Table("bsr", {"alpha": "n/(dL)"}, columns, [Status.CONVERGED] * 7), Path())
+    assert dotted(axes) == [[0.5, 0.6], [0.2, 0.3]]
+
+
+def test_the_error_of_rows_is_named_for_every_learner(axes):
+    table = {"alpha": np.ones(2), "iteration": np.arange(2.0), "error": np.array([1.4, 1.2])}
+    parameters = {"alpha": "n/d", "activation": "softmax", "skip": [0.5, 1.0]}
+    plots.plot_trajectory(Table("attention", parameters, table, [Status.CONVERGED] * 2), Path())
+    assert "Tr" not in axes.get_ylabel()
+    assert "w" in axes.get_ylabel()
+    assert "$c = (0.5, 1)$" in axes.get_title()
+    assert "theory" not in labels(axes)
+
+
+def test_runs_are_told_from_theory(axes):
+    table = {"alpha": np.ones(2), "iteration": np.arange(2.0), "error": np.array([1.0, 0.5])}
+    table |= {"measured_error": np.array([1.0, 0.6]), "measured_standard_error": np.array([0.1, 0.1])}
+    parameters = {"alpha": "n/(dL)", "d": 20, "instances": 3}
+    plots.plot_trajectory(Table("bsr", parameters, table, [Status.CONVERGED] * 2), Path())
+    assert labels(axes)[1:] == ["theory", "mean of 3 runs, $d = 20$"]
+
+
+def found_thresholds(**alpha):
+    entries = tuple(Threshold(name, value, 0.0, "") for name, value in alpha.items())
+    return Thresholds("bsr", {"alpha": "n/(dL)", "noise": 0.1}, entries, None)
+
+
+def test_thresholds_begin_at_zero_and_name_what_is_never_reached(axes):
+    plots.plot_thresholds(found_thresholds(weak_recovery=0.0, perfect_recovery=np.inf, hard_phase_end=np.nan), Path())
+    assert axes.get_xlim()[0] == 0
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["weak recovery", "perfect recovery"]
+    assert [text.get_text() for text in axes.texts] == ["0", "never"]
+
+
+def test_coincident_curves_of_a_diagram_differ_and_what_is_nowhere_has_no_entry(axes):
+    point = found_thresholds(weak_recovery=0.5, perfect_recovery=0.5, hard_phase_end=np.inf)
+    plots.plot_phase_diagram(PhaseDiagram("bsr", "rho", [0.1, 0.2], [point, point]), Path())
+    assert labels(axes) == ["weak recovery", "perfect recovery"]
+    assert len({(line.get_marker(), line.get_linestyle()) for line in axes.lines}) == 2
+
+
 def test_an_axis_of_whole_numbers_has_no_others(axes):
     from glassformer import AttentionIndexed, phase_diagram
 
@@ -79,6 +144,8 @@ def test_landscapes_show_their_maxima(axes, noise):
     [
         ("--csv {folder}", "csv"),
         ("--csv {file}/below.csv", "csv"),
+        ("--csv {folder}/none/a.csv", "folder {folder}/none first"),
+        ("--plot {folder}/none/a.png", "folder {folder}/none first"),
         ("--plot {folder}/a.xyz", "plot"),
         ("--plot {folder}/a.png --plot-size 4", "plot_size"),
         ("--plot {folder}/a.png --plot-size 4x0", "plot_size"),
@@ -94,7 +161,8 @@ def test_files_that_cannot_be_written_stop_before_the_computation(options, said,
     (tmp_path / "file").touch()
     line = options.format(folder=tmp_path, file=tmp_path / "file")
     assert main(shlex.split(f"limits bsr --alpha 0.1 --rho 0.5 {line}")) == 2
-    assert said in capsys.readouterr().err
+    assert said.format(folder=tmp_path) in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
 
 
 def test_size_and_theme_of_a_plot(tmp_path):
@@ -111,3 +179,4 @@ def test_never_and_does_not_apply_are_told_apart():
     found = [Threshold("a", alpha, 0.0, "").to_dict() for alpha in (0.5, np.inf, np.nan)]
     assert [one["reached"] for one in found] == ["at_alpha", "never", "does_not_apply"]
     assert [one["alpha"] for one in found] == [0.5, None, None]
+    assert [one["error_estimate"] for one in found] == [0.0, None, None]

@@ -514,3 +514,8 @@ def test_the_optimum_recovers_before_the_nuclear_norm(beta, rho):
 def test_two_perfect_fixed_points_next_to_a_threshold_are_one():
     found = limits(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0), [0.51, 0.5100005, 0.5102])
     assert [status.name for status in found.status] == ["CONVERGED"] * 3
+
+
+def test_discrete_weights_known_exactly_from_noiseless_labels_warn_of_nothing():
+    found = limits(BilinearSequenceRegression(width=1, prior="rademacher"), [2.0])
+    assert found["error"].tolist() == [0.0]

@@ -83,6 +83,8 @@ def require_place(name: str, path: Path, make: bool = False) -> None:
         raise DataError(name, str(path), "a file, not a folder", "name a file in it")
     if make:
         made(path.parent, name)
+    if not path.parent.is_dir():
+        raise DataError(name, str(path), "a file in a folder that is there", f"make the folder {path.parent} first")
     try:
         # What is there may be a pipe, which is written to once.
         if path.exists() and not os.access(path, os.W_OK):

@@ -34,8 +34,8 @@ def numbers_from(name: str, text: str) -> list[float]:
         ParameterError: the text is none of these, or stands for more numbers than fit into memory.
 
     Example:
-        >>> numbers_from("alpha", "0:1:3")
-        [0.0, 0.5, 1.0]
+        >>> numbers_from("alpha", "0.2:0.8:4")
+        [0.2, 0.4, 0.6, 0.8]
     """
     allowed = "a number, a comma list or start:stop:count with count >= 1"
     try:
@@ -50,7 +50,9 @@ def numbers_from(name: str, text: str) -> list[float]:
     require_resources(name, text, _BYTES * float(count), "give fewer values", what="values")
     import numpy as np
 
-    return [float(value) for value in np.linspace(start, stop, count)]
+    # Points that are round in decimals are written so: without it 0.2:0.8:4 has 0.6000000000000001. Ends stay as given.
+    inner = [float(f"{value:.15g}") for value in np.linspace(start, stop, count)[1:-1]]
+    return [start, *inner, stop][:count]
 
 
 def whole_from(name: str, text: str) -> list[int]:

@@ -126,7 +126,7 @@ class Drawing:
 
 
 def heading(model: str, parameters: dict[str, Any]) -> str:
-    """One line that names the model and its parameters.
+    """One line that names the model and its parameters; no variance of a noise where labels have a law instead.
 
     Example:
         >>> heading("bsr", {"rho": 0.5, "alpha": "n/(dL)"})
@@ -136,4 +136,5 @@ def heading(model: str, parameters: dict[str, Any]) -> str:
     def text(value: Any) -> str:
         return f"{value:g}" if isinstance(value, float) else str(value)
 
-    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in sorted(parameters))
+    names = sorted(parameters.keys() - ({"noise"} if "noise_law" in parameters else set()))
+    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in names)

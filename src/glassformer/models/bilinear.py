@@ -178,6 +178,7 @@ class BilinearSequenceRegression(Model):
             **({} if self.spectrum is None else {"spectrum": self.spectrum.name}),
             **named(self.prior),
             "noise": self.noise,
+            **({"noise_law": self.channel.noise_law} if self.channel.noise_law else {}),
             "channel": self.channel.label,
             "alpha": unit,
         }

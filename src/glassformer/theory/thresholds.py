@@ -40,7 +40,7 @@ class Threshold:
     Attributes:
         name: what begins.
         alpha: where, in the model's unit; infinity when it never does, NaN when the notion does not apply.
-        error_estimate: absolute error of ``alpha``; zero for closed forms.
+        error_estimate: absolute error of ``alpha``; zero for closed forms, NaN where ``alpha`` is no finite number.
         note: how to read it.
         layer: the row it belongs to, for models of several rows; None otherwise.
         subspace: positive semi-definite matrix over the rows whose range is found there; None otherwise.
@@ -52,6 +52,10 @@ class Threshold:
     note: str
     layer: str | None = None
     subspace: list[list[float]] | None = None
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.alpha):
+            object.__setattr__(self, "error_estimate", np.nan)
 
     @property
     def reached(self) -> str:

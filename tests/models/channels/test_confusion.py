@@ -18,6 +18,7 @@ from glassformer import (
     simulate,
     thresholds,
 )
+from glassformer.core.showing import heading
 from glassformer.interface.cli import main
 from glassformer.models.channels.confusion import Confusion, Flip, Neighbour
 from glassformer.models.channels.link.mislabelled import MislabelledChannel
@@ -174,6 +175,13 @@ def test_the_command_line(capsys):
     words = ["limits", "bsr", "--rho", "0.5", "--channel", "sign", "--noise-law", "flip:0.1", "--alpha", "1"]
     assert main(words) == 0
     assert "sign, flip:0.1" in capsys.readouterr().out
+
+
+def test_tables_name_the_law_and_no_variance_beside_it():
+    model = BilinearSequenceRegression(rho=0.5, channel="sign", noise_law="flip:0.1")
+    told = heading(model.name, model.parameters)
+    assert "noise_law = flip:0.1" in told
+    assert "noise = " not in told
 
 
 def test_tables_name_the_link_whose_labels_are_exchanged():

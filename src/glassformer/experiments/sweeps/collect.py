@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassformer import __version__
 from glassformer.core.errors import DataError
 from glassformer.core.results import scalars
 from glassformer.experiments.sweeps.store import Record, Store
@@ -21,7 +20,7 @@ def collect(store: str | Path) -> xarray.Dataset:
     """All records of the sweep last run in a store, over its axes.
 
     Points without a record, and values that a record does not have, are NaN; ``status`` says why. Attributes name the
-    model, its fixed parameters, the computation and the version of the package.
+    model, its fixed parameters, the computation and the versions of the package that made the records.
 
     Raises:
         DataError: there is no sweep, or no record with values.
@@ -50,7 +49,8 @@ def collect(store: str | Path) -> xarray.Dataset:
     statuses = np.array([record.status if record else "missing" for record in records], dtype=object)
     variables["status"] = (tuple(axes), statuses.reshape(shape))
     variables["message"] = (tuple(axes), np.array([r.message if r else "" for r in records], object).reshape(shape))
-    found = xarray.Dataset(variables, coords=axes, attrs=_attributes(sweep))
+    versions = sorted({record.version for record in records if record})
+    found = xarray.Dataset(variables, coords=axes, attrs=_attributes(sweep, ", ".join(versions)))
     for name in axes:
         if name in sweep["units"]:
             found[name].attrs["units"] = sweep["units"][name]
@@ -96,7 +96,7 @@ def _value(record: Record | None, name: str, size: tuple[int, ...]) -> Any:
     return filled
 
 
-def _attributes(sweep: dict[str, Any]) -> dict[str, Any]:
+def _attributes(sweep: dict[str, Any], version: str) -> dict[str, Any]:
     """What is the same at all points, in types that files of data sets know."""
     fixed = {**sweep["parameters"], **sweep["simulation"], **sweep["settings"]}
     known = {
@@ -104,4 +104,4 @@ def _attributes(sweep: dict[str, Any]) -> dict[str, Any]:
         for name, value in fixed.items()
         if value is not None and name not in sweep["axes"]
     }
-    return {"model": sweep["model"], "compute": sweep["compute"], "glassformer": __version__, **known}
+    return {"model": sweep["model"], "compute": sweep["compute"], "glassformer": version, **known}

@@ -36,11 +36,19 @@ class Progress:
         total: points.
         computed: of these in this call.
         counts: points by status; ``"missing"`` ones have no record.
+        versions: of the package, that computed what is kept.
+        hidden: another sweep that the store held before, in words; its records are kept, and shown when it is run
+            again.
     """
 
     total: int
     computed: int
     counts: dict[str, int]
+    versions: tuple[str, ...] = ()
+    hidden: str = ""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
 
     @property
     def complete(self) -> bool:
@@ -81,7 +89,7 @@ def run_sweep(
     """
     kept = Store(Path(store))
     points = sweep.points
-    kept.keep_sweep(sweep, points)
+    hidden = kept.keep_sweep(sweep, points)
     claims = _Claims(kept, points, retry)
     # Tasks are those of the whole grid, whatever is missing: so that two processes mean the same by one.
     tasks = [task for task in sweep.tasks(points) if any(claims.missing(point) for point in task.points)]
@@ -90,7 +98,7 @@ def run_sweep(
         advances = _advances(claims, tasks, workers, scheduler)
         for size in track(advances, f"sweep of {len(points)} points", sum(map(claims.missing, points))):
             done += size
-    return _counted([point.key for point in points], claims.records, done)
+    return _counted([point.key for point in points], claims.records, done, hidden)
 
 
 def progress(store: Store) -> Progress:
@@ -98,9 +106,10 @@ def progress(store: Store) -> Progress:
     return _counted(store.sweep()[1], store.read(), 0)
 
 
-def _counted(keys: Sequence[str], records: Mapping[str, Record], done: int) -> Progress:
+def _counted(keys: Sequence[str], records: Mapping[str, Record], done: int, hidden: str = "") -> Progress:
     counts = Counter(records[key].status if key in records else "missing" for key in keys)
-    return Progress(len(keys), done, dict(counts))
+    versions = {records[key].version for key in keys if key in records}
+    return Progress(len(keys), done, dict(counts), tuple(sorted(versions)), hidden)
 
 
 def _advances(claims: _Claims, tasks: Sequence[Task], workers: int, scheduler: str | None) -> Iterator[int]:

@@ -31,12 +31,14 @@ class Record:
         values: numbers, vectors and matrices by name; empty where it failed.
         message: what went wrong where it failed.
         seconds: what it took, its share of a batch.
+        version: of the package that computed it.
     """
 
     status: str
     values: dict[str, Any]
     message: str = ""
     seconds: float = 0.0
+    version: str = __version__
 
     @property
     def good(self) -> bool:
@@ -82,11 +84,23 @@ class Store:
         """The folder of the files by which processes tell each other what they work on."""
         return self.folder / "locks"
 
-    def keep_sweep(self, sweep: Sweep, points: Sequence[Point]) -> None:
-        """Remember the sweep, with the keys of its points."""
+    def keep_sweep(self, sweep: Sweep, points: Sequence[Point]) -> str:
+        """Remember the sweep, with the keys of its points, and name another one that it hides; empty for none."""
         keys = [point.key for point in points]
+        hidden = self._hidden_by(sweep, keys)
         with replaced(self.folder / "sweep.json", "w", "store") as file:
             json.dump({"format": FORMAT, "sweep": sweep.to_dict(), "keys": keys}, file, indent=1)
+        return hidden
+
+    def _hidden_by(self, sweep: Sweep, keys: Sequence[str]) -> str:
+        try:
+            before, known = self.sweep()
+        except DataError:
+            return ""
+        # A wider grid shows all that was shown, and another version of the package never finds the old points again.
+        if before == sweep.to_dict() or set(known) <= set(keys):
+            return ""
+        return " ".join([before["compute"], before["model"], "over", ", ".join(before["axes"])])
 
     def sweep(self) -> tuple[dict[str, Any], list[str]]:
         """The sweep last run, and the keys of its points, the last axis running fastest.
@@ -124,14 +138,16 @@ class Store:
         except (OSError, UnicodeDecodeError):
             _damaged(path, "none of it")
             return {}
-        found = {}
+        found, lost = {}, []
         for number, line in enumerate(text.splitlines(keepends=True), start=1):
             try:
                 key, record = _parsed(line)
             except (ValueError, KeyError, TypeError):
-                _damaged(path, f"line {number}")
+                lost.append(str(number))
             else:
                 found[key] = line, record
+        if lost:
+            _damaged(path, f"line{'s' if len(lost) > 1 else ''} {', '.join(lost)}")
         return found
 
     def _path(self, task: str) -> Path:
@@ -143,8 +159,9 @@ _HEAD, _NECK, _TAIL = '{"checksum": "', '", "record": ', "}\n"
 
 
 def _line(point: Point, record: Record) -> str:
-    versions = {"format": FORMAT, "glassformer": __version__}
-    text = json.dumps({"key": point.key, **versions, "coordinates": plain_values(point.coordinates), **vars(record)})
+    versions = {"format": FORMAT, "glassformer": record.version}
+    known = {name: value for name, value in vars(record).items() if name != "version"}
+    text = json.dumps({"key": point.key, **versions, "coordinates": plain_values(point.coordinates), **known})
     return f"{_HEAD}{zlib.crc32(text.encode()):08x}{_NECK}{text}{_TAIL}"
 
 
@@ -154,7 +171,8 @@ def _parsed(line: str) -> tuple[str, Record]:
     if line != f"{_HEAD}{zlib.crc32(text.encode()):08x}{_NECK}{text}{_TAIL}":
         raise ValueError
     content = json.loads(text)
-    return content["key"], Record(content["status"], content["values"], content["message"], content["seconds"])
+    names = ("status", "values", "message", "seconds", "glassformer")
+    return content["key"], Record(*(content[name] for name in names))
 
 
 def _damaged(path: Path, part: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from glassformer.core.cache_folder import keep_compiled
 from glassformer.core.ranges import numbers_from
-from glassformer.interface.cli.output import BAD_USAGE, require_writable
+from glassformer.interface.cli.output import BAD_USAGE, require_writable, short_warnings
 from glassformer.interface.cli.parser import parser_for
 
 __all__ = ["main", "parse_alpha"]
@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help()
             return BAD_USAGE
         require_writable(options)
-        return int(options.run(options))
+        with short_warnings():
+            return int(options.run(options))
     except BrokenPipeError:
         # Who read the output has left; nothing is written to a closed end when the process leaves, either.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ from glassformer.core.files import require_place
 from glassformer.core.showing import heading
 
 FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
+# Of a number in a table, and of one that only more of them tell from that of another row.
+_DIGITS, _MOST_DIGITS = 7, 12
 # Documents that are printed as JSON, and their versions; what is in them says ``interface.documents``.
 KINDS = {
     "table": 1,
@@ -23,6 +28,28 @@ KINDS = {
     "sweep": 1,
     "doctor": 1,
 }
+
+
+@contextmanager
+def short_warnings() -> Iterator[None]:
+    """Warnings in one line each, as errors are, and once: where in the source they come from tells a reader nothing."""
+    told: set[str] = set()
+    shown = warnings.formatwarning
+
+    def in_one_line(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        del category, filename, lineno, line
+        text = f"glassformer: warning: {' '.join(str(message).split())}\n"
+        fresh = text not in told
+        told.add(text)
+        return text if fresh else ""
+
+    warnings.formatwarning = in_one_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = shown
 
 
 def plots() -> Any:
@@ -52,8 +79,7 @@ def require_writable(options: argparse.Namespace) -> None:
     for name in ("csv", "plot", "netcdf"):
         path = getattr(options, name, None)
         if path is not None:
-            # A drawing makes its folder, as it always did.
-            require_place(name, path, make=name == "plot")
+            require_place(name, path)
     if hasattr(options, "plot_size"):
         picture(options)
 
@@ -128,19 +154,35 @@ def exit_code(statuses: Sequence[Any]) -> int:
     return NOT_CONVERGED if failed else 0
 
 
+def threshold_row(entry: Any) -> dict[str, str]:
+    """A threshold as tables show it: ``inf`` where it is never reached, and ``-`` where there is none.
+
+    Example:
+        >>> from glassformer.theory.thresholds import Threshold
+        >>> threshold_row(Threshold("weak_recovery", math.inf, 0.0, "never"))
+        {'alpha': 'inf', '+-': '-', 'note': 'never'}
+    """
+    alpha = "-" if math.isnan(entry.alpha) else f"{entry.alpha:.8g}"
+    # Without a number there is none that could be off.
+    known = math.isfinite(entry.alpha) and math.isfinite(entry.error_estimate)
+    return {"alpha": alpha, "+-": f"{entry.error_estimate:.2g}" if known else "-", "note": entry.note}
+
+
 def print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:
     """A plain table: numbers to the right, words to the left."""
 
-    def text(value: Any) -> str:
+    def text(value: Any, digits: int) -> str:
         if value is None:
             return "-"
         if isinstance(value, list):
-            return " ".join(text(part) for part in value)
+            return " ".join(text(part, digits) for part in value)
         if isinstance(value, float):
-            return f"{value:.2g}" if 0 < abs(value) < 1e-4 else f"{value:.7g}"
+            return f"{value:.2g}" if 0 < abs(value) < 1e-4 else f"{value:.{digits}g}"
         return str(value)
 
-    cells = [[text(row[name]) for name in columns] for row in rows]
+    # The first column says where a row belongs.
+    digits = {columns[0]: _telling_apart([row[columns[0]] for row in rows])}
+    cells = [[text(row[name], digits.get(name, _DIGITS)) for name in columns] for row in rows]
     widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(columns)]
     words = [any(isinstance(row[name], str) for row in rows) for name in columns]
     for line in [columns, *cells]:
@@ -149,3 +191,15 @@ def print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:
             for cell, width, word in zip(line, widths, words, strict=True)
         )
         print("  ".join(padded).rstrip())
+
+
+def _telling_apart(values: list[Any]) -> int:
+    """The fewest digits, up to a limit, with which numbers that differ are written differently.
+
+    Example:
+        >>> _telling_apart([0.5, 0.25]), _telling_apart([0.50999978, 0.50999979, None])
+        (7, 8)
+    """
+    numbers = {value for value in values if isinstance(value, float)}
+    enough = (n for n in range(_DIGITS, _MOST_DIGITS) if len({f"{value:.{n}g}" for value in numbers}) == len(numbers))
+    return next(enough, _MOST_DIGITS)

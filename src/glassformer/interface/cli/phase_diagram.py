@@ -10,7 +10,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import Option, values_of
 from glassformer.core.ranges import numbers_from
 from glassformer.core.showing import heading
-from glassformer.interface.cli.output import plots, print_json, print_rows, write
+from glassformer.interface.cli.output import plots, print_json, print_rows, threshold_row, write
 
 _ALLOWED = "NAME=SPEC with a parameter of the model that is a number, for example noise=0:1:5 or depth=1,2,3"
 
@@ -32,9 +32,13 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if options.json:
         print_json("phase-diagram", found.to_dict())
         return 0
-    document = found.to_dict()
     print(heading(found.model, found.parameters))
-    print_rows(document["points"], [name, "threshold", "alpha", "error_estimate", "note"])
+    rows = [
+        {name: value, "threshold": entry.name, **threshold_row(entry)}
+        for value, thresholds in zip(found.values, found.thresholds, strict=True)
+        for entry in thresholds.entries
+    ]
+    print_rows(rows, [name, "threshold", "alpha", "+-", "note"])
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.core.showing import heading
 from glassformer.interface.cli.learners import add_learner, learner_of
-from glassformer.interface.cli.output import exit_code, plots, print_json, print_rows, write
+from glassformer.interface.cli.output import exit_code, plots, print_json, print_rows, threshold_row, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -57,16 +57,13 @@ def _asked(options: argparse.Namespace) -> tuple[float, str]:
 def _print(found: Any) -> None:
     print(heading(found.model, found.parameters))
     print(f"{found.quantity} at or below {found.target:g}" + ("" if found.d is None else f", d = {found.d}"))
-    rows = [{**_row(one), "n": one.samples, "status": str(one.status)} for one in found.entries]
+    rows = [
+        {"who": one.name, **threshold_row(one), "n": one.samples, "status": str(one.status)} for one in found.entries
+    ]
     print_rows(rows, ["who", "alpha", "+-", *([] if found.d is None else ["n"]), "status", "note"])
     if found.thresholds is not None:
-        beside = [{**_row(one), "threshold": one.name} for one in found.thresholds.entries if not math.isnan(one.alpha)]
+        known = [one for one in found.thresholds.entries if not math.isnan(one.alpha)]
+        beside = [{"threshold": one.name, **threshold_row(one)} for one in known]
         print_rows(beside, ["threshold", "alpha", "+-", "note"])
     for note in found.notes:
         print(f"note: {note}")
-
-
-def _row(entry: Any) -> dict[str, Any]:
-    known = math.isfinite(entry.alpha)
-    error = f"{entry.error_estimate:.2g}" if known else "-"
-    return {"who": entry.name, "alpha": f"{entry.alpha:.8g}", "+-": error, "note": entry.note}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from glassformer import __version__
 from glassformer.interface.cli.output import NOT_CONVERGED, print_json
 
 
@@ -49,34 +52,42 @@ def _sweep_run(options: argparse.Namespace) -> int:
     from glassformer.experiments.sweeps.run import run_sweep
 
     sweep = Sweep.from_toml(options.file, options.link)
-    return _print_progress(options, run_sweep(sweep, options.store, options.workers, options.scheduler, options.retry))
+    found = run_sweep(sweep, options.store, options.workers, options.scheduler, options.retry)
+    if found.hidden:
+        kept = "its results are kept, and shown again when it is run again"
+        _tell(f"this store held another sweep ({found.hidden}); {kept}")
+    return _print_progress(options, found)
 
 
 def _sweep_status(options: argparse.Namespace) -> int:
     from glassformer.experiments.sweeps.run import progress
     from glassformer.experiments.sweeps.store import Store
 
-    return _print_progress(options, progress(Store.existing(options.store)))
+    found = progress(Store.existing(options.store))
+    if set(found.versions) - {__version__}:
+        made = ", ".join(found.versions)
+        _tell(f"records of glassformer {made}; {__version__} is installed, and computes anew when the sweep is run")
+    return _print_progress(options, found)
 
 
 def _print_progress(options: argparse.Namespace, found: Any) -> int:
     if options.json:
-        print_json("sweep", {**vars(found), "complete": found.complete})
+        told = {name: getattr(found, name) for name in ("total", "computed", "counts", "complete")}
+        print_json("sweep", told)
     else:
-        counts = ", ".join(f"{count} {status}" for status, count in sorted(found.counts.items()))
-        print(f"{found.total} points: {counts}; {found.computed} computed now")
+        print(f"{found.total} points: {found}; {found.computed} computed now")
     return 0 if found.good else NOT_CONVERGED
+
+
+def _tell(text: str) -> None:
+    print(f"glassformer: {text}", file=sys.stderr)
 
 
 def _sweep_collect(options: argparse.Namespace) -> int:
     from glassformer.core.errors import DataError
-    from glassformer.core.files import require_place
     from glassformer.experiments.sweeps.collect import collect, to_frame
 
     found = collect(options.store)
-    for name, path in (("netcdf", options.netcdf), ("csv", options.csv)):
-        if path is not None:
-            require_place(name, path, make=True)
     try:
         if options.netcdf:
             found.to_netcdf(options.netcdf, engine="scipy")
@@ -85,7 +96,19 @@ def _sweep_collect(options: argparse.Namespace) -> int:
     except OSError as error:
         raise DataError("file", str(options.netcdf or options.csv), "a file that can be written", str(error)) from None
     print(found)
-    return 0
+    return _exit_code(found)
+
+
+def _exit_code(found: Any) -> int:
+    """What points call for that are missing or may change by another attempt: as after `sweep status`."""
+    from glassformer.experiments.sweeps.run import Progress
+
+    statuses = Counter(found["status"].to_numpy().ravel().tolist())
+    progress = Progress(statuses.total(), 0, dict(statuses))
+    if progress.good:
+        return 0
+    _tell(f"not all of {progress.total} points are settled: {progress}")
+    return NOT_CONVERGED
 
 
 def _sweep_plot(options: argparse.Namespace) -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.showing import heading
 from glassformer.interface.cli.learners import add_learner, learner_of
-from glassformer.interface.cli.output import plots, print_json, print_rows, write
+from glassformer.interface.cli.output import plots, print_json, print_rows, threshold_row, write
 
 # Polynomials of a row that are looked for, and the samples that show them.
 _LARGEST, _SAMPLES = 4, 2**18
@@ -29,9 +28,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         print_json("thresholds", {**found.to_dict(), **beside})
         return 0
     print(heading(found.model, found.parameters))
-    rows = [
-        {"threshold": e.name, "alpha": _text(e.alpha, ".8g"), "+-": _error(e), "note": e.note} for e in found.entries
-    ]
+    rows = [{"threshold": entry.name, **threshold_row(entry)} for entry in found.entries]
     print_rows(rows, ["threshold", "alpha", "+-", "note"])
     said = {True: "yes", False: "no", None: "unknown"}[found.hard_phase]
     print(f"hard phase: {said} ({found.hard_phase_reason})")
@@ -55,12 +52,3 @@ def _of_rows(model: Any) -> dict[str, Any]:
 
 def _found(value: float | None) -> str:
     return f"above {_LARGEST}, or none" if value is None else f"{value:g}"
-
-
-def _text(value: float, form: str) -> str:
-    return "-" if math.isnan(value) else f"{value:{form}}"
-
-
-def _error(entry: Any) -> str:
-    """The absolute error of a threshold; nothing where there is no number that could be off."""
-    return _text(entry.error_estimate, ".2g") if math.isfinite(entry.alpha) else "-"

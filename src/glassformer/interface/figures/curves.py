@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,43 @@ from glassformer.core.solution import Status
 _HIGH, _STEEP = 0.05, 5.0
 
 
-def draw_curve(axes: Any, alpha: Array, value: Array, error: Array | None = None, **look: Any) -> Any:
+@dataclass(frozen=True)
+class Branch:
+    """Which of the two branches of a hard phase a curve over the sample ratio is on.
+
+    Attributes:
+        two: at which of its points there are two.
+        lower: at which of these it is on that of the smaller error, which goes on where the other one has ended.
+
+    Example:
+        >>> two = np.array([False, True, True, False])
+        >>> Branch(two, two).ends, Branch(two, np.zeros_like(two)).ends
+        (array([ True, False, False]), array([False, False,  True]))
+    """
+
+    two: NDArray[np.bool_]
+    lower: NDArray[np.bool_]
+
+    def at(self, order: NDArray[np.int64]) -> Branch:
+        """The points in another order."""
+        return Branch(self.two[order], self.lower[order])
+
+    @property
+    def ends(self) -> NDArray[np.bool_]:
+        """Steps at which the curve leaves one branch for the other."""
+        low, upper = self.two & self.lower, self.two & ~self.lower
+        return np.asarray((~low[:-1] & low[1:]) | (low[:-1] & upper[1:]) | (upper[:-1] & ~self.two[1:]))
+
+
+def draw_curve(
+    axes: Any, alpha: Array, value: Array, error: Array | None = None, branch: Branch | None = None, **look: Any
+) -> Any:
     """A line through the points, broken and dotted where the curve jumps, with error bars where they are known."""
     order = np.argsort(alpha, kind="stable")
     alpha, value = alpha[order], value[order]
-    (line,) = axes.plot(*broken(alpha, value), **look)
-    for k in jumps(alpha, value):
+    places = jumps(alpha, value, branch and branch.at(order))
+    (line,) = axes.plot(*(np.insert(part, places + 1, np.nan) for part in (alpha, value)), **look)
+    for k in places:
         axes.plot(alpha[k : k + 2], value[k : k + 2], ":", color=line.get_color(), lw=0.8)
     if error is not None and np.any(error[np.isfinite(error)] > 0):
         axes.errorbar(alpha, value, error[order], fmt="none", elinewidth=1, capsize=2, ecolor=line.get_color())
@@ -32,14 +64,10 @@ def draw_runs(axes: Any, x: Array, mean: Array, blur: Array, **look: Any) -> Non
     axes.errorbar(x, mean, None if np.all(np.isnan(blur)) else blur, fmt="o", capsize=2, **look)
 
 
-def broken(alpha: Array, value: Array) -> tuple[Array, Array]:
-    """The points with a gap wherever they jump."""
-    places = jumps(alpha, value) + 1
-    return np.insert(alpha, places, np.nan), np.insert(value, places, np.nan)
+def jumps(alpha: Array, value: Array, branch: Branch | None = None) -> NDArray[np.int64]:
+    """Points after which a curve, sorted along ``alpha``, leaves its branch, or steps much more steeply than beside.
 
-
-def jumps(alpha: Array, value: Array) -> NDArray[np.int64]:
-    """Points after which a curve, sorted along ``alpha``, steps much more steeply than on both sides of the step.
+    A curve turns down like a square root where its branch ends: of such a jump the slopes alone say nothing.
 
     Example:
         >>> alpha = np.linspace(0.0, 1.0, 11)
@@ -48,13 +76,18 @@ def jumps(alpha: Array, value: Array) -> NDArray[np.int64]:
         >>> jumps(alpha, np.exp(-3 * alpha)).size
         0
     """
-    if len(alpha) < 4:
-        return np.zeros(0, dtype=np.int64)
     step = np.abs(np.diff(value))
+    large = np.nan_to_num(step) > _HIGH * np.nanmax(np.abs(value), initial=0.0)
+    left = np.zeros_like(large) if branch is None else branch.ends
+    return np.flatnonzero(large & (left | _steep(alpha, step)))
+
+
+def _steep(alpha: Array, step: Array) -> NDArray[np.bool_]:
+    if len(alpha) < 4:
+        return np.zeros(step.shape, dtype=bool)
     slope = np.nan_to_num(step / np.maximum(np.diff(alpha), np.finfo(float).tiny))
     beside = np.maximum(np.append(0.0, slope[:-1]), np.append(slope[1:], 0.0))
-    large = np.nan_to_num(step) > _HIGH * np.nanmax(np.abs(value), initial=0.0)
-    return np.flatnonzero(large & (slope > _STEEP * beside))
+    return np.asarray(slope > _STEEP * beside)
 
 
 def mark_unsettled(axes: Any, alpha: Array, value: Array, status: Sequence[Status | str]) -> None:

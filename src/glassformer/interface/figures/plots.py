@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.core.showing import Shown
-from glassformer.core.solution import Solution
+from glassformer.core.solution import Solution, Status
 from glassformer.experiments.instances import Simulation
-from glassformer.interface.figures.curves import draw_curve, draw_runs, mark_unsettled, rows_of
+from glassformer.interface.figures.curves import Branch, draw_curve, draw_runs, mark_unsettled, rows_of
 from glassformer.interface.figures.style import Picture, canvas, colors, error_label, label_alpha
+from glassformer.interface.figures.titles import title_of
 from glassformer.learners.own_data.diagnosis import Diagnosis
 from glassformer.learners.own_data.width import EstimatedModel
 from glassformer.learners.plan import Plan
@@ -23,23 +25,13 @@ from glassformer.learners.validation import CrossValidation
 from glassformer.theory.free_entropy import Landscape
 from glassformer.theory.online_path import OnlinePath
 from glassformer.theory.phase_diagram import PhaseDiagram
-from glassformer.theory.thresholds import Thresholds
+from glassformer.theory.thresholds import Threshold, Thresholds
 
-# Parameters named in a title, by symbol.
-_SYMBOLS = {
-    "depth": "P",
-    "indices": "P",
-    "tokens": "T",
-    "beta": r"\beta",
-    "rho": r"\rho",
-    "width": "r",
-    "noise": r"\Delta",
-}
-# What else a title names: the link, by the parameter that holds it, and how.
-_LINKS = {"channel": "{} channel", "link": "link {}", "activation": "{} attention"}
 # Overlaps up to here, as a share of the largest, say how high a landscape is drawn: beyond, it may diverge. How much
 # larger than the differences between its maxima and minima the drawing is.
 _INNER, _ROOM = 0.97, 4.0
+# Curves that coincide are told apart by these: only the first, at the bottom, has no gaps.
+_MARKERS, _LINES = "os^vDPX*", ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 3)), (0, (1, 2)), (0, (9, 3)))
 # Where a forecast comes from.
 _BY = {"theory": "theory", "measured": "power law"}
 
@@ -47,31 +39,35 @@ _BY = {"theory": "theory", "measured": "power law"}
 def plot_limits(table: Table, path: Path | Picture) -> None:
     """Error against the sample ratio; dashed where message passing stays above the Bayes-optimal one."""
     alpha, error = table["alpha"], table["error"]
+    reached = table.columns.get("algorithmic_error", error)
+    two = np.array([status is Status.BISTABLE for status in table.status])
+    best, upper = Branch(two, error != reached), Branch(two, np.zeros_like(two))
     with canvas(path) as (axes,):
         who = str(table.parameters.get("learner", "Bayes-optimal"))
-        draw_curve(axes, alpha, error, table["error_estimate"], color="C0", marker="o", ms=3, label=who)
-        _draw_rows(axes, table)
-        if "algorithmic_error" in table.columns and np.any(table["algorithmic_error"] > error + 1e-6):
-            draw_curve(axes, alpha, table["algorithmic_error"], ls="--", color="C1", label="message passing")
+        draw_curve(axes, alpha, error, table["error_estimate"], best, color="C0", marker="o", ms=3, label=who)
+        _draw_rows(axes, table, best)
+        if np.any(reached > error + 1e-6):
+            draw_curve(axes, alpha, reached, branch=upper, ls="--", color="C1", label="message passing")
         mark_unsettled(axes, alpha, error, table.status)
         _finish(axes, table.model, table.parameters)
 
 
-def _draw_rows(axes: Any, table: Table) -> None:
+def _draw_rows(axes: Any, table: Table, branch: Branch) -> None:
     """The error of each row where there are several."""
     rows = list(rows_of(table["row_error"])) if "row_error" in table.columns else []
     if len(rows) > 1:
         for (name, values), color in zip(rows, colors(len(rows)), strict=True):
-            draw_curve(axes, table["alpha"], values, lw=1, ls="-.", color=color, label=name)
+            draw_curve(axes, table["alpha"], values, branch=branch, lw=1, ls="-.", color=color, label=name)
 
 
 def plot_branches(table: Table, path: Path | Picture) -> None:
     """The fixed points followed up and down in the sample ratio."""
-    alpha = table["alpha"]
+    alpha, two = table["alpha"], table["two_branches"] > 0
+    upper, lower = Branch(two, np.zeros_like(two)), Branch(two, two)
     with canvas(path) as (axes,):
         up, down = table["error_up"], table["error_down"]
-        draw_curve(axes, alpha, up, color="C1", marker=">", ms=4, label="upwards, from ignorance")
-        draw_curve(axes, alpha, down, color="C0", marker="<", ms=4, label="downwards, informed")
+        draw_curve(axes, alpha, up, branch=upper, color="C1", marker=">", ms=4, label="upwards, from ignorance")
+        draw_curve(axes, alpha, down, branch=lower, color="C0", marker="<", ms=4, label="downwards, informed")
         mark_unsettled(axes, alpha, up, table.status)
         _finish(axes, table.model, table.parameters)
 
@@ -80,6 +76,7 @@ def plot_trajectory(table: Table, path: Path | Picture) -> None:
     """Errors after every step."""
     with canvas(path) as (axes,):
         draw_trajectory(axes, table)
+        _tell_runs_from_theory(axes, table.parameters)
         mark_unsettled(axes, table["iteration"], table["error"], table.status)
         _finish(axes, table.model, table.parameters)
         axes.set_xlabel("step")
@@ -101,6 +98,15 @@ def draw_trajectory(axes: Any, table: Table, names: Sequence[str] = ()) -> None:
             if measured in table.columns:
                 marks, blur = (list(rows_of(table[name][at]))[k][1] for name in (measured, _blur_of(measured)))
                 draw_runs(axes, table["iteration"][at], marks, blur, color=color, ms=3)
+
+
+def _tell_runs_from_theory(axes: Any, parameters: dict[str, Any]) -> None:
+    """What lines and marks stand for, where there are both."""
+    if "d" in parameters:
+        none = np.zeros(0)
+        axes.plot(none, none, color="0.5", label="theory")
+        label = f"mean of {parameters['instances']} runs, $d = {parameters['d']}$"
+        draw_runs(axes, none, none, none, color="0.5", ms=3, label=label)
 
 
 def _blur_of(name: str) -> str:
@@ -133,13 +139,14 @@ def _draw_run_rows(axes: Any, result: Simulation, line: str) -> None:
 
 
 def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
-    """Thresholds against the parameter, with their errors."""
-    names, whole = found.names, all(isinstance(value, int) for value in found.values)
+    """Thresholds against the parameter, with their errors; those that are nowhere are left out."""
+    names = [name for name in found.names if np.isfinite(found.curve(name)).any()]
+    whole = all(isinstance(value, int) for value in found.values)
     with canvas(path) as (axes,):
-        for name, color in zip(names, colors(len(names)), strict=True):
-            look = {"color": color, "marker": "o", "ms": 3, "label": name.replace("_", " ")}
+        for name, color, marker, line in zip(names, colors(len(names)), cycle(_MARKERS), cycle(_LINES)):
+            look = {"color": color, "marker": marker, "mfc": "none", "ms": 6, "label": name.replace("_", " ")}
             # There is nothing between two whole numbers: their line only leads the eye.
-            look |= {"ls": ":", "lw": 0.8, "ms": 5} if whole else {}
+            look |= {"ls": ":", "lw": 0.8} if whole else {"ls": line, "lw": 1.2}
             draw_curve(axes, np.asarray(found.values, dtype=float), found.curve(name), found.curve_error(name), **look)
         if whole:
             from matplotlib.ticker import MaxNLocator
@@ -147,21 +154,42 @@ def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel(found.parameter)
         axes.set_ylabel(label_alpha(found.thresholds[0].parameters["alpha"]))
-        axes.set_title(_title(found.model, found.parameters), fontsize=11)
-        axes.legend()
+        axes.set_title(title_of(found.model, found.parameters), fontsize=11)
+        if names:
+            # Long enough to show how its line is dashed beside the mark.
+            axes.legend(handlelength=3.5)
 
 
 def plot_thresholds(found: Thresholds, path: Path | Picture) -> None:
-    """Thresholds as marks on the axis of the sample ratio, with their errors."""
-    entries = [entry for entry in found.entries if np.isfinite(entry.alpha)]
+    """Thresholds as marks on the axis of the sample ratio, with their errors; those never reached at its end."""
+    entries = [entry for entry in found.entries if not np.isnan(entry.alpha)]
+    largest = max((entry.alpha for entry in entries if np.isfinite(entry.alpha)), default=0.0)
     with canvas(path, size=(6.2, 2.6)) as (axes,):
         for row, (entry, color) in enumerate(zip(entries, colors(len(entries)), strict=True)):
-            axes.errorbar([entry.alpha], [row], xerr=[entry.error_estimate], fmt="o", capsize=3, color=color)
-            axes.annotate(f"{entry.alpha:.4g}", (entry.alpha, row), (6, -4), textcoords="offset points")
+            if np.isfinite(entry.alpha):
+                _draw_threshold(axes, entry, row, color)
+            else:
+                _draw_never(axes, row, color)
         axes.set_yticks(range(len(entries)), [entry.name.replace("_", " ") for entry in entries])
         axes.set_xlabel(label_alpha(found.parameters["alpha"]))
-        axes.set_title(_title(found.model, found.parameters), fontsize=11)
-        axes.margins(x=0.3, y=0.2)
+        axes.set_title(title_of(found.model, found.parameters), fontsize=11)
+        # Marks at zero stand clear of the names.
+        axes.tick_params(axis="y", pad=8)
+        axes.margins(y=0.2)
+        axes.set_xlim(0, 1.3 * largest or 1.0)
+
+
+def _draw_threshold(axes: Any, entry: Threshold, row: int, color: Any) -> None:
+    look = {"fmt": "o", "capsize": 3, "color": color, "clip_on": False}
+    axes.errorbar([entry.alpha], [row], xerr=[entry.error_estimate], **look)
+    axes.annotate(f"{entry.alpha:.4g}", (entry.alpha, row), (6, -4), textcoords="offset points")
+
+
+def _draw_never(axes: Any, row: int, color: Any) -> None:
+    """A mark at the right edge, wherever that is."""
+    edge = axes.get_yaxis_transform()
+    axes.plot([1], [row], ">", color=color, transform=edge, clip_on=False)
+    axes.annotate("never", (1, row), (-8, -4), xycoords=edge, textcoords="offset points", ha="right")
 
 
 def plot_plan(found: Plan, path: Path | Picture) -> None:
@@ -180,7 +208,7 @@ def plot_plan(found: Plan, path: Path | Picture) -> None:
         axes.set(xscale="log", yscale="log", ylabel=found.quantity.replace("_", " "))
         axes.set_ylim(bottom=found.target / 20, top=20.0 * max(1.0, found.target))
         axes.set_xlabel(label_alpha(found.parameters["alpha"]))
-        axes.set_title(_title(found.model, found.parameters), fontsize=11)
+        axes.set_title(title_of(found.model, found.parameters), fontsize=11)
         axes.legend()
 
 
@@ -192,7 +220,7 @@ def plot_landscapes(curves: Sequence[Landscape], path: Path | Picture) -> None:
         limit_height(axes, curves)
         axes.set_xlabel(r"overlap $q$")
         axes.set_ylabel(r"free entropy $\Phi(q) - \Phi(0)$ [nats]")
-        axes.set_title(_title(curves[0].model, curves[0].parameters), fontsize=11)
+        axes.set_title(title_of(curves[0].model, curves[0].parameters), fontsize=11)
         axes.legend(title=r"$\alpha$")
 
 
@@ -312,12 +340,5 @@ def _finish(axes: Any, model: str, parameters: dict[str, Any]) -> None:
     axes.set_xlabel(label_alpha(parameters["alpha"]))
     axes.set_ylabel(error_label(parameters["alpha"]))
     axes.set_ylim(bottom=0)
-    axes.set_title(_title(model, parameters), fontsize=11)
+    axes.set_title(title_of(model, parameters), fontsize=11)
     axes.legend()
-
-
-def _title(model: str, parameters: dict[str, Any]) -> str:
-    """The model, its link and its parameters by symbol."""
-    links = [form.format(parameters[name]) for name, form in _LINKS.items() if name in parameters]
-    shown = [f"${symbol} = {parameters[name]:g}$" for name, symbol in _SYMBOLS.items() if name in parameters]
-    return ", ".join([model, *links, *shown])

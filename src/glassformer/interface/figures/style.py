@@ -144,5 +144,6 @@ _ERRORS = {
     "n/(r(L+d))": ERROR_LABEL,
     "n/d^2": ATTENTION_ERROR_LABEL,
     "n/(rd)": ATTENTION_ERROR_LABEL,
-    "n/d": r"estimation error $1 - \mathrm{Tr}\,Q\,/\,P$",
+    # The mean over rows is 1 - Tr Q/P for Bayes-optimal estimates alone.
+    "n/d": r"estimation error per row $\|\hat w - w\|^2\,/\,d$",
 }

@@ -9,8 +9,10 @@ import numpy as np
 import xarray
 
 from glassformer.core.errors import ParameterError
-from glassformer.interface.figures.curves import draw_curve, draw_runs, mark_unsettled
+from glassformer.core.solution import Status
+from glassformer.interface.figures.curves import Branch, draw_curve, draw_runs, mark_unsettled
 from glassformer.interface.figures.style import canvas, colors
+from glassformer.interface.figures.titles import title_of
 
 
 def plot(found: xarray.Dataset, path: Path, quantity: str | None = None) -> None:
@@ -38,28 +40,42 @@ def plot(found: xarray.Dataset, path: Path, quantity: str | None = None) -> None
         for k, color in enumerate(colors(curves.sizes["curve"])):
             curve = curves.isel(curve=k)
             label = ", ".join(f"{name} = {curve[name].item():g}" for name in others if curve[name].dtype.kind in "fi")
-            _draw(axes, curve, found[axis].to_numpy(), found.attrs["compute"] == "simulate", color, label or None)
+            runs = found.attrs["compute"] == "simulate"
+            _draw(axes, curve, axis, runs, color, label or None)
         places = xarray.broadcast(found[axis], curves["value"])[0].transpose(*curves["value"].dims)
         at, value, status = (part.to_numpy().ravel() for part in (places, curves["value"], curves["status"]))
         mark_unsettled(axes, at, value, status.tolist())
         axes.set_xlabel(f"{axis} = {found[axis].attrs['units']}" if "units" in found[axis].attrs else str(axis))
         axes.set_ylabel(chosen.replace("_", " "))
+        axes.set_title(title_of(found.attrs["model"], found.attrs), fontsize=11)
         if others and curves.sizes["curve"] <= 12:
             axes.legend()
 
 
 def _points(found: xarray.Dataset, chosen: str) -> xarray.Dataset:
-    """One quantity as ``value``, with its error bar ``blur`` and its ``status``."""
+    """One quantity as ``value``, with its error bar ``blur``, its ``status`` and its branch."""
     value = found[chosen]
-    own = {"error": ["standard_error", "error_estimate"]}.get(chosen, [chosen.replace("error", "standard_error")])
+    others = [chosen.replace("error", "standard_error"), f"{chosen}_error_estimate"]
+    own = {"error": ["standard_error", "error_estimate"]}.get(chosen, others)
     blur = next((found[name] for name in own if name in found and name != chosen), xarray.full_like(value, np.nan))
-    return xarray.Dataset({"value": value, "blur": blur, "status": found["status"]})
+    points = {"value": value, "blur": blur, "status": found["status"], "lower": _on_lower_branch(found, chosen)}
+    return xarray.Dataset(points)
 
 
-def _draw(axes: Any, curve: xarray.Dataset, x: Any, runs: bool, color: Any, label: str | None) -> None:
+def _on_lower_branch(found: xarray.Dataset, chosen: str) -> xarray.DataArray:
+    """Where a quantity is that of the informed fixed point, if there are two."""
+    if chosen == "algorithmic_error" or "algorithmic_error" not in found:
+        return xarray.zeros_like(found["status"], dtype=bool)
+    return found["error"] != found["algorithmic_error"]
+
+
+def _draw(axes: Any, curve: xarray.Dataset, axis: Any, runs: bool, color: Any, label: str | None) -> None:
     """One curve; means of runs are not joined: a line would claim values that were not computed."""
-    value, blur = curve["value"].to_numpy(), curve["blur"].to_numpy()
+    x, value, blur = (curve[name].to_numpy() for name in (axis, "value", "blur"))
     if runs:
         draw_runs(axes, x, value, blur, color=color, label=label, ms=4)
     else:
-        draw_curve(axes, x, value, blur, marker=".", color=color, label=label)
+        # Only over the sample ratio it is known in which direction which branch ends.
+        two = (curve["status"] == str(Status.BISTABLE)).to_numpy() & (axis == "alpha")
+        branch = Branch(two, curve["lower"].to_numpy())
+        draw_curve(axes, x, value, blur, branch, marker=".", color=color, label=label)

@@ -64,11 +64,14 @@ class GaussianChannel(ScalarChannel):
         return -0.5 * np.log(2 * np.pi * total) - (y - omega) ** 2 / (2 * total)
 
     def information(self, variance: Array) -> Integral:
-        value = 1.0 / (self.noise + np.asarray(variance, dtype=float))
+        # Infinite where nothing is unknown and labels have no noise.
+        with np.errstate(divide="ignore"):
+            value = 1.0 / (self.noise + np.asarray(variance, dtype=float))
         return Integral(value, np.zeros_like(value))
 
     def expected_log_partition(self, variance: Array) -> Integral:
-        value = -0.5 * (np.log(2 * np.pi * (self.noise + np.asarray(variance, dtype=float))) + 1)
+        with np.errstate(divide="ignore"):
+            value = -0.5 * (np.log(2 * np.pi * (self.noise + np.asarray(variance, dtype=float))) + 1)
         return Integral(value, np.zeros_like(value))
 
     def label_nodes(self, finer: float = 1.0) -> LabelNodes:

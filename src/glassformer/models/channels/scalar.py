@@ -202,6 +202,8 @@ class ScalarChannel(Decisions, ABC):
     def expected_log_partition(self, variance: Array) -> Integral:
         r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
 
+    noise_law = declared("", "Name of the law by which labels differ from their link, where it is no Gaussian noise.")
+
     label_noise = declared(0.0, "Mean square of the label's own noise, counted as ``prediction_error`` is.")
 
     def label_error(self, variance: Array) -> dict[str, Array]:

@@ -64,7 +64,11 @@ class MislabelledChannel(ScalarChannel):
 
     @property
     def label(self) -> str:
-        return f"{self.name}, {self.law.label}"
+        return f"{self.name}, {self.noise_law}"
+
+    @property
+    def noise_law(self) -> str:
+        return self.law.label
 
     @cached_property
     def even(self) -> bool:
