@@ -12,7 +12,7 @@ from glassformer import BilinearSequenceRegression, limits
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
 from glassformer.interface.cli import main
-from glassformer.interface.figures import plots
+from glassformer.interface.figures import places, plots
 from glassformer.theory.free_entropy import landscape
 from glassformer.theory.phase_diagram import PhaseDiagram
 from glassformer.theory.thresholds import Threshold, Thresholds
@@ -27,7 +27,8 @@ def axes(monkeypatch):
     def kept(path, columns=1, size=None):
         yield [drawn]
 
-    monkeypatch.setattr(plots, "canvas", kept)
+    for module in (plots, places):
+        monkeypatch.setattr(module, "canvas", kept)
     return drawn
 
 
