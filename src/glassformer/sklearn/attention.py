@@ -11,7 +11,9 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.learners.own_data.signals import PositiveSignal
 from glassformer.models.designs.pooled import PooledDesign
-from glassformer.sklearn.base import SequenceClassifier, SequenceEstimator, SequenceRegressor
+from glassformer.sklearn.base import SequenceEstimator
+from glassformer.sklearn.classifier import SequenceClassifier
+from glassformer.sklearn.regressor import SequenceRegressor
 from glassformer.sklearn.sequences import Sequences
 
 PAIRS = ("self", "all")

@@ -10,7 +10,9 @@ import numpy as np
 from glassformer.core.integral import Array
 from glassformer.learners.own_data.signals import BilinearSignal
 from glassformer.models.designs.dense import DenseDesign
-from glassformer.sklearn.base import SequenceClassifier, SequenceEstimator, SequenceRegressor
+from glassformer.sklearn.base import SequenceEstimator
+from glassformer.sklearn.classifier import SequenceClassifier
+from glassformer.sklearn.regressor import SequenceRegressor
 from glassformer.sklearn.sequences import Sequences
 
 
