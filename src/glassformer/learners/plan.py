@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
@@ -17,22 +16,12 @@ from glassformer.core.showing import ShownOfModel
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import chosen, names
-from glassformer.theory.crossings import Crossing, Looked, crossings, settled, unsettled
+from glassformer.learners.seen_curves import LEVEL, QUANTITIES, Curves, Seen, ending, extended, first_ratios
+from glassformer.theory.crossings import Crossing, crossings, settled, unsettled
 from glassformer.theory.thresholds import Thresholds
-
-QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss")
-"""Columns of limits that may be asked for, where a learner's limits have them."""
 
 DEFAULT = names()[0]
 """The learner that is meant where none is named."""
-
-# Sample ratios looked at first, as powers of two; steps of curves whose points cost little, and of others; how near to
-# thresholds; and how far it goes on, factor by factor, where the target is not reached.
-_FIRST, _LAST, _FINE, _COARSE = -5, 5, 0.5, 1.0
-_BESIDE = (0.98, 1.02)
-_FURTHER, _FARTHEST = 8, 21
-# Change over the last stretch, relative, below which a curve is level.
-_LEVEL = 0.01
 
 
 @dataclass(frozen=True)
@@ -146,7 +135,8 @@ def plan(
         target: of the quantity, > 0.
         learner: or its name: message passing by default, with the Bayes-optimal error beside it. In a hard phase the
             two reach a target at different ratios.
-        quantity: one of :data:`QUANTITIES`, if limits of this learner and this model have it.
+        quantity: one of :data:`~glassformer.learners.seen_curves.QUANTITIES`, if limits of this learner and this
+            model have it.
         d: token dimension at which samples are counted, >= 2.
 
     Returns:
@@ -174,8 +164,8 @@ def plan(
     asked = chosen(learner)
     size = None if d is None else model.at_size(d)
     beside = _thresholds(asked, model)
-    theory = _Theory(model, asked, quantity, [] if beside is None else [entry.alpha for entry in beside.entries])
-    looked = _extended(theory, theory.at(_first_ratios(theory)), float(target))
+    theory = Curves(model, asked, quantity, [] if beside is None else [entry.alpha for entry in beside.entries])
+    looked = extended(theory, theory.at(first_ratios(theory)), float(target))
     entries = [entry for name in looked.found for entry in _needed(theory, name, looked, float(target))]
     counted = tuple(_counted(entry, None if size is None else size.unit) for entry in entries)
     return Plan(
@@ -191,64 +181,6 @@ def plan(
     )
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """Curves at sample ratios that rise."""
-
-    alpha: Array
-    found: dict[str, Looked]
-
-    def with_other(self, other: _Seen) -> _Seen:
-        alpha = np.concatenate([self.alpha, other.alpha])
-        order = np.argsort(alpha, kind="stable")
-        return _Seen(alpha[order], {name: _joined(one, other.found[name], order) for name, one in self.found.items()})
-
-
-def _joined(one: Looked, other: Looked, order: NDArray[np.intp]) -> Looked:
-    status = [*one.status, *other.status]
-    value, error, estimate, blur = (np.concatenate([a, b])[order] for a, b in zip(one[:4], other[:4], strict=True))
-    return Looked(value, error, estimate, blur, [status[k] for k in order])
-
-
-class _Theory:
-    """Limits of a learner, as curves of one quantity, and the places of its thresholds."""
-
-    def __init__(self, model: Any, learner: Learner, quantity: str, places: Sequence[float]) -> None:
-        self.places = [place for place in places if np.isfinite(place)]
-        self.model, self.learner, self.quantity = model, learner, quantity
-        self.parameters: dict[str, Any] = {}
-        self.known: dict[bytes, _Seen] = {}
-
-    def at(self, alpha: NDArray[np.floating[Any]]) -> _Seen:
-        """All curves at these ratios; what several curves ask for is computed once."""
-        key = alpha.tobytes()
-        if key not in self.known:
-            self.known[key] = self._computed(np.asarray(alpha, dtype=float))
-        return self.known[key]
-
-    def _computed(self, alpha: Array) -> _Seen:
-        table = self.learner.limits(self.model, alpha, throw=False)
-        self.parameters = table.parameters
-        if self.quantity not in table.columns:
-            there = [name for name in QUANTITIES if name in table.columns]
-            raise IncompatibleError(
-                f"quantity = {self.quantity} is not among the limits of learner {self.learner.name} for this model "
-                f"({self.model.name}, channel {self.model.channel.label}): use {' or '.join(there)}"
-            )
-        blur = next((table[name] for name in _blurs(self.quantity) if name in table.columns), np.zeros_like(alpha))
-        curves = self.learner.curves(self.model, table, self.quantity)
-        estimate = table["error_estimate"]
-        # What is not told from zero is zero: rounding has no passages.
-        known = {name: (np.where(value <= estimate, 0.0, value), error) for name, (value, error) in curves.items()}
-        looked = {name: Looked(*both, estimate, blur, table.status) for name, both in known.items()}
-        return _Seen(alpha, looked)
-
-
-def _blurs(quantity: str) -> tuple[str, str]:
-    """The names that the standard error of a quantity may have."""
-    return quantity.replace("error", "standard_error"), f"{quantity}_standard_error"
-
-
 def _thresholds(learner: Learner, model: Any) -> Thresholds | None:
     try:
         return learner.thresholds(model)
@@ -256,52 +188,7 @@ def _thresholds(learner: Learner, model: Any) -> Thresholds | None:
         return None
 
 
-def _first_ratios(theory: _Theory) -> Array:
-    step = _FINE if theory.model.has_curve else _COARSE
-    even = 2.0 ** np.arange(_FIRST, _LAST + step / 2, step)
-    near = [place for place in theory.places if even[0] < place < even[-1]]
-    return np.unique(np.concatenate([even, *(place * np.array(_BESIDE) for place in near)]))
-
-
-def _extended(theory: _Theory, seen: _Seen, target: float) -> _Seen:
-    """Further ratios, above until every curve is below the target or level, and below until every one is above it."""
-    for first in range(_LAST, _FARTHEST, _FURTHER):
-        if not any(_open(seen.alpha, one, target) for one in seen.found.values()):
-            break
-        seen = seen.with_other(theory.at(2.0 ** np.arange(first + 1, first + _FURTHER + 1)))
-    for first in range(_FIRST, -_FARTHEST, -_FURTHER):
-        if not any(_first_value(one) <= target for one in seen.found.values()):
-            break
-        seen = seen.with_other(theory.at(2.0 ** np.arange(first - _FURTHER, first)))
-    return seen
-
-
-def _first_value(looked: Looked) -> float:
-    values = looked.value[settled(looked)]
-    return float(values[0]) if len(values) else np.inf
-
-
-def _open(alpha: Array, looked: Looked, target: float) -> bool:
-    """Whether a curve ends above the target, and may yet come down to it."""
-    good = settled(looked)
-    if not good.any() or looked.value[good][-1] <= target:
-        return False
-    return _ending(alpha[good], looked.value[good]) == _FALLING
-
-
-_FALLING, _LEVELLED, _RISING = "it still falls there", "it levels off there", "it does not fall there"
-
-
-def _ending(alpha: Array, value: Array) -> str:
-    """How a curve ends: over the last stretch of 2^8, or of what there is, for a level as well."""
-    before = int(np.searchsorted(alpha, alpha[-1] / 2.0**_FURTHER))
-    fall = float(value[before] - value[-1])
-    if not fall > 0:
-        return _RISING
-    return _LEVELLED if fall <= _LEVEL * value[-1] else _FALLING
-
-
-def _needed(theory: _Theory, name: str, seen: _Seen, target: float) -> list[Needed]:
+def _needed(theory: Curves, name: str, seen: Seen, target: float) -> list[Needed]:
     looked, alpha = seen.found[name], seen.alpha
     good = settled(looked)
     if not good.any():
@@ -345,9 +232,9 @@ def _never(name: str, alpha: Array, value: Array, target: float, status: Status)
     if value[-1] <= target:
         note = f"at any ratio: {value[0]:.4g} at alpha = {alpha[0]:.3g} already"
         return Needed(name, 0.0, float(alpha[0]), None, note, status)
-    note = f"not reached: {value[-1]:.4g} at alpha = {alpha[-1]:.4g}, {_ending(alpha, value)}"
+    note = f"not reached: {value[-1]:.4g} at alpha = {alpha[-1]:.4g}, {ending(alpha, value)}"
     least = int(np.argmin(value))
-    if least < len(value) - 1 and value[least] < (1 - _LEVEL) * value[-1]:
+    if least < len(value) - 1 and value[least] < (1 - LEVEL) * value[-1]:
         note = f"{note}; least seen {value[least]:.4g} at alpha = {alpha[least]:.4g}"
     return Needed(name, np.inf, 0.0, None, note, status)
 
@@ -375,7 +262,7 @@ def _gap(entries: Sequence[Needed]) -> list[str]:
     ]
 
 
-def _left_out(seen: _Seen) -> list[str]:
+def _left_out(seen: Seen) -> list[str]:
     status = next(iter(seen.found.values())).status
     lost = [f"{a:.4g} ({one})" for a, one in zip(seen.alpha, status, strict=True) if unsettled([one])]
     return [f"left out, because limits did not converge there: alpha = {', '.join(lost)}"] if lost else []
