@@ -152,3 +152,24 @@ def test_side_information_is_refused_by_learners_that_make_no_use_of_it():
     for learner in (OnlineSGD(), SGD()):
         with pytest.raises(IncompatibleError, match=r"side_information = 0.5 or not: use gamp"):
             learner.require(model)
+
+
+@pytest.mark.parametrize("d", [None, 20])
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"feature_spectrum": (0.5, 1.5)}, "feature_spectrum are drawn whitened: use gamp"),
+        ({"side_information": 0.5}, "side_information = 0.5 or not: use gamp"),
+    ],
+)
+def test_theory_and_runs_refuse_the_same_models(asked, words, d):
+    model = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), points=32, **asked)
+    with pytest.raises(IncompatibleError, match=words):
+        follow(model, [2.0], 2, d=d, algorithm=OnlineSGD())
+
+
+def test_a_start_is_given_once():
+    with pytest.raises(IncompatibleError, match=r"overlap = 0.4 and start_overlap = 0.3 exclude each other"):
+        follow(TANH, [2.0], 2, overlap=0.4, algorithm=OnlineSGD(overlap=0.3))
+    with pytest.raises(IncompatibleError, match="use trajectory, which has its equations in time, or simulate"):
+        OnlineSGD().limits(TANH, [2.0])

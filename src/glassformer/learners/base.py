@@ -90,6 +90,8 @@ class Learner(ABC):
     """Learners that are like it: where it is refused, those of its family are proposed first."""
     papers: ClassVar[tuple[str, ...]] = ()
     """Keys of the papers behind it, beyond those behind the models."""
+    instead: ClassVar[str] = "simulate, or learner risk"
+    """What to use where limits have no theory of it."""
     in_theory: ClassVar[tuple[str, ...]] = ()
     """Settings that its theory depends on: others are refused where only theory is asked for."""
     in_trajectory: ClassVar[tuple[str, ...]] = ()
@@ -189,7 +191,7 @@ class Learner(ABC):
             ConvergenceError: with ``throw``, a row did not converge.
         """
         del model, alpha, throw
-        raise IncompatibleError(f"no theory is known of what {self.title} reaches: use simulate, or learner risk")
+        raise IncompatibleError(f"no theory is known of what {self.title} reaches: use {self.instead}")
 
     def thresholds(self, model: Any) -> Thresholds:
         """Sample ratios at which what it reaches begins to differ.

@@ -35,11 +35,14 @@ class RowDescent(Descent):
     """Gradient descent on the rows of a model's weights, through its label."""
 
     needs: ClassVar[str] = "traceable_label"
+    instead: ClassVar[str] = "simulate"
 
     def obstacle(self, model: Any) -> str | None:
         found = super().obstacle(model)
         if found is None and model.prior.in_rows.side > 0:
             return f"learns from samples alone, side_information = {model.side_information:g} or not"
+        if found is None and model.prior.in_rows.whitens:
+            return "descends on features as they are, and those of feature_spectrum are drawn whitened"
         return found
 
 

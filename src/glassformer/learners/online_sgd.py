@@ -58,6 +58,7 @@ class OnlineSGD(RowDescent):
     papers: ClassVar[tuple[str, ...]] = ("saad1995on",)
     storages: ClassVar[tuple[str, ...]] = ("generated", "float64", "float32")
     follows_start: ClassVar[bool] = True
+    instead: ClassVar[str] = "trajectory, which has its equations in time, or simulate"
     in_trajectory: ClassVar[tuple[str, ...]] = (
         "learning_rate",
         "batch",
@@ -102,6 +103,7 @@ class OnlineSGD(RowDescent):
     def trajectory(self, model: Any, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
         from glassformer.theory.online_sgd import online_trajectory
 
+        self.require(model)
         start = self._start(model, overlap) if overlap is None or is_number(overlap) else overlap
         return online_trajectory(model, alpha, steps, self.pace, start, self.points)
 
@@ -110,11 +112,18 @@ class OnlineSGD(RowDescent):
         from glassformer.theory.online_sgd import cosine_start
 
         channel = model.channel.in_rows
-        asked = self.overlap if cosine is None else cosine
+        asked = self._cosine(cosine)
         return cosine_start(channel.rows, _GUESS * channel.even if asked is None else asked, self.size)
 
     def followed(self, steps: int, overlap: float | None = None) -> OnlineSGD:
-        return replace(self, looks=steps, overlap=self.overlap if overlap is None else overlap)
+        return replace(self, looks=steps, overlap=self._cosine(overlap))
+
+    def _cosine(self, given: float | None) -> float | None:
+        if given is not None and self.overlap is not None:
+            raise IncompatibleError(
+                f"overlap = {given:g} and start_overlap = {self.overlap:g} exclude each other: both are of the start"
+            )
+        return self.overlap if given is None else given
 
     def beginning(
         self, model: Any, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]

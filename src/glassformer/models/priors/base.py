@@ -58,6 +58,7 @@ class SignalPrior(ABC):
     stepwise = declared(False, "True when a denoiser finds its fixed point in several calls, from what it kept.")
     onset = declared(0.0, r"Largest :math:`\hat q`, or :math:`\hat Q` of a row, at which nothing is known of it.")
     side = declared(0.0, "Precision with which every weight is known beforehand.")
+    whitens = declared(False, "True when inputs are drawn as features divided by the root of their covariance.")
 
     @property
     @abstractmethod

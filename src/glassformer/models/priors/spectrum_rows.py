@@ -47,6 +47,7 @@ class SpectrumRowsPrior(WeightRowsPrior):
     side_information: float = 0.0
 
     rotational = True
+    whitens = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
