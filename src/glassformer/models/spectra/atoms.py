@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
@@ -147,7 +147,8 @@ class Curve(ABC):
         """
         at, shrunk = self._edges
         points, _ = self.nodes
-        spline = CubicHermiteSpline(*_ascending(points.value, points.shrunk, points.slope), extrapolate=False)
+        known = _ascending(points.value, points.shrunk, points.slope)
+        spline = scipy.interpolate.CubicHermiteSpline(*known, extrapolate=False)
         place = np.searchsorted(at, value)
         inside = (place % 2 == 1) & (value > points.value[0]) & (value < points.value[-1])
         found = np.interp(value, at, shrunk)
@@ -167,7 +168,7 @@ class Curve(ABC):
         order = np.argsort(x)
         # The square is linear at the edges.
         square = np.concatenate([points.density**2, np.zeros_like(at)])[order]
-        found = PchipInterpolator(*_ascending(x[order], square))(value)
+        found = scipy.interpolate.PchipInterpolator(*_ascending(x[order], square))(value)
         return np.where(place % 2 == 1, np.sqrt(np.maximum(found, 0.0)), 0.0)
 
 
