@@ -9,7 +9,7 @@ Prints for every family in how many pairs the actual error exceeds the estimate,
 largest ratio of the two; exits with 1 where more than 5 % exceed the estimate or any three times the estimate.
 
 Every pair has a seed of its own, and what is found is kept in the file of results: a run that was ended goes on where
-it was. Takes about a quarter of an hour of one core.
+it was. Takes less than half an hour of one core.
 """
 
 from __future__ import annotations

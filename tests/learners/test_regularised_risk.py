@@ -47,6 +47,24 @@ def test_square_loss_agrees_with_the_other_solvers():
     assert mine.converged and flat.converged
 
 
+@pytest.mark.parametrize("loss", [Square(), Logistic(), Huber()])
+@pytest.mark.parametrize("width", [1.0, 1e4])
+def test_smooth_risks_of_inputs_in_single_precision_reach_their_minimum(loss, width):
+    """Of inputs, moreover, whose scales are far apart, or all far from one."""
+    rng = np.random.default_rng(0)
+    inputs = width * rng.standard_normal((200, 10, 10)) * np.geomspace(0.1, 10, 10)
+    fields = DenseDesign(inputs).forward(rng.standard_normal((10, 10)), 0)
+    labels = fields / fields.std() + rng.standard_normal(200)
+    strength, settings = 1e-3 * width**2, Iteration(tolerance=1e-6, max_iterations=3000)
+    risks = []
+    for stored in (inputs.astype(np.float32), inputs):
+        given = np.sign(labels) if isinstance(loss, Logistic) else labels
+        found = least_risk(Risk(DenseDesign(stored), given, loss, 0.0, strength), settings)
+        assert found.converged
+        risks.append(found.extra["risk"][0])
+    np.testing.assert_allclose(*risks, rtol=1e-5)
+
+
 @pytest.mark.parametrize("loss", [Logistic(), Huber(0.2)])
 @pytest.mark.parametrize(("spectral", "square"), [(0.5, 0.0), (0.0, 0.5), (0.3, 0.3)])
 def test_the_gap_bounds_what_is_missing(loss, spectral, square):

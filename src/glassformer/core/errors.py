@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, Self
 
 
 class GlassformerError(Exception):
@@ -30,6 +30,10 @@ class ParameterError(GlassformerError, ValueError):
         text = f"{name} = {_short(value)} is not allowed: expected {allowed}"
         super().__init__(f"{text}; {remedy}" if remedy else text)
 
+    def named(self, name: str) -> Self:
+        """The same error of what was given under another name."""
+        return type(self)(name, self.value, self.allowed, self.remedy)
+
 
 class DataError(ParameterError):
     """Observed data have the wrong shape, do not match each other, or are not finite."""
@@ -41,10 +45,6 @@ class DataWarning(UserWarning):
 
 class LinkError(ParameterError):
     """A link function of the user's own fails, is random, or returns what no label can be."""
-
-    def named(self, name: str) -> LinkError:
-        """The same error of a link that was given as another parameter."""
-        return LinkError(name, self.value, self.allowed, self.remedy)
 
 
 class IncompatibleError(GlassformerError, ValueError):
@@ -111,7 +111,7 @@ def in_file(path: object) -> Iterator[None]:
     try:
         yield
     except ParameterError as error:
-        raise type(error)(f"{path}: {error.name}", error.value, error.allowed, error.remedy) from error.__cause__
+        raise error.named(f"{path}: {error.name}") from error.__cause__
     except IncompatibleError as error:
         raise IncompatibleError(f"{path}: {error}") from error.__cause__
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -125,8 +125,13 @@ class Drawing:
         return f'<img style="max-width: 100%" alt="{escape(self.text)}" src="data:image/png;base64,{encoded}"/>'
 
 
-def heading(model: str, parameters: dict[str, Any]) -> str:
-    """One line that names the model and its parameters; no variance of a noise where labels have a law instead.
+def told(parameters: Mapping[str, Any]) -> list[str]:
+    """Names of parameters that a reader is told: not a variance of zero beside the law that labels have instead."""
+    return sorted(parameters.keys() - ({"noise"} if "noise_law" in parameters else set()))
+
+
+def heading(model: str, parameters: Mapping[str, Any]) -> str:
+    """One line that names the model and its parameters.
 
     Example:
         >>> heading("bsr", {"rho": 0.5, "alpha": "n/(dL)"})
@@ -136,5 +141,4 @@ def heading(model: str, parameters: dict[str, Any]) -> str:
     def text(value: Any) -> str:
         return f"{value:g}" if isinstance(value, float) else str(value)
 
-    names = sorted(parameters.keys() - ({"noise"} if "noise_law" in parameters else set()))
-    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in names)
+    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in told(parameters))

@@ -62,8 +62,8 @@ def follow(
         :func:`~glassformer.theory.online_sgd.online_trajectory`; with ``d`` also ``measured_error``, the mean over
         runs, with ``measured_standard_error``, and likewise of ``row_error``, ``cosine`` and ``plugin_error`` where
         theory has them; theory is that of the ratios that whole numbers allow. Message passing measures nothing (NaN)
-        before its first step. Notes tell of runs that do not settle without damping, and of
-        those that are further from theory than chance explains.
+        before its first step. Notes tell of runs that do not settle without damping, and of those that are further
+        from theory than chance explains.
 
     Raises:
         ParameterError: an argument is out of range.

@@ -25,10 +25,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the sample ratios, the samples and the thresholds beside them."""
+    from glassformer.core.errors import ParameterError
     from glassformer.learners.plan import plan
 
-    target, quantity = _asked(options)
-    found = plan(model(), target, learner_of(options.learner, options), quantity, options.d)
+    option, target, quantity = _asked(options)
+    try:
+        found = plan(model(), target, learner_of(options.learner, options), quantity, options.d)
+    except ParameterError as error:
+        raise (error.named(option) if error.name == "target" else error) from error.__cause__
     write(options, found, lambda path: plots().plot_plan(found, path))
     if options.json:
         print_json("plan", found.to_dict())
@@ -37,21 +41,17 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     return exit_code([entry.status for entry in found.entries])
 
 
-def _asked(options: argparse.Namespace) -> tuple[float, str]:
-    """The target and its quantity, which the name of an option may say."""
-    from glassformer.core.errors import IncompatibleError, ParameterError
+def _asked(options: argparse.Namespace) -> tuple[str, float, str]:
+    """The option that holds the target, the target and its quantity, which the option may say."""
+    from glassformer.core.errors import IncompatibleError
 
-    for option in ("target_error", "target_label_error"):
-        given = getattr(options, option)
-        if given is not None and not 0 < given < math.inf:
-            raise ParameterError("--" + option.replace("_", "-"), given, "a finite number > 0")
     if options.target_label_error is None:
-        return options.target_error, options.quantity or "error"
+        return "--target-error", options.target_error, options.quantity or "error"
     if options.quantity not in (None, "label_error"):
         raise IncompatibleError(
             f"--target-label-error and --quantity {options.quantity} exclude each other: use --target-error"
         )
-    return options.target_label_error, "label_error"
+    return "--target-label-error", options.target_label_error, "label_error"
 
 
 def _print(found: Any) -> None:

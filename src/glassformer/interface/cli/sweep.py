@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ def _print_progress(options: argparse.Namespace, found: Any) -> int:
         print_json("sweep", told)
     else:
         print(f"{found.total} points: {found}; {found.computed} computed now")
-    return 0 if found.good else NOT_CONVERGED
+    return _exit_code(found)
 
 
 def _tell(text: str) -> None:
@@ -86,6 +85,8 @@ def _tell(text: str) -> None:
 def _sweep_collect(options: argparse.Namespace) -> int:
     from glassformer.core.errors import DataError
     from glassformer.experiments.sweeps.collect import collect, to_frame
+    from glassformer.experiments.sweeps.run import progress
+    from glassformer.experiments.sweeps.store import Store
 
     found = collect(options.store)
     try:
@@ -96,19 +97,15 @@ def _sweep_collect(options: argparse.Namespace) -> int:
     except OSError as error:
         raise DataError("file", str(options.netcdf or options.csv), "a file that can be written", str(error)) from None
     print(found)
-    return _exit_code(found)
+    so_far = progress(Store.existing(options.store))
+    if not so_far.good:
+        _tell(f"not all of {so_far.total} points are settled: {so_far}")
+    return _exit_code(so_far)
 
 
 def _exit_code(found: Any) -> int:
-    """What points call for that are missing or may change by another attempt: as after `sweep status`."""
-    from glassformer.experiments.sweeps.run import Progress
-
-    statuses = Counter(found["status"].to_numpy().ravel().tolist())
-    progress = Progress(statuses.total(), 0, dict(statuses))
-    if progress.good:
-        return 0
-    _tell(f"not all of {progress.total} points are settled: {progress}")
-    return NOT_CONVERGED
+    """Points that are missing or may change by another attempt are not settled."""
+    return 0 if found.good else NOT_CONVERGED
 
 
 def _sweep_plot(options: argparse.Namespace) -> int:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.showing import told
+
 # Parameters named in a title, by symbol.
 _SYMBOLS = {
     "depth": "P",
@@ -32,9 +34,8 @@ def title_of(model: str, parameters: Mapping[str, Any]) -> str:
         'bsr, sign, flip:0.1 channel'
     """
     links = [form.format(parameters[name]) for name, form in _LINKS.items() if name in parameters]
-    # A variance of zero beside a law of the noise would say that there is none.
-    named = [name for name in _SYMBOLS if name in parameters and not (name == "noise" and "noise_law" in parameters)]
-    shown = [f"${_SYMBOLS[name]} = {_text(parameters[name])}$" for name in named]
+    named = told(parameters)
+    shown = [f"${symbol} = {_text(parameters[name])}$" for name, symbol in _SYMBOLS.items() if name in named]
     return ", ".join([model, *links, *shown])
 
 

@@ -2,7 +2,8 @@ r"""Descent on a regularised risk (:mod:`~glassformer.learners.algorithms.risk`)
 
 Accelerated proximal steps follow the slope of the loss, or of its envelope where the loss has kinks, then the proximal
 map of the penalty, with momentum that restarts where it leads uphill. An envelope whose own gap is closed is followed
-by a narrower one. Where the whole risk is smooth, steps of limited-memory BFGS come closer in fewer products.
+by a narrower one. Where the whole risk is smooth, conjugate slopes come closer in fewer products: fields along a line
+are linear, so its lowest point costs none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import brentq
 
 from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration
@@ -25,6 +26,8 @@ _POWER, _MARGIN, _LOOK = 30, 1.05, 10
 _WIDE, _NARROWER, _SOLVED = 1.0, 0.2, 0.3
 # By how much steps grow where a loss bends less than it may.
 _LONGER = 1.05
+# To which share the lowest point of a line is found, and doublings of a safe length within which it lies.
+_CLOSE, _DOUBLINGS = 1e-3, 60
 
 _NONE = Certificate(np.inf, np.inf, np.inf)
 
@@ -113,7 +116,7 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
     shape = risk.design.signal_shape
     x = np.zeros(shape) if start is None else np.array(start, dtype=float)
     if risk.smooth:
-        return _quasi_newton(risk, settings, x, risk.unit(_direction(risk)) if scale is None else scale.unit)
+        return _conjugate_slopes(risk, settings, x, risk.unit(_direction(risk)) if scale is None else scale.unit)
     size, unit = scale_of(risk) if scale is None else scale
     width = _WIDE if np.isinf(risk.loss.sharpness) else 0.0
     best, history = _Best(x), []
@@ -146,29 +149,60 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
     return _solution(best.matrix, best.certificate, settings, count + 1, history)
 
 
-def _quasi_newton(risk: Risk, settings: Iteration, start: Array, unit: float) -> Solution:
+def _conjugate_slopes(risk: Risk, settings: Iteration, x: Array, unit: float) -> Solution:
     r"""The same of a smooth risk, whose gap a slope ``g`` bounds by :math:`|g|^2/(2w_2)`."""
-    shape = start.shape
-    history: list[float] = []
-    of_zero = risk.of_zero(risk.design.forward(start, 0))
-
-    def value_and_slope(flat: Array) -> tuple[float, Array]:
-        matrix = flat.reshape(shape)
-        fields = risk.design.forward(matrix, 0)
-        slope = unit * (risk.design.adjoint(risk.slopes(fields, 0.0), 0) + risk.square * matrix)
-        history.append(float(np.sum(slope**2)) / (2 * unit * risk.square * of_zero))
-        loss = float(np.sum(risk.loss.value(risk.labels, fields)))
-        return loss + 0.5 * unit * risk.square * float(flat @ flat), slope.ravel()
-
-    def look(intermediate_result: OptimizeResult) -> None:
+    fields = risk.design.forward(x, 0)
+    of_zero = risk.of_zero(fields)
+    here, history = _NONE, []
+    way, before = np.zeros_like(x), np.zeros_like(x)
+    for _ in range(settings.max_iterations):
+        slope = risk.design.adjoint(risk.slopes(fields, 0.0), 0) + risk.square * x
+        history.append(unit * float(np.sum(slope**2)) / (2 * risk.square * of_zero))
         if history[-1] <= settings.tolerance:
-            raise StopIteration
+            # The fields of the matrix itself, without the rounding of all steps that led there.
+            fields = risk.design.forward(x, 0)
+            here = risk.gaps(x, np.zeros(0), fields, unit, 0.0, of_zero)
+            if here.gap <= settings.tolerance:
+                break
+        way = _conjugate(slope, before, way) * way - slope
+        ahead = risk.design.forward(way, 0)
+        length = _lowest(risk, unit, (x, fields), (way, ahead))
+        if length == 0:
+            break
+        x, fields, before = x + length * way, fields + length * ahead, slope
+    if here.gap > settings.tolerance:
+        here = risk.gaps(x, np.zeros(0), risk.design.forward(x, 0), unit, 0.0, of_zero)
+    return _solution(x, here, settings, len(history), history)
 
-    limits = {"gtol": 0.0, "ftol": 0.0, "maxiter": settings.max_iterations, "maxfun": 2 * settings.max_iterations}
-    found = minimize(value_and_slope, start.ravel(), jac=True, method="L-BFGS-B", callback=look, options=limits)
-    matrix = found.x.reshape(shape)
-    here = risk.gaps(matrix, np.zeros(0), risk.design.forward(matrix, 0), unit, 0.0, of_zero)
-    return _solution(matrix, here, settings, found.nit, history)
+
+def _conjugate(slope: Array, before: Array, way: Array) -> float:
+    """How much of the last way goes on in the next one (Hestenes and Stiefel); none where that would lead uphill."""
+    change = slope - before
+    bend = float(np.vdot(way, change))
+    share = float(np.vdot(slope, change)) / bend if bend > 0 else 0.0
+    return share if share > 0 and share * np.vdot(way, slope) < np.vdot(slope, slope) else 0.0
+
+
+def _lowest(risk: Risk, unit: float, start: tuple[Array, Array], way: tuple[Array, Array]) -> float:
+    """How far to go from a point and its fields along a way and its fields; zero where rounding is all that is left."""
+    (x, fields), (along, ahead) = start, way
+    pull = unit * risk.square * float(np.vdot(x, along))
+    bend = unit * risk.square * float(np.vdot(along, along))
+
+    def rise(length: float) -> float:
+        return float(np.vdot(ahead, risk.slopes(fields + length * ahead, 0.0))) + pull + length * bend
+
+    # The loss bends at most as its sharpness: a length that is hardly too long, and the unit of all others.
+    sharpest = risk.loss.sharpness * float(np.vdot(ahead, risk.loss.weights * ahead)) + bend
+    safe = -rise(0.0) / sharpest
+    if not safe > 0:
+        return 0.0
+    near, far = 0.0, 1.0
+    for _ in range(_DOUBLINGS):
+        if rise(far * safe) >= 0:
+            return safe * float(brentq(lambda times: rise(times * safe), near, far, rtol=_CLOSE))
+        near, far = far, 2 * far
+    return safe * near
 
 
 def _solution(matrix: Array, here: Certificate, settings: Iteration, steps: int, history: list[float]) -> Solution:
