@@ -125,7 +125,7 @@ def evolved(
         return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
     if place is None:
         order = rounds(alpha, start == "informed") if isinstance(start, str) and clamped is None else None
-        place = located(fine.with_fewer(_COARSE), first, settings, sloped(fine), order, beside)
+        place = located(fine.with_fewer(_COARSE).hasty(), first, settings, sloped(fine), order, beside)
     if coarse:
         return place
     found = refined(fine, nearer(fine, place, settings), settings)
@@ -134,7 +134,7 @@ def evolved(
     # What a noise that stands for none does to the fixed point shows where there is more of it.
     more = replace(fine, channel=channel.louder.with_points(fine.channel.points))
     nearby = np.where(is_covariance(found.value)[:, None, None], found.value, first)
-    other = refined(more, located(more.with_fewer(_COARSE), nearby, settings, sloped(more)), settings)
+    other = refined(more, located(more.with_fewer(_COARSE).hasty(), nearby, settings, sloped(more)), settings)
     moved = np.linalg.norm(other.value - found.value, axis=(1, 2))
     return replace(found, error_estimate=found.error_estimate + np.where(other.settled, moved, np.inf))
 

@@ -66,6 +66,10 @@ class Channel(LabelErrors):
         """The same channel with several times the work per data point, where posteriors are sampled."""
         return self
 
+    def hasty(self) -> Self:
+        """The same channel with a share of the work per data point, where that leads to where more is to be spent."""
+        return self
+
     @abstractmethod
     def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
         """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""

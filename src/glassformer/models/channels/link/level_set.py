@@ -31,7 +31,7 @@ class Sight:
         negligible: probability below which a node is left out.
         level: slope at the end of the table, relative to the steepest, below which the link approaches a value there.
         blurred: distance between a break and a solution for its label below which they are one.
-        kept: level sets kept, which many branches make large.
+        kept: doubles of level sets kept, which many branches make large.
         chunk: largest number of doubles in one temporary array.
     """
 
@@ -42,7 +42,7 @@ class Sight:
     negligible: float = 1e-25
     level: float = 0.05
     blurred: float = 1e-6
-    kept: int = 8
+    kept: int = 10_000_000
     chunk: int = 2_000_000
 
 
@@ -121,7 +121,7 @@ class LevelSet(LinkPosterior):
         if key not in self._known:
             self._known[key] = self._solved(octaves, level)
             # Variances are asked for in their order, more or less: those of before are not needed any more.
-            while len(self._known) > SIGHT.kept:
+            while len(self._known) > 1 and sum(fields.gap.size for fields in self._known.values()) > SIGHT.kept / 2:
                 del self._known[next(iter(self._known))]
         return self._known[key]
 
@@ -155,6 +155,9 @@ class LevelSet(LinkPosterior):
         h, w, found, log_slope, mine = h[solved], w[solved], found[:, solved], log_slope[:, solved], mine[:, solved]
         own = np.sum(np.where(mine, log_slope, 0.0), axis=0)
         other = ~mine & ~np.isnan(found)
+        # Of many branches few are in sight: as many rows as the field with most of them takes.
+        first = np.argsort(~other, axis=0, kind="stable")[: np.sum(other, axis=0).max(initial=0)]
+        other, found, log_slope = (np.take_along_axis(part, first, axis=0) for part in (other, found, log_slope))
         return Fields(h, w, np.where(other, found - h, 0.0), np.where(other, own - log_slope, -np.inf))
 
     @cached_property
@@ -231,7 +234,7 @@ class Fields(NamedTuple):
     """Fields ``h``, their probability weights, and the other solutions of the label of each.
 
     ``gap`` is the distance to each other solution and ``odds`` the logarithm of the slope over the slope there, shape
-    (branches, fields), minus infinity where there is none in sight.
+    (others, fields), minus infinity where there is none in sight.
     """
 
     h: Array

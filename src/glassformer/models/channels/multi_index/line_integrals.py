@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,8 @@ _MASSIVE = 1e-9
 _TINY = 1e-300
 # Points of a pilot sample.
 _PILOT = 64
-# Lines per axis and half, and numbers in the pool of random shifts.
-_LINES, _NUMBERS = 64, 800_000
+# Lines per axis and half, how many times fewer tell where fixed points are, and numbers in the pool of random shifts.
+_LINES, _HASTY, _NUMBERS = 64, 4, 800_000
 # Data points whose lines are followed at once, so that temporaries stay in the cache.
 _BATCH = 128
 # Random fields that show the labels there are, and variance below which the mean alone decides between them.
@@ -57,6 +57,10 @@ class LineChannel(LinkRowsChannel):
     atoms: float
     effort: Effort = field(default=Effort(points=_LINES, starts=1, steps=1), kw_only=True)
     points: int = field(default=2048, kw_only=True)
+
+    def hasty(self) -> Self:
+        # What few lines leave out is less than what few data points do.
+        return replace(self, effort=replace(self.effort, points=max(self.effort.points // _HASTY, 1)))
 
     @property
     def rank(self) -> float:
