@@ -44,6 +44,13 @@ def counting():
 
 
 @every_door
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_labels_that_cannot_be_squared_are_refused(door, scale):
+    with pytest.raises(LinkError, match=r"size between 1e-100 and 1e\+100.*rescale"):
+        door(lambda h: scale * h)
+
+
+@every_door
 @pytest.mark.parametrize(
     ("link", "cause"),
     [(lambda h: h * (1 // 0), ZeroDivisionError), (lambda h: {}["a"] * h, KeyError)],

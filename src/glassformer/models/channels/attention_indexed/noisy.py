@@ -14,6 +14,7 @@ from glassformer.models.channels.attention_indexed.correlated import Root
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
 from glassformer.models.channels.attention_indexed.prediction import prediction_error
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
+from glassformer.models.channels.link.contract import unfit_size
 from glassformer.models.channels.sampled import Posterior, SampledChannel, in_parts, require_data, weighed
 from glassformer.models.channels.scalar import Array
 
@@ -86,6 +87,9 @@ class NoisyAttentionChannel(SampledChannel):
         if probe.dtype.kind not in "biuf" or probe.ndim < 1 or len(probe) != 3 or not np.all(np.isfinite(probe)):
             allowed = "a function from shape (n, T, T) to finite labels (n, m)"
             raise LinkError("channel", self.function, allowed, "a function of one matrix of indices is given as link")
+        unfit = unfit_size(probe)
+        if unfit:
+            raise LinkError("channel", self.function, *unfit)
         if not np.allclose(probe, turned[::-1], rtol=1e-9, atol=1e-12):
             allowed = "a link that gives one label for one field"
             raise LinkError("channel", self.function, allowed, "it is random, or mixes samples")

@@ -20,6 +20,8 @@ _TRIED = 7
 _FEW, _MANY = 256, 8192
 # Samples on which a link must be finite, or tried one by one to find the one at which it fails.
 _SEARCHED = 1024
+# Sizes of labels whose squares, and ratios of them, are far from the ends of double precision.
+_LEAST, _MOST = 1e-100, 1e100
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Link:
         symmetric: whether the fields of a sample are a symmetric matrix.
 
     Raises:
-        LinkError: it is not callable, fails, gives two labels for one field, or labels that are no real numbers.
+        LinkError: it is not callable, fails, gives two labels for one field, or labels that are no real numbers or
+            too large or small to be squared.
 
     Example:
         >>> Link(lambda h: 1 if h > 0 else -1)(np.array([-2.0, 3.0]))
@@ -55,7 +58,9 @@ class Link:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise self.refused("a callable link function")
-        _ = self._way
+        unfit = unfit_size(self(self._random_fields(_TRIED)))
+        if unfit:
+            raise self.refused(*unfit)
 
     @property
     def name(self) -> str:
@@ -196,6 +201,16 @@ class Link:
             if arrays[-1].shape != arrays[0].shape:
                 raise self.refused("labels of one shape", f"it returns shapes {arrays[0].shape} and {arrays[-1].shape}")
         return arrays
+
+
+def unfit_size(labels: Array) -> tuple[str, ...]:
+    """What is allowed and what helps, where labels that are neither zero nor infinite are too large or small."""
+    sizes = np.abs(labels[np.isfinite(labels) & (labels != 0)])
+    size = float(np.median(sizes)) if sizes.size else 1.0
+    if _LEAST < size < _MOST:
+        return ()
+    remedy = f"theirs is about {size:.0e}: rescale them, and their noise with them"
+    return f"labels of a size between {_LEAST:g} and {_MOST:g}", remedy
 
 
 def function_name(function: Any) -> str:
