@@ -157,8 +157,9 @@ class LevelSet(LinkPosterior):
         other = ~mine & ~np.isnan(found)
         # Of many branches few are in sight: as many rows as the field with most of them takes.
         first = np.argsort(~other, axis=0, kind="stable")[: np.sum(other, axis=0).max(initial=0)]
-        gap, odds = np.where(other, found - h, 0.0), np.where(other, own - log_slope, -np.inf)
-        return Fields(h, w, np.take_along_axis(gap, first, axis=0), np.take_along_axis(odds, first, axis=0))
+        seen = np.take_along_axis(other, first, axis=0)
+        found, log_slope = (np.take_along_axis(part, first, axis=0) for part in (found, log_slope))
+        return Fields(h, w, np.where(seen, found - h, 0.0), np.where(seen, own - log_slope, -np.inf))
 
     @cached_property
     def _shared(self) -> Array:
