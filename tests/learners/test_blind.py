@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, BlindMessagePassing, limits, simulate
+from glassformer import (
+    BilinearSequenceRegression,
+    BlindMessagePassing,
+    MessagePassing,
+    VectorMessagePassing,
+    limits,
+    simulate,
+    thresholds,
+)
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.models.priors.bilinear import BilinearPrior
 from glassformer.models.priors.measured import AssumedPrior, UnknownLawPrior
@@ -78,6 +86,23 @@ def test_limits_are_those_of_what_is_assumed():
     blind = BlindMessagePassing().limits(MODEL, [0.5])
     assert blind["error"][0] == limits(MODEL, [0.5])["error"][0]
     assert any("not proven" in note for note in blind.notes)
+
+
+@pytest.mark.parametrize("learner", [BlindMessagePassing(), VectorMessagePassing()], ids=lambda one: one.name)
+def test_thresholds_and_branches_are_those_of_the_optimum(learner):
+    model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0)
+    assert learner.thresholds(model).entries == thresholds(model).entries
+    alpha = np.array([0.45, 0.5, 0.55])
+    found, optimum = (one.branches(model, alpha) for one in (learner, MessagePassing()))
+    for name in ("error_up", "error_down"):
+        np.testing.assert_array_equal(found[name], optimum[name])
+    assert found.parameters["learner"] == learner.name
+
+
+def test_an_assumed_width_has_limits_alone():
+    for ask in (lambda one: one.thresholds(MODEL), lambda one: one.branches(MODEL, [0.3, 0.5])):
+        with pytest.raises(IncompatibleError, match=r"assumed_rho = 0\.5 has limits, but no"):
+            ask(BlindMessagePassing(0.5))
 
 
 def test_what_it_cannot_learn_is_refused():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet
     from glassformer.models.priors.measured import MeasuredPrior
+    from glassformer.theory.thresholds import Thresholds
 
 _CONSISTENT = (
     "the Bayes-optimal error, as in the limit of large sizes singular values tell their own law: consistent and "
@@ -80,18 +81,28 @@ class BlindMessagePassing(MatrixPassing):
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
         from glassformer.theory.assumed_width import assumed_prior_limits
-        from glassformer.theory.limits import limits
 
-        self.require(model)
         if self.assumed_rho is None:
-            optimum = limits(model, alpha, throw=throw)
-            found = replace(optimum, notes=[*optimum.notes, _CONSISTENT])
-        else:
-            found = assumed_prior_limits(model, alpha, model.prior.of_width(self.assumed_rho))
-            found = replace(found, parameters={**model.parameters, "assumed_rho": self.assumed_rho})
-            if throw:
-                found.raise_unless_converged()
+            return _consistent(super().limits(model, alpha, throw))
+        self.require(model)
+        found = assumed_prior_limits(model, alpha, model.prior.of_width(self.assumed_rho))
+        found = replace(found, parameters={**model.parameters, "assumed_rho": self.assumed_rho})
+        if throw:
+            found.raise_unless_converged()
         return self.named(found)
+
+    def thresholds(self, model: Any) -> Thresholds:
+        self._require_optimal("thresholds")
+        return super().thresholds(model)
+
+    def branches(self, model: Any, alpha: Any) -> Table:
+        self._require_optimal("branches of fixed points")
+        return _consistent(super().branches(model, alpha))
+
+    def _require_optimal(self, what: str) -> None:
+        """Raise where it takes a width for the signal's, whose limits are followed from one start alone."""
+        if self.assumed_rho is not None:
+            raise IncompatibleError(f"assumed_rho = {self.assumed_rho:g} has limits, but no {what}: leave it out")
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         if self.assumed_rho is not None:
@@ -110,3 +121,8 @@ class BlindMessagePassing(MatrixPassing):
         from glassformer.learners.gamp import learned
 
         return learned(model, data, self.steps, believed=self.denoiser(model))
+
+
+def _consistent(found: Table) -> Table:
+    """What is said of the Bayes-optimal estimator, with the reason why it is said of this one."""
+    return replace(found, notes=[*found.notes, _CONSISTENT])

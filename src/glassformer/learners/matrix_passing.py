@@ -11,6 +11,7 @@ from glassformer.learners.bayes import MessagePassing
 if TYPE_CHECKING:
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
+    from glassformer.theory.thresholds import Thresholds
 
 
 class MatrixPassing(Learner):
@@ -32,6 +33,18 @@ class MatrixPassing(Learner):
         if not model.channel.linear:
             return f"learns from linear labels, not from those of channel {model.channel.label}"
         return None
+
+    def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
+        self.require(model)
+        return self.named(self.steps.limits(model, alpha, throw))
+
+    def thresholds(self, model: Any) -> Thresholds:
+        self.require(model)
+        return self.named(self.steps.thresholds(model))
+
+    def branches(self, model: Any, alpha: Any) -> Table:
+        self.require(model)
+        return self.named(self.steps.branches(model, alpha))
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return self.steps.theory(model, alpha, optimum)

@@ -12,11 +12,9 @@ from glassformer.learners.matrix_passing import MatrixPassing, settles_within
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from glassformer.core.results import Table
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
     from glassformer.models.designs.dense import DenseDesign
-    from glassformer.theory.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -51,18 +49,6 @@ class VectorMessagePassing(MatrixPassing):
     tolerance: float = settles_within()
     max_iterations: int = steps_allowed(300)
     damping: float | None = fixed_damping()
-
-    def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
-        from glassformer.theory.limits import limits
-
-        self.require(model)
-        return self.named(limits(model, alpha, throw=throw))
-
-    def thresholds(self, model: Any) -> Thresholds:
-        from glassformer.theory.thresholds import thresholds
-
-        self.require(model)
-        return thresholds(model)
 
     def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.vamp_step import VampStep
