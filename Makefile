@@ -18,7 +18,7 @@ BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo explore test fast statistics docs bench dist oldest format clean
+.PHONY: help demo explore test suite types fast statistics docs bench dist oldest format clean
 
 help:
 	@echo "make demo    recompute a published figure: PNG, CSV and summary in $(OUT)/"
@@ -43,9 +43,14 @@ explore: .venv/.ready-explore
 test: .venv/.ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	@# Types and documentation take one core each for a minute; beside the tests that core is not idle.
+	@$(MAKE) --no-print-directory --jobs=3 suite types docs
+
+suite: .venv/.ready-test
 	$(PYTEST) -m "not statistics"
-	$(DOCS)
+
+types: .venv/.ready-test
+	$(BIN)/mypy
 
 docs: .venv/.ready-test
 	$(DOCS)
