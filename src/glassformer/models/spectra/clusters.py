@@ -8,7 +8,6 @@ Gauss rule of their measure has the averages of :math:`1/(w-x)` to fourteen digi
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
 
 from glassformer.core.integral import Array
 
@@ -63,5 +62,6 @@ def gauss_rule(atoms: Array, weights: Array, nodes: int = _NODES) -> tuple[Array
         if k + 1 < nodes:
             beside[k] = np.linalg.norm(new)
             basis[k + 1] = new / beside[k]
-    values, vectors = eigh_tridiagonal(diagonal, beside)
+    # NumPy's solver: that of SciPy for tridiagonal matrices would take longer to import than most limits to compute.
+    values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, -1))
     return middle + reach * values, total * vectors[0] ** 2
