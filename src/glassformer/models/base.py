@@ -257,4 +257,4 @@ def require_teacher(sizes: dict[str, tuple[float, object]], shape: tuple[int, in
     """
     name = max(sizes, key=lambda name: sizes[name][0])
     memory = 8.0 * (4 * shape[0] * shape[1] + 2 * width * sum(shape))
-    require_resources(name, sizes[name][1], memory, "use a smaller d, or smaller ratios", what="a teacher")
+    require_resources(name, sizes[name][1], memory, "use a smaller d, or smaller ratios", what="weights of a teacher")
