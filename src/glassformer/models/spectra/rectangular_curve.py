@@ -111,7 +111,7 @@ class ProductCurve:
     @cached_property
     def lower_edge(self) -> tuple[Array, Array]:
         """``-m`` and ``p`` at the smallest singular value."""
-        return lower_edge(self.rho, *self.coefficients)
+        return lower_edge(self.beta, self.rho, self.noise, *self.coefficients)
 
     @cached_property
     def gap(self) -> tuple[Flags, Array, Array, Array]:

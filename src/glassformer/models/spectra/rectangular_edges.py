@@ -29,11 +29,22 @@ def upper_edge(rho: Array, a2: Array, a1: Array, k: Array) -> Array:
     return np.exp(bracketed_root(condition, low - 1e-9, high + 1e-9))
 
 
-def lower_edge(rho: Array, a2: Array, a1: Array, k: Array) -> tuple[Array, Array]:
-    """``-m`` and ``p`` at the smallest singular value, both in (0, rho)."""
+def lower_edge(beta: Array, rho: Array, noise: Array, a2: Array, a1: Array, k: Array) -> tuple[Array, Array]:
+    """``-m`` and ``p`` at the smallest singular value, both in (0, rho).
+
+    Between the poles both factors of ``f`` vanish once. Between these two places, and there alone, ``f`` is positive,
+    with one maximum: the edge. Wide matrices with little noise have other zeros of ``f'`` beside them.
+    """
 
     def split(t: Array) -> tuple[Array, Array]:
         return rho / (1 + np.exp(-t)), rho / (1 + np.exp(t))
+
+    def zero(c: Array) -> Array:
+        """Logarithm of ``-m / p`` where ``(c + m) p / rho + R m`` is zero; neither of the two is a difference."""
+        b = c - rho + noise * rho
+        root = np.hypot(b, 2 * rho * np.sqrt(noise))
+        p = np.where(b > 0, 2 * noise * rho**2 / (np.abs(b) + root), 0.5 * (root - b))
+        return np.log(2 * rho * c / (b + 2 * rho + root)) - np.log(p)
 
     def condition(t: Array) -> tuple[Array, Array]:
         n, p = split(t)
@@ -41,16 +52,8 @@ def lower_edge(rho: Array, a2: Array, a1: Array, k: Array) -> tuple[Array, Array
         left, right = k / p**2 + a1 + 2 * a2 * p, 1 / n**2 + 2 * a2 * rho
         return np.log(left / right), dn * ((2 * k / p**3 - 2 * a2) / left + 2 / n**3 / right)
 
-    # Wide matrices have other zeros of f' with p < n, all of them beyond the middle if the edge is before it.
-    before = condition(np.zeros_like(rho))[0] > 0
-    # There p/rho is about what it is without a2; else near the pole all but K/p^2 is as it is there.
-    rest = a1 * rho**2 + 2 * np.sqrt(k) + k
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        by_pole = np.sqrt(k / (1 + 2 * a2 * rho**3 - a1 * rho**2))
-    share = 1 - 1 / np.sqrt(1 + rest)
-    share = np.clip(np.where(before, share, np.fmin(share, by_pole)), 1e-300, 1 - 1e-15)
-    low, high = np.where(before, -90.0, 0.0), np.where(before, 0.0, 90.0)
-    return split(bracketed_root(condition, low, high, start=np.log1p(-share) - np.log(share)))
+    ends = zero(np.ones_like(beta)), zero(beta)
+    return split(bracketed_root(condition, np.minimum(*ends), np.maximum(*ends)))
 
 
 def gap_edges(rho: Array, a2: Array, a1: Array, k: Array) -> tuple[Flags, Array, Array, Array]:

@@ -27,6 +27,8 @@ def moment_function(curve: ProductCurve, s: Array) -> NDArray[np.complex128]:
 
 def shares(curve: ProductCurve, arc: Arc, cut: Array, at: NDArray[np.intp]) -> tuple[Array, Array]:
     """Shares of an arc's interval on either side of the point at which the singular value is ``cut``."""
+    # A cut at zero leaves nothing below it, also where laws begin there.
+    level = 2 * np.log(np.maximum(cut, np.finfo(float).tiny))
 
     def condition(t: Array) -> tuple[Array, Array]:
         left, right = 1 / (1 + np.exp(-t)), 1 / (1 + np.exp(t))
@@ -34,7 +36,7 @@ def shares(curve: ProductCurve, arc: Arc, cut: Array, at: NDArray[np.intp]) -> t
         square = curve.square_at(points, at)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             slope = np.sqrt(curve.beta[at]) * points.slope * left * right / square
-            return arc.root * (np.log(square) - 2 * np.log(cut)), slope
+            return arc.root * (np.log(square) - level), slope
 
     # Along an arc of the smaller solution the singular value decreases with Re m, else it increases.
     table = np.fmax.accumulate(condition(_LONG_TABLE)[0], axis=1)

@@ -21,6 +21,8 @@ from glassformer.models.spectra.nodes import SpectralLaw
 
 # Steps of the search for a threshold, and the relative one after which to stop.
 _STEPS, _LAST = 60, 1e-13
+# Share of the singular values that a quadrature may miss: beyond, part of the law is wrong and nothing is known.
+_MISSED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -143,11 +145,12 @@ def learned(prior: Any, penalty: Penalty, strength: Array, fields: Fields) -> Le
     threshold = penalty.threshold(prior, strength, fields)
     s, weight, shrunk = law.nodes(threshold)
     kept = np.maximum(s - threshold[:, None], 0.0)
-    rank = np.sum(weight * (kept > 0), axis=1)
+    rank, mass = np.sum(weight * (kept > 0), axis=1), np.sum(weight, axis=1)
     weight = weight * law.unit[:, None]
     mmse = law.mmse()
     overlap, square = np.sum(weight * kept * shrunk, axis=1), np.sum(weight * kept**2, axis=1)
     error = mmse.value + np.sum(weight * (gain[:, None] * kept - shrunk) ** 2, axis=1)
     degrees = np.sum(weight * kept * (s - shrunk), axis=1) / fields.noise
     blur = mmse.error + np.abs(error - (power - 2 * gain * overlap + gain**2 * square))
+    blur = np.where(np.abs(mass - 1) > _MISSED, np.inf, blur)
     return Learned(gain * overlap, gain**2 * square, degrees / ridge, error, degrees, rank, blur)
