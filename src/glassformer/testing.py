@@ -22,15 +22,31 @@ from glassformer.theory.subspaces import range_of
 from glassformer.theory.thresholds import Threshold, thresholds
 from glassformer.theory.weak_recovery import known_at_once
 
-# Standard errors that an average may be off by.
-_SIGMAS = 5.0
-# Posterior variances at which channels are looked at, in units of the prior one.
-_VARIANCES = (0.7, 0.15)
-# What is allowed beside standard errors where scores are exact and where they are sampled: of scores, of averages
-# relative to them, and of slopes. So wide a step as sampling needs gives differences a bias of their own.
-_EXACT, _SAMPLED, _AVERAGED, _SLOPE = 1e-6, 0.03, 0.02, 0.03
-# Share of the probability by which a label law and what it draws may differ.
-_LAW = 0.01
+
+@dataclass(frozen=True)
+class Allowed:
+    """What checks allow.
+
+    Attributes:
+        sigmas: standard errors that an average may be off by.
+        variances: of posteriors that channels are looked at with, over that of the prior.
+        exact: beside standard errors where scores are exact.
+        sampled: of scores where they are sampled.
+        averaged: of averages relative to them.
+        slope: of slopes by steps as wide as sampling needs, which have a bias of their own.
+        law: share of the probability by which a label law and what it draws may differ.
+    """
+
+    sigmas: float = 5.0
+    variances: tuple[float, float] = (0.7, 0.15)
+    exact: float = 1e-6
+    sampled: float = 0.03
+    averaged: float = 0.02
+    slope: float = 0.03
+    law: float = 0.01
+
+
+_POLICY = Allowed()
 
 
 @dataclass(frozen=True)
@@ -166,7 +182,7 @@ def _covariances(model: Model) -> list[Array]:
     """Posterior covariances: with some overlap between rows where the model has any, and none known perfectly."""
     prior = model.prior.in_rows
     if prior.rows == 1:
-        return [np.array([[variance]]) for variance in _VARIANCES]
+        return [np.array([[variance]]) for variance in _POLICY.variances]
     shared = 0.0 if prior.diagonal else 0.08
     return [np.diag(np.linspace(0.6, 0.4, prior.rows) - shared) + shared]
 
@@ -179,7 +195,7 @@ def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[Channe
 
 def _blur(model: Model) -> float:
     """Relative error of the averages of a channel that is not sampled: what integration leaves open."""
-    value, error = information_at(model, np.array(_VARIANCES[:1]))
+    value, error = information_at(model, np.array(_POLICY.variances[:1]))
     return float(error[0] / value[0])
 
 
@@ -192,13 +208,13 @@ def _slope(function: Callable[[Array], Array], at: Array, along: Array, sampled:
 
 def _off(gaps: Array, allowed: Array | float) -> float:
     """The largest mean over the first axis, in units of its standard errors and of what is allowed beside them."""
-    return float(np.max(np.abs(gaps.mean(axis=0)) / (_SIGMAS * gaps.std(axis=0) / np.sqrt(len(gaps)) + allowed)))
+    return float(np.max(np.abs(gaps.mean(axis=0)) / (_POLICY.sigmas * gaps.std(axis=0) / np.sqrt(len(gaps)) + allowed)))
 
 
 def _score(model: Model, variance: Array, seed: int) -> float:
     """Scores, their mean where they are sampled, against differences of the log partition along every field."""
     sampled = model.channel.in_rows.sampled
-    count, step, allowed = (120, 0.1, _SAMPLED) if sampled else (12, 1e-3, max(_EXACT, 10 * _blur(model)))
+    count, step, allowed = (120, 0.1, _POLICY.sampled) if sampled else (12, 1e-3, max(_POLICY.exact, 10 * _blur(model)))
     channel, y, omega, _ = _drawn(model, variance, count, seed)
     units = np.eye(omega[0].size).reshape(-1, *omega.shape[1:])
     found = channel.scores(y, omega, variance)
@@ -211,7 +227,7 @@ def _score(model: Model, variance: Array, seed: int) -> float:
 def _nishimori(model: Model, variance: Array, seed: int) -> float:
     """Means of scores against zero, squares against slopes and, where it is no average of them, what is expected."""
     sampled = model.channel.in_rows.sampled
-    count, blur = (1000, _AVERAGED) if sampled else (20_000, 10 * _blur(model) + _EXACT)
+    count, blur = (1000, _POLICY.averaged) if sampled else (20_000, 10 * _blur(model) + _POLICY.exact)
     channel, y, omega, _ = _drawn(model, variance, count, seed)
     found = channel.scores(y, omega, variance)
     square = np.einsum("nak,nbk->nab", found.first, found.second)
@@ -222,7 +238,7 @@ def _nishimori(model: Model, variance: Array, seed: int) -> float:
     if not sampled:
         expected = model.channel.in_rows.averages(variance[None]).log_partition.value[0]
         pairs.append((channel.log_partition(y, omega, variance) - expected, 1.0))
-    return max(channel.law_gap / _LAW, *(_off(gaps, blur * scale) for gaps, scale in pairs))
+    return max(channel.law_gap / _POLICY.law, *(_off(gaps, blur * scale) for gaps, scale in pairs))
 
 
 def _information(model: Model, variance: Array, seed: int) -> _Worst:
@@ -237,8 +253,8 @@ def _information(model: Model, variance: Array, seed: int) -> _Worst:
     worst = _Worst(0.0, "")
     for k, bound in enumerate(bounds):
         mean, blur = products[:, k].mean(), products[:, k].std() / np.sqrt(count)
-        above = (bound.value - used[k]) / (_SIGMAS * np.hypot(error[k], bound.error) + _EXACT)
-        gap = abs(mean - used[k]) / (_SIGMAS * np.hypot(error[k], blur) + _EXACT * used[k])
+        above = (bound.value - used[k]) / (_POLICY.sigmas * np.hypot(error[k], bound.error) + _POLICY.exact)
+        gap = abs(mean - used[k]) / (_POLICY.sigmas * np.hypot(error[k], blur) + _POLICY.exact * used[k])
         text = f"{used[k]:.6g} +- {error[k]:.2g} of {model.row_names[k]}, "
         other = f"at least {bound.value:.6g} +- {bound.error:.2g}" if above > gap else f"{mean:.6g} +- {blur:.2g}"
         worst = max(worst, _Worst(float(max(above, gap)), text + other))
@@ -263,7 +279,7 @@ def _thresholds(model: Model, seed: int) -> _Worst:
             variance = evolved(model, np.array([entry.alpha]), subspace=known).value[0]
         rate, error = growth_bound(model, variance, np.eye(prior.rows) - known, seed=seed)
         # Labels that tell nothing in any cell bound nothing.
-        most, blur = (degrees / rate, degrees * error / rate**2) if rate > _SIGMAS * error else (np.inf, 0.0)
+        most, blur = (degrees / rate, degrees * error / rate**2) if rate > _POLICY.sigmas * error else (np.inf, 0.0)
         worst = max(worst, _above(entry, most, blur))
         if entry.subspace is None or not np.isfinite(entry.alpha):
             break
@@ -276,7 +292,7 @@ def _above(entry: Threshold, most: float, blur: float) -> _Worst:
     numbers = f"{entry.name} = {entry.alpha:.6g} +- {entry.error_estimate:.2g}, at most {most:.6g} +- {blur:.2g}"
     if not np.isfinite(most):
         return _Worst(0.0, numbers)
-    allowed = _SIGMAS * np.hypot(entry.error_estimate, blur) + _EXACT * (1 + most)
+    allowed = _POLICY.sigmas * np.hypot(entry.error_estimate, blur) + _POLICY.exact * (1 + most)
     return _Worst(float(max(0.0, (entry.alpha - most) / allowed)), numbers)
 
 
@@ -290,7 +306,8 @@ def _precisions(model: Model, scales: ArrayLike) -> Array:
 def _gradient(model: Model) -> float:
     """Differences of the free entropy along states that are the prior's own, against its gradient there."""
     prior, channel, alpha = model.prior.in_rows, model.channel.in_rows, 0.7 * natural_scale(model)
-    step, tolerance, scales = (0.1, _SLOPE, [0.5]) if channel.sampled else (1e-2, _EXACT, np.geomspace(0.25, 5, 4))
+    step, tolerance = (0.1, _POLICY.slope) if channel.sampled else (1e-2, _POLICY.exact)
+    scales = [0.5] if channel.sampled else np.geomspace(0.25, 5, 4)
     start = _precisions(model, scales)
 
     def slope(function: Callable[[Array], Array]) -> Array:
@@ -303,7 +320,8 @@ def _gradient(model: Model) -> float:
     output, entropy = np.einsum("knab,nab->kn", [alpha * information, prior.degrees * start], gain)
     noise = free_entropy(model, alpha, start).error / step + alpha * np.einsum("nab,nab->n", error, np.abs(gain))
     measured = 2 * slope(lambda q_hat: free_entropy(model, alpha, q_hat).value)
-    return float(np.max(np.abs(measured - output + entropy) / (2 * tolerance * (output + entropy) + _SIGMAS * noise)))
+    allowed = 2 * tolerance * (output + entropy) + _POLICY.sigmas * noise
+    return float(np.max(np.abs(measured - output + entropy) / allowed))
 
 
 def _denoiser(model: Model, d: int, seed: int) -> float:
@@ -322,7 +340,7 @@ def _denoiser(model: Model, d: int, seed: int) -> float:
     gap = found.signal - signal
     expected = np.diag(prior.covariance(Integral(q_hat[None], np.zeros((1, *q_hat.shape)))).value[0])
     made = np.array([np.diag(prior.gram(gap, gap)), np.diag(found.variance)])
-    return float(np.max(np.abs(made - expected) / ((_SIGMAS * prior.power_deviation(shape) + 2 / d) * expected)))
+    return float(np.max(np.abs(made - expected) / ((_POLICY.sigmas * prior.power_deviation(shape) + 2 / d) * expected)))
 
 
 def _size(model: Model, alpha: float | None, d: int, seed: int) -> float:
@@ -335,4 +353,4 @@ def _size(model: Model, alpha: float | None, d: int, seed: int) -> float:
         error, theory, blur = (result[f"row_{name}"] for name in ("error", "theory", "standard_error"))
     else:
         error, theory, blur = (result[name] for name in ("relative_error", "theory", "relative_standard_error"))
-    return float(np.max(np.abs(error - theory) / (_SIGMAS * blur + 4 / d)))
+    return float(np.max(np.abs(error - theory) / (_POLICY.sigmas * blur + 4 / d)))

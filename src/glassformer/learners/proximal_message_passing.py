@@ -14,8 +14,17 @@ if TYPE_CHECKING:
     from glassformer.learners.algorithms.proximal_passing import ProximalState
     from glassformer.learners.data_set import DataSet
 
-# Changes of entries of the estimate that are rounding; the share of a run in which steps have to shrink, and to what.
-_STILL, _PART, _SHRINKS = 1e-13, 0.25, 0.9
+
+@dataclass(frozen=True)
+class Shrinking:
+    """When a run has not settled but is on its way."""
+
+    still: float = 1e-13  # changes of entries of the estimate that are rounding
+    part: float = 0.25  # share of a run in which steps have to shrink
+    shrinks: float = 0.9  # to which part of those of the same share before
+
+
+_POLICY = Shrinking()
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class ProximalMessagePassing(RegularisedRisk):
             if not state.first:
                 history.append(data.followed(model, state.estimate))
 
-        step = ProximalStep(self.risk_of(model, data), BEGIN * float(model.prior.second_moment), _STILL)
+        step = ProximalStep(self.risk_of(model, data), BEGIN * float(model.prior.second_moment), _POLICY.still)
         run = message_passing(step, self.max_iterations, damping=0.0, watch=follow)
         if not history and data.teacher is not None:
             told = f"loss {step.risk.loss.name} is straight around an estimate of zero"
@@ -80,8 +89,8 @@ class ProximalMessagePassing(RegularisedRisk):
 
 def _ended(status: Status, sizes: list[float]) -> Status:
     """Runs that end too early are told from those whose steps do not shrink."""
-    part = int(_PART * len(sizes))
+    part = int(_POLICY.part * len(sizes))
     if status is not Status.ITERATION_LIMIT or part == 0:
         return status
-    shrinks = max(sizes[-part:]) < _SHRINKS * max(sizes[-2 * part : -part])
+    shrinks = max(sizes[-part:]) < _POLICY.shrinks * max(sizes[-2 * part : -part])
     return status if shrinks else Status.OSCILLATING

@@ -17,11 +17,23 @@ from glassformer.theory.crossings import Looked, settled
 QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label_mse", "label_brier", "test_loss")
 """Columns of limits that may be asked for, where a learner's limits have them."""
 
-# Sample ratios looked at first, as powers of two; steps of curves whose points cost little, and of others; how near to
-# thresholds; and how far it goes on, factor by factor, where the target is not reached.
-_FIRST, _LAST, _FINE, _COARSE = -5, 5, 0.5, 1.0
-_BESIDE = (0.98, 1.02)
-_FURTHER, _FARTHEST = 8, 21
+
+@dataclass(frozen=True)
+class Looks:
+    """At which sample ratios a curve is looked at, as powers of two, and how far it goes on."""
+
+    first: int = -5  # ratio looked at first
+    last: int = 5  # of those looked at first
+    fine: float = 0.5  # step of curves whose points cost little
+    coarse: float = 1.0  # step of others
+    beside: tuple[float, float] = (0.98, 1.02)  # ratios near thresholds, in units of these
+    further: int = 8  # how far it goes on at once, where the target is not reached
+    farthest: int = 21  # how far at most
+
+
+_POLICY = Looks()
+
+
 # Change over the last stretch, relative, below which a curve is level.
 LEVEL = 0.01
 
@@ -87,22 +99,22 @@ def _blurs(quantity: str) -> tuple[str, str]:
 
 def first_ratios(theory: Curves) -> Array:
     """Even in logarithms, and beside thresholds."""
-    step = _FINE if theory.model.has_curve else _COARSE
-    even = 2.0 ** np.arange(_FIRST, _LAST + step / 2, step)
+    step = _POLICY.fine if theory.model.has_curve else _POLICY.coarse
+    even = 2.0 ** np.arange(_POLICY.first, _POLICY.last + step / 2, step)
     near = [place for place in theory.places if even[0] < place < even[-1]]
-    return np.unique(np.concatenate([even, *(place * np.array(_BESIDE) for place in near)]))
+    return np.unique(np.concatenate([even, *(place * np.array(_POLICY.beside) for place in near)]))
 
 
 def extended(theory: Curves, seen: Seen, target: float) -> Seen:
     """Further ratios, above until every curve is below the target or level, and below until every one is above it."""
-    for first in range(_LAST, _FARTHEST, _FURTHER):
+    for first in range(_POLICY.last, _POLICY.farthest, _POLICY.further):
         if not any(_open(seen.alpha, one, target) for one in seen.found.values()):
             break
-        seen = seen.with_other(theory.at(2.0 ** np.arange(first + 1, first + _FURTHER + 1)))
-    for first in range(_FIRST, -_FARTHEST, -_FURTHER):
+        seen = seen.with_other(theory.at(2.0 ** np.arange(first + 1, first + _POLICY.further + 1)))
+    for first in range(_POLICY.first, -_POLICY.farthest, -_POLICY.further):
         if not any(_first_value(one) <= target for one in seen.found.values()):
             break
-        seen = seen.with_other(theory.at(2.0 ** np.arange(first - _FURTHER, first)))
+        seen = seen.with_other(theory.at(2.0 ** np.arange(first - _POLICY.further, first)))
     return seen
 
 
@@ -124,7 +136,7 @@ _FALLING, _LEVELLED, _RISING = "it still falls there", "it levels off there", "i
 
 def ending(alpha: Array, value: Array) -> str:
     """How a curve ends: over the last stretch of 2^8, or of what there is, for a level as well."""
-    before = int(np.searchsorted(alpha, alpha[-1] / 2.0**_FURTHER))
+    before = int(np.searchsorted(alpha, alpha[-1] / 2.0**_POLICY.further))
     fall = float(value[before] - value[-1])
     if not fall > 0:
         return _RISING

@@ -23,11 +23,18 @@ from glassformer.sklearn.held_back import on_folds, on_the_rest
 from glassformer.sklearn.power_laws import PowerLaws
 from glassformer.sklearn.theory_curves import CONFIDENCE, Curve
 
-# Shares of the pilot set that are learned from to check theory on the rest, of what folds leave to continue what they
-# measure, and the fewest samples of one.
-_SHARES, _NESTED, _FEWEST = (0.5, 0.75), (0.25, 0.35, 0.5, 0.65, 0.8, 1.0), 20
-# Standard deviations of an interval of 95 per cent that are those of a few hundred squares.
-_CAUTIOUS = 2.4
+
+@dataclass(frozen=True)
+class Parts:
+    """Which shares of the samples are learned from, and what an interval is."""
+
+    shares: tuple[float, float] = (0.5, 0.75)  # of the pilot set that are learned from to check theory on the rest
+    nested: tuple[float, ...] = (0.25, 0.35, 0.5, 0.65, 0.8, 1.0)  # of what folds leave, to continue what they measure
+    fewest: int = 20  # samples of one
+    cautious: float = 2.4  # standard deviations of 95 per cent that are those of a few hundred squares
+
+
+_POLICY = Parts()
 
 
 @dataclass(frozen=True)
@@ -156,7 +163,7 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
 
 def _by_theory(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Forecast:
     curve = Curve.of(clone(estimator), X, y)
-    parts = _parts(y, _SHARES)
+    parts = _parts(y, _POLICY.shares)
     measured, blur = on_the_rest(estimator, X, y, parts, splits)
     error, low, high, status = curve.band(np.concatenate([parts, wanted]))
     count = len(parts)
@@ -191,13 +198,13 @@ def _by_measurements(estimator: Any, X: Any, y: Any, wanted: Array, splits: int)
         raise DataError("y", first_bad("y", y), "finite entries", "remove or repair the samples")
     if len(np.unique(y)) < 2:
         raise DataError("y", f"<{len(y)} times {y[0]}>", "labels that vary")
-    parts = _parts(y, tuple(share * (1 - 1 / splits) for share in _NESTED))
+    parts = _parts(y, tuple(share * (1 - 1 / splits) for share in _POLICY.nested))
     found = on_folds(estimator, X, y, parts, splits)
     laws = PowerLaws.through(parts, found.error, found.apart * found.error)
-    low, error, high = laws.band(wanted, _CAUTIOUS)
+    low, error, high = laws.band(wanted, _POLICY.cautious)
     # What all errors have in common is a factor.
     with np.errstate(divide="ignore"):
-        down, up = (np.hypot(np.log(end / error), _CAUTIOUS * found.common) for end in (low, high))
+        down, up = (np.hypot(np.log(end / error), _POLICY.cautious * found.common) for end in (low, high))
     low, high = error * np.exp(-down), error * np.exp(up)
     return Forecast(
         quantity="share of wrong classes" if is_classifier(estimator) else "mean squared error",
@@ -240,7 +247,7 @@ def _explained(estimator: Any, error: Array, y: Any) -> Array:
 def _parts(y: Any, shares: tuple[float, ...]) -> Array:
     """Numbers of samples of these shares of the pilot set."""
     found = np.array([int(share * len(y)) for share in shares], dtype=float)
-    if found.min() < _FEWEST:
-        fewest = int(np.ceil(_FEWEST / min(shares)))
+    if found.min() < _POLICY.fewest:
+        fewest = int(np.ceil(_POLICY.fewest / min(shares)))
         raise ParameterError("X", len(y), f"{fewest} samples at least, to learn from parts of them")
     return found

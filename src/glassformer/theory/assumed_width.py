@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -17,10 +18,20 @@ from glassformer.models.base import Model
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.theory.state_evolution import validated_alpha
 
-# The iteration falls from no knowledge to the first fixed point, roughly; then it is refined.
-_STEPS, _ROUGH, _SECANTS, _TOLERANCE = 2000, 1e-6, 12, 1e-10
-# Nodes on each piece of the law, doubled until integrals differ by less than this part of the mass.
-_NODES, _AGREED = (24, 48, 96, 192, 384, 768), 1e-10
+
+@dataclass(frozen=True)
+class Policy:
+    """The iteration falls from no knowledge to the first fixed point, roughly; then secants refine it."""
+
+    steps: int = 2000  # of the iteration, at most
+    rough: float = 1e-6  # relative residual with which it ends
+    secants: int = 12  # steps of the refinement
+    tolerance: float = 1e-10  # relative residual of a fixed point
+    nodes: tuple[int, ...] = (24, 48, 96, 192, 384, 768)  # on each piece of the law, from one accuracy to the next
+    agreed: float = 1e-10  # difference of its integrals, as a part of the mass, that ends that
+
+
+_POLICY = Policy()
 
 
 def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -> Table:
@@ -73,7 +84,7 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
             "residual": residual,
             "iterations": steps,
         },
-        status=[Status.CONVERGED if r <= _TOLERANCE else Status.ITERATION_LIMIT for r in residual],
+        status=[Status.CONVERGED if r <= _POLICY.tolerance else Status.ITERATION_LIMIT for r in residual],
         notes=[],
     )
 
@@ -90,9 +101,9 @@ def denoised_error(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> In
 
     ends = _pieces(law.support[0], other.support[0])
     fine = coarse = np.zeros(2)
-    for count in _NODES:
+    for count in _POLICY.nodes:
         coarse, fine = fine, _integrals(ends, terms, count)
-        if abs(fine[1] - coarse[1]) <= _AGREED * fine[0]:
+        if abs(fine[1] - coarse[1]) <= _POLICY.agreed * fine[0]:
             break
     # The law of both signs has mass 1/2 here; the sum itself is less exact, by what density there is next to zero.
     least, unit = law.mmse(), law.unit[0] * 2 / np.rint(2 * fine[0])
@@ -136,12 +147,12 @@ def _fixed_point(prior: ScalarPrior, assumed: ScalarPrior, count: float, noise: 
         (wrong,) = (prior.mean((1, 1)) - assumed.mean((1, 1))).ravel() ** 2
         return 1.0 + float(wrong), 0.0, np.inf, 0.0, 0.0
     error, step, residual = 1.0, 0, np.inf
-    while step < _STEPS and residual > _ROUGH and noise + error > 0:
+    while step < _POLICY.steps and residual > _POLICY.rough and noise + error > 0:
         new = _roughly(prior, assumed, (noise + error) / count)
         error, residual, step = new, abs(new - error), step + 1
     # From there by secants of the map without its rough quadrature.
     slope, moved, before, unknown = 0.5, 0.0, 0.0, 0.0
-    for _ in range(_SECANTS):
+    for _ in range(_POLICY.secants):
         if noise + error <= 0:
             break
         found = denoised_error(prior, assumed, (noise + error) / count)
@@ -149,7 +160,7 @@ def _fixed_point(prior: ScalarPrior, assumed: ScalarPrior, count: float, noise: 
         if moved != 0:
             slope = 1 + (gap - before) / moved
         residual, before = abs(gap), gap
-        if residual <= _TOLERANCE or not slope < 1:
+        if residual <= _POLICY.tolerance or not slope < 1:
             break
         moved = gap / (1 - slope)
         error = error + moved

@@ -14,6 +14,7 @@ posterior: fields and labels are drawn, what is observed is sorted into the cell
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +27,17 @@ from glassformer.models.base import Model
 from glassformer.models.channels.base import Channel
 from glassformer.theory.subspaces import symmetric_basis
 
-# Independent groups of samples, and how often what is observed is halved: the cells are 2 to the power of that.
-_GROUPS, _HALVINGS = 32, 11
-# Samples that lay out the cells.
-_LAYOUT = 2**16
+
+@dataclass(frozen=True)
+class Policy:
+    """How samples are divided into groups and cells."""
+
+    groups: int = 32  # independent ones
+    halvings: int = 11  # of what is observed: the cells are 2 to the power of that
+    layout: int = 2**16  # samples that lay out the cells
+
+
+_POLICY = Policy()
 
 
 class DataPoints(NamedTuple):
@@ -154,10 +162,10 @@ def mean_square(
     """Squares of means of functions of true deviations and labels, without bias, and standard errors, shape (m,)."""
     rng, channel = np.random.default_rng(seed), model.channel.in_rows
     sums = []
-    for _ in range(_GROUPS):
-        data = drawn(model, channel, variance, samples // _GROUPS, rng)
+    for _ in range(_POLICY.groups):
+        data = drawn(model, channel, variance, samples // _POLICY.groups, rng)
         sums.append(project(data.deviation, data.labels).mean(axis=0))
-    return _squares(_Means(np.ones((_GROUPS, 1)), np.array(sums)[:, None]))
+    return _squares(_Means(np.ones((_POLICY.groups, 1)), np.array(sums)[:, None]))
 
 
 def _squares(means: _Means) -> tuple[Array, Array]:
@@ -199,13 +207,13 @@ def _mean_of_products(means: _Means, image: Callable[[Array], Array]) -> float:
 
 def _means(model: Model, variance: Array, project: Callable[[Array], Array], samples: int, seed: int) -> _Means:
     """Means of functions of the true deviation in the cells of what is observed."""
-    require_integer("samples", samples, 2 * _LAYOUT)
+    require_integer("samples", samples, 2 * _POLICY.layout)
     rng = np.random.default_rng(seed)
-    halvings = min(_HALVINGS, int(np.log2(samples / _GROUPS)) - 4)
-    cells, size = _Cells.of(_observed(model, variance, _LAYOUT, rng)[0], halvings), 2**halvings
-    counts, sums = np.zeros((_GROUPS, size)), []
-    for group in range(_GROUPS):
-        seen, deviation = _observed(model, variance, samples // _GROUPS, rng)
+    halvings = min(_POLICY.halvings, int(np.log2(samples / _POLICY.groups)) - 4)
+    cells, size = _Cells.of(_observed(model, variance, _POLICY.layout, rng)[0], halvings), 2**halvings
+    counts, sums = np.zeros((_POLICY.groups, size)), []
+    for group in range(_POLICY.groups):
+        seen, deviation = _observed(model, variance, samples // _POLICY.groups, rng)
         place, values = cells.place(seen), project(deviation)
         counts[group] = np.bincount(place, minlength=size)
         sums.append(np.array([np.bincount(place, column, minlength=size) for column in values.T]).T)

@@ -20,12 +20,19 @@ from glassformer.core.integral import Array, Integral
 from glassformer.core.remembered import remembered
 from glassformer.models import Model
 
-# Points of the curve per decade of q_hat, points around every extremum, and the relative change that makes one.
-_DENSITY, _POINTS, _TURN = 11, 200, 1e-7
-# Share of the information about a known signal from which on the curve has no room left to fold.
-_SATURATED = 0.9
-# Steps into which a cell of the curve is divided to invert it.
-_STEPS = 32
+
+@dataclass(frozen=True)
+class Policy:
+    """How finely the curve is drawn, and where it ends."""
+
+    density: int = 11  # points per decade of q_hat
+    around: int = 200  # points around every extremum
+    turn: float = 1e-7  # relative change that makes an extremum
+    saturated: float = 0.9  # share of the information about a known signal from which on nothing can fold
+    steps: int = 32  # into which a cell of the curve is divided to invert it
+
+
+_POLICY = Policy()
 
 
 @dataclass(frozen=True)
@@ -58,10 +65,10 @@ class StateCurve:
         # Where there is no information, no sample ratio leads.
         known = np.isfinite(self.alpha)
         spline = scipy.interpolate.CubicSpline(t[known], np.log([self.alpha[known], self.variance[known]]), axis=1)
-        share = np.linspace(0, 1, _STEPS + 1)
+        share = np.linspace(0, 1, _POLICY.steps + 1)
         fine = spline(t[cell - 1, None] + (t[cell] - t[cell - 1])[:, None] * share)
         level, rise = np.log(alpha)[:, None], np.sign(fine[0, :, -1:] - fine[0, :, :1])
-        step = np.clip(np.sum(rise * (fine[0] - level) < 0, axis=1), 1, _STEPS)
+        step = np.clip(np.sum(rise * (fine[0] - level) < 0, axis=1), 1, _POLICY.steps)
         (a, b), (v, w) = (np.take_along_axis(x, step[:, None] + [-1, 0], axis=1).T for x in fine)
         with np.errstate(divide="ignore", invalid="ignore"):
             place = np.clip(np.nan_to_num((level[:, 0] - a) / (b - a)), 0, 1)
@@ -121,15 +128,15 @@ def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
 
 
 def _resolved(model: Model, decades: int) -> StateCurve:
-    grid = overlap_grid(model, _DENSITY * (6 + decades), largest=10.0**decades)
+    grid = overlap_grid(model, _POLICY.density * (6 + decades), largest=10.0**decades)
     curve = equation_of_state(model, grid)
     with np.errstate(invalid="ignore"):  # between sample ratios that are infinite nothing turns
         rises = np.diff(curve.alpha) > 0
-        large = np.abs(np.diff(curve.alpha[1:])) > _TURN * curve.alpha[1:-1]
+        large = np.abs(np.diff(curve.alpha[1:])) > _POLICY.turn * curve.alpha[1:-1]
     turns = 1 + np.flatnonzero((rises[1:] != rises[:-1]) & large)
     if turns.size == 0:
         return curve
-    extra = np.concatenate([np.geomspace(grid[i - 1], grid[i + 1], _POINTS)[1:-1] for i in turns])
+    extra = np.concatenate([np.geomspace(grid[i - 1], grid[i + 1], _POLICY.around)[1:-1] for i in turns])
     return _merged(curve, equation_of_state(model, extra))
 
 
@@ -143,7 +150,7 @@ def _decades(model: Model, ratio: float) -> int:
     for decades in range(2, 12):
         if needed < 10.0**decades:
             return decades
-        if information_at(model, np.array([10.0**-decades])).value[0] > _SATURATED * most:
+        if information_at(model, np.array([10.0**-decades])).value[0] > _POLICY.saturated * most:
             return decades + 1
     return 12
 

@@ -18,12 +18,35 @@ from glassformer.models.channels.field_averages import Averages, joined
 from glassformer.models.priors.base import Prior
 from glassformer.theory.fixed_point import Index
 
-# Relative step of conjugate overlaps for the slope of a prior.
-_STEP = 1e-4
-# Sampled data points per replica below which a map tells little.
-_FEWEST = 64
-# Standard errors within which an eigenvalue that cannot be negative is zero.
-_ERRORS = 4.0
+
+@dataclass(frozen=True)
+class Policy:
+    """Where state evolution begins, how few points will do, and what is rounding or sampling error.
+
+    Attributes:
+        informed: what the informed start leaves unknown: averages that are exact, and sampled ones.
+        breaking: overlap that breaks the symmetry of even labels at the uninformed start, likewise.
+        coarse: factor of sampled data points that locating fixed points can do without.
+        fewest: sampled data points per replica below which a map tells little.
+        at_first: sampled data points per replica of a first look.
+        step: relative one of conjugate overlaps, for the slope of a prior.
+        errors: standard errors within which an eigenvalue that cannot be negative is zero.
+        rounding: by which eigenvalues of a covariance may exceed one.
+        largest_ratio: sample ratio beyond which its products with information overflow.
+    """
+
+    informed: tuple[float, float] = (1e-8, 1e-4)
+    breaking: tuple[float, float] = (1e-6, 1e-3)
+    coarse: int = 16
+    fewest: int = 64
+    at_first: int = 64
+    step: float = 1e-4
+    errors: float = 4.0
+    rounding: float = 1e-12
+    largest_ratio: float = 1e100
+
+
+POLICY = Policy()
 
 
 class Sampled(NamedTuple):
@@ -69,7 +92,7 @@ class EvolutionMap:
 
     def with_fewer(self, factor: int) -> EvolutionMap:
         """The map with fewer sampled data points, by a factor, unless they are few already."""
-        fewer = max(min(_FEWEST, self.channel.points), self.channel.points // factor)
+        fewer = max(min(POLICY.fewest, self.channel.points), self.channel.points // factor)
         return replace(self, channel=self.channel.with_points(fewer))
 
     def hasty(self) -> EvolutionMap:
@@ -147,12 +170,12 @@ class EvolutionMap:
         scale = np.sqrt(1 + np.diagonal(q_hat, axis1=1, axis2=2))
 
         def moved(direction: Array) -> Array:
-            far = q_hat + _STEP * direction[:, :, None] * direction[:, None, :]
+            far = q_hat + POLICY.step * direction[:, :, None] * direction[:, None, :]
             return self.covariance(Integral(far, np.zeros_like(far)), index).value
 
         here = moved(np.zeros_like(scale))
         unit = scale[:, None, :] * np.eye(size)
-        change = {(a, b): (moved(unit[:, a] + unit[:, b] * (a != b)) - here) / _STEP for a, b in pairs}
+        change = {(a, b): (moved(unit[:, a] + unit[:, b] * (a != b)) - here) / POLICY.step for a, b in pairs}
         slope = np.zeros((len(q_hat), size, size, size, size))
         for a, b in pairs:
             mixed = change[a, b] if a == b else 0.5 * (change[a, b] - change[a, a] - change[b, b])
@@ -181,7 +204,7 @@ class EvolutionMap:
 def _positive(q_hat: Integral) -> Integral:
     """Conjugate overlaps whose eigenvalues, where they are negative within the sampling error, are zero."""
     low = np.linalg.eigvalsh(q_hat.value)[:, 0]
-    within = (low < 0) & (low > -_ERRORS * np.linalg.norm(q_hat.error, axis=(1, 2)))
+    within = (low < 0) & (low > -POLICY.errors * np.linalg.norm(q_hat.error, axis=(1, 2)))
     if not within.any():
         return q_hat
     value = q_hat.value.copy()

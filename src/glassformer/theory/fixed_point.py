@@ -11,6 +11,7 @@ nor acceleration enters that measure.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,20 @@ from glassformer.core.solution import Solution, Status
 Flags = NDArray[np.bool_]
 Index = NDArray[np.intp]
 
-# Share of a fixed point from which on its integration error is no longer a detail.
-_ROUGH = 0.05
-# Longest accelerated step, as a share of the way travelled so far.
-_SHARE = 0.3
+
+@dataclass(frozen=True)
+class Acceleration:
+    """How far accelerated steps may lead, and which fixed points are rough."""
+
+    rough: float = 0.05  # share of a fixed point from which on its integration error is no longer a detail
+    share: float = 0.3  # longest step, as a share of the way travelled so far
+    least: float = 2.0  # longest step, in units of the residual, however short that way
+    growth: float = 4.0  # of the longest step from one to the next
+    farthest: float = 1e15  # where that growth ends, in the same units
+    halvings: int = 60  # of steps that lead out of the domain
+
+
+_POLICY = Acceleration()
 
 
 def fixed_point(
@@ -66,7 +77,7 @@ def fixed_point(
     batch, shape = len(x), x.shape[1:]
     x = x.reshape(batch, -1)
     origin = x.copy() if origin is None else np.array(origin, dtype=float).reshape(x.shape)
-    residual, estimate, reach = np.full(batch, np.nan), np.full(batch, np.inf), np.full(batch, 2.0)
+    residual, estimate, reach = np.full(batch, np.nan), np.full(batch, np.inf), np.full(batch, _POLICY.least)
     iterations, status = np.zeros(batch, dtype=np.int64), np.full(batch, Status.ITERATION_LIMIT, dtype=object)
     old_x, old_r = np.full_like(x, np.nan), np.full_like(x, np.nan)
     active, history = np.arange(batch), []
@@ -90,7 +101,7 @@ def fixed_point(
             np.isfinite(distance) & (size < noise * blur)
         )
         # States of a few floors are zero, whatever share of them is not known.
-        rough = blur > _ROUGH * norm + 4 * settings.floor
+        rough = blur > _POLICY.rough * norm + 4 * settings.floor
         status[active[done]] = Status.CONVERGED
         status[active[done & rough]] = Status.INTEGRATION_NOT_CONVERGED
         status[active[~domain]] = Status.OUTSIDE_CONE
@@ -150,17 +161,19 @@ def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, t
         ratio = np.linalg.norm(step, axis=1) / size
         usable = np.isfinite(ratio) & (np.sum(step * r, axis=1) > 0)
         overshot = np.sum(r * old_r, axis=1) < 0
-        longest = np.minimum(reach, np.maximum(2.0, np.where(size > 0, _SHARE * travelled / size, 2.0)))
+        beyond = np.where(size > 0, _POLICY.share * travelled / size, 0.0)
+        longest = np.minimum(reach, np.maximum(_POLICY.least, beyond))
         shortened = step * np.minimum(1.0, longest / ratio)[:, None]
     fresh = np.isnan(old_r).any(axis=1)
     blind = np.where(fresh, 1.0, longest)[:, None] * r
-    return np.where(usable[:, None], shortened, blind), np.where(overshot, 1.0, np.minimum(4 * reach, 1e15))
+    reach = np.where(overshot, 1.0, np.minimum(_POLICY.growth * reach, _POLICY.farthest))
+    return np.where(usable[:, None], shortened, blind), reach
 
 
 def _stay_inside(x: Array, step: Array, inside: Callable[[Array], Flags]) -> Array:
     """``x + step``, the step halved until the state belongs to the domain."""
     share = np.ones(len(x))
-    for _ in range(60):
+    for _ in range(_POLICY.halvings):
         outside = ~inside(x + share[:, None] * step)
         if not outside.any():
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,15 +17,28 @@ from glassformer.theory.equation_of_state import resolved_curve
 from glassformer.theory.free_entropy import free_entropy
 from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
 
-# Distance from which on two fixed points are two, relative to the larger, absolute, and in error estimates: of one row
-# whose averages are exact, and of others.
-_EXACT, _SAMPLED = (1e-6, 1e-12, 10.0), (0.0, 0.02, 2.0)
-# A variance that iterates to this is zero.
-_PERFECT = 1e-11
-# From this many sample ratios on, the equation of state saves more than it costs.
-_MANY = 16
-# Relative size from which on what a prior neglects is worth a note.
-_NOTED = 0.1
+
+@dataclass(frozen=True)
+class Policy:
+    """When two fixed points are two, what a variance of zero is, and what is worth a curve or a note.
+
+    Attributes:
+        exact: distance that makes them two: relative, absolute, in error estimates.
+        sampled: the same where averages are sampled.
+        perfect: a variance that iterates to this is zero.
+        many: sample ratios from which on the equation of state saves more than it costs.
+        noted: relative size from which on what a prior neglects is worth a note.
+    """
+
+    exact: tuple[float, float, float] = (1e-6, 1e-12, 10.0)
+    sampled: tuple[float, float, float] = (0.0, 0.02, 2.0)
+    perfect: float = 1e-11
+    many: int = 16
+    noted: float = 0.1
+
+
+_POLICY = Policy()
+
 
 Mask = NDArray[np.bool_]
 
@@ -109,7 +123,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
 def _error_estimate(found: Solution) -> Array:
     """Those of the variances, which are not told from zero below what one that vanishes iterates to."""
     error = mean_error(found.value)
-    return np.where(error <= _PERFECT, np.maximum(found.error_estimate, error), found.error_estimate)
+    return np.where(error <= _POLICY.perfect, np.maximum(found.error_estimate, error), found.error_estimate)
 
 
 def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
@@ -117,8 +131,8 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
         return _two_starts(model, alpha, settings)
     uninformed, informed = _along_curve(model, alpha, settings)
     # What iterations leave of two that are perfect, next to a threshold ten times as much, tells them not apart.
-    known = np.maximum(mean_error(uninformed.value), mean_error(informed.value)) <= 10 * _PERFECT
-    distinct = _apart(uninformed, informed, *_EXACT) & ~known
+    known = np.maximum(mean_error(uninformed.value), mean_error(informed.value)) <= 10 * _POLICY.perfect
+    distinct = _apart(uninformed, informed, *_POLICY.exact) & ~known
     return _Ends(uninformed, informed, distinct, np.zeros_like(distinct))
 
 
@@ -128,11 +142,11 @@ def _two_starts(model: Model, alpha: Array, settings: Iteration | None) -> _Ends
     place = evolved(model, alpha, "uninformed", settings, coarse=True)
     other = evolved(model, alpha, "informed", settings, coarse=True, beside=place)
     uninformed = evolved(model, alpha, settings=settings, place=place)
-    seen = uninformed.settled & other.settled & _apart(place, other, *_SAMPLED)
+    seen = uninformed.settled & other.settled & _apart(place, other, *_POLICY.sampled)
     distinct, lost, informed = np.zeros_like(seen), np.zeros_like(seen), uninformed
     if seen.any():
         found = evolved(model, alpha[seen], settings=settings, place=other.at(seen))
-        distinct[seen] = found.settled & _apart(uninformed.at(seen), found, *_SAMPLED)
+        distinct[seen] = found.settled & _apart(uninformed.at(seen), found, *_POLICY.sampled)
         lost[seen] = ~found.settled
         informed = uninformed.overlaid(distinct, found.at(distinct[seen]))
     return _Ends(uninformed, informed, distinct, lost)
@@ -153,7 +167,7 @@ def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tupl
     everything up to the first cell in which the curve crosses ``alpha``, the informed one everything down to the last;
     where that is one and the same cell there is one fixed point, found once, from the interpolated place in the cell.
     """
-    if len(alpha) < _MANY and not model.channel.even:
+    if len(alpha) < _POLICY.many and not model.channel.even:
         return evolved(model, alpha, "uninformed", settings), evolved(model, alpha, "informed", settings)
     curve = resolved_curve(model, float(np.max(alpha)))
     unknown = unknown_at_start(model)
@@ -181,7 +195,7 @@ def _informed_is_best(model: Model, alpha: Array, ends: _Ends) -> Mask:
         phi = [free_entropy(model, alpha[take], s.extra["q_hat"], s.value).value for s in (e.at(take) for e in both)]
         take[take] = phi[1] > phi[0]
     # A signal known exactly has an infinite conjugate overlap and, for a density of labels, infinite free entropy.
-    perfect = (mean_error(ends.informed.value) <= _PERFECT) & (alpha > counting_threshold(model))
+    perfect = (mean_error(ends.informed.value) <= _POLICY.perfect) & (alpha > counting_threshold(model))
     return np.asarray(take | (ends.distinct & (perfect | ~known[1])))
 
 
@@ -213,7 +227,7 @@ def _noise_that_stands_for_none(model: Model) -> list[str]:
 
 def _rows_apart(model: Model, q_hat: Array) -> list[str]:
     largest = float(np.max(np.abs(off_diagonal(q_hat))))
-    if not model.prior.in_rows.diagonal or largest < _NOTED:
+    if not model.prior.in_rows.diagonal or largest < _POLICY.noted:
         return []
     return [
         f"rows are treated one by one: off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, left out"

@@ -8,6 +8,7 @@ damped step of the map where no length helps.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,21 @@ from glassformer.core.integral import Array, Integral
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 
-# Step of differences, longest step per coordinate, and shares of a step that are tried.
-_STEP, _LONGEST, _SHARES = 1e-6, 2.0, (1.0, 0.3, 0.1)
-# Step of differences to both sides: their errors are a thousandth.
-_BOTH = 1e-4
-# Length of steps from which on slopes tell nothing of their ends.
-_NEAR = 0.3
-# Share of the residual that a step has to leave behind for its slopes to be kept, and of the map's step otherwise.
-_GAIN, _DAMPED = 0.3, 0.3
+
+@dataclass(frozen=True)
+class Newton:
+    """How slopes are measured, and which steps they make."""
+
+    step: float = 1e-6  # of differences to one side
+    both: float = 1e-4  # of those to both sides, whose errors are a thousandth
+    longest: float = 2.0  # step per coordinate
+    shares: tuple[float, float, float] = (1.0, 0.3, 0.1)  # of a step that are tried
+    near: float = 0.3  # length of steps from which on slopes tell nothing of their ends
+    gain: float = 0.3  # share of the residual that a step has to leave behind for its slopes to be kept
+    damped: float = 0.3  # share of the map's step that is taken otherwise
+
+
+_POLICY = Newton()
 
 
 def newton(
@@ -73,7 +81,7 @@ def newton(
         active, step = active[~spent], step[~spent]
         if not active.size:
             break
-        step *= np.minimum(1.0, _LONGEST / np.abs(step).max(axis=1))[:, None]
+        step *= np.minimum(1.0, _POLICY.longest / np.abs(step).max(axis=1))[:, None]
         before, old = state.x[active].copy(), state.residual[active].copy()
         better = state.advanced(function, active, step, _against(slopes[active], step, old))
         moved, change = state.x[active] - before, state.residual[active] - old
@@ -99,7 +107,7 @@ class _State:
 
     def __init__(self, x: Array, residual: Array, blur: Array) -> None:
         self.x, self.residual, self.blur = x, residual, blur
-        self.evaluations, self.reach = np.ones(len(x), dtype=np.int64), np.full(len(x), _DAMPED)
+        self.evaluations, self.reach = np.ones(len(x), dtype=np.int64), np.full(len(x), _POLICY.damped)
 
     @classmethod
     def at(cls, function: Callable[..., Integral], x: Array) -> _State:
@@ -112,9 +120,11 @@ class _State:
         if not len(at):
             return np.zeros((0, size, size))
         if both:
-            above, below = (self._beside(function, at, sign * _BOTH) for sign in (1, -1))
-            return np.swapaxes((above - below) / (2 * _BOTH), 1, 2)
-        return np.swapaxes((self._beside(function, at, _STEP) - self.residual[at][:, None, :]) / _STEP, 1, 2)
+            above, below = (self._beside(function, at, sign * _POLICY.both) for sign in (1, -1))
+            return np.swapaxes((above - below) / (2 * _POLICY.both), 1, 2)
+        return np.swapaxes(
+            (self._beside(function, at, _POLICY.step) - self.residual[at][:, None, :]) / _POLICY.step, 1, 2
+        )
 
     def _beside(self, function: Callable[..., Integral], at: Any, step: float) -> Array:
         """Residuals one step to the side along each coordinate, shape (some, size, size)."""
@@ -131,17 +141,17 @@ class _State:
         before = np.linalg.norm(self.residual[at], axis=1)
         origin, pull, reach = self.x[at].copy(), self.residual[at].copy(), self.reach[at].copy()
         waiting, kept = np.arange(len(at)), np.zeros(len(at), dtype=bool)
-        for share in _SHARES:
+        for share in _POLICY.shares:
             after = self._moved(function, at[waiting], origin[waiting] + share * step[waiting])
-            kept[waiting] = (share == 1.0) & (after <= _GAIN * before[waiting])
+            kept[waiting] = (share == 1.0) & (after <= _POLICY.gain * before[waiting])
             waiting = waiting[~(after < before[waiting]) | against[waiting]]
             if not waiting.size:
-                self.reach[at] = _DAMPED
+                self.reach[at] = _POLICY.damped
                 return kept
         # On plains, where the residual hardly changes, steps of the map grow from one to the next.
-        pull *= np.minimum(self.reach[at], _LONGEST / np.abs(pull).max(axis=1))[:, None]
+        pull *= np.minimum(self.reach[at], _POLICY.longest / np.abs(pull).max(axis=1))[:, None]
         finite = np.isfinite(self._moved(function, at[waiting], origin[waiting] + pull[waiting]))
-        self.reach[at] = _DAMPED
+        self.reach[at] = _POLICY.damped
         self.reach[at[waiting]] = reach[waiting] * np.where(finite, 2.0, 0.1)
         return kept
 
@@ -162,7 +172,7 @@ def _against(slopes: Array, step: Array, pull: Array) -> NDArray[np.bool_]:
     Next to points that attract it many a step leads against it, too, where its slopes are far from symmetric.
     """
     against = np.sum(step * pull, axis=1) <= 0
-    doubtful = against & (np.abs(step).max(axis=1) < _NEAR) & np.isfinite(slopes).all(axis=(1, 2))
+    doubtful = against & (np.abs(step).max(axis=1) < _POLICY.near) & np.isfinite(slopes).all(axis=(1, 2))
     against[doubtful] = np.linalg.eigvals(slopes[doubtful]).real.max(axis=1) >= 0
     return np.asarray(against)
 

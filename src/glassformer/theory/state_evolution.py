@@ -20,28 +20,17 @@ from glassformer.core.resources import require_resources
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
-from glassformer.theory.evolution_map import EvolutionMap, held, side_known
+from glassformer.theory.evolution_map import POLICY, EvolutionMap, held, side_known
 from glassformer.theory.fixed_point import Flags, fixed_point
 from glassformer.theory.located import located
 from glassformer.theory.neighbours import rounds, started
 from glassformer.theory.sampled_fixed_point import nearer, refined, sloped
 from glassformer.theory.sampled_search import is_covariance
 
-# Share of the sampled points with which fixed points are located.
-_COARSE = 16
 # Where averages are sampled a smaller relative residual means nothing.
 _SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
-# What the informed start leaves unknown, and the overlap of the uninformed start of even labels, which breaks their
-# symmetry: for averages without noise, and for sampled ones.
-_INFORMED, _BREAKING = (1e-8, 1e-4), (1e-6, 1e-3)
-# Eigenvalues of a covariance may exceed one by rounding.
-_ROUNDING = 1e-12
-# Sampled data points per replica of a first look.
-_AT_FIRST = 64
 # What the solution at one sample ratio takes in memory.
 _BYTES = 20_000
-# Beyond it products of ratio and information overflow.
-_LARGEST_RATIO = 1e100
 
 
 def state_evolution(
@@ -125,7 +114,7 @@ def evolved(
         return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
     if place is None:
         order = rounds(alpha, start == "informed") if isinstance(start, str) and clamped is None else None
-        place = located(fine.with_fewer(_COARSE).hasty(), first, settings, sloped(fine), order, beside)
+        place = located(fine.with_fewer(POLICY.coarse).hasty(), first, settings, sloped(fine), order, beside)
     if coarse:
         return place
     found = refined(fine, nearer(fine, place, settings), settings)
@@ -134,7 +123,7 @@ def evolved(
     # What a noise that stands for none does to the fixed point shows where there is more of it.
     more = replace(fine, channel=channel.louder.with_points(fine.channel.points))
     nearby = np.where(is_covariance(found.value)[:, None, None], found.value, first)
-    other = refined(more, located(more.with_fewer(_COARSE).hasty(), nearby, settings, sloped(more)), settings)
+    other = refined(more, located(more.with_fewer(POLICY.coarse).hasty(), nearby, settings, sloped(more)), settings)
     moved = np.linalg.norm(other.value - found.value, axis=(1, 2))
     return replace(found, error_estimate=found.error_estimate + np.where(other.settled, moved, np.inf))
 
@@ -166,7 +155,7 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
     # What a noise that stands for none changes is known only once there is more of it.
     if not channel.sampled or channel.louder is not None:
         return
-    few = channel.with_points(min(_AT_FIRST, channel.points))
+    few = channel.with_points(min(POLICY.at_first, channel.points))
     unknown = start = _starting_covariance(model, 1, "uninformed", None)
     for ratio in ratios:
         update = EvolutionMap(model, np.array([ratio]), few)
@@ -183,7 +172,7 @@ def _iterated(update: EvolutionMap, start: Array, settings: Iteration, origin: A
 
 
 def _inside(states: Array) -> Flags:
-    return is_covariance(states, _ROUNDING)
+    return is_covariance(states, POLICY.rounding)
 
 
 def validated_alpha(alpha: ArrayLike) -> Array:
@@ -192,20 +181,20 @@ def validated_alpha(alpha: ArrayLike) -> Array:
     if values is None or values.ndim != 1 or values.size == 0:
         raise ParameterError("alpha", alpha, "a number or a non-empty one-dimensional sequence of numbers")
     require_resources("alpha", f"<{values.size} values>", _BYTES * values.size, "give fewer sample ratios")
-    for value in values[~((values >= 0) & (values <= _LARGEST_RATIO))]:
-        raise ParameterError("alpha", float(value), f"finite and >= 0, at most {_LARGEST_RATIO:g}")
+    for value in values[~((values >= 0) & (values <= POLICY.largest_ratio))]:
+        raise ParameterError("alpha", float(value), f"finite and >= 0, at most {POLICY.largest_ratio:g}")
     return values
 
 
 def unknown_at_start(model: Model) -> float:
     """Posterior variance of every row where the uninformed iteration begins."""
     channel = model.channel.in_rows
-    return 1.0 - max(_BREAKING[channel.sampled] * channel.even, side_known(model))
+    return 1.0 - max(POLICY.breaking[channel.sampled] * channel.even, side_known(model))
 
 
 def known_at_start(model: Model) -> float:
     """Posterior variance of every row where the informed iteration begins."""
-    return _INFORMED[model.channel.in_rows.sampled]
+    return POLICY.informed[model.channel.in_rows.sampled]
 
 
 def _starting_covariance(model: Model, batch: int, start: str, subspace: Array | None) -> Array:

@@ -22,14 +22,28 @@ from glassformer.theory.state_evolution import evolved
 from glassformer.theory.subspaces import group_named
 from glassformer.theory.weak_recovery import staircase
 
-# A relative decrease of the curve that is no longer rounding.
-_FLAT = 1e-7
+
+@dataclass(frozen=True)
+class Policy:
+    """Where hard phases are looked for, and what makes one.
+
+    Attributes:
+        flat: relative decrease of the curve that is no longer rounding.
+        around: sample ratios over the first and the last threshold at which they are looked for.
+        apart: distance per row that makes two fixed points, located with few data points, two.
+    """
+
+    flat: float = 1e-7
+    around: tuple[float, ...] = (0.9, 1.1, 1.5, 2.5)
+    apart: float = 0.1
+
+
+_POLICY = Policy()
+
+
 _UNCOUNTED = "weights without continuous degrees of freedom, or of a law that does not say: nothing to count"
 _READ_OFF = "read off the equation of state"
 _UNEXAMINED = "not read off: several rows have no equation of state; limits tells at any ratio (status bistable)"
-# Sample ratios over the first and the last threshold at which hard phases are looked for, and the distance per row
-# from which on two fixed points, located with few data points, are two.
-_AROUND, _APART = (0.9, 1.1, 1.5, 2.5), 0.1
 _UNSTABLE = "the uninformed state loses stability"
 
 
@@ -165,11 +179,11 @@ def _examined(model: Model, entries: list[Threshold]) -> tuple[bool | None, str]
     places = [entry.alpha for entry in entries if np.isfinite(entry.alpha) and entry.alpha > 0]
     if not places:
         return None, "no finite threshold to look around; limits tells at any ratio (status bistable)"
-    alpha = np.unique(np.outer([min(places), max(places)], _AROUND))
+    alpha = np.unique(np.outer([min(places), max(places)], _POLICY.around))
     low = evolved(model, alpha, "uninformed", coarse=True)
     high = evolved(model, alpha, "informed", coarse=True, beside=low)
     settled = low.settled & high.settled
-    apart = settled & (np.linalg.norm(low.value - high.value, axis=(1, 2)) > _APART * model.prior.in_rows.rows)
+    apart = settled & (np.linalg.norm(low.value - high.value, axis=(1, 2)) > _POLICY.apart * model.prior.in_rows.rows)
     if apart.any():
         return True, f"informed and uninformed fixed points differ at alpha = {_listed(alpha[apart])}"
     if not settled.all():
@@ -277,7 +291,7 @@ def _hard_phase(model: Model, curve: StateCurve) -> tuple[Threshold, Threshold]:
     counting = counting_threshold(model)
     alpha = np.append(curve.alpha, counting)
     summit = np.maximum.accumulate(alpha)
-    folded = alpha < summit * (1 - _FLAT)
+    folded = alpha < summit * (1 - _POLICY.flat)
     start = end = (np.nan, 0.0)
     notes = ("no hard phase", "no hard phase")
     if folded.any():

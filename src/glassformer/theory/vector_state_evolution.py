@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -12,8 +14,16 @@ from glassformer.core.solution import Solution
 from glassformer.models.base import Model
 from glassformer.theory.fixed_point import Index, fixed_point
 
-# Least variances, of noise in units of the mean eigenvalue and of errors; the smallest share left open.
-_LEAST, _OPEN = 1e-12, 1e-9
+
+@dataclass(frozen=True)
+class Floors:
+    """What nothing is smaller than in vector message passing and its theory, so that it can be divided by."""
+
+    least: float = 1e-12  # variance: of noise in units of the mean eigenvalue, and of errors
+    open: float = 1e-9  # share that a denoiser leaves open
+
+
+FLOORS = Floors()
 
 
 def vector_state_evolution(
@@ -58,19 +68,19 @@ def vector_state_evolution(
     known = np.asarray(eigenvalues, dtype=float).ravel()
     if not known.size or known.size > entries or not np.all(np.isfinite(known)) or np.any(known < 0):
         raise DataError("eigenvalues", known.shape, f"1 to {entries} finite numbers >= 0")
-    noise = max(float(model.channel.label_noise), _LEAST * float(known.mean()))
+    noise = max(float(model.channel.label_noise), FLOORS.least * float(known.mean()))
 
     def denoised(variance: Array) -> tuple[Array, Integral]:
         weighted = variance[:, None] * known
         free = np.sum(weighted / (weighted + noise), axis=1) / entries
-        effective = np.maximum(variance * (1 - free) / free, _LEAST)
+        effective = np.maximum(variance * (1 - free) / free, FLOORS.least)
         return effective, prior.mmse(1 / effective)
 
     def step(variance: Array, index: Index) -> Integral:
         del index
         effective, error = denoised(variance)
-        left = np.maximum(1 - error.value / effective, _OPEN)
-        return Integral(np.maximum(error.value / left, _LEAST), error.error / left**2)
+        left = np.maximum(1 - error.value / effective, FLOORS.open)
+        return Integral(np.maximum(error.value / left, FLOORS.least), error.error / left**2)
 
     found = fixed_point(step, np.ones(1), settings or Iteration())
     effective, error = denoised(found.value)

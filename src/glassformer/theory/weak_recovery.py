@@ -12,6 +12,8 @@ holds in the directions orthogonal to it, with ``D`` at the fixed point that sta
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -21,10 +23,17 @@ from glassformer.theory.instability import GROWTH, instability
 from glassformer.theory.later_thresholds import SEARCH, Step, next_step
 from glassformer.theory.subspaces import of_whole_rows, projector_on, range_of
 
-# Sample ratios, over that at which something is found first, at which a search for later steps begins and ends.
-_NEAREST, _FARTHEST = 0.05, 60.0
-# Entry of a projector that is zero.
-_ROUNDING = 1e-12
+
+@dataclass(frozen=True)
+class Policy:
+    """Between which sample ratios later steps are looked for."""
+
+    nearest: float = 0.05  # where it begins, over the ratio at which something is found first
+    farthest: float = 60.0  # where it ends, likewise
+    rounding: float = 1e-12  # entry of a projector that is zero
+
+
+_POLICY = Policy()
 
 
 def staircase(model: Model) -> list[Step]:
@@ -35,12 +44,12 @@ def staircase(model: Model) -> list[Step]:
     prior, known = model.prior.in_rows, known_at_once(model)
     if np.trace(known) > 0.5:
         scale = prior.degrees / float(np.linalg.eigvalsh(_information(model, np.eye(prior.rows))[0])[-1])
-        steps, start, farthest = [], _NEAREST * scale, _FARTHEST * scale
+        steps, start, farthest = [], _POLICY.nearest * scale, _POLICY.farthest * scale
     else:
         first = _first(model)
         if not np.isfinite(first.alpha):
             return [first]
-        steps, start, farthest = [first], first.alpha, _FARTHEST * first.alpha
+        steps, start, farthest = [first], first.alpha, _POLICY.farthest * first.alpha
         known = range_of(first.matrix)
     # Rows of other laws are known together or not at all: what is known of a mixture of them tells of the others, so
     # that only whole rows, apart from the others, are steps. What no label shows is never known.
@@ -82,7 +91,7 @@ def known_at_once(model: Model) -> Array:
         if found.shape[1] == 0:
             break
         known = known + found @ found.T
-    return np.where(np.abs(known) < _ROUNDING, 0.0, known)
+    return np.where(np.abs(known) < _POLICY.rounding, 0.0, known)
 
 
 def _information(model: Model, variance: Array) -> tuple[Array, Array]:
@@ -124,5 +133,5 @@ def subspace_threshold(
     scale = _first(model, None, accuracy).alpha
     scale = scale if np.isfinite(scale) else 1.0
     later = max(accuracy, SEARCH.eigenvalue)
-    found = next_step(model, given, _NEAREST * scale, _FARTHEST * scale, chosen, later)
+    found = next_step(model, given, _POLICY.nearest * scale, _POLICY.farthest * scale, chosen, later)
     return Step(np.nan, 0.0, chosen / np.trace(chosen), False) if found is None else found

@@ -12,11 +12,20 @@ import numpy as np
 from glassformer.core.integral import Array
 from glassformer.theory.risk.loss import Loss
 
-# Slopes per sample that are nearly none, and none; steps to where they are, the longest of the first, which doubles,
-# and the shortest whose secant is more than rounding errors.
-_FLAT, _EXACT, _SECANTS, _FIRST, _ROUNDING = 1e-7, 1e-14, 60, 0.1, 1e-5
-# Width of the envelope whose best constant stands for that of a loss with kinks.
-_NARROW = 1e-6
+
+@dataclass(frozen=True)
+class Secants:
+    """How the best constant of a loss is looked for."""
+
+    flat: float = 1e-7  # slope per sample that is nearly none
+    exact: float = 1e-14  # slope per sample that is none
+    secants: int = 60  # steps to where it is
+    first: float = 0.1  # longest first step, which doubles
+    rounding: float = 1e-5  # shortest step whose secant is more than rounding errors
+    narrow: float = 1e-6  # width of the envelope whose best constant stands for that of a loss with kinks
+
+
+_POLICY = Secants()
 
 
 @dataclass(frozen=True)
@@ -161,7 +170,7 @@ class BestShift(_Changed):
         if np.isfinite(self.sharpness):
             self.slope(y, h)
         else:
-            self.score(y, h, _NARROW / self.weights)
+            self.score(y, h, _POLICY.narrow / self.weights)
         return self.loss.value(y, h + self.nearby.value)
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
@@ -194,10 +203,10 @@ class BestShift(_Changed):
         one, low, high = self.nearby, -np.inf, np.inf
         (slopes, bends), weights = told(one.value), self.weights
         total, all_of_one = float(slopes.sum()), float(weights.sum()) * y.size / weights.size
-        farthest = _FIRST
-        for _ in range(_SECANTS):
+        farthest = _POLICY.first
+        for _ in range(_POLICY.secants):
             one.bend = one.bend if bends is None else float(bends.sum())
-            if abs(total) <= _FLAT * all_of_one:
+            if abs(total) <= _POLICY.flat * all_of_one:
                 break
             low, high = (low, one.value) if total > 0 else (one.value, high)
             step = -total / one.bend if one.bend > 0 else -copysign(np.inf, total)
@@ -207,10 +216,10 @@ class BestShift(_Changed):
             farthest *= 2
             slopes, bends = told(one.value + step)
             after = float(slopes.sum())
-            if abs(step) > _ROUNDING:
+            if abs(step) > _POLICY.rounding:
                 one.bend = (after - total) / step
             one.value, total = one.value + step, after
-        if _EXACT * all_of_one < abs(total) <= _FLAT * all_of_one and one.bend > 0:
+        if _POLICY.exact * all_of_one < abs(total) <= _POLICY.flat * all_of_one and one.bend > 0:
             # From where their sum is nearly zero one more step leads there: certificates need it to be zero.
             one.value -= total / one.bend
             return told(one.value)

@@ -8,11 +8,18 @@ import numpy as np
 
 from glassformer.core.integral import Array
 
-# Steps in a row that follow each other, the least cosine between them that does, and how little they shrink: then the
-# sum of those to come is leapt over.
-_COUNT, _ALONG, _SLOW = 8, 0.9, 0.9
-# Steps leapt over at once.
-_FARTHEST = 200.0
+
+@dataclass(frozen=True)
+class Leap:
+    """When steps follow each other so long that the sum of those to come is leapt over."""
+
+    count: int = 8  # steps in a row that do
+    along: float = 0.9  # least cosine between two that do
+    slow: float = 0.9  # rate at which they shrink from which on they creep
+    farthest: float = 200.0  # steps leapt over at once
+
+
+_POLICY = Leap()
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Creep:
         """With one more step, or a new beginning."""
         lengths = float(np.linalg.norm(step)) * float(np.linalg.norm(self.step))
         cosine = float(np.vdot(step, self.step)) / max(lengths, 1e-300)
-        if cosine < _ALONG:
+        if cosine < _POLICY.along:
             return Creep(step, size, size)
         return Creep(step, size, self.first, self.count + 1)
 
@@ -50,5 +57,5 @@ class Creep:
             >>> round(Creep(np.ones(1), 0.99**8, 1.0, 8).ahead, 6)
             99.0
         """
-        rate = (self.size / self.first) ** (1 / self.count) if self.count >= _COUNT else 0.0
-        return min(rate / (1 - rate), _FARTHEST) if _SLOW <= rate < 1 else 0.0
+        rate = (self.size / self.first) ** (1 / self.count) if self.count >= _POLICY.count else 0.0
+        return min(rate / (1 - rate), _POLICY.farthest) if _POLICY.slow <= rate < 1 else 0.0

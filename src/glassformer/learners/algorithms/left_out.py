@@ -14,6 +14,7 @@ Of square loss and a quadratic penalty this is exact.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,11 +25,18 @@ from glassformer.core.numerics.decompositions import eigh
 from glassformer.learners.algorithms.proximal_gradient import scale_of
 from glassformer.learners.algorithms.risk import Risk
 
-# Width of the envelope whose curvature is taken for that of the loss, rounding errors of a matrix that is inverted, and
-# the share of a sample that the others leave open, at least.
-_NARROW, _ROUNDING, _OPEN = 1e-6, 1e-12, 1e-6
-# Numbers that fields of directions may take at once.
-_NUMBERS = 2**20
+
+@dataclass(frozen=True)
+class Policy:
+    """What stands for curvatures, and what is rounding, where single samples are left out."""
+
+    narrow: float = 1e-6  # width of the envelope whose curvature is taken for that of the loss
+    rounding: float = 1e-12  # errors of a matrix that is inverted, relative to its trace
+    open: float = 1e-6  # share of a sample that the others leave open, at least
+    at_once: int = 2**20  # numbers that fields of directions may take in one go
+
+
+_POLICY = Policy()
 
 
 class LeftOut(NamedTuple):
@@ -64,20 +72,20 @@ def left_out(risk: Risk, matrix: Array, constant: bool = False) -> LeftOut:
     """
     fields = risk.design.forward(matrix, 0)
     slope = risk.slopes(fields, 0.0)
-    bend = np.broadcast_to(risk.loss.score(risk.labels, fields, _NARROW)[1], fields.shape)
+    bend = np.broadcast_to(risk.loss.score(risk.labels, fields, _POLICY.narrow)[1], fields.shape)
     tangent = _tangent(risk, matrix, slope)
     curvature = np.append(tangent.curvature, 0.0) if constant else tangent.curvature
     square = np.asfortranarray(np.diag(curvature))
     for where, basis in _in_parts(risk.design, tangent, constant):
         basis *= np.sqrt(bend[where, None])
         square = scipy.linalg.blas.dsyrk(1.0, basis.T, 1.0, square, lower=True, overwrite_c=True)
-    square[np.diag_indices(len(square))] += _ROUNDING * np.trace(square)
+    square[np.diag_indices(len(square))] += _POLICY.rounding * np.trace(square)
     root = scipy.linalg.cholesky(square, lower=True, overwrite_a=True, check_finite=False)
     own = np.zeros_like(fields)
     for where, basis in _in_parts(risk.design, tangent, constant):
         own[where] = np.sum(scipy.linalg.solve_triangular(root, basis.T, lower=True, check_finite=False) ** 2, axis=0)
     share = own * bend
-    return LeftOut(fields + own * slope / np.maximum(1 - share, _OPEN), float(np.sum(share)))
+    return LeftOut(fields + own * slope / np.maximum(1 - share, _POLICY.open), float(np.sum(share)))
 
 
 class _Tangent(NamedTuple):
@@ -148,7 +156,7 @@ def _ratio(above: Array, below: Array, otherwise: float) -> Array:
 
 def _in_parts(design: Any, tangent: _Tangent, constant: bool) -> Iterator[tuple[slice, Array]]:
     """Fields of all directions, of as many samples at once as memory is for."""
-    count = max(1, _NUMBERS // max(1, len(tangent.curvature)))
+    count = max(1, _POLICY.at_once // max(1, len(tangent.curvature)))
     for start in range(0, design.samples, count):
         where = slice(start, start + count)
         basis = tangent.fields(design.rows(where))

@@ -20,14 +20,24 @@ from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.risk import Certificate, Risk
 
-# Steps of the power method, its margin, and steps between looks at the gap.
-_POWER, _MARGIN, _LOOK = 30, 1.05, 10
-# Envelopes: the first, by how much the next is narrower, and the share of the gap at which theirs counts as closed.
-_WIDE, _NARROWER, _SOLVED = 1.0, 0.2, 0.3
-# By how much steps grow where a loss bends less than it may.
-_LONGER = 1.05
-# To which share the lowest point of a line is found, and doublings of a safe length within which it lies.
-_CLOSE, _DOUBLINGS = 1e-3, 60
+
+@dataclass(frozen=True)
+class Policy:
+    """How steps are sized, losses with kinks smoothed, and gaps looked at."""
+
+    power: int = 30  # steps of the power method
+    margin: float = 1.05  # its margin
+    look: int = 10  # steps between looks at the gap
+    wide: float = 1.0  # width of the first envelope of a loss with kinks
+    narrower: float = 0.2  # factor of the next one
+    solved: float = 0.3  # share of the gap at which that of an envelope counts as closed
+    longer: float = 1.05  # by which steps grow where a loss bends less than it may
+    close: float = 1e-3  # to which share the lowest point of a line is found
+    doublings: int = 60  # of a safe length within which it lies
+
+
+_POLICY = Policy()
+
 
 _NONE = Certificate(np.inf, np.inf, np.inf)
 
@@ -118,7 +128,7 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
     if risk.smooth:
         return _conjugate_slopes(risk, settings, x, risk.unit(_direction(risk)) if scale is None else scale.unit)
     size, unit = scale_of(risk) if scale is None else scale
-    width = _WIDE if np.isinf(risk.loss.sharpness) else 0.0
+    width = _POLICY.wide if np.isinf(risk.loss.sharpness) else 0.0
     best, history = _Best(x), []
     pace, y, momentum = _Pace(1 / (_bend(risk, width) * size), unit, _longer(risk)), x, 1.0
     before = seen = risk.design.forward(x, 0)
@@ -128,15 +138,15 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
         step = pace.at(y, seen, slopes)
         new, kept = risk.shrunk(y - step * risk.design.adjoint(slopes, 0), step)
         fields = risk.design.forward(new, 0)
-        if count % _LOOK == 0 or count == settings.max_iterations - 1:
+        if count % _POLICY.look == 0 or count == settings.max_iterations - 1:
             here = risk.gaps(new, kept, fields, unit, width, of_zero)
             history.append(here.gap)
             if here.gap < best.gap:
                 best = _Best(new, here)
             if best.gap <= settings.tolerance:
                 break
-            if width and here.closer < _SOLVED * here.gap:
-                width *= _NARROWER
+            if width and here.closer < _POLICY.solved * here.gap:
+                width *= _POLICY.narrower
                 pace, momentum = _Pace(1 / (_bend(risk, width) * size), unit, 1.0), 1.0
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
         moved = new - x
@@ -198,9 +208,9 @@ def _lowest(risk: Risk, unit: float, start: tuple[Array, Array], way: tuple[Arra
     if not safe > 0:
         return 0.0
     near, far = 0.0, 1.0
-    for _ in range(_DOUBLINGS):
+    for _ in range(_POLICY.doublings):
         if rise(far * safe) >= 0:
-            return safe * float(brentq(lambda times: rise(times * safe), near, far, rtol=_CLOSE))
+            return safe * float(brentq(lambda times: rise(times * safe), near, far, rtol=_POLICY.close))
         near, far = far, 2 * far
     return safe * near
 
@@ -213,7 +223,7 @@ def _solution(matrix: Array, here: Certificate, settings: Iteration, steps: int,
 
 def _longer(risk: Risk) -> float:
     """By how much steps may grow: half a square bends alike everywhere, and envelopes of kinks most where they are."""
-    return _LONGER if np.isfinite(risk.loss.sharpness) and not risk.loss.steady else 1.0
+    return _POLICY.longer if np.isfinite(risk.loss.sharpness) and not risk.loss.steady else 1.0
 
 
 def _bend(risk: Risk, width: float) -> float:
@@ -226,14 +236,14 @@ def scale_of(risk: Risk) -> Scale:
     v = _direction(risk)
     unit = risk.unit(v)
     value = 1.0
-    for _ in range(_POWER):
+    for _ in range(_POLICY.power):
         v = risk.design.adjoint(risk.loss.weights * risk.design.forward(v, 0), 0)
         value = float(np.linalg.norm(v))
         if value == 0:
             # Inputs that are zero bend nothing: any step does.
             return Scale(1.0, unit)
         v /= value
-    return Scale(_MARGIN * value, unit)
+    return Scale(_POLICY.margin * value, unit)
 
 
 def _direction(risk: Risk) -> Array:

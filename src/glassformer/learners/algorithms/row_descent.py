@@ -29,10 +29,18 @@ if TYPE_CHECKING:
 
 # Published: learning rate, and weight decay times the dimension.
 LEARNING_RATE, DECAY = 15.0, 0.07
-# Share of the passes at the end over which rows must stand still, and how still, to have converged.
-_LATE, _STILL = 0.2, 0.01
-# Share of the first training error below which something was learned.
-_LEARNED = 0.9
+
+
+@dataclass(frozen=True)
+class Settled:
+    """When descent has converged."""
+
+    late: float = 0.2  # share of the passes, the last ones, over which rows must stand still
+    still: float = 0.01  # how far they may move then
+    learned: float = 0.9  # share of the first training error below which something was learned
+
+
+_POLICY = Settled()
 
 
 class Passed(NamedTuple):
@@ -106,7 +114,7 @@ def row_descent(
     """
     samples, d = design.samples, design.signal_shape[1]
     steps = float(settings.passes) * settings.repeats
-    kept, work = 8 * _LATE * settings.passes * weights.size, 6 * steps * design.inputs.size * len(weights)
+    kept, work = 8 * _POLICY.late * settings.passes * weights.size, 6 * steps * design.inputs.size * len(weights)
     require_resources("passes", settings.passes, kept, "train for fewer passes", work, "weights")
     batch = min(settings.batch, samples)
     rate = settings.learning_rate or LEARNING_RATE
@@ -134,14 +142,14 @@ def row_descent(
                     return Passed(run.kept[-1], run.steps, Status.NON_FINITE, np.inf, run.records)
                 run.records.append({"passes": number + min(begin + size, blocks) / blocks, **watch(found)})
             run.kept.append(found)
-            del run.kept[: -1 - max(1, int(_LATE * settings.passes))]
+            del run.kept[: -1 - max(1, int(_POLICY.late * settings.passes))]
             note(f"pass {number + 1} of {settings.passes}")
             checkpoint.offer(run.arrays)
         after = float(loss(jnp.asarray(run.kept[-1], dtype=float), inputs, targets))
     residual = float(np.linalg.norm(run.kept[-1] - run.kept[0]) / np.linalg.norm(run.kept[-1]))
     # Rows that stand still without having learned do so for want of a gradient, or of a step.
-    learned = after <= _LEARNED * before
-    status = Status.CONVERGED if residual <= _STILL and learned else Status.ITERATION_LIMIT
+    learned = after <= _POLICY.learned * before
+    status = Status.CONVERGED if residual <= _POLICY.still and learned else Status.ITERATION_LIMIT
     return Passed(run.kept[-1], run.steps, status, residual, run.records)
 
 

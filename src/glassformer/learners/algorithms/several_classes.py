@@ -12,9 +12,18 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.theory.risk.loss import Loss
 
-# Newton steps to the best constants, the size of those that cannot lead uphill, halvings of others, and slopes per
-# sample that are none.
-_STEPS, _SMALL, _HALVINGS, _FLAT = 50, 0.3, 20, 1e-7
+
+@dataclass(frozen=True)
+class Newton:
+    """How the best constants of several classes are looked for."""
+
+    steps: int = 50  # at most
+    small: float = 0.3  # size of steps that cannot lead uphill
+    halvings: int = 20  # of others
+    flat: float = 1e-7  # slopes per sample that are none
+
+
+_POLICY = Newton()
 
 
 @dataclass(frozen=True)
@@ -128,21 +137,21 @@ def best_constants(loss: Any, y: Array, h: Array, start: Array) -> Array:
         True
     """
     shift, weights = start, np.broadcast_to(loss.weights, (len(h), 1))
-    for _ in range(_STEPS):
+    for _ in range(_POLICY.steps):
         chance = softmax(h + shift, axis=-1)
         slope = (weights * (chance - y)).sum(axis=0)
-        if np.max(np.abs(slope)) <= _FLAT * float(weights.sum()):
+        if np.max(np.abs(slope)) <= _POLICY.flat * float(weights.sum()):
             break
         bend = np.diag((weights * chance).sum(axis=0)) - (weights * chance).T @ chance
         step = np.linalg.lstsq(bend, slope, rcond=1e-12)[0]
-        shift = shift - (step if np.max(np.abs(step)) <= _SMALL else _shortened(loss, y, h + shift, step))
+        shift = shift - (step if np.max(np.abs(step)) <= _POLICY.small else _shortened(loss, y, h + shift, step))
     return np.asarray(shift - shift.mean())
 
 
 def _shortened(loss: Any, y: Array, h: Array, step: Array) -> Array:
     """A step away from fields that makes the loss no larger."""
     value = float(np.sum(loss.value(y, h)))
-    for _ in range(_HALVINGS):
+    for _ in range(_POLICY.halvings):
         if float(np.sum(loss.value(y, h - step))) <= value:
             break
         step = 0.5 * step

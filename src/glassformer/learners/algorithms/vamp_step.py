@@ -29,9 +29,7 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import eigh
 from glassformer.learners.algorithms.gamp_state import GampState, Sight
 from glassformer.learners.algorithms.gamp_step import GampStep
-
-# Least noise, in units of the mean eigenvalue, and errors of an estimate; the least share that a denoiser leaves open.
-_LEAST, _OPEN = 1e-12, 1e-9
+from glassformer.theory.vector_state_evolution import FLOORS
 
 
 @dataclass
@@ -70,7 +68,7 @@ class VampStep(GampStep):
         assert isinstance(state, VampState) and state.seen is not None
         cleaned, variance = self._cleaned(state)
         residual = self.labels - self.design.forward(cleaned[0], self.instance)
-        least, most = _LEAST, 1.0
+        least, most = FLOORS.least, 1.0
         while self._pulled(residual, variance, most)[2] > 1:
             most *= 4
         rest = least
@@ -82,7 +80,7 @@ class VampStep(GampStep):
         r""":math:`vA^T(vAA^T + \Delta)^{-1}z`, ``f`` and ``c``, at the model's noise or another."""
         values, vectors, wide = self._spectrum
         own = float(self.model.channel.label_noise) if noise is None else noise
-        noise = max(own, _LEAST * float(values.mean()))
+        noise = max(own, FLOORS.least * float(values.mean()))
         weighted, size = variance * values + noise, float(np.prod(self.design.signal_shape))
         free = float(np.sum(variance * values / weighted)) / size
         if wide:
@@ -98,9 +96,9 @@ class VampStep(GampStep):
     def _cleaned(state: VampState) -> tuple[Array, float]:
         """The estimate without what it was made of, and the variance of its errors."""
         old = state.estimate
-        share = 0.0 if state.first else min(float(old.onsager[0, 0] * state.precision[0, 0]), 1 - _OPEN)
+        share = 0.0 if state.first else min(float(old.onsager[0, 0] * state.precision[0, 0]), 1 - FLOORS.open)
         cleaned = old.signal if state.seen is None else (old.signal - share * state.seen) / (1 - share)
-        return cleaned, max(float(old.variance[0, 0]) / (1 - share), _LEAST)
+        return cleaned, max(float(old.variance[0, 0]) / (1 - share), FLOORS.least)
 
     def advance(self, state: GampState) -> tuple[VampState, float]:
         """The next state, and the precision found on the way: the quality of the estimate it began with."""
@@ -109,7 +107,7 @@ class VampStep(GampStep):
         cleaned, variance = self._cleaned(state)
         residual = self.labels - self.design.forward(cleaned[0], self.instance)
         pull, free, ratio = self._pulled(residual, variance)
-        precision = np.array([[free / max(ratio * variance * (1 - free), _LEAST)]])
+        precision = np.array([[free / max(ratio * variance * (1 - free), FLOORS.least)]])
         seen = cleaned + pull / free
         if not np.isfinite(seen).all():
             return replace(state, size=np.nan), 0.0

@@ -14,16 +14,11 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.showing import Shown
 from glassformer.learners.own_data.arrays import as_inputs, first_bad, require_squares
-from glassformer.learners.own_data.findings import Finding, findings, sampled
+from glassformer.learners.own_data.findings import POLICY, Finding, findings, sampled
 from glassformer.learners.own_data.spectrum import alike, spectrum
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# Samples that a diagnosis needs, and the share of the largest variance below which a direction is empty.
-_FEWEST, _EMPTY = 10, 1e-8
-# Excess kurtosis of labels from which on squares are dominated by a few of them.
-_TAILS = 6.0
 
 
 @dataclass(frozen=True)
@@ -111,8 +106,8 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
         ['mean']
     """
     x = as_inputs(inputs)
-    if x.ndim != 3 or 0 in x.shape or len(x) < _FEWEST:
-        raise DataError("X", x.shape, f"a shape (samples, tokens, d) with at least {_FEWEST} samples")
+    if x.ndim != 3 or 0 in x.shape or len(x) < POLICY.fewest:
+        raise DataError("X", x.shape, f"a shape (samples, tokens, d) with at least {POLICY.fewest} samples")
     if not np.isfinite(x).all():
         raise DataError("X", first_bad("X", x), "finite entries", "remove or repair the samples")
     require_squares("X", x)
@@ -203,7 +198,7 @@ def _of_labels(labels: ArrayLike | None, samples: int) -> tuple[Finding, ...]:
     z = (y - y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     kurtosis = float(np.mean(z**4)) - 3
     text = "excess kurtosis of the labels; a few of them dominate squares: use loss huber, or transform them"
-    return constant, Finding("tails of labels", kurtosis, _TAILS, 5 * float(np.sqrt(24 / samples)), text)
+    return constant, Finding("tails of labels", kurtosis, POLICY.tails, 5 * float(np.sqrt(24 / samples)), text)
 
 
 def _spread(x: Array, axes: tuple[int, int]) -> Array:
@@ -213,7 +208,7 @@ def _spread(x: Array, axes: tuple[int, int]) -> Array:
 
 def _inverse_root(covariance: Array) -> Array:
     def inverse(values: Array) -> Array:
-        seen = values > _EMPTY * max(float(values.max()), 1e-300)
+        seen = values > POLICY.empty * max(float(values.max()), 1e-300)
         return np.where(seen, 1 / np.sqrt(np.where(seen, values, 1.0)), 0.0)
 
     return with_eigenvalues(covariance, inverse)

@@ -19,11 +19,28 @@ from glassformer.core.solution import Solution, Status
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
 
-# Standard errors by which a limit must be passed, multiplications that looking may take, and samples it needs.
-_CHANCE, _WORK, _FEWEST = 5.0, 2e9, 10
-# Harmless relative distance of a claimed error from the measured one, standard errors beside it, and errors below which
-# a signal counts as known.
-_CLAIM, _CERTAIN, _KNOWN = 0.15, 2.5, 1e-6
+
+@dataclass(frozen=True)
+class Policy:
+    """What is harmless in data, and what looking at them may cost."""
+
+    work: float = 2e9  # multiplications that looking may take
+    fewest: int = 10  # samples that it needs
+    chance: float = 5.0  # standard errors by which a limit must be passed
+    claim: float = 0.15  # harmless relative distance of a claimed error from the measured one
+    certain: float = 2.5  # standard errors beside it
+    known: float = 1e-6  # error below which a signal counts as known
+    tails: float = 6.0  # excess kurtosis of labels from which on squares are dominated by a few of them
+    empty: float = 1e-8  # share of the largest variance below which a direction is empty
+    largest: int = 800  # number of rows and columns whose spectrum is looked at
+    points: int = 2001  # of its distribution function
+    distance: float = 0.05  # from the expected one that is harmless
+    spread: float = 3.0  # what chance makes of that over their number
+    alike: float = 0.2  # largest correlation of two entries that is harmless
+    margin: float = 1.3  # of the largest of many by chance
+
+
+POLICY = Policy()
 
 
 @dataclass(frozen=True)
@@ -97,7 +114,7 @@ class Sample:
 def sampled(inputs: Array) -> Sample:
     """As many of the inputs, shape (n, L, d), as looking at them may take."""
     tokens, d = inputs.shape[1:]
-    inputs = inputs[: max(50, int(_WORK / (tokens * d * (tokens + d + 10))))]
+    inputs = inputs[: max(50, int(POLICY.work / (tokens * d * (tokens + d + 10))))]
     x = inputs.astype(float)
     x -= x.mean(axis=0)
     # One degree of freedom of every entry went into its mean.
@@ -119,7 +136,7 @@ def findings(inputs: Array) -> tuple[Finding, ...]:
 
 def contradictions(inputs: Array) -> tuple[Finding, ...]:
     """Those that are not harmless; none of a few samples, which contradict nothing."""
-    return tuple(one for one in findings(inputs) if not one.harmless) if len(inputs) >= _FEWEST else ()
+    return tuple(one for one in findings(inputs) if not one.harmless) if len(inputs) >= POLICY.fewest else ()
 
 
 def warn_of(against: Sequence[Finding]) -> None:
@@ -138,7 +155,7 @@ def label_power(model: Model, design: Design, labels: Array) -> tuple[Finding, .
     chance = np.sqrt(2 / len(labels)) + model.prior.in_rows.power_deviation((1, *design.signal_shape))
     off = abs(float(np.mean(labels**2)) / expected - 1)
     text = f"relative distance of the mean square of y from {expected:.4g}, that of the model; rescale y, or noise"
-    found = Finding("label power", off, 0.25, _CHANCE * chance, text)
+    found = Finding("label power", off, 0.25, POLICY.chance * chance, text)
     return () if found.harmless else (found,)
 
 
@@ -158,8 +175,8 @@ def claimed_error(model: Model, design: Design, labels: Array, found: Solution) 
         "width or noise of the model is not that of the labels: take those of estimate_model(X, y)"
     )
     off = abs(measured / max(claimed, 1e-300) - 1)
-    one = Finding("claimed error", off, _CLAIM, _CERTAIN * chance, text)
-    return () if one.harmless or claimed <= _KNOWN else (one,)
+    one = Finding("claimed error", off, POLICY.claim, POLICY.certain * chance, text)
+    return () if one.harmless or claimed <= POLICY.known else (one,)
 
 
 def _mean(sample: Sample) -> Finding:
@@ -173,7 +190,7 @@ def _mean(sample: Sample) -> Finding:
 
 def _scale(sample: Sample) -> Finding:
     spread = np.sqrt(sample.spread)
-    chance = _CHANCE * np.sqrt((2 + abs(sample.kurtosis)) / (2 * sample.centred.size))
+    chance = POLICY.chance * np.sqrt((2 + abs(sample.kurtosis)) / (2 * sample.centred.size))
     text = "distance of the standard deviation of the entries from one; divide by it"
     return Finding("scale", abs(spread - 1), 0.1, chance, text)
 
@@ -219,7 +236,7 @@ def _correlation(sample: Sample, vectors: Array, name: str, what: str) -> Findin
 def _tails(sample: Sample) -> Finding:
     text = "excess kurtosis of the entries; transform them (ranks, logarithms), or clip outliers and say so"
     error = np.sqrt(24 / sample.centred.size)
-    return Finding("heavy tails", sample.kurtosis, 3.0, _CHANCE * error, text)
+    return Finding("heavy tails", sample.kurtosis, 3.0, POLICY.chance * error, text)
 
 
 def _leverage(sample: Sample) -> Finding:
@@ -231,7 +248,7 @@ def _leverage(sample: Sample) -> Finding:
 
 def _root(name: str, square: float, limit: float, error: float, meaning: str) -> Finding:
     """A finding whose square is measured with this standard error."""
-    reach = np.sqrt(limit + _CHANCE * error) - np.sqrt(limit)
+    reach = np.sqrt(limit + POLICY.chance * error) - np.sqrt(limit)
     return Finding(name, float(np.sqrt(max(square, 0.0))), float(np.sqrt(limit)), float(reach), meaning)
 
 

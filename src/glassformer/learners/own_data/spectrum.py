@@ -6,14 +6,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
-from glassformer.learners.own_data.findings import Finding, Sample
-
-# Rows and columns that are looked at, the largest harmless distance, and what chance makes of one over their number.
-_LARGEST, _HARMLESS, _CHANCE = 800, 0.05, 3.0
-# Points of the distribution function.
-_POINTS = 2001
-# Largest harmless correlation of two entries, and what the largest of many by chance is multiplied with.
-_ALIKE, _MARGIN = 0.2, 1.3
+from glassformer.learners.own_data.findings import POLICY, Finding, Sample
 
 
 def marchenko_pastur(values: Array, ratio: float) -> Array:
@@ -31,7 +24,7 @@ def marchenko_pastur(values: Array, ratio: float) -> Array:
     """
     low, high = (1 - np.sqrt(ratio)) ** 2, (1 + np.sqrt(ratio)) ** 2
     # In the angle along the support the density is smooth at both ends.
-    angle = np.linspace(np.pi, 0.0, _POINTS)
+    angle = np.linspace(np.pi, 0.0, POLICY.points)
     x = (low + high) / 2 + (high - low) / 2 * np.cos(angle)
     density = ((high - low) / 2 * np.sin(angle)) ** 2 / (2 * np.pi * ratio * np.maximum(x, 1e-300))
     # At ratio one the support begins at zero, where sin^2 and x vanish together.
@@ -45,7 +38,7 @@ def spectrum(sample: Sample) -> Finding:
     """Largest distance of the distribution functions of measured and expected eigenvalues."""
     flat = sample.centred.reshape(len(sample.centred), -1)
     rng = np.random.default_rng(0)
-    rows, columns = (np.sort(rng.permutation(size)[:_LARGEST]) for size in flat.shape)
+    rows, columns = (np.sort(rng.permutation(size)[: POLICY.largest]) for size in flat.shape)
     part = flat[np.ix_(rows, columns)]
     # The mean took one of the samples.
     n, p = max(len(part) - 1, 1), part.shape[1]
@@ -55,18 +48,18 @@ def spectrum(sample: Sample) -> Finding:
     steps = np.arange(small + 1) / small
     distance = float(np.max(np.maximum(np.abs(there - steps[1:]), np.abs(there - steps[:-1]))))
     text = "distance of the distribution of singular values from Marchenko and Pastur's; whiten inputs"
-    return Finding("spectrum", distance, _HARMLESS, _CHANCE / small, text)
+    return Finding("spectrum", distance, POLICY.distance, POLICY.spread / small, text)
 
 
 def alike(sample: Sample) -> Finding:
     """Largest correlation of two entries, as far as they are looked at: singular vectors that have a structure."""
     flat = sample.centred.reshape(len(sample.centred), -1)
-    columns = np.sort(np.random.default_rng(0).permutation(flat.shape[1])[:_LARGEST])
+    columns = np.sort(np.random.default_rng(0).permutation(flat.shape[1])[: POLICY.largest])
     part = flat[:, columns]
     power = np.sqrt(np.maximum(np.mean(part**2, axis=0), 1e-300))
     others = part.T @ part / len(part) / np.outer(power, power)
     np.fill_diagonal(others, 0.0)
     # Of p^2/2 normal numbers of variance 1/n the largest is about this one.
-    chance = _MARGIN * float(np.sqrt(4 * np.log(max(len(columns), 2)) / len(part)))
+    chance = POLICY.margin * float(np.sqrt(4 * np.log(max(len(columns), 2)) / len(part)))
     text = "largest correlation of two entries; singular vectors of the inputs keep a structure"
-    return Finding("entry correlation", float(np.max(np.abs(others))), _ALIKE, chance, text)
+    return Finding("entry correlation", float(np.max(np.abs(others))), POLICY.alike, chance, text)

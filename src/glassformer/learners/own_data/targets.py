@@ -22,13 +22,18 @@ from glassformer.models.channels.gaussian import GaussianChannel
 from glassformer.models.channels.noisy_sign import NoisySignChannel
 from glassformer.models.channels.scalar import ScalarChannel
 
-# The noise of classes before any data: its logarithm is normal, around this one with this deviation, so that classes
-# that are told apart without a mistake have some.
-_USUAL, _OCTAVES = 0.3, 1.5
-# The least noise that an interval reaches.
-_QUIETEST = 1e-6
-# Change of the parameters that the curvature of the likelihood is measured with.
-_STEP = 0.05
+
+@dataclass(frozen=True)
+class NoiseOfClasses:
+    """What is assumed of the noise of classes before any data, so that some is left where none is mistaken."""
+
+    usual: float = 0.3  # its logarithm is normal around that of this one
+    deviation: float = 1.5  # of the logarithm
+    least: float = 1e-6  # noise that an interval reaches
+    step: float = 0.05  # of the parameters that the curvature of the likelihood is measured with
+
+
+_POLICY = NoiseOfClasses()
 
 
 class Seen(NamedTuple):
@@ -156,7 +161,7 @@ class NumberTargets:
     def noises(self, noise: float, error: float) -> tuple[float, float]:
         # Downwards in shares of the variance of labels: of a faint signal the power is what is hardly known.
         least = max(noise - error / (1 + noise), 0.0) / (1 + noise)
-        return max(least / (1 - least), _QUIETEST), noise + error
+        return max(least / (1 - least), _POLICY.least), noise + error
 
     def with_noise(self, noise: float, times: float) -> NumberTargets:
         return replace(self, noise=noise, power=self.power / times)
@@ -223,9 +228,9 @@ class ClassTargets:
     def error(self, seen: Seen) -> float:
         """By the curvature of the likelihood."""
         place = np.array([self.offset, np.log(self.noise)])
-        step = np.array([0.0, _STEP])
+        step = np.array([0.0, _POLICY.step])
         ahead, here, behind = (self._misfit(place + k * step, seen) for k in (1, 0, -1))
-        bend = max((ahead - 2 * here + behind) / _STEP**2, 1 / _OCTAVES**2)
+        bend = max((ahead - 2 * here + behind) / _POLICY.step**2, 1 / _POLICY.deviation**2)
         return SEARCH.confidence * self.noise / float(np.sqrt(bend))
 
     def noises(self, noise: float, error: float) -> tuple[float, float]:
@@ -244,4 +249,4 @@ class ClassTargets:
     def _misfit(self, place: Array, seen: Seen) -> float:
         width = np.sqrt(np.exp(place[1]) + seen.error)
         told = float(np.sum(log_ndtr(self.scaled * (seen.sight.fields + place[0]) / width)))
-        return 0.5 * float((place[1] - np.log(_USUAL)) / _OCTAVES) ** 2 - told
+        return 0.5 * float((place[1] - np.log(_POLICY.usual)) / _POLICY.deviation) ** 2 - told

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -32,11 +32,24 @@ from glassformer.models.channels.field_averages import (
 )
 from glassformer.models.channels.label_errors import LabelErrors
 
-# So many data points that say nothing, where all others say much, a sample may have none of: up to three with a
-# confidence of 95 %. Near perfect recovery these, whose signs are in doubt, are all that is left of the error.
-_UNSEEN = 3.0
-# Share of the data points, and the fewest per replica, that tell the bias of sampled posteriors.
-_SHOWN, _FEWEST = 4, 64
+
+@dataclass(frozen=True)
+class Unseen:
+    """What sampled data points may leave out of averages.
+
+    Attributes:
+        points: that say nothing where all others say much: a sample may have none of three, with a confidence of 95 %.
+            Near perfect recovery these, whose signs are in doubt, are all that is left of the error.
+        shown: factor of data points fewer that tell the bias of sampled posteriors.
+        fewest: the same per replica at least.
+    """
+
+    points: float = 3.0
+    shown: int = 4
+    fewest: int = 64
+
+
+_POLICY = Unseen()
 
 
 class Channel(LabelErrors):
@@ -102,7 +115,8 @@ class Channel(LabelErrors):
 
     def _averaged(self, found: Sequence[FieldPosterior], deviation: Array, variance: Array) -> Averages:
         """Averages over data points, from their posteriors and true deviations, shape (batch, n, ...)."""
-        grid, shown = (len(variance), REPLICAS, self.points), max(min(_FEWEST, self.points), self.points // _SHOWN)
+        grid = (len(variance), REPLICAS, self.points)
+        shown = max(min(_POLICY.fewest, self.points), self.points // _POLICY.shown)
         levels = [[part.reshape(*grid, *part.shape[1:]) for part in own[:4]] for own in found]
         silent = [part.reshape(*grid, *part.shape[1:]) for part in found[0].silent or ()]
         deviation = deviation.reshape(*grid, *deviation.shape[2:])
@@ -114,7 +128,7 @@ class Channel(LabelErrors):
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
         missing_log = np.array([remainder([level[3][k].mean() for level in levels]) for k in range(len(variance))])
         found_information, log_partition = (mean_of_replicas(part) for part in (replicas, levels[0][3].mean(axis=2)))
-        unseen = _UNSEEN / (REPLICAS * self.points)
+        unseen = _POLICY.points / (REPLICAS * self.points)
         value, error = found_information
         whole = Integral(value, np.hypot(error, unseen * np.abs(value)))
         parts = (_with_systematic(whole, missing), _with_systematic(log_partition, missing_log))

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax
 import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.models.channels.label_laws import LabelLaw
 
-# Labels drawn at evenly spaced places in (0, 1), and cells of equally many of them in which densities are integrated;
-# with fewer different labels than this share of all, they are counted.
-_DRAWN, _CELLS, _COUNTED = 20_000, 50, 0.25
+
+@dataclass(frozen=True)
+class Draws:
+    """How what a label law draws is compared with its density."""
+
+    drawn: int = 20_000  # labels, at evenly spaced places in (0, 1)
+    cells: int = 50  # of equally many of them in which densities are integrated
+    counted: float = 0.25  # share of different ones among them below which they are counted
+
+
+_POLICY = Draws()
 
 
 def law_gap(law: LabelLaw, link: float) -> float:
@@ -25,8 +35,8 @@ def law_gap(law: LabelLaw, link: float) -> float:
         >>> law_gap(Laplace(0.5), 1.0) < 1e-3
         True
     """
-    link, places = float(link), (np.arange(_DRAWN) + 0.5) / _DRAWN
-    labels = np.sort(np.asarray(law.quantile(np.full(_DRAWN, link), places), dtype=float))
+    link, places = float(link), (np.arange(_POLICY.drawn) + 0.5) / _POLICY.drawn
+    labels = np.sort(np.asarray(law.quantile(np.full(_POLICY.drawn, link), places), dtype=float))
     mean, variance = (np.asarray(part(np.full(1, link)), dtype=float)[0] for part in (law.mean, law.variance))
     gaps = [_misplaced(law, link, labels)]
     if np.isfinite(variance):
@@ -38,8 +48,8 @@ def _misplaced(law: LabelLaw, link: float, labels: Array) -> float:
     values, counts = np.unique(labels, return_counts=True)
     with jax.enable_x64(True):
         density = np.exp(np.asarray(law.log_density(values, np.full(values.shape, link)), dtype=float))
-    if len(values) <= _COUNTED * _DRAWN:
-        return float(0.5 * np.sum(np.abs(density - counts / _DRAWN)))
+    if len(values) <= _POLICY.counted * _POLICY.drawn:
+        return float(0.5 * np.sum(np.abs(density - counts / _POLICY.drawn)))
     below = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]) * np.diff(values))])
-    ends = np.linspace(0, len(values) - 1, _CELLS + 1).astype(int)
-    return float(0.5 * np.sum(np.abs(np.diff(below[ends]) - np.diff(np.cumsum(counts)[ends]) / _DRAWN)))
+    ends = np.linspace(0, len(values) - 1, _POLICY.cells + 1).astype(int)
+    return float(0.5 * np.sum(np.abs(np.diff(below[ends]) - np.diff(np.cumsum(counts)[ends]) / _POLICY.drawn)))

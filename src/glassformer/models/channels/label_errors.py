@@ -6,6 +6,7 @@ of the posterior. Averages are over quasi-random points.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,17 @@ from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.field_averages import REPLICAS, mean_of_replicas
 from glassformer.models.channels.field_labels import FieldLabels
 
-# New samples that tell the errors of one estimate, and posterior copies of each in either half.
-_NEW_SAMPLES, _COPIES = 512, 2
-# And per replica, so many points, on which decisions on discrete labels are counted.
-_DECIDED = 512
+
+@dataclass(frozen=True)
+class Draws:
+    """How many draws tell the errors of labels."""
+
+    samples: int = 512  # new ones of one estimate
+    copies: int = 2  # of each from its posterior, in either half
+    decided: int = 512  # points per replica on which decisions on discrete labels are counted
+
+
+_POLICY = Draws()
 
 
 class PredictionErrors(NamedTuple):
@@ -91,7 +99,8 @@ class LabelErrors(FieldLabels):
 
     def wrong_labels(self, variance: Array) -> Integral:
         """Share of new labels that the most probable one misses, of labels of several entries the share of entries."""
-        points = normal_points(2 * self.rows * self.columns, _DECIDED, REPLICAS).reshape(-1, 2, *self.field_components)
+        points = normal_points(2 * self.rows * self.columns, _POLICY.decided, REPLICAS)
+        points = points.reshape(-1, 2, *self.field_components)
         rows = []
         for v in variance:
             mean = square_root(self.self_overlap - v) @ points[:, 0]
@@ -102,7 +111,8 @@ class LabelErrors(FieldLabels):
     def wrong_of(self, own: Array, cross: Array, true: Array, variance: Array) -> float:
         """That share for one estimate that was measured; arguments as of :meth:`errors_of`."""
         joint = square_root(np.block([[own, cross], [cross.T, true]]))
-        points = normal_points(2 * self.rows * self.columns, _DECIDED, REPLICAS).reshape(-1, len(joint), self.columns)
+        points = normal_points(2 * self.rows * self.columns, _POLICY.decided, REPLICAS)
+        points = points.reshape(-1, len(joint), self.columns)
         estimated, fields = np.split(joint @ points, 2, axis=1)
         return float(np.mean(self.decided(estimated, variance) != self.truth(fields)))
 
@@ -120,19 +130,23 @@ class LabelErrors(FieldLabels):
         """
         joint = square_root(np.block([[own, cross], [cross.T, true]]))
         size = self.rows * self.columns
-        points = normal_points((2 + 2 * _COPIES) * size, _NEW_SAMPLES, 1).reshape(_NEW_SAMPLES, -1, self.columns)
+        points = normal_points((2 + 2 * _POLICY.copies) * size, _POLICY.samples, 1).reshape(
+            _POLICY.samples, -1, self.columns
+        )
         both, deviations = np.split(points, [2 * self.rows], axis=1)
         estimated, fields = np.split(joint @ both, 2, axis=1)
-        copies = deviations.reshape(_NEW_SAMPLES, 2 * _COPIES, self.rows, self.columns)
-        silent = np.zeros((_NEW_SAMPLES, self.sources))
+        copies = deviations.reshape(_POLICY.samples, 2 * _POLICY.copies, self.rows, self.columns)
+        silent = np.zeros((_POLICY.samples, self.sources))
         label, plugin = (self.label_from(part, silent) for part in (fields, estimated))
         likely = estimated[:, None] + square_root(variance) @ copies
-        drawn = self.label_from(likely.reshape(-1, *self.field_components), np.repeat(silent, 2 * _COPIES, axis=0))
+        drawn = self.label_from(
+            likely.reshape(-1, *self.field_components), np.repeat(silent, 2 * _POLICY.copies, axis=0)
+        )
         # Two halves of the copies are two independent means, whose product has no bias from their noise.
-        halves = drawn.reshape(_NEW_SAMPLES, 2, _COPIES, -1).mean(axis=2)
-        gaps = label.reshape(_NEW_SAMPLES, 1, -1) - halves
+        halves = drawn.reshape(_POLICY.samples, 2, _POLICY.copies, -1).mean(axis=2)
+        gaps = label.reshape(_POLICY.samples, 1, -1) - halves
         bayes = np.sum(gaps[:, 0] * gaps[:, 1], axis=1)
-        return float(np.mean(bayes)), float(np.mean(np.sum((label - plugin).reshape(_NEW_SAMPLES, -1) ** 2, axis=1)))
+        return float(np.mean(bayes)), float(np.mean(np.sum((label - plugin).reshape(_POLICY.samples, -1) ** 2, axis=1)))
 
 
 def _replica_means(squares: Array, points: int) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -20,9 +20,18 @@ from glassformer.models.channels.control_variates import information
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 from glassformer.models.channels.tabulated import Tabulated
 
-# Smallest variance of the table, its nodes per decade, and the sampled data points at each: replicas times points.
-_SMALLEST, _PER_DECADE = 1e-4, 4
-_REPLICAS, _POINTS = 8, 1024
+
+@dataclass(frozen=True)
+class Averages:
+    """Over how many data points averages are tabulated, and where."""
+
+    smallest: float = 1e-4  # variance of the table
+    per_decade: int = 4  # its nodes
+    replicas: int = 8  # of the sampled data points at each
+    points: int = 1024  # of a replica
+
+
+_POLICY = Averages()
 
 
 def require_data(tokens: int, work: float) -> None:
@@ -31,8 +40,8 @@ def require_data(tokens: int, work: float) -> None:
     Example:
         >>> require_data(4, 1e6)
     """
-    data = 17 * _REPLICAS * _POINTS
-    memory = 8.0 * _REPLICAS * _POINTS * 10 * tokens**2
+    data = 17 * _POLICY.replicas * _POLICY.points
+    memory = 8.0 * _POLICY.replicas * _POLICY.points * 10 * tokens**2
     require_resources("tokens", tokens, memory, "use fewer tokens", data * float(work), "averages")
 
 
@@ -141,8 +150,8 @@ def _parts(count: int, most: int) -> Iterator[tuple[int, slice]]:
         >>> [(replica, part.start, part.stop) for replica, part in _parts(20, 2)][:3]
         [(0, 0, 2), (0, 2, 3), (1, 3, 5)]
     """
-    each = max(1, -(-count // _REPLICAS))
-    for replica in range(_REPLICAS):
+    each = max(1, -(-count // _POLICY.replicas))
+    for replica in range(_POLICY.replicas):
         end = min((replica + 1) * each, count)
         for start in range(replica * each, end, most):
             yield replica, slice(start, min(start + most, end))
@@ -154,7 +163,7 @@ def _uniform(replica: int, shifts: Array, points: int) -> Array:
     Quasi-random points of its own, moved around the circle by the shifts of each data point and half.
     """
     count, _, dimensions = shifts.shape
-    own = ndtr(normal_points(dimensions, points, 2 * _REPLICAS)[2 * replica : 2 * replica + 2])
+    own = ndtr(normal_points(dimensions, points, 2 * _POLICY.replicas)[2 * replica : 2 * replica + 2])
     moved = np.clip((own + shifts[:, :, None]) % 1, 1e-16, 1 - 1e-16)
     return np.asarray(moved.reshape(count, 2 * points, dimensions))
 
@@ -223,7 +232,7 @@ class SampledChannel(ScalarChannel):
     @property
     def smallest(self) -> float:
         """Variance below which the information follows its law."""
-        return _SMALLEST
+        return _POLICY.smallest
 
     def information(self, variance: Array) -> Integral:
         return self._tabulated.information(np.asarray(variance, dtype=float))
@@ -234,31 +243,31 @@ class SampledChannel(ScalarChannel):
     @cached_property
     def _tabulated(self) -> Tabulated:
         decades = np.log10(self.power / self.smallest)
-        grid = np.geomspace(self.smallest, self.power, 2 * int(np.ceil(_PER_DECADE * decades / 2)) + 1)
+        grid = np.geomspace(self.smallest, self.power, 2 * int(np.ceil(_POLICY.per_decade * decades / 2)) + 1)
         return Tabulated.of(grid, kept(lambda: self._table(grid), self, grid))
 
     def _table(self, grid: Array) -> Array:
         return np.array([self.averages_at(float(v)) for v in track(grid, f"averages of the {self.label} channel")])
 
-    def averages_at(self, v: float, data: int = _POINTS) -> tuple[float, float, float, float]:
+    def averages_at(self, v: float, data: int = _POLICY.points) -> tuple[float, float, float, float]:
         """Information and expected log partition, each with its error estimate; the same points for every V.
 
         ``data`` is the number of sampled data points per replica, a power of two; errors have a confidence of 95 % and
         count what fourths and sixteenths of the sampled fields say is missing.
         """
         size = self.components
-        points = normal_points(2 * size + self.source_dimensions, data, _REPLICAS)
+        points = normal_points(2 * size + self.source_dimensions, data, _POLICY.replicas)
         t, u, source = np.split(points.reshape(-1, points.shape[-1]), [size, 2 * size], axis=1)
         omega = np.sqrt(max(self.power - v, 0.0)) * t
         labels = self.label_from(omega + np.sqrt(v) * u, source)
         whole = self.posterior(labels, omega, v)
         found = (whole, *whole.fewer)
-        grid = (_REPLICAS, data)
+        grid = (_POLICY.replicas, data)
         levels = [[part.reshape(*grid, 1, -1) for part in (f.first, f.second, f.curvature)] for f in found]
         replicas, missing = information(levels, (u / np.sqrt(v)).reshape(*grid, 1, -1), np.array([[v]]), data)
         log_z = [f.log_partition.reshape(grid).mean(axis=1) for f in found]
         (value, error), (expected, expected_error) = mean_and_error(replicas[:, 0, 0]), mean_and_error(log_z[0])
-        standard, missing_log = confident(_REPLICAS), remainder([np.mean(part) for part in log_z])
+        standard, missing_log = confident(_POLICY.replicas), remainder([np.mean(part) for part in log_z])
         return (
             float(value),
             float(standard * error + np.abs(missing[0, 0])),

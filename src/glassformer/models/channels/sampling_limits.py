@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
 from glassformer.core.resources import require_resources
 from glassformer.models.channels.field_averages import REPLICAS
 
-# Label noise in which posteriors are no thin shells, and scores do not drown.
-_FAINTEST, _LOUDEST = 1e-8, 1e9
-# Evaluations of the averages in a fixed point; sampled latents of a data point, and of all those treated at once.
-_EVALUATIONS, _DRAWN, _AT_ONCE = 50, 512, 64 * 512
+
+@dataclass(frozen=True)
+class Limits:
+    """Noise in which posteriors are no thin shells and scores do not drown, and what sampling is taken to cost."""
+
+    faintest: float = 1e-8  # least noise
+    loudest: float = 1e9  # most
+    evaluations: int = 50  # of the averages in a fixed point
+    drawn: int = 512  # sampled latents of a data point
+    at_once: int = 64 * 512  # sampled latents of all those treated in one go
+
+
+LIMITS = Limits()
 
 
 def require_noise(noise: object) -> None:
@@ -19,8 +30,8 @@ def require_noise(noise: object) -> None:
     Example:
         >>> require_noise(0.1)
     """
-    if not (is_number(noise) and (noise == 0 or _FAINTEST <= noise <= _LOUDEST)):  # type: ignore[operator]
-        raise ParameterError("noise", noise, f"0, or from {_FAINTEST:g} to {_LOUDEST:g}: finite and >= 0")
+    if not (is_number(noise) and (noise == 0 or LIMITS.faintest <= noise <= LIMITS.loudest)):  # type: ignore[operator]
+        raise ParameterError("noise", noise, f"0, or from {LIMITS.faintest:g} to {LIMITS.loudest:g}: finite and >= 0")
 
 
 def require_sampling(name: str, value: object, fields: int, images: float, points: int, effort: float = 400.0) -> None:
@@ -38,7 +49,7 @@ def require_sampling(name: str, value: object, fields: int, images: float, point
         >>> require_sampling("tokens", 4, fields=8, images=2, points=2048)
     """
     data, size = float(REPLICAS * points), float(fields)
-    memory = 8 * (data * (6 * size**2 + 10 * size) + 3.0 * _AT_ONCE * images * size)
-    work = _EVALUATIONS * data * (effort * size**3 + _DRAWN * images * size**2)
+    memory = 8 * (data * (6 * size**2 + 10 * size) + 3.0 * LIMITS.at_once * images * size)
+    work = LIMITS.evaluations * data * (effort * size**3 + LIMITS.drawn * images * size**2)
     remedy = "use fewer tokens, layers, heads, indices or data points"
     require_resources(name, value, memory, remedy, work, "moments")

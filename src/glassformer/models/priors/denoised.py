@@ -14,16 +14,24 @@ from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.priors.law import Law
 
-# Step of the differences in the field, and their fourth-order coefficients.
-_STEP, _OFFSETS, _COEFFICIENTS = 2e-3, (-2, -1, 1, 2), (1 / 12, -2 / 3, 2 / 3, -1 / 12)
-# Weights drawn per replica, and replicas.
-_DRAWS, _REPLICAS = 4096, 8
-# Nodes of the integral of the mean.
-_PATH = 32
-# Fields at which identities are looked at, steps in the precision, and by how much they may be missed.
-_LOOKS, _CHANGE, _MISSED = 16, 1e-3, 1e-3
-# Standard errors that draws may be off by.
-_SIGMAS = 6.0
+
+@dataclass(frozen=True)
+class Policy:
+    """How averages of a prior that gives its denoiser are taken, and its identities checked."""
+
+    step: float = 2e-3  # of the differences in the field
+    offsets: tuple[int, ...] = (-2, -1, 1, 2)  # of these, in steps
+    coefficients: tuple[float, ...] = (1 / 12, -2 / 3, 2 / 3, -1 / 12)  # of the fourth order
+    draws: int = 4096  # weights per replica
+    replicas: int = 8  # of them
+    path: int = 32  # nodes of the integral of the mean
+    looks: int = 16  # fields at which identities are looked at
+    change: float = 1e-3  # steps in the precision
+    missed: float = 1e-3  # by how much identities may be missed
+    sigmas: float = 6.0  # standard errors that draws may be off by
+
+
+_POLICY = Policy()
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class Denoised(Law):
 
     @property
     def fourth_moment(self) -> float:
-        return float(np.mean(self.sample((_REPLICAS * _DRAWS,), np.random.default_rng(0)) ** 4))
+        return float(np.mean(self.sample((_POLICY.replicas * _POLICY.draws,), np.random.default_rng(0)) ** 4))
 
     def validate(self, rows: int) -> None:
         self._check_draws()
@@ -79,15 +87,15 @@ class Denoised(Law):
     def posterior(self, field: Array, precision: Array) -> tuple[Array, Array]:
         covariance = np.zeros((*field.shape, field.shape[1]))
         for column in range(field.shape[1]):
-            for offset, coefficient in zip(_OFFSETS, _COEFFICIENTS, strict=True):
+            for offset, coefficient in zip(_POLICY.offsets, _POLICY.coefficients, strict=True):
                 moved = field.copy()
-                moved[:, column] += offset * _STEP
-                covariance[:, :, column] += coefficient / _STEP * self._mean(moved, precision)
+                moved[:, column] += offset * _POLICY.step
+                covariance[:, :, column] += coefficient / _POLICY.step * self._mean(moved, precision)
         return self._mean(field, precision), 0.5 * (covariance + np.swapaxes(covariance, 1, 2))
 
     def log_partition(self, field: Array, precision: Array) -> Array:
         r"""By its derivative :math:`\langle w\rangle\cdot db - \frac12\langle w^T dA\,w\rangle` from nothing on."""
-        x, weight = leggauss(_PATH)
+        x, weight = leggauss(_POLICY.path)
         # Most happens at the beginning of the path, where little is known yet.
         s = 0.5 * (1 + x)
         total = np.zeros(len(field))
@@ -99,8 +107,8 @@ class Denoised(Law):
 
     def estimates(self, precision: Array, function: Callable[[Array], Array]) -> Array:
         size = len(precision)
-        weights = self.sample((_REPLICAS, _DRAWS, size), np.random.default_rng(0))
-        fields = weights @ precision + normal_points(size, _DRAWS, _REPLICAS) @ square_root(precision)
+        weights = self.sample((_POLICY.replicas, _POLICY.draws, size), np.random.default_rng(0))
+        fields = weights @ precision + normal_points(size, _POLICY.draws, _POLICY.replicas) @ square_root(precision)
         return np.stack([np.mean(function(replica), axis=0) for replica in fields])
 
     def _mean(self, field: Array, precision: Array) -> Array:
@@ -112,12 +120,12 @@ class Denoised(Law):
     def _check_draws(self) -> None:
         nothing = np.zeros((1, 1))
         mean, variance = self._mean(nothing, nothing)[0, 0], self.posterior(nothing, nothing)[1][0, 0, 0]
-        if not abs(variance - 1) < _MISSED:
+        if not abs(variance - 1) < _POLICY.missed:
             allowed = f"the posterior mean of a law of unit variance (its slope at b = 0, A = 0 is {variance:.4g})"
             raise ParameterError("denoiser", self.name, allowed, "scale the weights")
-        drawn = self.sample((_DRAWS,), np.random.default_rng(1)) - mean
+        drawn = self.sample((_POLICY.draws,), np.random.default_rng(1)) - mean
         for power, expected in ((drawn, 0.0), (drawn**2, 1.0)):
-            if abs(power.mean() - expected) > _SIGMAS * power.std() / np.sqrt(_DRAWS) + _MISSED:
+            if abs(power.mean() - expected) > _POLICY.sigmas * power.std() / np.sqrt(_POLICY.draws) + _POLICY.missed:
                 allowed = f"draws of the denoiser's law (mean {mean:.4g}, variance 1)"
                 theirs = f"theirs are {drawn.mean() + mean:.4g} and {drawn.var():.4g}"
                 raise ParameterError("draw", self.name, allowed, theirs)
@@ -127,22 +135,22 @@ class Denoised(Law):
         rng = np.random.default_rng(2)
         mixing = rng.standard_normal((rows, rows)) / np.sqrt(rows)
         precision = 0.5 * np.eye(rows) + 0.3 * mixing @ mixing.T
-        noise = rng.standard_normal((_LOOKS, rows)) @ square_root(precision)
-        field = self.sample((_LOOKS, rows), rng) @ precision + noise
+        noise = rng.standard_normal((_POLICY.looks, rows)) @ square_root(precision)
+        field = self.sample((_POLICY.looks, rows), rng) @ precision + noise
         change = np.ones((rows, rows))
-        ahead, behind = (self._mean(field, precision + sign * _CHANGE * change) for sign in (1, -1))
-        slope = (ahead - behind) / (2 * _CHANGE)
+        ahead, behind = (self._mean(field, precision + sign * _POLICY.change * change) for sign in (1, -1))
+        slope = (ahead - behind) / (2 * _POLICY.change)
         expected = np.stack([self._square_slope(field, precision, column) for column in range(rows)], axis=1)
-        if np.max(np.abs(slope + 0.5 * expected)) > _MISSED * max(1.0, float(np.max(np.abs(slope)))):
+        if np.max(np.abs(slope + 0.5 * expected)) > _POLICY.missed * max(1.0, float(np.max(np.abs(slope)))):
             rule = "posterior means of weights from the field b = A w + noise and the precision A, all rows together"
             raise ParameterError("denoiser", self.name, rule, "a formula in b/A, or row by row, is not one")
 
     def _square_slope(self, field: Array, precision: Array, column: int) -> Array:
         """Derivative of the mean square of the sum of the rows in one field."""
         step = np.zeros(field.shape[1])
-        step[column] = _CHANGE
+        step[column] = _POLICY.change
         squares = []
         for sign in (1, -1):
             mean, covariance = self.posterior(field + sign * step, precision)
             squares.append(np.sum(mean, axis=1) ** 2 + np.sum(covariance, axis=(1, 2)))
-        return np.asarray((squares[0] - squares[1]) / (2 * _CHANGE))
+        return np.asarray((squares[0] - squares[1]) / (2 * _POLICY.change))

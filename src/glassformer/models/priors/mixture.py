@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,14 +19,24 @@ from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.priors.law import Law
 
-# Standard deviations covered by quadratures, panels per standard deviation, and nodes of the two rules compared.
-_REACH, _PANELS, _NODES = 8.5, 2, (10, 9)
-# Lattices that average over two rows: how many, their spacing and their radius.
-_LATTICES, _SPACING, _RADIUS = 4, 0.35, 6.5
-# Quasi-random points per replica, and replicas.
-_POINTS, _REPLICAS = 1024, 8
-# States of all rows together that are summed over, and numbers held at once.
-_MOST_STATES, _LARGEST = 1024, 1 << 22
+
+@dataclass(frozen=True)
+class Quadrature:
+    """How mixtures are averaged over: one row by panels, two by lattices, more by points."""
+
+    reach: float = 8.5  # standard deviations that panels cover
+    panels: int = 2  # per standard deviation
+    nodes: tuple[int, int] = (10, 9)  # of the two rules compared
+    lattices: int = 4  # that average over two rows
+    spacing: float = 0.35  # of them
+    radius: float = 6.5  # of them
+    points: int = 1024  # quasi-random ones per replica
+    replicas: int = 8  # of those
+    states: int = 1024  # of all rows together that are summed over, at most
+    at_once: int = 1 << 22  # numbers held in one go
+
+
+_POLICY = Quadrature()
 
 
 class Components(NamedTuple):
@@ -59,8 +70,8 @@ class MixtureLaw(Law):
 
     def validate(self, rows: int) -> None:
         count = len(self.components.weights)
-        if count**rows > _MOST_STATES:
-            allowed = f"few enough rows that {count}^rows is at most {_MOST_STATES} for weights of {count} kinds"
+        if count**rows > _POLICY.states:
+            allowed = f"few enough rows that {count}^rows is at most {_POLICY.states} for weights of {count} kinds"
             raise ParameterError("rows", rows, allowed, f"fewer rows, or a simpler prior than {self.label}")
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -71,7 +82,7 @@ class MixtureLaw(Law):
     def posterior(self, field: Array, precision: Array) -> tuple[Array, Array]:
         states = self._states(precision)
         mean, covariance = np.empty_like(field), np.empty((*field.shape, field.shape[1]))
-        share = max(1, _LARGEST // len(states))
+        share = max(1, _POLICY.at_once // len(states))
         for part in (slice(start, start + share) for start in range(0, len(field), share)):
             mean[part], covariance[part] = _moments(states, field[part])
         return mean, covariance
@@ -100,9 +111,11 @@ class MixtureLaw(Law):
         r"""Fields of one row: two Gauss rules on panels as fine as the finest component of :math:`b/\sqrt a`."""
         weights, means, variances = self.components
         centre, spread = np.sqrt(precision) * means[:, None], np.sqrt(1 + precision * variances)[:, None]
-        edges = np.unique(centre + spread * np.linspace(-_REACH, _REACH, round(2 * _REACH * _PANELS) + 1))
+        edges = np.unique(
+            centre + spread * np.linspace(-_POLICY.reach, _POLICY.reach, round(2 * _POLICY.reach * _POLICY.panels) + 1)
+        )
         nodes = []
-        for count in _NODES:
+        for count in _POLICY.nodes:
             x, width = gauss_panels(edges, count)
             density = np.exp(-0.5 * ((x - centre) / spread) ** 2) / (np.sqrt(2 * np.pi) * spread)
             nodes.append((np.sqrt(precision) * x[:, None], width * (weights @ density)))
@@ -121,7 +134,7 @@ class MixtureLaw(Law):
     def _quasi_random(self, precision: Array) -> Array:
         """Fields of several rows, shape (replicas, points, P): weights by their quantiles, and noise."""
         size = len(precision)
-        kind, noise = np.split(normal_points(2 * size, _POINTS, _REPLICAS), 2, axis=-1)
+        kind, noise = np.split(normal_points(2 * size, _POLICY.points, _POLICY.replicas), 2, axis=-1)
         return self._quantile(scipy.special.ndtr(kind)) @ precision + noise @ square_root(precision)
 
     def _quantile(self, uniform: Array) -> Array:
@@ -140,13 +153,13 @@ def _lattices() -> list[tuple[Array, Array]]:
     What varies faster than a lattice is missed by all of its parts alike: only moved at random do their results differ
     by as much as they are off.
     """
-    steps = np.arange(-np.ceil(_RADIUS / _SPACING), np.ceil(_RADIUS / _SPACING) + 1)
+    steps = np.arange(-np.ceil(_POLICY.radius / _POLICY.spacing), np.ceil(_POLICY.radius / _POLICY.spacing) + 1)
     square = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
     lattices = []
-    for shift in np.random.default_rng(0).random((_LATTICES, 2)):
-        points = _SPACING * (square + shift)
-        points = points[np.sum(points**2, axis=1) <= _RADIUS**2]
-        lattices.append((points, _SPACING**2 * np.exp(-0.5 * np.sum(points**2, axis=1)) / (2 * np.pi)))
+    for shift in np.random.default_rng(0).random((_POLICY.lattices, 2)):
+        points = _POLICY.spacing * (square + shift)
+        points = points[np.sum(points**2, axis=1) <= _POLICY.radius**2]
+        lattices.append((points, _POLICY.spacing**2 * np.exp(-0.5 * np.sum(points**2, axis=1)) / (2 * np.pi)))
     return lattices
 
 

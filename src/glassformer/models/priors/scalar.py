@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,8 +18,17 @@ if TYPE_CHECKING:
     from glassformer.models.priors.layered import LayeredPrior
     from glassformer.models.spectra.nodes import SpectralLaw
 
-# Panels of the mutual information: longest in log(1 + t), halvings of the first towards zero, nodes and check.
-_PANEL, _HALVINGS, _PANEL_NODES = 0.25, 12, (8, 5)
+
+@dataclass(frozen=True)
+class Panels:
+    """How the mutual information is integrated."""
+
+    longest: float = 0.25  # panel in log(1 + t)
+    halvings: int = 12  # of the first towards zero
+    nodes: tuple[int, int] = (8, 5)  # of a panel, and of the rule that checks it
+
+
+_POLICY = Panels()
 
 
 class ScalarPrior(SignalPrior):
@@ -106,14 +116,15 @@ class ScalarPrior(SignalPrior):
         The prior part of the free entropy is :math:`\Psi(\hat q) = \hat q/2 - I(\hat q)`.
         """
         q_hat = np.asarray(q_hat, dtype=float)
-        # One pass for the whole batch: panels between consecutive values, none longer than _PANEL in log(1 + t),
+        # One pass for the whole batch: panels between consecutive values, none too long in log(1 + t),
         # where (1 + t) MMSE(t) is smooth and of order one however large q_hat is.
         ends = np.unique(np.concatenate([[0.0], np.log1p(q_hat)]))
-        pieces = [np.linspace(a, b, int(np.ceil((b - a) / _PANEL)) + 1)[1:] for a, b in itertools.pairwise(ends)]
+        cuts = ((a, b, int(np.ceil((b - a) / _POLICY.longest))) for a, b in itertools.pairwise(ends))
+        pieces = [np.linspace(a, b, count + 1)[1:] for a, b, count in cuts]
         # A small width makes the MMSE vary towards zero: the first panel is halved again and again.
-        start = pieces[0][0] * 0.5 ** np.arange(_HALVINGS, 0, -1.0) if pieces else np.zeros(0)
+        start = pieces[0][0] * 0.5 ** np.arange(_POLICY.halvings, 0, -1.0) if pieces else np.zeros(0)
         edges = np.concatenate([[0.0], start, *pieces])
-        fine, coarse = (self._panel_integrals(edges, nodes) for nodes in _PANEL_NODES)
+        fine, coarse = (self._panel_integrals(edges, nodes) for nodes in _POLICY.nodes)
         total, error = np.cumsum(fine), np.cumsum(np.abs(fine - coarse))
         index = np.searchsorted(edges, np.log1p(q_hat), side="right") - 1
         return Integral(np.append(0.0, total)[index], np.append(0.0, error)[index])

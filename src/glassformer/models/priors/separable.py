@@ -16,15 +16,29 @@ from glassformer.models.priors.base import Estimate
 from glassformer.models.priors.law import Law
 from glassformer.models.priors.weight_rows import WeightRowsPrior
 
-# Relative size of an entry of a precision that couples two rows.
-_COUPLED = 1e-10
-# The estimates of what coupling changes share a part of their error, which their spread does not show: where it was
-# measured, errors were up to 2.5 times the spread.
-_SHARED = 4.0
-# Variance of a weight that is known exactly.
-_KNOWN = 1e-15
-# Precisions between which a profile looks for its variances, and how many.
-_PROFILE, _GRID = (1e-4, 1e6), 60
+
+@dataclass(frozen=True)
+class Policy:
+    """How rows of several laws are averaged over.
+
+    Attributes:
+        coupled: relative size of an entry of a precision that couples two rows.
+        shared: errors of the estimates of what coupling changes, in units of their spread, which does not show the
+            part that they share: where it was measured, errors were up to 2.5 times that.
+        known: variance of a weight that is known exactly.
+        profile: precisions between which a profile looks for its variances.
+        grid: how many.
+    """
+
+    coupled: float = 1e-10
+    shared: float = 4.0
+    known: float = 1e-15
+    profile: tuple[float, float] = (1e-4, 1e6)
+    grid: int = 60
+
+
+_POLICY = Policy()
+
 
 _Function = Callable[[Array, Array], Array]
 
@@ -88,7 +102,7 @@ class SeparablePrior(WeightRowsPrior):
                 value[k][inner] = 0.5 * (found.value[0] + found.value[0].T)
                 error[k][inner] = found.error[0] + np.abs(found.value[1])
         # Discrete weights are known exactly from some precision on, and channels divide by what is not known.
-        missing = np.maximum(_KNOWN - np.diagonal(value, axis1=1, axis2=2), 0.0)[:, :, None] * np.eye(self.count)
+        missing = np.maximum(_POLICY.known - np.diagonal(value, axis1=1, axis2=2), 0.0)[:, :, None] * np.eye(self.count)
         return Integral(value + missing, error + missing)
 
     def _moments(self, blur: Array, field: Array, precision: Array) -> Array:
@@ -117,14 +131,14 @@ class SeparablePrior(WeightRowsPrior):
             return Integral(value, error)
         difference = self._estimates(precision, function) - self._estimates(np.diag(np.diag(precision)), function)
         change, blur = mean_and_error(difference)
-        return Integral(value + change, error + _SHARED * blur)
+        return Integral(value + change, error + _POLICY.shared * blur)
 
     def _estimates(self, precision: Array, function: _Function) -> Array:
         return self.law.estimates(precision, lambda field: function(field, precision))
 
     def profile(self, points: int) -> tuple[Array, Array]:
         # Where the variance of a row is as far from the prior's and from zero as that of Gaussian rows is.
-        wanted, grid = 1 / (1 + np.exp(np.linspace(-6, 6, points))), np.geomspace(*_PROFILE, _GRID)
+        wanted, grid = 1 / (1 + np.exp(np.linspace(-6, 6, points))), np.geomspace(*_POLICY.profile, _POLICY.grid)
         found = self.scalar_variance(grid).value
         falling = np.minimum.accumulate(np.maximum(found, np.finfo(float).tiny))
         precision = np.exp(np.interp(np.log(wanted), np.log(falling[::-1]), np.log(grid[::-1])))
@@ -162,7 +176,7 @@ class SeparablePrior(WeightRowsPrior):
 def _groups(precision: Array) -> list[NDArray[np.intp]]:
     """Rows that a precision couples, directly or through others, group by group."""
     scale = np.sqrt(np.abs(np.diag(precision)))
-    reach = np.abs(precision) > _COUPLED * np.outer(scale, scale)
+    reach = np.abs(precision) > _POLICY.coupled * np.outer(scale, scale)
     np.fill_diagonal(reach, True)
     for _ in range(len(reach).bit_length()):
         reach = reach @ reach

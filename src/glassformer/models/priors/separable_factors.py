@@ -17,12 +17,20 @@ from glassformer.models.priors.factors import FactorPrior
 from glassformer.models.priors.law import Law
 from glassformer.models.priors.laws import Gaussian
 
-# Precisions of a factor that are tabulated, how many, and the variance below which nothing is left to learn.
-_RANGE, _POINTS, _NOTHING = (1e-4, 1e10), 320, 1e-30
-# Relative error of interpolation, and relative decrease of the sample ratio that is more than rounding.
-_INTERPOLATION, _FOLD = 1e-9, 1e-9
-# Widest factors whose overlaps were checked to be alike.
-_WIDEST = 2
+
+@dataclass(frozen=True)
+class Table:
+    """How what is learned of a factor is tabulated."""
+
+    precisions: tuple[float, float] = (1e-4, 1e10)  # the least and the largest
+    points: int = 320  # in between
+    nothing: float = 1e-30  # variance below which nothing is left to learn
+    interpolation: float = 1e-9  # its relative error
+    fold: float = 1e-9  # relative decrease of the sample ratio that is more than rounding
+    widest: int = 2  # factors whose overlaps were checked to be alike
+
+
+_POLICY = Table()
 
 
 @dataclass(frozen=True)
@@ -65,10 +73,10 @@ class SeparableFactorPrior(FactorPrior):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.width > _WIDEST:
+        if self.width > _POLICY.widest:
             raise IncompatibleError(
                 f"width = {self.width} and prior = {self.law.label} exclude each other: overlaps of more than "
-                f"{_WIDEST} factors that are not Gaussian have not been checked; use Gaussian factors"
+                f"{_POLICY.widest} factors that are not Gaussian have not been checked; use Gaussian factors"
             )
         self.law.validate(self.width)
         assert self._curve is not None
@@ -88,7 +96,7 @@ class SeparableFactorPrior(FactorPrior):
             value = np.exp(curve.log_variance(np.maximum(u, curve.position[0])))
             first = 1 - (1 - np.exp(curve.log_variance(curve.position[0]))) * np.exp(2 * (u - curve.position[0]))
         value = np.where(low, first, value)
-        relative = np.interp(u, curve.position, curve.error) + _INTERPOLATION
+        relative = np.interp(u, curve.position, curve.error) + _POLICY.interpolation
         return Integral(value, np.where(np.isneginf(u), 0.0, relative * value))
 
     def mutual_information(self, q_hat: Array) -> Integral:
@@ -98,7 +106,7 @@ class SeparableFactorPrior(FactorPrior):
         behind = 0.5 * self.onset * (1 + np.exp(start)) - curve.information(start)
         first = half - behind * np.exp(3 * np.minimum(u - start, 0.0))
         value = np.where(u < start, first, curve.information(np.maximum(u, start)))
-        return Integral(value, (np.interp(u, curve.position, curve.error) + _INTERPOLATION) * np.abs(value))
+        return Integral(value, (np.interp(u, curve.position, curve.error) + _POLICY.interpolation) * np.abs(value))
 
     def _position(self, q_hat: Array) -> Array:
         r""":math:`\log(x/\sqrt\beta - 1)`, which runs from minus to plus infinity beyond the onset."""
@@ -144,7 +152,7 @@ def _curve(law: Law, beta: float) -> _Curve:
         errors.append(np.interp(log_precision, np.log(weight.precision), weight.error))
     first, second = variances
     x = np.exp(log_b) / (1 - first)
-    if np.any(np.diff(x) < -_FOLD * x[1:]):
+    if np.any(np.diff(x) < -_POLICY.fold * x[1:]):
         raise IncompatibleError(
             f"prior = {law.label} and a fixed width exclude each other at beta = {beta:g}: the factors have a hard "
             "phase of their own, for which no single error stands; take a law closer to Gaussian (less sparse), or the "
@@ -174,10 +182,10 @@ class _Weight(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _weight(law: Law) -> _Weight:
-    precision, variance, error, information = np.geomspace(*_RANGE, _POINTS), [], [], []
+    precision, variance, error, information = np.geomspace(*_POLICY.precisions, _POLICY.points), [], [], []
     for value in precision:
         found, blur = _averaged(law, value, lambda b, a: law.posterior(b, a)[1][:, 0, 0])
-        if found < _NOTHING:
+        if found < _POLICY.nothing:
             break
         variance.append(found)
         error.append(blur / found)

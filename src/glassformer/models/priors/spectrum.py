@@ -22,9 +22,17 @@ from glassformer.models.spectra.nuclear_norm import nuclear_norm_threshold, trac
 from glassformer.models.spectra.rectangular_atoms import RectangularAtomsLaw
 from glassformer.models.spectra.symmetric_atoms import SymmetricAtomsLaw
 
-# Noise above which nothing is known to rounding, and below which atoms stand alone or digits end: the error is
-# proportional to the noise from there on, by its own estimate to this part.
-_LARGEST, _SMALLEST, _BEYOND = 1e14, 1e-10, 1e-4
+
+@dataclass(frozen=True)
+class Noise:
+    """Between which noises a spectrum is resolved."""
+
+    largest: float = 1e14  # above it nothing is known to rounding
+    smallest: float = 1e-10  # below it atoms stand alone or digits end, and the error is proportional to the noise
+    beyond: float = 1e-4  # to this part, by its own estimate
+
+
+_POLICY = Noise()
 
 
 class SpectrumPrior(ScalarPrior):
@@ -59,13 +67,13 @@ class SpectrumPrior(ScalarPrior):
     def mmse(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)
         noise = 1 / np.maximum(q_hat, 1e-300)
-        value, error = np.where(noise > _LARGEST, 1.0, 0.0), np.zeros(q_hat.shape)
-        proper = (noise <= _LARGEST) & (noise > 0)
+        value, error = np.where(noise > _POLICY.largest, 1.0, 0.0), np.zeros(q_hat.shape)
+        proper = (noise <= _POLICY.largest) & (noise > 0)
         if np.any(proper):
-            seen = np.maximum(noise[proper], _SMALLEST)
+            seen = np.maximum(noise[proper], _POLICY.smallest)
             found, share = self._mmse_at(seen), noise[proper] / seen
             value[proper] = found.value * share
-            error[proper] = found.error * share + np.where(share < 1, _BEYOND, 0.0) * value[proper]
+            error[proper] = found.error * share + np.where(share < 1, _POLICY.beyond, 0.0) * value[proper]
         return Integral(value, error)
 
     def _mmse_at(self, noise: Array) -> Integral:
@@ -81,7 +89,7 @@ class SpectrumPrior(ScalarPrior):
 
     def known(self, precision: float) -> bool:
         """Whether a precision is large enough for the observation to be the signal, to rounding."""
-        return precision >= 1 / _SMALLEST
+        return precision >= 1 / _POLICY.smallest
 
 
 @dataclass(frozen=True)
@@ -154,7 +162,7 @@ class SymmetricSpectrumPrior(SpectrumPrior, SymmetricPrior):
     def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
         r"""Posterior mean of ``S`` from natural parameters :math:`A Y` and :math:`A = \hat q`."""
         del memory
-        if precision <= 1 / _LARGEST:
+        if precision <= 1 / _POLICY.largest:
             return Estimate(self.mean((len(field), len(field))), 1.0, 1.0)
         if self.known(precision):
             return Estimate(field / precision, 1 / precision, 1 / precision)
@@ -232,7 +240,7 @@ class RectangularSpectrumPrior(SpectrumPrior):
     def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
         r"""Posterior mean of ``S`` from natural parameters :math:`A Y` and :math:`A = \hat q`."""
         del memory
-        if precision <= 1 / _LARGEST:
+        if precision <= 1 / _POLICY.largest:
             return Estimate(np.zeros_like(field), 1.0, 1.0)
         if self.known(precision):
             return Estimate(field / precision, 1 / precision, 1 / precision)

@@ -16,10 +16,26 @@ from glassformer.models.priors.shrunk import shrunk_symmetric
 from glassformer.models.spectra.nuclear_norm import trace_dimension
 from glassformer.models.spectra.symmetric import SymmetricLaw
 
-# Beyond these ratios to one the MMSE equals its limit to rounding error, and a law would only lose digits.
-_TINY, _HUGE = 1e-13, 1e15
-# Precision, per unit of a small width, from which on the MMSE falls as its inverse (to 1e-9 and better).
-_ASYMPTOTIC = 1e10
+
+@dataclass(frozen=True)
+class Limits:
+    """Precisions beyond which the MMSE equals its limit to rounding, and a law would only lose digits.
+
+    Attributes:
+        tiny: of it nothing is learned.
+        huge: of it everything is.
+        asymptotic: the same per unit of a small width, from which on the MMSE falls as its inverse (to 1e-9 and
+            better).
+    """
+
+    tiny: float = 1e-13
+    huge: float = 1e15
+    asymptotic: float = 1e10
+
+
+_POLICY = Limits()
+
+
 # A symmetric matrix has half as many free entries as the sample sizes d^2, or d r, count.
 _DEGREES = 0.5
 
@@ -83,11 +99,11 @@ class WishartPrior(SymmetricPrior):
 
     def mmse(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)
-        value = np.where(q_hat <= _TINY, 1.0, 0.0)
+        value = np.where(q_hat <= _POLICY.tiny, 1.0, 0.0)
         error = np.zeros_like(value)
-        proper = q_hat > _TINY
+        proper = q_hat > _POLICY.tiny
         if np.any(proper):
-            largest = _ASYMPTOTIC * min(self.rho, 1.0) ** 1.5
+            largest = _POLICY.asymptotic * min(self.rho, 1.0) ** 1.5
             seen = np.minimum(q_hat[proper], largest)
             found = SymmetricLaw(self.rho, 1 / seen).mmse()
             # Beyond, q_hat MMSE is at its limit, while the law's bulk of noise would be lost in rounding; where
@@ -124,9 +140,9 @@ class WishartPrior(SymmetricPrior):
             memory: ignored, this prior needs none.
         """
         del memory
-        if precision <= _TINY:
+        if precision <= _POLICY.tiny:
             return Estimate(self.mean((len(field), len(field))), 1.0, 1.0)
-        if precision >= _HUGE:
+        if precision >= _POLICY.huge:
             return Estimate(field / precision, 1 / precision, 1 / precision)
         return shrunk_symmetric(SymmetricLaw(self.rho, 1 / precision), field, precision)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,18 @@ from glassformer.core.numerics.quadrature import gauss_panels
 # Nodes of the rule and of the one it is compared with; how far they may differ on all panels together, relative to
 # the whole; how often a panel may be halved, and how many there may be: what is left open then is in the error.
 NODES, _CHECK = 16, 11
-_AGREED, _HALVINGS, _MOST = 1e-10, 30, 20_000
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """When panels are no longer halved."""
+
+    agreed: float = 1e-10  # relative difference of the two rules
+    halvings: int = 30  # at most
+    most: int = 20_000  # panels at once
+
+
+_POLICY = Refinement()
 
 
 class Panels(NamedTuple):
@@ -45,13 +57,13 @@ def settled_panels(bulks: Array, terms: Callable[[Array], Array]) -> tuple[Panel
     pending, done = Panels(bulks, np.ones(len(bulks), dtype=bool)), []
     differences: list[Array] = []
     totals: list[Array] = []
-    for round_ in range(_HALVINGS + 1):
+    for round_ in range(_POLICY.halvings + 1):
         fine, coarse = (_integrals(pending, terms, count) for count in (NODES, _CHECK))
         difference = np.abs(fine - coarse)
         whole = sum(totals, np.zeros(len(fine))) + np.sum(np.abs(fine), axis=1)
         # What is allowed is shared out among panels: each may be off by its part of the number there are.
-        allowed = _AGREED * whole[:, None] / max(len(pending.soft), 8)
-        good = ~np.any(difference > allowed, axis=0) | (round_ == _HALVINGS) | (len(pending.soft) > _MOST)
+        allowed = _POLICY.agreed * whole[:, None] / max(len(pending.soft), 8)
+        good = ~np.any(difference > allowed, axis=0) | (round_ == _POLICY.halvings) | (len(pending.soft) > _POLICY.most)
         done.append(Panels(pending.ends[good], pending.soft[good]))
         differences.append(np.sum(difference[:, good], axis=1))
         totals.append(np.sum(np.abs(fine[:, good]), axis=1))

@@ -25,19 +25,25 @@ from glassformer.core.numerics.quasi_random import normal_points
 from glassformer.models.channels.attention_indexed.hardmax import CORRELATION, orthant
 from glassformer.models.channels.attention_indexed.prediction import row_disagreement
 from glassformer.models.channels.attention_indexed.projected import all_ones
-from glassformer.theory.risk.labels import Answers, Labels
+from glassformer.theory.risk.labels import POLICY, Answers, Labels
 from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.penalties import Learned
 
-# Where standard normal variables end; powers and overlaps below are none, and chances below add nothing: in
-# a plane, at first and later, and in a product of two.
-_TAIL, _NONE, _NEGLIGIBLE, _FAINT = 8.5, 1e-14, (1e-10, 1e-18), 1e-14
-# Nodes per panel of the plane of row differences, from one accuracy to the next; nodes per variable of product rules.
-_PLANE, _PRODUCT = (6, 10, 15, 22, 33), (7, 10, 14, 19, 26, 34)
-# Sampled points per replica.
-_POINTS = (256, 8192)
-# Panels around a fast change, in units of its width, where it is narrower than this.
-_AROUND, _NARROW = np.array([-6.0, -2.0, 2.0, 6.0]), 0.3
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How finely averages over indices are taken, most from one accuracy to the next."""
+
+    plane: tuple[int, ...] = (6, 10, 15, 22, 33)  # nodes per panel of the plane of row differences
+    product: tuple[int, ...] = (7, 10, 14, 19, 26, 34)  # nodes per variable of product rules
+    points: tuple[int, int] = (256, 8192)  # sampled ones per replica
+    negligible: tuple[float, float] = (1e-10, 1e-18)  # chances in a plane that add nothing, at first and later
+    faint: float = 1e-14  # the same in a product of two
+    around: tuple[float, ...] = (-6.0, -2.0, 2.0, 6.0)  # panels around a fast change, in units of its width
+    narrow: float = 0.3  # width below which it has such panels
+
+
+_POLICY = Accuracy()
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class AttentionLabels(Labels):
         return np.asarray(self.channel.shares_of(labels))
 
     def wrong(self, found: Learned) -> Array:
-        cosine = found.overlap / np.sqrt(np.maximum(found.power, _NONE) * self.power)
+        cosine = found.overlap / np.sqrt(np.maximum(found.power, POLICY.none) * self.power)
         return row_disagreement(self.tokens, np.minimum(cosine, 1.0))
 
     def answers(self, found: Learned) -> Answers:
@@ -96,14 +102,14 @@ class AttentionLabels(Labels):
 class PlaneLabels(AttentionLabels):
     """Hardmax of two tokens: the plane of row differences is integrated, chances of labels have closed forms."""
 
-    accuracies = len(_PLANE)
+    accuracies = len(_POLICY.plane)
 
     def _averages(self, overlap: float, power: float, susceptibility: float) -> list[float]:
-        m, q = max(overlap, _NONE), max(power, _NONE)
-        left = max(self.power - m**2 / q, _NONE)
-        nodes = _margins(self._edges(m, q, left, susceptibility), _PLANE[self.accuracy])
+        m, q = max(overlap, POLICY.none), max(power, POLICY.none)
+        left = max(self.power - m**2 / q, POLICY.none)
+        nodes = _margins(self._edges(m, q, left, susceptibility), _POLICY.plane[self.accuracy])
         chance, slopes = _chance(nodes, m / np.sqrt(q * left))
-        near = np.flatnonzero(nodes.weight * chance > _NEGLIGIBLE[self.accuracy > 0])
+        near = np.flatnonzero(nodes.weight * chance > _POLICY.negligible[self.accuracy > 0])
         (z, sign, weight), chance, slopes = nodes.at(near), chance[near], slopes[:, near]
         omega = _components(np.sqrt(3 * q) * z * sign)
         y = self.channel.shares_of(np.stack([sign[0] < 0, sign[1] > 0], axis=1))
@@ -117,11 +123,15 @@ class PlaneLabels(AttentionLabels):
         """Panels of a standardised row difference, finer where chances, losses or their minimisers change fast."""
         unit = np.sqrt(3 * q)
         widths = np.array([np.sqrt(left * q) / m, 1 / (self.loss.sharpness**0.5 * unit)])
-        narrow = widths[widths < _NARROW]
+        narrow = widths[widths < _POLICY.narrow]
         reach = self.loss.sharpness**0.5 * susceptibility / unit * np.array([-3.0, -1.0, 1.0, 3.0])
-        every = [[-_TAIL, -3.0, 0.0, 3.0, _TAIL], (narrow[:, None] * _AROUND).ravel(), reach]
+        every = [
+            [-POLICY.tail, -3.0, 0.0, 3.0, POLICY.tail],
+            (narrow[:, None] * np.array(_POLICY.around)).ravel(),
+            reach,
+        ]
         # Narrow panels stay: averages would jump where they went, and fixed points could end up in between.
-        return np.unique(np.clip(np.concatenate(every), -_TAIL, _TAIL))
+        return np.unique(np.clip(np.concatenate(every), -POLICY.tail, POLICY.tail))
 
 
 class FieldLabels(AttentionLabels):
@@ -153,11 +163,11 @@ class FieldLabels(AttentionLabels):
 class ProductLabels(FieldLabels):
     """Smooth labels of two tokens: a product of Gauss rules over two planes."""
 
-    accuracies = len(_PRODUCT)
+    accuracies = len(_POLICY.product)
 
     @property
     def _grid(self) -> _Nodes:
-        return _product(_PRODUCT[self.accuracy])
+        return _product(_POLICY.product[self.accuracy])
 
 
 @dataclass(frozen=True)
@@ -170,7 +180,7 @@ class SampledLabels(FieldLabels):
 
     replica: int = -1
 
-    accuracies = len(_POINTS)
+    accuracies = len(_POLICY.points)
 
     @property
     def replicas(self) -> Iterator[Labels]:
@@ -229,7 +239,7 @@ def _margins(edges: Array, nodes: int) -> _Margins:
     parts = []
     for product in (1.0, -1.0):
         weight = twice * _density(margin, product * CORRELATION)
-        near = np.flatnonzero(weight > _NEGLIGIBLE[1])
+        near = np.flatnonzero(weight > _POLICY.negligible[1])
         sign = np.broadcast_to([[1.0], [product]], (2, len(near)))
         parts.append(_Margins(margin[:, near], sign, weight[near]))
     return _Margins(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
@@ -283,7 +293,7 @@ def _product(nodes: int) -> _Nodes:
     doubled = np.where(np.abs(t) < 1e-9, w, 2 * w)[half]
     grids = np.meshgrid(t[half], t, t, t, indexing="ij")
     weight = doubled[:, None, None, None] * w[:, None, None] * w[:, None] * w
-    near = weight > _FAINT
+    near = weight > _POLICY.faint
     points = np.stack([grid[near] for grid in grids], axis=1)
     return _Nodes(points[:, :2] @ _plane(2), points[:, 2:] @ _plane(2), weight[near])
 
@@ -292,5 +302,5 @@ def _product(nodes: int) -> _Nodes:
 def _points(tokens: int, accuracy: int) -> Array:
     """Of both fields, shape (replicas, points, 2 K)."""
     plane = _plane(tokens)
-    points = normal_points(2 * len(plane), _POINTS[accuracy])
+    points = normal_points(2 * len(plane), _POLICY.points[accuracy])
     return np.concatenate([part @ plane for part in np.split(points, 2, axis=-1)], axis=-1)

@@ -24,11 +24,20 @@ from glassformer.models.channels.attention_indexed.pairs import pair_indices
 from glassformer.theory.risk import two_tokens
 from glassformer.theory.risk.loss import Loss
 
-# Steps of the search for minimisers, relative steps after which to stop, and that may be rounding, and samples treated
-# at once.
-_STEPS, _LAST, _ROUGH, _BLOCK = 200, 1e-9, 1e-6, 16384
-# Share of the foretold decrease that a step has to bring, and rounding of the objective that hides it.
-_DECREASE, _ROUNDING = 0.1, 1e-13
+
+@dataclass(frozen=True)
+class Newton(two_tokens.Newton):
+    """How minimisers of any number of tokens are looked for."""
+
+    steps: int = 200  # at most
+    last: float = 1e-9  # relative step that ends the search
+    rough: float = 1e-6  # relative step that may be rounding: it ends the search where steps no longer shrink
+    shrinking: float = 0.3  # share of the step before, below which one shrinks
+    rounding: float = 1e-13  # of the objective, which hides it
+    at_once: int = 16384  # samples that are treated in one go
+
+
+_POLICY = Newton()
 
 
 class _Shape(NamedTuple):
@@ -129,8 +138,8 @@ class CrossEntropy(Loss):
         v = np.broadcast_to(np.asarray(variance, dtype=float), shape[:-1]).ravel()
         found, score, curvature = np.empty(omega.shape), np.empty(omega.shape), np.empty(v.shape)
         search = two_tokens.minimised if len(y) == 2 else minimised
-        for start in range(0, len(v), _BLOCK):
-            part = slice(start, start + _BLOCK)
+        for start in range(0, len(v), _POLICY.at_once):
+            part = slice(start, start + _POLICY.at_once)
             parts = search(y[:, :, part], omega[:, part], v[part], self._scale)
             found[:, part], score[:, part], curvature[part] = parts
         return found.T.reshape(shape), score.T.reshape(shape), curvature.reshape(shape[:-1])
@@ -244,7 +253,7 @@ def _minimiser(y: Array, omega: Array, variance: Array, scale: float) -> Array:
     missed = variance * (_value(y, _logits(omega, scale)) - _value(y, 0 * _logits(omega, scale)))
     p = np.where(missed > 0.5 * np.sum(omega**2, axis=0), 0.0, omega)
     active, before = np.arange(len(variance)), np.full(len(variance), np.inf)
-    for _ in range(_STEPS):
+    for _ in range(_POLICY.steps):
         labels, centre, v, here = y[:, :, active], omega[:, active], variance[active], p[:, active]
         logits = _logits(here, scale)
         probabilities = _probabilities(logits)
@@ -254,7 +263,7 @@ def _minimiser(y: Array, omega: Array, variance: Array, scale: float) -> Array:
         p[:, active] = _shortened(labels, centre, v, here, step, objective, np.sum(slope * step, axis=0), scale)
         size = np.max(np.abs(step), axis=0) / (1 + np.max(np.abs(here), axis=0))
         # Steps that do not shrink any more are rounding.
-        moving = (size > _LAST) & ((size > _ROUGH) | (size < 0.3 * before))
+        moving = (size > _POLICY.last) & ((size > _POLICY.rough) | (size < _POLICY.shrinking * before))
         active, before = active[moving], size[moving]
         if not active.size:
             break
@@ -266,12 +275,12 @@ def _shortened(
 ) -> Array:
     """Where steps lead, halved until the objective is low enough."""
     share, waiting, moved = np.ones(len(v)), np.arange(len(v)), here + step
-    for _ in range(60):
+    for _ in range(_POLICY.halvings):
         there = moved[:, waiting]
         found = v[waiting] * _value(y[:, :, waiting], _logits(there, scale))
         found += 0.5 * np.sum((there - centre[:, waiting]) ** 2, axis=0)
-        allowed = objective[waiting] + _DECREASE * share[waiting] * slope[waiting]
-        waiting = waiting[found > allowed + _ROUNDING * (1 + np.abs(objective[waiting]))]
+        allowed = objective[waiting] + _POLICY.decrease * share[waiting] * slope[waiting]
+        waiting = waiting[found > allowed + _POLICY.rounding * (1 + np.abs(objective[waiting]))]
         if not waiting.size:
             break
         share[waiting] *= 0.5

@@ -23,14 +23,31 @@ from glassformer.models.channels.scalar import LabelNodes
 from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.penalties import Learned
 
-# Where standard normal variables end, nodes per panel of them, and at most.
-_TAIL, _NODES, _FINEST = 8.5, 16, 64
-# Numbers that one batch of averages may take, and panels of which there are some.
-_BATCH, _SOME = 4_000_000, 12
-# Panels around a step of the label's law, in units of its width.
-_AROUND = np.array([-6.0, -3.0, -1.0, 1.0, 3.0, 6.0])
-# An overlap or power of less is none.
-_NONE = 1e-14
+
+@dataclass(frozen=True)
+class Quadrature:
+    """How far and how finely averages over labels and fields go.
+
+    Attributes:
+        tail: where standard normal variables end.
+        nodes: per panel of them.
+        finest: the same at most.
+        around: panels around a step of the label's law, in units of its width.
+        panels: that there are, about.
+        batch: numbers that averages treated at once may take.
+        none: an overlap or power of less is none.
+    """
+
+    tail: float = 8.5
+    nodes: int = 16
+    finest: int = 64
+    around: tuple[float, ...] = (-6.0, -3.0, -1.0, 1.0, 3.0, 6.0)
+    panels: int = 12
+    batch: int = 4_000_000
+    none: float = 1e-14
+
+
+POLICY = Quadrature()
 
 
 class Answers(NamedTuple):
@@ -65,7 +82,7 @@ class Labels:
     channel: Any
     power: float
     loss: Loss
-    nodes: int = field(default=_NODES, kw_only=True)
+    nodes: int = field(default=POLICY.nodes, kw_only=True)
 
     @property
     def components(self) -> float:
@@ -90,7 +107,7 @@ class Labels:
     @property
     def finer(self) -> Labels | None:
         """The same with more accurate averages; None where none are."""
-        return None if self.loss.quadratic or self.nodes >= _FINEST else replace(self, nodes=2 * self.nodes)
+        return None if self.loss.quadratic or self.nodes >= POLICY.finest else replace(self, nodes=2 * self.nodes)
 
     @property
     def replicas(self) -> Iterator[Labels]:
@@ -121,7 +138,7 @@ class Labels:
             raise IncompatibleError(f"loss {self.loss.name} is for labels +1 and -1, not for those of {told}")
         averages = self._discrete if self.channel.values else self._continuous
         labels = len(self.channel.values) or len(self._nodes.y)
-        rows = max(1, _BATCH // (labels * _SOME * self.nodes))
+        rows = max(1, POLICY.batch // (labels * POLICY.panels * self.nodes))
         parts = [
             averages(Learned(*(part[begin : begin + rows] for part in found)))
             for begin in range(0, len(found.power), rows)
@@ -139,7 +156,7 @@ class Labels:
         steps = [np.broadcast_to(step / np.sqrt(self.power), (len(y), 1)) for step in self.channel.steps]
         t, weight = _panels(steps, self.nodes)
         field = np.sqrt(self.power) * t
-        chance = weight * np.exp(self.channel.log_partition(y, field, np.full_like(field, _NONE)))
+        chance = weight * np.exp(self.channel.log_partition(y, field, np.full_like(field, POLICY.none)))
         return (y * field).ravel(), chance.ravel()
 
     def _square(self, found: Learned) -> Answers:
@@ -161,8 +178,8 @@ class Labels:
         """Values of the label, nodes of the fitted field over its deviation, their chances, and scores of the truth."""
         y, shape = np.array(self.channel.values)[:, None], (len(found.power), len(self.channel.values))
         root, m = np.sqrt(_column(found.power)), _column(found.overlap)
-        left = np.maximum(self.power - (m / root) ** 2, _NONE)
-        every = [*cuts, *((step + _AROUND * np.sqrt(left)) * root / m for step in self.channel.steps)]
+        left = np.maximum(self.power - (m / root) ** 2, POLICY.none)
+        every = [*cuts, *((step + np.array(POLICY.around) * np.sqrt(left)) * root / m for step in self.channel.steps)]
         t, weight = _panels([np.broadcast_to(part, (*shape, part.shape[-1])) for part in every], self.nodes)
         field = m / root * t
         chance = weight * np.exp(self.channel.log_partition(y, field, left))
@@ -172,8 +189,8 @@ class Labels:
         """At each node of the label the fitted field is normal, and what it tells of the true one is linear."""
         q, m = _column(found.power), _column(found.overlap)
         y, probability, mean, spread = (part[:, None] for part in self._nodes)
-        slope, left = m / self.power, np.maximum(self.power - m**2 / q, _NONE)
-        centre, width = slope * mean, np.sqrt(np.maximum(q - m * slope + slope**2 * spread, _NONE**2))
+        slope, left = m / self.power, np.maximum(self.power - m**2 / q, POLICY.none)
+        centre, width = slope * mean, np.sqrt(np.maximum(q - m * slope + slope**2 * spread, POLICY.none**2))
         cuts = [(place - centre) / width for place in self.loss.bends(y, _column(found.susceptibility))]
         t, weight = _panels([np.broadcast_to(part, (len(q), len(y), part.shape[-1])) for part in cuts], self.nodes)
         omega, field = centre + width * t, mean + slope * spread / width * t
@@ -181,7 +198,7 @@ class Labels:
 
     @cached_property
     def _nodes(self) -> LabelNodes:
-        return self.channel.label_nodes(self.nodes / _NODES)
+        return self.channel.label_nodes(self.nodes / POLICY.nodes)
 
     def _averaged(self, found: Learned, y: Array, omega: Array, weight: Array, pull: Array) -> Answers:
         """Sums over labels and fitted fields; ``pull`` is the score of the true field there."""
@@ -194,13 +211,13 @@ class Labels:
 
 def _column(values: Array) -> Array:
     """Numbers of shape (batch, 1, 1), none of them zero."""
-    return np.maximum(values, _NONE)[:, None, None]
+    return np.maximum(values, POLICY.none)[:, None, None]
 
 
 def _panels(cuts: list[Array], nodes: int) -> tuple[Array, Array]:
     """Nodes of a standard normal variable with their probability, on panels between cuts of shape (..., count)."""
     shape = cuts[0].shape[:-1]
-    fixed = np.broadcast_to([-_TAIL, -3.0, 0.0, 3.0, _TAIL], (*shape, 5))
-    edges = np.sort(np.clip(np.concatenate([fixed, *cuts], axis=-1), -_TAIL, _TAIL), axis=-1)
+    fixed = np.broadcast_to([-POLICY.tail, -3.0, 0.0, 3.0, POLICY.tail], (*shape, 5))
+    edges = np.sort(np.clip(np.concatenate([fixed, *cuts], axis=-1), -POLICY.tail, POLICY.tail), axis=-1)
     t, weight = gauss_panels(edges, nodes)
     return t, weight * np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)

@@ -15,15 +15,26 @@ from glassformer.core.numerics.roots import bracketed_root
 from glassformer.core.remembered import remembered
 from glassformer.theory.risk.loss import Loss
 
-# Where minimisers are bracketed, and the misfit of slopes that tells a kink from a smooth place.
-_REACH, _KINK = 1e8, 1e-6
-# Steps of the search for minimisers at most, a relative step that is the last, and width of a bracket that is rounding.
-_STEPS, _LAST, _ROUNDING = 200, 1e-8, 4e-16
-# Fields scanned for kinks, how many are looked for, how far a slope jumps at one, relative to the largest, halvings of
-# a cell that holds one, and distance from which on a slope is that beside it.
-_SCANNED, _MOST, _SHARP, _HALVINGS, _BESIDE = np.linspace(-12.03, 12.01, 481), 3, 1e-3, 48, 1e-9
-# Numbers that are treated at once, at least.
-_LEAST = 256
+
+@dataclass(frozen=True)
+class Search:
+    """How minimisers of a loss that is given as a function, and its kinks, are looked for."""
+
+    steps: int = 200  # of a search for minimisers, at most
+    last: float = 1e-8  # relative step that ends it
+    rounding: float = 4e-16  # relative width of a bracket that is rounding
+    reach: float = 1e8  # fields between which slopes are inverted
+    kink: float = 1e-6  # misfit of slopes that tells a kink from a smooth place
+    scanned: tuple[float, float, int] = (-12.03, 12.01, 481)  # fields looked at for kinks: first, last and number
+    kinks: int = 3  # that are looked for
+    sharp: float = 1e-3  # jump of a slope at one, relative to the largest
+    halvings: int = 48  # of a cell that holds one
+    beside: float = 1e-9  # distance from which on a slope is that beside it
+    at_once: int = 256  # numbers that are treated in one go, at least
+
+
+_POLICY = Search()
+_SCANNED = np.linspace(*_POLICY.scanned)
 
 
 @dataclass(frozen=True)
@@ -73,7 +84,7 @@ class OwnLoss(Loss):
         arrays = np.broadcast_arrays(*(np.asarray(one, dtype=float) for one in given))
         count, shape = arrays[0].size, arrays[0].shape
         # Few lengths, each of which is compiled.
-        spare = max(_LEAST, 1 << max(count - 1, 0).bit_length()) - count
+        spare = max(_POLICY.at_once, 1 << max(count - 1, 0).bit_length()) - count
         flat = [np.pad(one.ravel(), (0, spare), mode="edge") if count else np.zeros(spare) for one in arrays]
         with jax.enable_x64(True):
             found = Specialised(part, function=self.function, **fixed)(*flat)
@@ -89,14 +100,14 @@ class OwnLoss(Loss):
         p, slope, bend = self._of_arrays(_minimised, y, omega, variance)
         g = (p - omega) / variance
         # At a kink the proximal map stands still while the slope jumps.
-        kink = np.abs(g + slope) > _KINK * (1 + np.abs(g))
+        kink = np.abs(g + slope) > _POLICY.kink * (1 + np.abs(g))
         return g, np.where(kink, 1 / np.asarray(variance), bend / (1 + variance * bend))
 
     def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
         """At a kink the minimiser stands still while the field goes from one end of a stretch to the other."""
         found = [y + 0 * variance]
         for kink in remembered(lambda: self._kinks(np.ravel(y)), "kinks", self.function, y):
-            for beside in (kink.reshape(np.shape(y)) + side for side in (-_BESIDE, _BESIDE)):
+            for beside in (kink.reshape(np.shape(y)) + side for side in (-_POLICY.beside, _POLICY.beside)):
                 found.append(beside + variance * self._evaluated(1, y, beside))
         return tuple(found)
 
@@ -104,15 +115,15 @@ class OwnLoss(Loss):
         """Fields at which the slope jumps, by more than it bends on both sides; where a label has fewer, the label."""
         slope, bend = (self._evaluated(order, y[:, None], _SCANNED) for order in (1, 2))
         jump = np.diff(slope) - 0.5 * (bend[:, 1:] + bend[:, :-1]) * np.diff(_SCANNED)
-        cells = np.argsort(-jump, axis=1)[:, :_MOST].T
-        sharp = _SHARP * (1 + np.max(np.abs(slope))) < np.take_along_axis(jump, cells.T, axis=1).T
+        cells = np.argsort(-jump, axis=1)[:, : _POLICY.kinks].T
+        sharp = _POLICY.sharp * (1 + np.max(np.abs(slope))) < np.take_along_axis(jump, cells.T, axis=1).T
         return [np.where(own, self._jump(y, cell), y) for cell, own in zip(cells, sharp, strict=True) if own.any()]
 
     def _jump(self, y: Array, cell: NDArray[np.intp]) -> Array:
         """Where the slope jumps in a cell of what was scanned, one for each label, by halving."""
         low, high = _SCANNED[cell], _SCANNED[cell + 1]
         before, after = (self._evaluated(1, y, end) for end in (low, high))
-        for _ in range(_HALVINGS):
+        for _ in range(_POLICY.halvings):
             middle = 0.5 * (low + high)
             here = self._evaluated(1, y, middle)
             below = np.abs(here - before) < np.abs(here - after)
@@ -121,13 +132,13 @@ class OwnLoss(Loss):
 
     def conjugate(self, y: Array, u: Array) -> Array:
         y, u = np.broadcast_arrays(np.asarray(y, dtype=float), np.asarray(u, dtype=float))
-        reach = np.full(u.shape, _REACH)
+        reach = np.full(u.shape, _POLICY.reach)
 
         def condition(h: Array) -> tuple[Array, Array]:
             return self._evaluated(1, y, h) - u, np.maximum(self._evaluated(2, y, h), 0.0)
 
         h = bracketed_root(condition, -reach, reach)
-        bounded = np.abs(h) < 0.99 * _REACH
+        bounded = np.abs(h) < 0.99 * _POLICY.reach
         return np.where(bounded, u * h - self._evaluated(0, y, h), np.inf)
 
 
@@ -155,7 +166,7 @@ def _minimised(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any],
 
     def one(y: Any, omega: Any, v: Any) -> Any:
         def going(state: Any) -> Any:
-            return (state[-1] < _STEPS) & ~state[-2]
+            return (state[-1] < _POLICY.steps) & ~state[-2]
 
         def nearer(state: Any) -> Any:
             p, low, high, before, last, _, count = state
@@ -166,7 +177,11 @@ def _minimised(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any],
             usable = (newton >= low) & (newton <= high) & (jnp.abs(newton - p) <= 0.5 * jnp.abs(before))
             moved = jnp.where(usable, newton, 0.5 * (low + high))
             size = jnp.maximum(jnp.abs(p), 1.0)
-            done = (usable & (jnp.abs(moved - p) <= _LAST * size)) | (high - low <= _ROUNDING * size) | jnp.isnan(value)
+            done = (
+                (usable & (jnp.abs(moved - p) <= _POLICY.last * size))
+                | (high - low <= _POLICY.rounding * size)
+                | jnp.isnan(value)
+            )
             return moved, low, high, last, moved - p, done, count + 1
 
         ends = omega, omega - v * slope_of(y, omega)

@@ -3,6 +3,7 @@ r"""Sample ratios at which what the minimiser of a regularised risk does begins 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -15,10 +16,18 @@ from glassformer.theory.risk.penalties import Fields, Penalty
 from glassformer.theory.risk.problem import Problem
 from glassformer.theory.thresholds import Threshold, Thresholds
 
-# Logarithms of sample ratios, and of noise in units of the teacher's power, between which thresholds are looked for.
-_RATIOS, _NOISES = (-40.0, 40.0), (-30.0, 30.0)
-# Relative error of a root, and weights of a margin between which the best one is looked for.
-_ROOT, _MARGINS = 1e-12, (-60.0, 0.0)
+
+@dataclass(frozen=True)
+class Search:
+    """Where thresholds are looked for."""
+
+    ratios: tuple[float, float] = (-40.0, 40.0)  # logarithms of sample ratios
+    noises: tuple[float, float] = (-30.0, 30.0)  # logarithms of the noise in units of the teacher's power
+    root: float = 1e-12  # relative error of one
+    margins: tuple[float, float] = (-60.0, 0.0)  # weights of a margin between which the best one lies
+
+
+_POLICY = Search()
 
 
 def risk_thresholds(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> Thresholds:
@@ -68,7 +77,7 @@ def _begins(problem: Problem, strength: float | None) -> Threshold:
     def excess(ratio: float) -> float:
         return float(np.log(problem.largest_strength(np.exp([ratio]))[0] / strength))
 
-    return _root(name, excess, _RATIOS, "with fewer samples the penalty leaves an estimate of zero")
+    return _root(name, excess, _POLICY.ratios, "with fewer samples the penalty leaves an estimate of zero")
 
 
 def _interpolates(problem: Problem) -> Threshold:
@@ -98,7 +107,7 @@ def _fitted(problem: Problem, name: str) -> Threshold:
         degrees, error = count(noise)
         return float(np.log(degrees) + noise - np.log(rest / slope**2 + error))
 
-    noise = brentq(excess, *_NOISES, xtol=_ROOT)
+    noise = brentq(excess, *_POLICY.noises, xtol=_POLICY.root)
     degrees, _ = count(noise)
     return Threshold(name, degrees / per_ratio, 1e-9 * degrees / per_ratio, note)
 
@@ -111,8 +120,8 @@ def _told_apart(problem: Problem, name: str) -> Threshold:
         t = pull * margin
         return float(np.sum(chance * ((1 + t**2) * ndtr(t) + t * np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi))))
 
-    found = minimize_scalar(left, bounds=_MARGINS, method="bounded", options={"xatol": 1e-10})
-    if found.x < 0.9 * _MARGINS[0]:
+    found = minimize_scalar(left, bounds=_POLICY.margins, method="bounded", options={"xatol": 1e-10})
+    if found.x < 0.9 * _POLICY.margins[0]:
         return Threshold(name, np.inf, 0.0, "labels without mistakes are told apart at any number")
     alpha = problem.model.prior.degrees / found.fun
     return Threshold(name, alpha, 1e-9 * alpha, "with fewer samples some matrix tells the labels apart")
@@ -132,5 +141,5 @@ def _recovers(problem: Problem, strength: float | None) -> Threshold:
 
 def _root(name: str, excess: Callable[[float], float], ends: tuple[float, float], note: str) -> Threshold:
     """A threshold at the root of an increasing function of the logarithm of the sample ratio."""
-    alpha = float(np.exp(brentq(excess, *ends, xtol=_ROOT)))
+    alpha = float(np.exp(brentq(excess, *ends, xtol=_POLICY.root)))
     return Threshold(name, alpha, 1e-9 * alpha, note)

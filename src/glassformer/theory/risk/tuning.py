@@ -6,6 +6,8 @@ close in on the optimum. Many sample ratios begin between the optima of a few.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
@@ -16,17 +18,39 @@ from glassformer.theory.risk.points import Point
 from glassformer.theory.risk.problem import Flags, Problem
 from glassformer.theory.risk.starts import few_of
 
-# Logarithms of strengths, from the largest useful one, at which the best is looked for; beyond, the least is best.
-_LOOKS = np.array([-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0])
-# The logarithm of one that stands for none, of losses that have a limit and no way to it.
-_LEAST = -16.0
-# Half-widths of parabolas: the first from looks, how much narrower and wider the next one may be, and the last, also
-# that between known optima; how many there may be.
-_WIDE, _NARROWER, _WIDER, _LAST, _MOST = 0.5, 0.2, 3.0, 0.02, 12
-# Half-width of parabolas of finer averages, and how far optima may be from those of averages that are less fine.
-_NEAR, _SAME = 0.2, 0.1
-# Differences of objectives that mean nothing, and a power of estimates that is none.
-_NOISE, _NOTHING = 1e-8, 1e-20
+
+@dataclass(frozen=True)
+class Search:
+    """How the best strength is looked for, in logarithms.
+
+    Attributes:
+        looks: from the largest useful strength, where it is looked for; beyond, the least is best.
+        least: a strength that stands for none, of losses that have a limit and no way to it.
+        wide: half-width of the first parabola from looks.
+        narrower: factor of the next one, where it closes in.
+        wider: factor at most, where it does not.
+        last: half-width of the last one, and of that between known optima.
+        parabolas: at most.
+        near: half-width of parabolas of finer averages.
+        same: how far optima may be from those of averages that are less fine.
+        noise: differences of objectives that mean nothing.
+        nothing: power of estimates that is none.
+    """
+
+    looks: tuple[float, ...] = (-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0)
+    least: float = -16.0
+    wide: float = 0.5
+    narrower: float = 0.2
+    wider: float = 3.0
+    last: float = 0.02
+    parabolas: int = 12
+    near: float = 0.2
+    same: float = 0.1
+    noise: float = 1e-8
+    nothing: float = 1e-20
+
+
+_POLICY = Search()
 
 
 def tuned(problem: Problem, alpha: Array) -> Point:
@@ -43,13 +67,15 @@ def tuned(problem: Problem, alpha: Array) -> Point:
         return exact if recovered.all() else Point.joined(recovered, exact, tuned(problem, alpha[~recovered]))
     few = few_of(alpha)
     place, fields = _looked(problem, few)
-    width, inside = _WIDE, np.isfinite(place)
+    width, inside = _POLICY.wide, np.isfinite(place)
     if inside.any() and len(few) < len(alpha):
-        optimum = _followed(problem, few[inside], place[inside], fields[inside], _WIDE, _NARROWER * _WIDE)
+        optimum = _followed(
+            problem, few[inside], place[inside], fields[inside], _POLICY.wide, _POLICY.narrower * _POLICY.wide
+        )
         place, fields = _between(few, inside, optimum, alpha)
-        width, inside = _LAST, np.isfinite(place)
+        width, inside = _POLICY.last, np.isfinite(place)
     # A loss that only labels told apart by far bring to zero has no optimum without a penalty, but estimates that grow.
-    last = _LOOKS[-1] if problem.labels.decided else _LEAST
+    last = _POLICY.looks[-1] if problem.labels.decided else _POLICY.least
     least = np.where(problem.loss.quadratic, 0.0, problem.largest_strength(alpha) * np.exp(last))
     if not inside.any():
         return _ended(problem, alpha, least)
@@ -63,7 +89,7 @@ def tuned(problem: Problem, alpha: Array) -> Point:
 def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
     """Logarithms of the best strength looked at, NaN where it is the least one, and of fields there."""
     largest, rows = problem.largest_strength(alpha), np.arange(len(alpha))
-    strength = largest[:, None] * np.exp(_LOOKS)
+    strength = largest[:, None] * np.exp(_POLICY.looks)
     objective, fields = np.full(strength.shape, np.inf), np.zeros((*strength.shape, 3))
 
     def look(at: NDArray[np.intp], which: slice) -> None:
@@ -74,11 +100,11 @@ def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
 
     # The weakest penalties converge last: they are left out where much stronger ones are better.
     look(rows, slice(0, -1))
-    weak = rows[np.argmin(objective, axis=1) >= len(_LOOKS) - 3]
+    weak = rows[np.argmin(objective, axis=1) >= len(_POLICY.looks) - 3]
     if weak.size:
         look(weak, slice(-1, None))
     best = np.argmin(objective, axis=1)
-    last = best == len(_LOOKS) - 1
+    last = best == len(_POLICY.looks) - 1
     last[last] = _least_is_best(problem, alpha[last], strength[last, -1], fields[last, -1], objective[last, -1])
     return np.where(last, np.nan, np.log(strength[rows, best])), fields[rows, best]
 
@@ -87,7 +113,7 @@ def _least_is_best(problem: Problem, alpha: Array, strength: Array, fields: Arra
     """Whether the optimum is weaker than the least strength looked at, and no better than none where none is one."""
     if not alpha.size:
         return np.zeros(0, dtype=bool)
-    stronger = _objective(problem, point_at(problem, alpha, strength * np.exp(_LAST), fields, estimated=False))
+    stronger = _objective(problem, point_at(problem, alpha, strength * np.exp(_POLICY.last), fields, estimated=False))
     if not problem.loss.quadratic:
         return np.asarray(stronger >= objective)
     none = _objective(problem, solved(problem, alpha, np.zeros_like(alpha), estimated=False))
@@ -107,7 +133,9 @@ def _between(few: Array, inside: Flags, optimum: Point, alpha: Array) -> tuple[A
     return guess[:, 0], guess[:, 1:]
 
 
-def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width: float, last: float = _LAST) -> Point:
+def _followed(
+    problem: Problem, alpha: Array, place: Array, fields: Array, width: float, last: float = _POLICY.last
+) -> Point:
     """The optimum of the objective near logarithms of strengths, from logarithms of fields there.
 
     Where parabolas do not close in on one, or lead astray, that is the best place looked at.
@@ -115,7 +143,7 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
     place, fields, reach, before = place.copy(), fields.copy(), np.full(len(place), width), np.zeros(len(place))
     lowest, best, known = np.full(len(place), np.inf), place.copy(), fields.copy()
     active = np.arange(len(place))
-    for _ in range(_MOST):
+    for _ in range(_POLICY.parabolas):
         if not active.size:
             break
         sides = place[active] + np.array([[-1.0], [0.0], [1.0]]) * reach[active]
@@ -140,15 +168,15 @@ def _followed(problem: Problem, alpha: Array, place: Array, fields: Array, width
         rows = active[turned]
         place[rows], fields[rows] = best[rows], known[rows]
         before[active] = np.where(close | turned, 0.0, shift)
-        wider = np.minimum(_WIDER * reach[active], _WIDE)
-        reach[active] = np.where(close | turned, _NARROWER * reach[active], wider)
+        wider = np.minimum(_POLICY.wider * reach[active], _POLICY.wide)
+        reach[active] = np.where(close | turned, _POLICY.narrower * reach[active], wider)
         active = active[~done]
     place[active], fields[active] = best[active], known[active]
-    found = point_at(problem, alpha, np.exp(place), fields, estimated=last == _LAST)
-    astray = _objective(problem, found) > lowest + _NOISE
+    found = point_at(problem, alpha, np.exp(place), fields, estimated=last == _POLICY.last)
+    astray = _objective(problem, found) > lowest + _POLICY.noise
     if not astray.any():
         return found
-    again = point_at(problem, alpha[astray], np.exp(best[astray]), known[astray], estimated=last == _LAST)
+    again = point_at(problem, alpha[astray], np.exp(best[astray]), known[astray], estimated=last == _POLICY.last)
     return Point.joined(astray, again, found.at(~astray))
 
 
@@ -170,9 +198,9 @@ def _sharpened(problem: Problem, alpha: Array, point: Point) -> Point:
     moving = np.ones(len(place), dtype=bool)
     while moving.any() and (finer := seen.finer) is not None:
         seen = finer
-        found = _followed(seen, alpha[moving], place[moving], fields[moving], _NEAR, _NEAR)
+        found = _followed(seen, alpha[moving], place[moving], fields[moving], _POLICY.near, _POLICY.near)
         before, place[moving], fields[moving] = place[moving], np.log(found.strength), found.logarithms
-        moving[moving] = np.abs(place[moving] - before) > _SAME
+        moving[moving] = np.abs(place[moving] - before) > _POLICY.same
     return point if seen is problem else point_at(problem, alpha, np.exp(place), fields)
 
 
@@ -180,7 +208,7 @@ def _objective(problem: Problem, points: Point) -> Array:
     found = points.found
     with np.errstate(divide="ignore", invalid="ignore"):
         # The squared tangent between estimate and signal: relative changes show near both ends.
-        tangent = np.where(found.power > _NOTHING, found.power * problem.power / found.overlap**2 - 1, np.inf)
+        tangent = np.where(found.power > _POLICY.nothing, found.power * problem.power / found.overlap**2 - 1, np.inf)
         value = np.log(tangent if problem.labels.decided else found.error)
     value[[not status.ok for status in points.status]] = np.inf
     return np.asarray(np.nan_to_num(value, nan=np.inf))

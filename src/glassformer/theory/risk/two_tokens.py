@@ -10,6 +10,7 @@ two equations whose Newton steps are written out. Numbers of one sample are alon
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,14 +21,26 @@ from glassformer.core.integral import Array
 _ROWS = np.array([[np.sqrt(2), -1.0, 0.0], [0.0, -1.0, np.sqrt(2)]])
 _BACK = np.linalg.pinv(_ROWS)
 _SQUARE, _DETERMINANT = 3.0, 8.0
-# Steps of Newton's method, a step the next one after which is rounding, and how often one is halved.
-_STEPS, _LAST, _HALVED = 100, 1e-7, 60
+
+
+@dataclass(frozen=True)
+class Newton:
+    """Newton's method with shortened steps, for the minimisers of many samples at once."""
+
+    steps: int = 100  # at most
+    last: float = 1e-7  # step the next one after which is rounding
+    halvings: int = 60  # of a step that does not bring enough
+    decrease: float = 0.1  # share of what a step foretells that it has to bring
+    rounding: float = 1e-14  # of what is to decrease, relative to the numbers that it is the difference of
+
+
+_POLICY = Newton()
+
+
 # A strength of the loss that is none, so that it has a logarithm.
 _TINY = 1e-300
 # Share of samples below which the others are left out.
 _FEW = 0.5
-# Share of the residual that a step has to take away, and rounding relative to what the residual is the difference of.
-_DECREASE, _ROUNDING = 0.1, 1e-14
 
 
 def minimised(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Array, Array, Array]:
@@ -97,18 +110,18 @@ class _Place(NamedTuple):
     @property
     def rounding(self) -> Array:
         """Of residuals."""
-        return np.asarray(_ROUNDING * (1 + self.pull + np.abs(self.centre[0]) + np.abs(self.centre[1])))
+        return np.asarray(_POLICY.rounding * (1 + self.pull + np.abs(self.centre[0]) + np.abs(self.centre[1])))
 
 
 def _searched(centre: Array, shares: Array, pull: Array) -> _Place:
     """Where the equations hold, by Newton's method with shortened steps."""
     u, active = _guess(centre, shares, pull), np.arange(len(pull))
     here = _Place.at(u, centre, shares, pull)
-    for _ in range(_STEPS):
+    for _ in range(_POLICY.steps):
         step = here.step
         here = _shortened(here, step)
         u[:, active] = here.u
-        moving = np.flatnonzero(np.max(np.abs(step), axis=0) > _LAST + here.rounding)
+        moving = np.flatnonzero(np.max(np.abs(step), axis=0) > _POLICY.last + here.rounding)
         if not len(moving):
             break
         # To leave samples out costs about as much as a step.
@@ -120,8 +133,8 @@ def _searched(centre: Array, shares: Array, pull: Array) -> _Place:
 def _shortened(here: _Place, step: Array) -> _Place:
     """Where steps lead, halved until the residual is small enough."""
     there, share, before = here.moved(step), np.ones(len(here.pull)), here.distance
-    for _ in range(_HALVED):
-        far = there.distance > (1 - _DECREASE * share) * before + here.rounding
+    for _ in range(_POLICY.halvings):
+        far = there.distance > (1 - _POLICY.decrease * share) * before + here.rounding
         if not far.any():
             break
         share[far] *= 0.5

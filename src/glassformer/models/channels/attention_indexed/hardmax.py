@@ -17,14 +17,33 @@ from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 # Standardised row differences have correlation 1/3.
 CORRELATION = 1 / 3
-# Beyond so many standard deviations a row is decided.
-_REACH, _NODES = 9.0, (96, 72)
-# Below this ratio of the standard deviations of omega and h - omega the plane of row differences needs no panels.
-_NARROW, _HERMITE = 0.5, (24, 18)
-# Probability of the labels from which on the closed form, a sum of numbers of the size of one, keeps ten digits.
-_LIKELY = 1e-5
-# Nodes of the integral over the shared index: the posterior is never wider than sqrt(V), nor narrower than 0.7 sqrt(V).
-_SHARED = np.linspace(-6.5, 6.5, 27)
+
+
+@dataclass(frozen=True)
+class Quadrature:
+    """How the plane of row differences and the index that two tokens share are integrated over.
+
+    Attributes:
+        reach: standard deviations beyond which a row is decided.
+        nodes: of the two rules compared, on all that.
+        narrow: ratio of the standard deviations of omega and h - omega below which that takes no panels.
+        hermite: nodes of the two rules then.
+        likely: probability of labels from which on the closed form, a sum of terms of the size of one, keeps ten
+            digits.
+        shared: ends and number of nodes of the shared index: the posterior is never wider than sqrt(V), nor narrower
+            than 0.7 sqrt(V).
+    """
+
+    reach: float = 9.0
+    nodes: tuple[int, int] = (96, 72)
+    narrow: float = 0.5
+    hermite: tuple[int, int] = (24, 18)
+    likely: float = 1e-5
+    shared: tuple[float, float, int] = (-6.5, 6.5, 27)
+
+
+_POLICY = Quadrature()
+_SHARED = np.linspace(*_POLICY.shared)
 
 
 @dataclass(frozen=True)
@@ -164,7 +183,7 @@ def _closed(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, A
     )
     r, root = CORRELATION * both, np.sqrt(1 - CORRELATION**2)
     z = orthant(h, k, r)
-    likely = z > _LIKELY
+    likely = z > _POLICY.likely
     safe, height, across = np.where(likely, z, 1.0), np.exp(-0.5 * h**2), (k - r * h) / root
     a = height * ndtr(across) / (np.sqrt(2 * np.pi) * safe)
     b = np.exp(-0.5 * k**2) * ndtr((h - r * k) / root) / (np.sqrt(2 * np.pi) * safe)
@@ -248,7 +267,7 @@ def _strip(a: Array) -> tuple[Array, Array]:
 def _box(nodes: int) -> tuple[Array, Array, tuple[Array, Array], tuple[Array, Array]]:
     """Gauss nodes of one row difference, their weights, and the two functions on the box and on its strips."""
     x, w = np.polynomial.legendre.leggauss(nodes)
-    x, w = _REACH * x, _REACH * w
+    x, w = _POLICY.reach * x, _POLICY.reach * w
     first, second = np.meshgrid(x, x, indexing="ij")
     first = np.where(first == 0, 1e-12, first)
     second = np.where(second == 0, 1e-12, second)
@@ -259,8 +278,8 @@ def _plane_average(v: Array, power: float, which: int) -> tuple[Array, Array]:
     """Average over omega of the chosen function of the row differences, and its error; shape of ``v``."""
     ratio = np.sqrt(np.maximum(power - v, 0.0) / v)
     results = [np.empty(v.shape), np.empty(v.shape)]
-    for result, nodes, hermite in zip(results, _NODES, _HERMITE, strict=True):
-        wide = ratio >= _NARROW
+    for result, nodes, hermite in zip(results, _POLICY.nodes, _POLICY.hermite, strict=True):
+        wide = ratio >= _POLICY.narrow
         result[wide] = [_over_box(float(k), nodes, which) for k in ratio[wide]]
         result[~wide] = [_over_hermite(float(k), hermite, which) for k in ratio[~wide]]
     return results[0], np.abs(results[0] - results[1]) + 1e-14
@@ -273,7 +292,7 @@ def _over_box(ratio: float, nodes: int, which: int) -> float:
     # Density of the second given the first, and its mass beyond the box.
     centre = CORRELATION * x
     other = w * np.exp(-0.5 * ((x - centre[:, None]) / (ratio * root)) ** 2) / (ratio * root * np.sqrt(2 * np.pi))
-    beyond = ndtr((-_REACH - centre) / (ratio * root)) + ndtr((centre - _REACH) / (ratio * root))
+    beyond = ndtr((-_POLICY.reach - centre) / (ratio * root)) + ndtr((centre - _POLICY.reach) / (ratio * root))
     return float(one @ np.sum(other * plane[which], axis=1) + 2 * one @ (beyond * strip[which]))
 
 

@@ -18,9 +18,19 @@ from glassformer.models.channels.scalar import Array
 # Components of the indices off and on the diagonal; the rows joined by each of the former, and the row left out.
 _OFF, _OWN = (1, 2, 4), (0, 3, 5)
 _ENDS, _OPPOSITE = ((0, 1), (0, 2), (1, 2)), (2, 1, 0)
-_NODES, _REACH = 8, 7.0
-# Widest panel in units of sqrt(V), and most panels.
-_WIDEST, _PANELS = 1.2, 48
+
+
+@dataclass(frozen=True)
+class Panels:
+    """How the three rows are integrated over, one inside the other."""
+
+    nodes: int = 8  # per panel
+    reach: float = 7.0  # standard deviations that panels cover
+    widest: float = 1.2  # panel, in units of sqrt(V)
+    most: int = 48  # panels
+
+
+_POLICY = Panels()
 
 
 @dataclass(frozen=True)
@@ -127,8 +137,8 @@ def _compatible(y: NDArray[np.intp], row: int, other: int) -> NDArray[np.bool_]:
 
 def _grid(centres: Array, scale: Array) -> tuple[Array, Array, Array]:
     """Gauss nodes over all centres and seven standard deviations more, weights, and the width of the panels."""
-    low, high = np.min(centres, axis=1) - _REACH * scale, np.max(centres, axis=1) + _REACH * scale
-    count = int(np.clip(np.ceil(np.max((high - low) / scale) / _WIDEST), 12, _PANELS))
+    low, high = np.min(centres, axis=1) - _POLICY.reach * scale, np.max(centres, axis=1) + _POLICY.reach * scale
+    count = int(np.clip(np.ceil(np.max((high - low) / scale) / _POLICY.widest), 12, _POLICY.most))
     x, w, _ = _rule()
     width = (high - low) / count
     starts = low[:, None] + width[:, None] * np.arange(count)
@@ -139,9 +149,9 @@ def _grid(centres: Array, scale: Array) -> tuple[Array, Array, Array]:
 @lru_cache(maxsize=1)
 def _rule() -> tuple[Array, Array, Array]:
     """Nodes and weights on (0, 1), and the matrix that integrates an interpolant from 0 to each node."""
-    x, w = np.polynomial.legendre.leggauss(_NODES)
+    x, w = np.polynomial.legendre.leggauss(_POLICY.nodes)
     x, w = 0.5 * (x + 1), 0.5 * w
-    powers = np.arange(_NODES)
+    powers = np.arange(_POLICY.nodes)
     upto = x[:, None] ** (powers + 1) / (powers + 1)
     return x, w, upto @ np.linalg.inv(x[:, None] ** powers)
 
@@ -149,7 +159,7 @@ def _rule() -> tuple[Array, Array, Array]:
 def _cumulative(values: Array, width: Array) -> Array:
     """Integrals from the left end to every node, over the last axis of panels of nodes."""
     _, w, inside = _rule()
-    panels = values.reshape(*values.shape[:-1], -1, _NODES)
+    panels = values.reshape(*values.shape[:-1], -1, _POLICY.nodes)
     whole = panels @ w
     before = np.cumsum(whole, axis=-1) - whole
     return np.asarray((before[..., None] + panels @ inside.T).reshape(values.shape) * width[:, None, None])

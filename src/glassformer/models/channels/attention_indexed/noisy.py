@@ -16,18 +16,25 @@ from glassformer.models.channels.attention_indexed.prediction import prediction_
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
 from glassformer.models.channels.link.contract import unfit_size
 from glassformer.models.channels.sampled import Posterior, SampledChannel, in_parts, require_data, weighed
+from glassformer.models.channels.sampling_limits import LIMITS
 from glassformer.models.channels.scalar import Array
 
-_BLOCK = 2_000_000
-# Noise in which sampled scores drown.
-_LOUDEST = 1e9
-_STEPS, _DERIVATIVE = 6, 1e-5
-# Matrices of indices, and their spread, among which the labels of a link must differ.
-_TRIED, _SPREAD = 512, 4.0
-# Variance in units of the noise below which labels vary linearly with the field, about.
-_SATURATED = 0.01
-# Width of the sampling density over that of the Gaussian approximation, and the share drawn from the prior instead.
-_WIDER, _DEFENSIVE = 1.3, 0.25
+
+@dataclass(frozen=True)
+class Sampling:
+    """How indices behind a label with noise are sampled."""
+
+    steps: int = 6  # of Gauss and Newton to the mode
+    step: float = 1e-5  # of the differences that make the slopes of a link
+    wider: float = 1.3  # width of the sampling density over that of the Gaussian approximation
+    defensive: float = 0.25  # share drawn from the prior instead
+    saturated: float = 0.01  # variance in units of the noise below which labels vary linearly with the field, about
+    tried: int = 512  # matrices of indices among which the labels of a link must differ
+    spread: float = 4.0  # of those
+    at_once: int = 2_000_000  # numbers that are treated in one go
+
+
+_POLICY = Sampling()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +71,15 @@ class NoisyAttentionChannel(SampledChannel):
 
     def __post_init__(self) -> None:
         checked_tokens(self.tokens)
-        if not 0 < self.noise <= _LOUDEST:
-            allowed = f"> 0 and at most {_LOUDEST:g} for labels whose posterior is sampled"
+        if not 0 < self.noise <= LIMITS.loudest:
+            allowed = f"> 0 and at most {LIMITS.loudest:g} for labels whose posterior is sampled"
             raise ParameterError("noise", self.noise, allowed, "beyond, data tell nothing")
         if self.fields < 32 or self.fields & (self.fields - 1):
             raise ParameterError("fields", self.fields, "a power of two >= 32")
         fields, entries = self.components, self.tokens**2
-        require_data(self.tokens, _STEPS * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries))
+        require_data(
+            self.tokens, _POLICY.steps * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries)
+        )
         self._require_labels()
 
     def _require_labels(self) -> None:
@@ -93,7 +102,7 @@ class NoisyAttentionChannel(SampledChannel):
         if not np.allclose(probe, turned[::-1], rtol=1e-9, atol=1e-12):
             allowed = "a link that gives one label for one field"
             raise LinkError("channel", self.function, allowed, "it is random, or mixes samples")
-        wide = _SPREAD * np.random.default_rng(6).standard_normal((_TRIED, self.components))
+        wide = _POLICY.spread * np.random.default_rng(6).standard_normal((_POLICY.tried, self.components))
         if not np.any(np.ptp(np.asarray(self.function(to_matrices(wide, self.tokens)), dtype=float), axis=0)):
             allowed = "a link that depends on the indices"
             raise LinkError("channel", self.label, allowed, "the labels of a constant one say nothing")
@@ -117,7 +126,7 @@ class NoisyAttentionChannel(SampledChannel):
 
     @property
     def smallest(self) -> float:
-        return min(super().smallest, _SATURATED * self.noise)
+        return min(super().smallest, _POLICY.saturated * self.noise)
 
     @property
     def source_dimensions(self) -> int:
@@ -143,7 +152,7 @@ class NoisyAttentionChannel(SampledChannel):
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
         labels = np.asarray(y, dtype=float).reshape(len(omega), -1)
-        size = max(1, _BLOCK // (2 * self.fields * self.tokens**2))
+        size = max(1, _POLICY.at_once // (2 * self.fields * self.tokens**2))
 
         def block(part: slice, uniform: Array) -> Posterior:
             return self._block(labels[part], omega[part], v[part], uniform)
@@ -157,16 +166,16 @@ class NoisyAttentionChannel(SampledChannel):
 
     def _jacobian(self, field: Array) -> Array:
         """Derivatives of the labels, shape (n, m, K), by differences: they only shape the sampling density."""
-        steps = _DERIVATIVE * np.eye(self.components)
+        steps = _POLICY.step * np.eye(self.components)
         return np.stack(
-            [(self._values(field + e) - self._values(field - e)) / (2 * _DERIVATIVE) for e in steps], axis=-1
+            [(self._values(field + e) - self._values(field - e)) / (2 * _POLICY.step) for e in steps], axis=-1
         )
 
     def _block(self, y: Array, omega: Array, v: Array, uniform: Array) -> Posterior:
         size = self.components
         centre, root = self._approximation(y, omega, v)
         # One more coordinate tells from which part of the mixture a point is drawn.
-        points, prior = ndtri(uniform[..., :size]), uniform[..., size:] < _DEFENSIVE
+        points, prior = ndtri(uniform[..., :size]), uniform[..., size:] < _POLICY.defensive
         near = centre[:, None] + points @ np.swapaxes(root, 1, 2)
         field = np.where(prior, omega[:, None] + np.sqrt(v)[:, None, None] * points, near)
         misfit = np.sum((self._values(field) - y[:, None]) ** 2, axis=-1)
@@ -174,7 +183,7 @@ class NoisyAttentionChannel(SampledChannel):
         log_prior = -0.5 * np.sum(distance**2, axis=-1) - 0.5 * size * np.log(v)[:, None]
         white = np.einsum("nkl,nfl->nfk", np.linalg.inv(root), field - centre[:, None])
         log_near = -0.5 * np.sum(white**2, axis=-1) - np.linalg.slogdet(root)[1][:, None]
-        log_mixture = np.logaddexp(np.log(_DEFENSIVE) + log_prior, np.log(1 - _DEFENSIVE) + log_near)
+        log_mixture = np.logaddexp(np.log(_POLICY.defensive) + log_prior, np.log(1 - _POLICY.defensive) + log_near)
         log_weight = log_prior - 0.5 * misfit / self.noise - log_mixture
         log_weight -= 0.5 * y.shape[1] * np.log(2 * np.pi * self.noise)
         scores = np.swapaxes(distance, 1, 2) / np.sqrt(v)[:, None, None]
@@ -184,7 +193,7 @@ class NoisyAttentionChannel(SampledChannel):
         """Mode of the posterior and a square root of its widened covariance, shapes (n, K) and (n, K, K)."""
         field, best = omega, np.full(len(omega), np.inf)
         mode = omega
-        for _ in range(_STEPS):
+        for _ in range(_POLICY.steps):
             cost = np.sum((field - omega) ** 2, axis=1) / v + np.sum((self._values(field) - y) ** 2, 1) / self.noise
             better = cost < best
             mode, best = np.where(better[:, None], field, mode), np.where(better, cost, best)
@@ -196,4 +205,4 @@ class NoisyAttentionChannel(SampledChannel):
             # Where the last step made things worse, the next one is shorter.
             field = mode + np.where(better, 1.0, 0.3)[:, None] * step
         covariance = np.linalg.inv(precision)
-        return mode, _WIDER * np.linalg.cholesky(0.5 * (covariance + np.swapaxes(covariance, 1, 2)))
+        return mode, _POLICY.wider * np.linalg.cholesky(0.5 * (covariance + np.swapaxes(covariance, 1, 2)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -11,15 +12,24 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.core.numerics.quasi_random import mean_and_error, normal_points
 
-_MOST_TOKENS = 12
-# Where the largest entry of a row may be, in standard deviations about the largest means, and points in between.
-_REACH, _GRID = 8.0, 161
-# Numbers that are treated at once, over the points of that grid.
-_BLOCK = 200_000
-# Differences of the three entries of a row from its own one, and from one of the others; up to how many tokens there
-# are no more, and nodes in the angle of the correlation.
+
+@dataclass(frozen=True)
+class Quadrature:
+    """How chances of largest entries are integrated, for how many tokens."""
+
+    tokens: int = 12  # at most
+    reach: float = 8.0  # where the largest entry of a row may be, in standard deviations about the largest means
+    grid: int = 161  # points in between
+    at_once: int = 200_000  # numbers that are treated in one go, over those points
+    closed: int = 3  # tokens up to which there are no more than the entries of a row and of one other
+    angles: int = 40  # nodes in the angle of the correlation
+
+
+_POLICY = Quadrature()
+
+
+# Differences of the three entries of a row from its own one, and from one of the others.
 _OWN, _OTHER = np.array([[3.0, 2.0], [2.0, 3.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])
-_CLOSED, _ANGLES = 3, 40
 
 
 def prediction_error(
@@ -32,7 +42,7 @@ def prediction_error(
     which stays precise where the error is small and needs no average inside an average. Nothing is returned for so many
     tokens that the points would fill the memory. ``size`` is the number of components of ``h``.
     """
-    if tokens > _MOST_TOKENS or not np.isfinite(power):
+    if tokens > _POLICY.tokens or not np.isfinite(power):
         return {}
     t, u, w = np.split(normal_points(3 * size), 3, axis=-1)
     means, errors = [], []
@@ -89,9 +99,9 @@ def row_disagreement(tokens: int, cosine: Array) -> Array:
     angle = np.arcsin(np.clip(np.asarray(cosine, dtype=float), 0.0, 1.0))
     if tokens == 2:
         return np.asarray((0.5 * np.pi - angle) / np.pi)
-    if tokens > _CLOSED:
+    if tokens > _POLICY.closed:
         return _sampled_disagreement(tokens, np.sin(angle))
-    t, weight = gauss_panels(np.stack([angle, np.full_like(angle, 0.5 * np.pi)], axis=-1), _ANGLES)
+    t, weight = gauss_panels(np.stack([angle, np.full_like(angle, 0.5 * np.pi)], axis=-1), _POLICY.angles)
     within = np.minimum(np.sin(t), 1 - 1e-14)
     slope = _agreement_slope(within, _OWN) + (tokens - 1) * _agreement_slope(within, _OTHER)
     return np.asarray(np.sum(weight * np.cos(t) * slope, axis=-1))
@@ -140,7 +150,7 @@ def largest_entries(mean: Array, variance: float) -> Array:
         # Of two normal numbers, the one of larger mean, whatever their spread.
         return np.argmax(mean, axis=-1).astype(float)
     spread = np.sqrt(np.maximum(variance, 1e-12) * (1 + np.eye(mean.shape[-1])))
-    size = max(1, _BLOCK // mean[0].size ** 2)
+    size = max(1, _POLICY.at_once // mean[0].size ** 2)
     parts = [mean[start : start + size] for start in range(0, len(mean), size)]
     chances = [_argmax_probabilities(part, spread) for part in parts]
     return np.argmax(np.concatenate(chances), axis=-1).astype(float)
@@ -149,9 +159,9 @@ def largest_entries(mean: Array, variance: float) -> Array:
 def _argmax_probabilities(mean: Array, deviation: Array) -> Array:
     """Probabilities that each of independent normal numbers, along the last axis, is the largest."""
     # The largest is hardly below the largest of the means, less what is left of any of them to go by.
-    low = np.max(mean - _REACH * deviation, axis=-1, keepdims=True)
-    high = np.max(mean + _REACH * deviation, axis=-1, keepdims=True)
-    grid = low + (high - low) * np.linspace(0, 1, _GRID)
+    low = np.max(mean - _POLICY.reach * deviation, axis=-1, keepdims=True)
+    high = np.max(mean + _POLICY.reach * deviation, axis=-1, keepdims=True)
+    grid = low + (high - low) * np.linspace(0, 1, _POLICY.grid)
     t = (grid[..., None, :] - mean[..., None]) / deviation[..., None]
     below = log_ndtr(t)
     chance = np.exp(below.sum(axis=-2, keepdims=True) - below - 0.5 * t**2) / deviation[..., None]

@@ -19,11 +19,11 @@ from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.link.affine import AffineLink
 from glassformer.models.channels.link.curve import Curve, Row
 from glassformer.models.channels.link.exponents import exponents_of
-from glassformer.models.channels.link.field_quadrature import RULES, SLOW
+from glassformer.models.channels.link.field_quadrature import REFINEMENT, RULES, SLOW
 from glassformer.models.channels.link.function import Function, array_link, traced_link
 from glassformer.models.channels.link.level_set import LevelSet
 from glassformer.models.channels.link.noisy import NoisyLink
-from glassformer.models.channels.link.piecewise import LinkShape, link_shape
+from glassformer.models.channels.link.piecewise import SCAN, LinkShape, link_shape
 from glassformer.models.channels.link.posterior import LinkPosterior
 from glassformer.models.channels.link.second_moments import second_moments
 from glassformer.models.channels.link.smooth_errors import smooth_errors
@@ -32,15 +32,7 @@ from glassformer.models.channels.scalar import Array, Integral, LabelNodes, Scal
 
 Averages = Callable[[float, int], tuple[float, float]]
 
-# Relative changes below which refinement stops: between two rules of single averages, between those at the nodes of
-# curves (they converge by two digits at a time), and of the curve itself. Without noise and with, for links of at most
-# so many branches and of more, where they cost more.
-_BRANCHES = 2
-_EXACT, _SHARP, _SIMPLE, _HARD = (1e-10, 1e-10, 1e-10), (1e-8, 1e-6, 1e-6), (1e-10, 1e-6, 1e-7), (1e-5, 1e-5, 5e-6)
-_FLOOR = 1e-3  # information, relative to the overlap, from which on that change is a relative one
 _KEPT = 4096  # averages that are kept
-_SEEN = 7.6  # fields whose signs are compared
-_UNSEEN = 1e-8  # probability that is none
 # Less label noise than this takes nodes without end, and is none for all that it does.
 _FAINTEST = 1e-6
 
@@ -115,13 +107,13 @@ class LinkChannel(ScalarChannel):
 
     @property
     def noiseless(self) -> bool:
-        return self.noise == 0.0 and self._facts.shape.flat_mass < _UNSEEN
+        return self.noise == 0.0 and self._facts.shape.flat_mass < SCAN.unseen
 
     @property
     def rank(self) -> float:
         r"""Probability of the labels that fix the field up to finitely many values, without noise."""
         share = 1.0 - self._facts.shape.flat_mass if self.noise == 0.0 else 0.0
-        return share if share > _UNSEEN else 0.0
+        return share if share > SCAN.unseen else 0.0
 
     @property
     def exponents(self) -> Exponents:
@@ -308,7 +300,7 @@ class _Facts:
 
     @cached_property
     def even(self) -> bool:
-        h = np.linspace(0.0, _SEEN, 997)
+        h = np.linspace(0.0, SCAN.seen, SCAN.pairs)
         there, mirrored = self.link(h), self.link(-h)
         if np.all(np.abs(there - mirrored) <= 1e-13 * np.maximum(np.abs(there), np.mean(np.abs(there)))):
             return True
@@ -331,13 +323,15 @@ class _Facts:
             int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
         )
         # Where there is no exponent, information at small overlaps is none.
-        rest = self.law.left_out, self.law.closed, 0.0 if self.exponents.generative < np.inf else _FLOOR
+        rest = self.law.left_out, self.law.closed, 0.0 if self.exponents.generative < np.inf else REFINEMENT.floor
         return Curve(self.row, self._rules, self._targets[1], power, self.noise == 0, self._targets[2], *rest)
 
     @cached_property
     def _targets(self) -> tuple[float, float, float]:
-        simple = len(self.shape.branches) <= _BRANCHES
-        return (_EXACT if simple else _SHARP) if self.noise == 0 else _SIMPLE if simple else _HARD
+        simple = len(self.shape.branches) <= REFINEMENT.branches
+        if self.noise == 0:
+            return REFINEMENT.exact if simple else REFINEMENT.sharp
+        return REFINEMENT.simple if simple else REFINEMENT.hard
 
     @cached_property
     def _rules(self) -> list[Callable[[float], tuple[float, float]]]:
@@ -355,7 +349,7 @@ class _Facts:
         for level in range(1, len(RULES)):
             finer = self.averages(v, level)[which]
             value, error = finer, abs(finer - value) + self.law.left_out * abs(finer)
-            if error < target * max(abs(value), _FLOOR * (1 - v), 1e-12):
+            if error < target * max(abs(value), REFINEMENT.floor * (1 - v), 1e-12):
                 return value, error
         # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
         return value, SLOW * error

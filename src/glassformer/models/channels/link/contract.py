@@ -14,14 +14,20 @@ import numpy as np
 from glassformer.core.errors import LinkError
 from glassformer.core.integral import Array
 
-# Random samples on which the ways to evaluate a link are compared: not as many as there are tokens in a test.
-_TRIED = 7
-# Numbers of samples for which a link is compiled.
-_FEW, _MANY = 256, 8192
-# Samples on which a link must be finite, or tried one by one to find the one at which it fails.
-_SEARCHED = 1024
-# Sizes of labels whose squares, and ratios of them, are far from the ends of double precision.
-_LEAST, _MOST = 1e-100, 1e100
+
+@dataclass(frozen=True)
+class Trial:
+    """On how many samples a link is tried, and which labels it may give."""
+
+    tried: int = 7  # random ones on which ways to evaluate it are compared: not as many as tokens in a test
+    searched: int = 1024  # on which it must be finite, or tried one by one to find where it fails
+    few: int = 256  # for which it is compiled
+    many: int = 8192  # the same of more samples
+    least: float = 1e-100  # size of labels whose squares, and ratios of them, double precision holds
+    most: float = 1e100  # the same at most
+
+
+_POLICY = Trial()
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class Link:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise self.refused("a callable link function")
-        unfit = unfit_size(self(self._random_fields(_TRIED)))
+        unfit = unfit_size(self(self._random_fields(_POLICY.tried)))
         if unfit:
             raise self.refused(*unfit)
 
@@ -100,8 +106,8 @@ class Link:
 
     def require_finite(self) -> None:
         """Raise unless labels of random normal fields are finite."""
-        fields = self._random_fields(_SEARCHED)
-        bad = ~np.all(np.isfinite(self(fields).reshape(_SEARCHED, -1)), axis=1)
+        fields = self._random_fields(_POLICY.searched)
+        bad = ~np.all(np.isfinite(self(fields).reshape(_POLICY.searched, -1)), axis=1)
         if np.any(bad):
             remedy = f"guard divisions, logarithms and roots (it is not at {_written(fields[bad][0])})"
             raise self.refused("finite labels for normal fields", remedy)
@@ -118,7 +124,7 @@ class Link:
 
     def _failure(self, fields: Array, error: Exception) -> LinkError:
         """What happened, and at which field: found one by one, for a function of arrays does not tell."""
-        for sample in fields[:_SEARCHED]:
+        for sample in fields[: _POLICY.searched]:
             try:
                 _quietly(self._one, sample)
             except Exception as own:
@@ -144,7 +150,7 @@ class Link:
     @cached_property
     def _way(self) -> tuple[Callable[[Array], Array], tuple[int, ...], bool]:
         """How labels of a batch are found, the shape of one, and whether that is done at once."""
-        probe = self._random_fields(_TRIED)
+        probe = self._random_fields(_POLICY.tried)
         try:
             # The first call may be the one that imports JAX, whose precision is set for the calls that follow.
             _quietly(self._one, probe[0])
@@ -154,7 +160,7 @@ class Link:
             return self._of_arrays(probe, error)
         first, second = (np.stack(self._checked(labels, probe)) for labels in (single, again))
         if not np.array_equal(first, second, equal_nan=True):
-            place = int(np.argmax(np.any((first != second).reshape(_TRIED, -1), axis=1)))
+            place = int(np.argmax(np.any((first != second).reshape(_POLICY.tried, -1), axis=1)))
             raise self._random(probe[place])
         for evaluate in _ways(self.function, _is_jax(single[0])):
             try:
@@ -171,7 +177,7 @@ class Link:
         try:
             (evaluate,) = list(_ways(self.function, False))[:1]
             whole, again = (_quietly(evaluate, probe) for _ in range(2))
-            parts = np.concatenate([_quietly(evaluate, probe[k : k + 1]) for k in range(_TRIED)])
+            parts = np.concatenate([_quietly(evaluate, probe[k : k + 1]) for k in range(_POLICY.tried)])
             works = whole.shape == parts.shape and np.allclose(whole, parts, rtol=1e-9, atol=1e-12, equal_nan=True)
         except Exception:
             works = False
@@ -207,10 +213,10 @@ def unfit_size(labels: Array) -> tuple[str, ...]:
     """What is allowed and what helps, where labels that are neither zero nor infinite are too large or small."""
     sizes = np.abs(labels[np.isfinite(labels) & (labels != 0)])
     size = float(np.median(sizes)) if sizes.size else 1.0
-    if _LEAST < size < _MOST:
+    if _POLICY.least < size < _POLICY.most:
         return ()
     remedy = f"theirs is about {size:.0e}: rescale them, and their noise with them"
-    return f"labels of a size between {_LEAST:g} and {_MOST:g}", remedy
+    return f"labels of a size between {_POLICY.least:g} and {_POLICY.most:g}", remedy
 
 
 def function_name(function: Any) -> str:
@@ -245,11 +251,13 @@ def _compiled(function: Callable[..., Any]) -> Callable[[Array], Array]:
     batched = Specialised(lambda fields, function: jax.vmap(function)(fields), function=function)
 
     def part(fields: Array) -> Array:
-        length = _FEW if len(fields) <= _FEW else _MANY
+        length = _POLICY.few if len(fields) <= _POLICY.few else _POLICY.many
         padded = np.concatenate([fields, np.repeat(fields[-1:], length - len(fields), axis=0)])
         return _real(batched(padded))[: len(fields)]
 
-    return lambda fields: np.concatenate([part(fields[k : k + _MANY]) for k in range(0, len(fields), _MANY)])
+    return lambda fields: np.concatenate(
+        [part(fields[k : k + _POLICY.many]) for k in range(0, len(fields), _POLICY.many)]
+    )
 
 
 def _quietly(function: Callable[[Any], Any], fields: Any) -> Any:

@@ -11,6 +11,7 @@ Source: Damian, Pillaud-Vivien, Lee, Bruna, arXiv:2403.05529.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,18 @@ from glassformer.models.channels.link.level_set import LevelSet
 from glassformer.models.channels.link.piecewise import LinkShape, distinct, link_shape
 from glassformer.models.channels.scalar import Array
 
-# Largest exponent looked for, nodes per panel, and sizes of coefficients that are none: next to an extremum, solutions
-# for a label are known to the root of rounding.
-_LARGEST, _NODES, _ZERO = 16, 16, 1e-5
-_UNSEEN = 1e-14  # probability of a label that is none
+
+@dataclass(frozen=True)
+class Policy:
+    """Which coefficients are looked at, and which are none."""
+
+    largest: int = 16  # exponent looked for
+    nodes: int = 16  # per panel
+    zero: float = 1e-5  # size of coefficients: next to an extremum, solutions are known to the root of rounding
+    unseen: float = 1e-14  # probability of a label that is none
+
+
+_POLICY = Policy()
 
 
 def link_exponents(link: Callable[..., Any]) -> Exponents:
@@ -55,27 +64,27 @@ def exponents_of(shape: LinkShape) -> Exponents:
 
 
 def _first(sizes: Iterator[float]) -> float:
-    return next((float(k) for k, size in enumerate(sizes, 1) if size > _ZERO), np.inf)
+    return next((float(k) for k, size in enumerate(sizes, 1) if size > _POLICY.zero), np.inf)
 
 
 def _coefficients(shape: LinkShape) -> Iterator[float]:
     """Sizes of the coefficients of the link, relative to its standard deviation."""
     edges = distinct(np.concatenate([np.linspace(-TAIL, TAIL, 33), shape.breaks[np.abs(shape.breaks) < TAIL]]), 1e-13)
-    z, weight = gauss_panels(edges, _NODES)
+    z, weight = gauss_panels(edges, _POLICY.nodes)
     weight = weight * normal_density(z)
     label = shape.link(z)
     label = label - weight @ label
     size = max(float(np.sqrt(weight @ label**2)), 1e-300)
-    for k in range(1, _LARGEST + 1):
+    for k in range(1, _POLICY.largest + 1):
         yield abs(float(weight @ (label * _hermite(k, z)))) / size
 
 
 def _conditional(shape: LinkShape) -> Iterator[float]:
     """Root mean squares of the polynomials given the label: sums over the solutions of a label, and flat parts."""
-    h, weight, gap, log_odds = LevelSet(shape, _NODES).solutions()
+    h, weight, gap, log_odds = LevelSet(shape, _POLICY.nodes).solutions()
     odds = np.exp(log_odds - gap * (h + 0.5 * gap))
     total = 1 + np.sum(odds, axis=0)
-    for k in range(1, _LARGEST + 1):
+    for k in range(1, _POLICY.largest + 1):
         mean = (_hermite(k, h) + np.sum(odds * _hermite(k, h + gap), axis=0)) / total
         flat = sum(_on_flat(intervals, k) for _, intervals in shape.flats)
         yield float(np.sqrt(weight @ mean**2 + flat))
@@ -87,7 +96,7 @@ def _on_flat(intervals: Array, k: int) -> float:
     # The integral of h_k times the normal density is that of h_(k-1), with the other sign, over the root of k.
     inner = -_hermite(k - 1, edges) * np.where(np.isfinite(intervals), normal_density(edges), 0.0) / np.sqrt(k)
     mass = float(np.sum(np.diff(ndtr(edges), axis=1)))
-    return float(np.sum(np.diff(inner, axis=1))) ** 2 / mass if mass > _UNSEEN else 0.0
+    return float(np.sum(np.diff(inner, axis=1))) ** 2 / mass if mass > _POLICY.unseen else 0.0
 
 
 def _hermite(k: int, z: Array) -> Array:

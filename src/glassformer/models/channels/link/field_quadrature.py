@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,36 @@ import numpy as np
 from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.link.piecewise import distinct
 from glassformer.models.channels.scalar import Array, Integral
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """Relative changes below which refinement stops, and what of a change is none.
+
+    Attributes:
+        settled: between two rules, of errors and of averages over mislabelled links.
+        exact: between two rules of single averages, between those at nodes of curves, which converge by two digits at a
+            time, and of the curve itself: without noise, for links of few branches.
+        sharp: the same for links of more, where they cost more.
+        simple: the same with noise, of few branches.
+        hard: and of more.
+        branches: that are few.
+        floor: information, relative to the overlap, from which on a change is a relative one.
+        nothing: information that is none.
+    """
+
+    settled: float = 1e-10
+    exact: tuple[float, float, float] = (1e-10, 1e-10, 1e-10)
+    sharp: tuple[float, float, float] = (1e-8, 1e-6, 1e-6)
+    simple: tuple[float, float, float] = (1e-10, 1e-6, 1e-7)
+    hard: tuple[float, float, float] = (1e-5, 1e-5, 5e-6)
+    branches: int = 2
+    floor: float = 1e-3
+    nothing: float = 1e-16
+
+
+REFINEMENT = Refinement()
+
 
 TAIL = 8.3  # a standard normal has mass below 1e-16 beyond
 

@@ -41,7 +41,10 @@ class Labels:
         steep, wide: width of a panel of fields in deviations of the noise, and of that prior.
         lattice: spacing of the means in units of that of the rule.
         most: nodes of a panel.
-        block: neighbouring means treated at once, in units of the eight between which weights are powers.
+        powers: neighbouring means between which weights are powers.
+        block: means treated at once, in units of those.
+        counted: fields for one quantile of labels.
+        nothing: density that is none.
         panels, entries: of the fields treated at once, at most about so many, and of one array.
     """
 
@@ -59,14 +62,14 @@ class Labels:
     lattice: float = 3.0
     most: int = 18
     block: int = 5
+    powers: int = 8
+    counted: int = 200
+    nothing: float = 1e-280
     panels: int = 20_000
     entries: int = 60_000
 
 
 LABELS = Labels()
-# Means between which weights are powers, and fields for one quantile of labels.
-_POWERS, _FIELDS = 8, 200
-_NOTHING = 1e-280  # density that is none
 
 
 class _Behind(NamedTuple):
@@ -145,9 +148,9 @@ class LabelAverages:
     @cached_property
     def _edges(self) -> Array:
         """Ends of panels of labels; of those above zero, where labels of opposite signs come together."""
-        fields = np.linspace(-LABELS.fields, LABELS.fields, _FIELDS * LABELS.quantiles + 1)
+        fields = np.linspace(-LABELS.fields, LABELS.fields, LABELS.counted * LABELS.quantiles + 1)
         values = np.sort(self.shape.link(fields)) / self._sigma
-        quantiles = values[::_FIELDS]
+        quantiles = values[:: LABELS.counted]
         turning = np.array(self.shape.turning_labels_within(LABELS.fields)) / self._sigma
         turning = np.concatenate([turning, _approached(quantiles)])
         least, most = np.sort(np.concatenate([values, turning]))[[0, -1]]
@@ -192,9 +195,9 @@ def _blocks(spacing: float, half: bool) -> tuple[Array, int]:
         half: only those above zero.
     """
     count = (1 if half else 2) * LABELS.means / spacing + 2
-    blocks = int(np.ceil(count / (_POWERS * LABELS.block)))
+    blocks = int(np.ceil(count / (LABELS.powers * LABELS.block)))
     centres = np.arange(blocks) + (0.5 if half else 0.5 * (1 - blocks))
-    return np.asarray(centres, dtype=np.float64), _POWERS * int(np.ceil(count / (_POWERS * blocks)))
+    return np.asarray(centres, dtype=np.float64), LABELS.powers * int(np.ceil(count / (LABELS.powers * blocks)))
 
 
 def _sums(
@@ -211,7 +214,7 @@ def _sums(
             middle = spacing * (size * block + phase[part])
             z, slope = _partitions((fields, flats), part, middle * scale, step * scale, v)
             chance = weight[part, None] * spacing * normal_density(middle[:, None] + step)
-            seen = z > _NOTHING
+            seen = z > LABELS.nothing
             z, slope, chance = z[seen], slope[seen], chance[seen]
             information += float(chance @ (slope * (slope / z))) / v
             expected += float(chance @ (z * np.log(z)))
@@ -239,8 +242,8 @@ def _partitions(
     weights, owner, place = fields.of(labels)
     # Weights of neighbouring means are exponentials of multiples of one number.
     gap = (place.ravel() - middle[owner]) / scale
-    inner = (step[:_POWERS] - step[:_POWERS].mean()) / scale
-    outer = (step.reshape(-1, _POWERS).mean(axis=1)) / scale
+    inner = (step[: LABELS.powers] - step[: LABELS.powers].mean()) / scale
+    outer = (step.reshape(-1, LABELS.powers).mean(axis=1)) / scale
     tilt = (np.exp(np.outer(gap, outer))[:, :, None] * np.exp(np.outer(gap, inner))[:, None]).reshape(
         gap.size, step.size
     )

@@ -12,14 +12,12 @@ from scipy.special import ndtr
 from glassformer.core.errors import IncompatibleError
 from glassformer.models.channels.confusion import Alphabet, ConfusionLaw
 from glassformer.models.channels.link.channel import LinkChannel
-from glassformer.models.channels.link.field_quadrature import RULES, omega_nodes, refined
+from glassformer.models.channels.link.field_quadrature import REFINEMENT, RULES, omega_nodes, refined
 from glassformer.models.channels.link.function import array_link
 from glassformer.models.channels.link.level_set import on_intervals
-from glassformer.models.channels.link.piecewise import Flat, LinkShape, link_shape
+from glassformer.models.channels.link.piecewise import SCAN, Flat, LinkShape, link_shape
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
-# Relative change between two rules that ends the refinement, probability that is none, information that is none.
-_SETTLED, _UNSEEN, _NOTHING = 1e-10, 1e-8, 1e-16
 _NODES = 12
 # Variance below which the mean alone decides.
 _SMALLEST = 1e-12
@@ -56,7 +54,7 @@ class MislabelledChannel(ScalarChannel):
     discrete = True
 
     def __post_init__(self) -> None:
-        if abs(self._shape.flat_mass - 1) > _UNSEEN:
+        if abs(self._shape.flat_mass - 1) > SCAN.unseen:
             raise IncompatibleError(
                 f"noise_law = {self.law.label} is for labels that take a few values: quantise the link, or give noise"
             )
@@ -72,7 +70,7 @@ class MislabelledChannel(ScalarChannel):
 
     @cached_property
     def even(self) -> bool:
-        return bool(self._averages(1.0).value[0] < _NOTHING)
+        return bool(self._averages(1.0).value[0] < REFINEMENT.nothing)
 
     @cached_property
     def label_noise(self) -> float:
@@ -184,7 +182,7 @@ class MislabelledChannel(ScalarChannel):
         return lru_cache(maxsize=4096)(self._averaged)
 
     def _averaged(self, v: float) -> Integral:
-        return refined((self._sums(v, level) for level in range(len(RULES))), _SETTLED, _NOTHING)
+        return refined((self._sums(v, level) for level in range(len(RULES))), REFINEMENT.settled, REFINEMENT.nothing)
 
     def _sums(self, v: float, level: int) -> Array:
         omega, weight = omega_nodes(v, self._shape.breaks, RULES[level], _NODES)

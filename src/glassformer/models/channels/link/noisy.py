@@ -17,15 +17,21 @@ from glassformer.models.channels.link.noisy_steps import NoisySteps
 from glassformer.models.channels.link.posterior import LinkPosterior
 from glassformer.models.channels.scalar import Array
 
-_STEEP = 20.0  # most standard deviations that one cell counts for, however much the link changes across it
-_ROWS = 256  # data points treated at once
-_PANELS = 1024  # most panels per data point
-_ZOOMS = 12  # most refinements of them
-_FARTHEST = 60.0  # deviation of the field, in units of sqrt(V), that a label may enforce
+
+@dataclass(frozen=True)
+class Panels:
+    """How finely the fields behind a label with noise are divided."""
+
+    steep: float = 20.0  # most standard deviations that one cell counts for, however much the link changes across it
+    rows: int = 256  # data points treated at once
+    panels: int = 1024  # most per data point
+    zooms: int = 12  # most refinements of them
+    farthest: float = 60.0  # deviation of the field, in units of sqrt(V), that a label may enforce
+    sight: float = 0.05  # least deviation of the field that tells branches, in units of the shortest one
+    narrow: float = 3e-4  # least variance of the field
 
 
-# Standard deviation of the field in units of the shortest branch, and the least variance, of such a sight.
-_SIGHT, _NARROW = 0.05, 3e-4
+_POLICY = Panels()
 
 _Averages = Callable[[float, Rule], tuple[float, float]]
 
@@ -60,12 +66,12 @@ class NoisyLink(LinkPosterior):
         if len(self.shape.branches) + len(self.shape.flats) == 1:
             return 1.0
         gaps = np.diff(self.shape.breaks)
-        return max((_SIGHT * float(np.min(gaps, initial=1.0))) ** 2, _NARROW)
+        return max((_POLICY.sight * float(np.min(gaps, initial=1.0))) ** 2, _POLICY.narrow)
 
     def posterior(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
         log_z, g = np.empty(y.size), np.empty(y.size)
-        for start in range(0, y.size, _ROWS):
-            part = slice(start, start + _ROWS)
+        for start in range(0, y.size, _POLICY.rows):
+            part = slice(start, start + _POLICY.rows)
             log_z[part], g[part] = self._posterior_rows(y[part, None], omega[part, None], v[part, None])
         return log_z, g
 
@@ -90,10 +96,10 @@ class NoisyLink(LinkPosterior):
 
         The breaks of the link are always among them, so that it is monotone on every panel and its ends bound it.
         """
-        start = np.broadcast_to(np.sinh(np.linspace(-1, 1, 161) * np.arcsinh(_FARTHEST)), (y.size, 161))
+        start = np.broadcast_to(np.sinh(np.linspace(-1, 1, 161) * np.arcsinh(_POLICY.farthest)), (y.size, 161))
         cuts = np.clip((self.shape.breaks - omega) / scale, start[:, :1], start[:, -1:])
         edges = np.sort(np.concatenate([start, cuts], axis=1), axis=1)
-        for _ in range(_ZOOMS):
+        for _ in range(_POLICY.zooms):
             change = self._changes(edges, y, self.shape.link(omega + scale * edges))
             edges = np.sort(np.concatenate([_levelled(edges, change), cuts], axis=1), axis=1)
             if np.max(change) <= 4:
@@ -108,14 +114,14 @@ class NoisyLink(LinkPosterior):
         with np.errstate(over="ignore"):
             ceiling = self._exponent(nearest, np.maximum(gap, 0.0), np.zeros(1))
             floor = np.max(self._exponent(u, y, values), axis=1, keepdims=True)
-        change = np.diff(u, axis=1) + np.minimum(np.abs(right - left) / np.sqrt(self.noise), _STEEP)
-        return np.where(ceiling > floor - 45, np.minimum(change, _STEEP), 0.0)
+        change = np.diff(u, axis=1) + np.minimum(np.abs(right - left) / np.sqrt(self.noise), _POLICY.steep)
+        return np.where(ceiling > floor - 45, np.minimum(change, _POLICY.steep), 0.0)
 
 
 def _levelled(edges: Array, change: Array) -> Array:
     """New edges between which every row changes by the same amount, about 2; change shape (rows, panels)."""
     measure = np.cumsum(change + 1e-9, axis=1)
-    panels = int(np.clip(0.5 * np.max(measure[:, -1]), 32, _PANELS))
+    panels = int(np.clip(0.5 * np.max(measure[:, -1]), 32, _POLICY.panels))
     measure = np.concatenate([np.zeros((len(edges), 1)), measure / measure[:, -1:]], axis=1)
     # One interpolation for all rows: row i of the measure is moved to [2 i, 2 i + 1].
     rows = 2.0 * np.arange(len(edges))[:, None]

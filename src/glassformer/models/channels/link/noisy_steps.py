@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.models.channels.link.field_quadrature import TAIL, Rule, normal_density
-from glassformer.models.channels.link.normal_intervals import interval_mass
+from glassformer.models.channels.link.normal_intervals import WINDOW, interval_mass
 from glassformer.models.channels.link.piecewise import LinkShape
 from glassformer.models.channels.scalar import Array
 
-_WINDOW = 9.0  # standard deviations from a step beyond which a level is certain, and of labels about a level
 _BLOCK, _COLUMNS = 64, 512  # means, and labels, treated at once
 
 
@@ -66,11 +65,11 @@ class NoisySteps:
         if q == 0:
             yield np.zeros(1)
             return
-        most, farthest = int(TAIL * np.sqrt(q) / spacing), TAIL * np.sqrt(q) + _WINDOW * np.sqrt(v)
+        most, farthest = int(TAIL * np.sqrt(q) / spacing), TAIL * np.sqrt(q) + WINDOW * np.sqrt(v)
         steps = self._levels[0][1:, 0]
         steps = steps[np.abs(steps) < farthest]
         first, last = (
-            np.clip(np.rint((steps + side * _WINDOW * np.sqrt(v)) / spacing), -most, most).astype(np.int64)
+            np.clip(np.rint((steps + side * WINDOW * np.sqrt(v)) / spacing), -most, most).astype(np.int64)
             for side in (-1, 1)
         )
         apart = np.flatnonzero(first[1:] > last[:-1] + _BLOCK)
@@ -82,13 +81,13 @@ class NoisySteps:
     def _given(self, omega: Array, v: float, spacing: float) -> tuple[Array, Array]:
         """Integrals over the label of its information and its log partition, shape (omega,) each."""
         (low, high), values = self._levels[0].T, self._levels[1]
-        reach, sigma = _WINDOW * np.sqrt(v), np.sqrt(self.noise)
+        reach, sigma = WINDOW * np.sqrt(v), np.sqrt(self.noise)
         seen = (high > omega[0] - reach) & (low < omega[-1] + reach)
         ends = [(x[seen] - omega[:, None]) / np.sqrt(v) for x in (low, high)]
         mass, slope = interval_mass(*ends), normal_density(ends[0]) - normal_density(ends[1])
         square, log_z = np.zeros(omega.size), np.zeros(omega.size)
         for y in self._labels(values[seen], spacing):
-            close = np.abs(values[seen] - 0.5 * (y[0] + y[-1])) < _WINDOW * sigma + 0.5 * (y[-1] - y[0])
+            close = np.abs(values[seen] - 0.5 * (y[0] + y[-1])) < WINDOW * sigma + 0.5 * (y[-1] - y[0])
             likelihood = normal_density((y - values[seen][close, None]) / sigma) / sigma
             z, g = np.maximum(mass[:, close] @ likelihood, 1e-290), slope[:, close] @ likelihood
             square += spacing * np.sum(g * (g / z), axis=1) / v
@@ -97,7 +96,7 @@ class NoisySteps:
 
     def _labels(self, values: Array, spacing: float) -> Iterator[Array]:
         """Lattice points near the values, a block at a time."""
-        reach = int(np.ceil(_WINDOW * np.sqrt(self.noise) / spacing))
+        reach = int(np.ceil(WINDOW * np.sqrt(self.noise) / spacing))
         centres = np.unique(np.rint(values / spacing)).astype(np.int64)
         places: NDArray[np.int64] = np.unique(centres[:, None] + np.arange(-reach, reach + 1))
         for start in range(0, places.size, _COLUMNS):

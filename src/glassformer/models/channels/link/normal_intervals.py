@@ -7,6 +7,8 @@ from scipy.special import ndtr
 
 from glassformer.models.channels.scalar import Array
 
+WINDOW = 9.0  # standard deviations from a mean beyond which an interval has no mass
+
 
 def interval_mass(low: Array, high: Array) -> Array:
     """Probability between two ends; differences are taken in the lower tail, where they keep their digits.

@@ -19,12 +19,22 @@ from glassformer.models.channels.scalar import Array
 
 FEW_ULP = 8 * np.finfo(float).eps  # relative difference below which two values are the same
 
-_REACH = 12.0  # the link is tabulated on [-12, 12]; beyond 8.3 a standard normal has mass below 1e-16
-_CELLS = 12001  # odd, so that zero, the usual place of a kink, falls inside a cell
-_UNSEEN = 1e-8  # probability of fields that is none
-_SEEN = 7.6  # fields whose signs are compared
-_SPACING = 0.002  # of the table of a branch
-_APART = 0.01  # two findings closer than this are one
+
+@dataclass(frozen=True)
+class Scan:
+    """How the breaks, branches and symmetries of a link are looked for."""
+
+    reach: float = 12.0  # fields that are looked at; beyond 8.3 a standard normal has mass below 1e-16
+    cells: int = 12001  # between them: odd, so that zero, the usual place of a kink, falls inside one
+    unseen: float = 1e-8  # probability of fields that is none
+    seen: float = 7.6  # fields whose signs are compared
+    pairs: int = 997  # of those that are
+    spacing: float = 0.002  # of the table of a branch
+    apart: float = 0.01  # distance below which two findings are one
+
+
+SCAN = Scan()
+
 SAME = 1e-9  # two breaks closer than this are one
 ENDED = 11.0  # largest field at which a branch ends, and not the table of the link
 
@@ -80,7 +90,7 @@ class LinkShape:
     @property
     def stepped(self) -> bool:
         """Whether the link takes values on whole intervals alone."""
-        return abs(self.flat_mass - 1) < _UNSEEN
+        return abs(self.flat_mass - 1) < SCAN.unseen
 
     @property
     def turning_labels(self) -> list[float]:
@@ -95,7 +105,7 @@ class LinkShape:
     @cached_property
     def parities(self) -> Parities:
         """Whether fields of opposite signs have opposite labels, or one label."""
-        h = np.linspace(0.0, _SEEN, 997)
+        h = np.linspace(0.0, SCAN.seen, SCAN.pairs)
         there, mirrored = self.link(h), self.link(-h)
         mirror = np.all(np.isin(np.round(-self.breaks, 9) + 0.0, np.round(self.breaks, 9)))
         slack = 1e-13 * np.maximum(np.abs(there), np.abs(there).mean())
@@ -129,7 +139,7 @@ def link_shape(link: Function) -> LinkShape:
     branches: list[Branch] = []
     levels: list[tuple[float, float, float]] = []
     for a, b in zip(starts, ends, strict=True):
-        h = np.linspace(a, b, max(17, int((b - a) / _SPACING)))
+        h = np.linspace(a, b, max(17, int((b - a) / SCAN.spacing)))
         v = link(h)
         # The ends of a piece may sit on the far side of a jump by rounding.
         if np.ptp(v[1:-1]) <= FEW_ULP * np.max(np.abs(v[1:-1])):
@@ -160,17 +170,17 @@ class _Cut(NamedTuple):
 
 
 def _new_cuts(places: list[float], known: list[_Cut]) -> list[_Cut]:
-    return [_Cut(x, x) for x in places if all(abs(x - cut.place) > _APART for cut in known)]
+    return [_Cut(x, x) for x in places if all(abs(x - cut.place) > SCAN.apart for cut in known)]
 
 
 def _table(link: Function) -> tuple[Array, Array]:
     """Grid and values, on a shorter interval where the link overflows on the whole one."""
-    grid = np.linspace(-_REACH, _REACH, _CELLS + 1)
+    grid = np.linspace(-SCAN.reach, SCAN.reach, SCAN.cells + 1)
     values = link(grid)
     overflown = np.abs(values) >= 0.1 * OVERFLOW
     if np.any(overflown):
         bound = np.min(np.abs(grid[overflown])) - 0.01
-        grid = np.linspace(-bound, bound, _CELLS + 1)
+        grid = np.linspace(-bound, bound, SCAN.cells + 1)
         values = link(grid)
     return grid, values
 
@@ -205,7 +215,7 @@ def _kinks(grid: Array, values: Array) -> list[float]:
     rounding = 1e-9 * (np.abs(slope[2:]) + np.abs(slope[:-2]) + typical)
     cells = np.flatnonzero(change > 4 * usual + rounding) + 1
     groups = np.split(cells, np.flatnonzero(np.diff(cells) > 4) + 1)
-    return [_kink_place(grid, values, g) for g in groups if g.size and g[0] >= 6 and g[-1] <= _CELLS - 6]
+    return [_kink_place(grid, values, g) for g in groups if g.size and g[0] >= 6 and g[-1] <= SCAN.cells - 6]
 
 
 def _kink_place(grid: Array, values: Array, group: NDArray[np.intp]) -> float:
@@ -228,7 +238,7 @@ def _flat_ends(grid: Array, values: Array) -> list[float]:
     """Ends of long runs of equal values, where a function saturates in double precision."""
     flat = np.abs(np.diff(values)) <= FEW_ULP * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
     edges = np.flatnonzero(np.diff(flat.astype(int), prepend=0, append=0))
-    return [float(grid[x]) for a, b in edges.reshape(-1, 2) if b - a >= 8 for x in (a, b) if 0 < x < _CELLS]
+    return [float(grid[x]) for a, b in edges.reshape(-1, 2) if b - a >= 8 for x in (a, b) if 0 < x < SCAN.cells]
 
 
 def _monotone(link: Function, h: Array, v: Array) -> Iterator[Branch]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from glassformer.core.errors import LinkError
@@ -9,12 +11,29 @@ from glassformer.core.numerics.quadrature import normal_nodes
 from glassformer.models.channels.link.piecewise import LinkShape
 from glassformer.models.channels.scalar import Array
 
-# Panels at first, nodes on each, and how often panels are halved; ends of the field, from one to the next where labels
-# that grow fast ask for it.
-_PANELS, _NODES, _HALVINGS = 32, 16, 11
-_TAILS = (8.5, 12.0, 17.0, 24.0, 34.0)
-# Relative change that ends the refinement, and the largest that is not one of numbers without a limit.
-_SETTLED, _UNSETTLED = 1e-13, 1e-9
+
+@dataclass(frozen=True)
+class Policy:
+    """How finely the field is divided, and when numbers have a limit.
+
+    Attributes:
+        panels: at first.
+        nodes: on each.
+        sizes: of panels, each half of the one before.
+        tails: ends of the field, from one to the next where labels that grow fast ask for it.
+        settled: relative change that ends the refinement.
+        unsettled: largest change that is not one of numbers without a limit.
+    """
+
+    panels: int = 32
+    nodes: int = 16
+    sizes: int = 11
+    tails: tuple[float, ...] = (8.5, 12.0, 17.0, 24.0, 34.0)
+    settled: float = 1e-13
+    unsettled: float = 1e-9
+
+
+_POLICY = Policy()
 
 
 def second_moments(shape: LinkShape) -> tuple[float, float]:
@@ -30,16 +49,16 @@ def second_moments(shape: LinkShape) -> tuple[float, float]:
         >>> bool(np.isclose(slope, np.exp(0.5), rtol=1e-13) and np.isclose(square, np.exp(2), rtol=1e-13))
         True
     """
-    found, change = _refined(shape, _TAILS[0])
-    for tail in _TAILS[1:]:
+    found, change = _refined(shape, _POLICY.tails[0])
+    for tail in _POLICY.tails[1:]:
         farther, rough = _refined(shape, tail)
         if not np.isfinite(farther).all():
             break
         moved = _apart(found, farther)
         found, change = farther, max(rough, moved)
-        if moved <= _SETTLED:
+        if moved <= _POLICY.settled:
             break
-    if not change <= _UNSETTLED:
+    if not change <= _POLICY.unsettled:
         allowed = "a link whose labels have a second moment that quadratures agree on"
         raise LinkError("link", shape.link, allowed, f"they differ by {change:.1g} of it: it grows or wiggles too fast")
     return float(found[0]), float(found[1])
@@ -47,17 +66,17 @@ def second_moments(shape: LinkShape) -> tuple[float, float]:
 
 def _refined(shape: LinkShape, tail: float) -> tuple[Array, float]:
     """With panels halved until nothing changes, and the last change."""
-    found, change = _moments(shape, tail, _PANELS), np.inf
-    for k in range(1, _HALVINGS):
-        before, found = found, _moments(shape, tail, _PANELS << k)
+    found, change = _moments(shape, tail, _POLICY.panels), np.inf
+    for k in range(1, _POLICY.sizes):
+        before, found = found, _moments(shape, tail, _POLICY.panels << k)
         change = _apart(before, found)
-        if not change > _SETTLED:
+        if not change > _POLICY.settled:
             break
     return found, change
 
 
 def _moments(shape: LinkShape, tail: float, panels: int) -> Array:
-    h, weight = normal_nodes(shape.breaks, panels, _NODES, tail)
+    h, weight = normal_nodes(shape.breaks, panels, _POLICY.nodes, tail)
     with np.errstate(over="ignore", invalid="ignore"):
         label = shape.link(h)
         return np.array([weight @ (h * label), weight @ label**2])

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.models.channels.link.field_quadrature import RULES, Rule, omega_nodes, refined
-from glassformer.models.channels.link.normal_intervals import interval_mass
+from glassformer.models.channels.link.field_quadrature import REFINEMENT, RULES, Rule, omega_nodes, refined
+from glassformer.models.channels.link.normal_intervals import WINDOW, interval_mass
 from glassformer.models.channels.link.piecewise import LinkShape
 from glassformer.models.channels.scalar import Array, Integral
 
-# Standard deviations from a mean beyond which an interval has no mass, pairs of means and intervals treated at once,
-# and the relative change between two rules that ends the refinement.
-_WINDOW, _PAIRS, _SETTLED = 9.0, 400_000, 1e-10
+_PAIRS = 400_000  # means and intervals treated at once
 
 
 def step_errors(shape: LinkShape, v: float, nodes: int) -> Integral:
@@ -29,7 +27,7 @@ def step_errors(shape: LinkShape, v: float, nodes: int) -> Integral:
         >>> step_errors(link_shape(np.sign), 0.5, 12).value.round(8).tolist()[2]  # arccos(sqrt(1/2))/pi
         0.25
     """
-    return refined((_by_rule(shape, v, rule, nodes) for rule in RULES), _SETTLED)
+    return refined((_by_rule(shape, v, rule, nodes) for rule in RULES), REFINEMENT.settled)
 
 
 def _by_rule(shape: LinkShape, v: float, rule: Rule, nodes: int) -> Array:
@@ -65,7 +63,7 @@ def _near_steps(
 ) -> Iterator[tuple[Array, Array, NDArray[np.intp]]]:
     """Nodes of the mean with their weights, few at a time, and the intervals in sight of them."""
     omega, weight = omega_nodes(v, shape.breaks, rule, nodes)
-    reach = _WINDOW * np.sqrt(v)
+    reach = WINDOW * np.sqrt(v)
     ends = np.concatenate([[-np.inf], shape.breaks, [np.inf]])
     after = np.searchsorted(ends, omega)
     near = np.minimum(omega - ends[after - 1], ends[after] - omega) < reach

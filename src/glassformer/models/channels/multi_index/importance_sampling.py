@@ -33,20 +33,8 @@ from glassformer.core.numerics.quasi_random import turns
 from glassformer.core.numerics.small_matrices import triangular_inverse
 from glassformer.core.numerics.written_out import by_entries
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
-from glassformer.models.channels.multi_index.modes import find_mode
+from glassformer.models.channels.multi_index.modes import POLICY, find_mode
 from glassformer.models.channels.multi_index.weighted_moments import prior_moments, weighted_moments
-
-# Share of the prior in the mixture, and degrees of freedom of the Student densities.
-_DEFENSIVE, _FREEDOM = 0.15, 6
-# Modes are weighted by this power of their Laplace mass: one that is misjudged still gets its points.
-_TEMPERED = 0.5
-# Data points that are treated at once, at most and at least, and sampled latents of all of them, so that temporaries
-# stay in the cache; random numbers of the pool.
-_BATCH, _FEWEST, _AT_ONCE, _NUMBERS = 64, 8, 2**14, 2_000_000
-# Blocks of that many that are sent at once.
-_BLOCKS = 8
-# Modes that are treated in one go.
-_UNROLLED = 4
 
 
 @dataclass(frozen=True)
@@ -107,7 +95,7 @@ def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort,
     parts = effort.parts if dimension and effort.points >= 2 * max(effort.parts) else ()
     moments = Specialised(_in_blocks, make=family.make, steps=effort.steps, parts=parts, batch=batch)
     # Sending data takes as long as little work on them.
-    sent = batch * (_BLOCKS if batch == _BATCH else 1)
+    sent = batch * (POLICY.blocks if batch == POLICY.batch else 1)
 
     count, pool = len(jax.tree.leaves(data)[0]), sample.starts.shape[-1]
 
@@ -124,7 +112,7 @@ def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort,
 
 def _batch(effort: Effort) -> int:
     """Data points that are treated at once."""
-    return int(np.clip(_AT_ONCE // (2 * effort.points), _FEWEST, _BATCH))
+    return int(np.clip(POLICY.at_once // (2 * effort.points), POLICY.fewest, POLICY.batch))
 
 
 class _Sample(NamedTuple):
@@ -144,12 +132,12 @@ class _Sample(NamedTuple):
 def _sample(dimension: int, effort: Effort) -> _Sample:
     """One quasi-random sample, shifted at random for every place in the pool and each half."""
     rng, points = np.random.default_rng(0), qmc.Sobol(dimension + 2, seed=0).random(effort.points)
-    pool = int(np.clip(_NUMBERS // (2 * points.size), 64, 8192))
+    pool = int(np.clip(POLICY.numbers // (2 * points.size), 64, 8192))
     shifted = points + rng.random((pool, 2, 1, dimension + 2))
     uniform = np.clip(shifted % 1, 1e-12, 1 - 1e-12).reshape(pool, 2 * effort.points, dimension + 2)
     starts = rng.standard_normal((pool, effort.starts, dimension))
     starts[:, 0] = 0.0
-    stretches = np.sqrt(_FREEDOM / chi2.ppf(uniform[..., -1], _FREEDOM))
+    stretches = np.sqrt(POLICY.degrees / chi2.ppf(uniform[..., -1], POLICY.degrees))
     with jax.enable_x64(True):
         parts = (starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)
         return _Sample(*(jnp.asarray(part.T) for part in parts))
@@ -300,9 +288,9 @@ def _draw(charts: Sequence[_Chart], own: _Sample) -> _Drawn:
         ), None
 
     # What is left of the number that chose the prior chooses the chart, independently of the latent.
-    left = (own.choices - (1 - _DEFENSIVE)) / _DEFENSIVE
+    left = (own.choices - (1 - POLICY.defensive)) / POLICY.defensive
     first = (list(own.normals), jnp.clip(left * len(charts), 0, len(charts) - 1).astype(int))
-    (drawn, chart), _ = jax.lax.scan(pick, first, modes, unroll=_UNROLLED)
+    (drawn, chart), _ = jax.lax.scan(pick, first, modes, unroll=POLICY.unrolled)
     # Every point is used with all its images: symmetries of the posterior hold exactly, and the sampling density is
     # the mean over images of what was drawn from.
     at = _Drawn(listed(drawn), chart if several else None, None)
@@ -314,11 +302,11 @@ def _draw(charts: Sequence[_Chart], own: _Sample) -> _Drawn:
 
     def add(students: Any, mode: _Modes) -> tuple[Any, None]:
         white = _times(mode.inverse, [a - b for a, b in zip(x, mode.x, strict=True)])
-        peak = mode.height * _inverse_power(1 + sum(entry**2 for entry in white) / _FREEDOM, dimension)
+        peak = mode.height * _inverse_power(1 + sum(entry**2 for entry in white) / POLICY.degrees, dimension)
         return students + (jnp.where(chart_of == mode.chart, peak, 0.0) if several else peak), None
 
     log_prior = -0.5 * sum(part**2 for part in x)
-    density, _ = jax.lax.scan(add, _DEFENSIVE / len(charts) * jnp.exp(log_prior), modes, unroll=_UNROLLED)
+    density, _ = jax.lax.scan(add, POLICY.defensive / len(charts) * jnp.exp(log_prior), modes, unroll=POLICY.unrolled)
     log_density = jnp.log(jnp.mean(density.reshape(count[0], number, count[1]), axis=1))
     return _Drawn(listed(x), chart_of, log_prior - jnp.repeat(log_density, number, axis=0))
 
@@ -331,7 +319,7 @@ def _times(lower: Sequence[Any], x: Sequence[Any]) -> list[Any]:
 
 def _inverse_power(base: Any, dimension: int) -> Any:
     """``base`` to the power of minus half of freedom and dimension, by products and at most one root."""
-    whole, half = divmod(_FREEDOM + dimension, 2)
+    whole, half = divmod(POLICY.degrees + dimension, 2)
     power = base**-whole
     return power / jnp.sqrt(base) if half else power
 
@@ -365,7 +353,7 @@ def _modes(charts: Sequence[_Chart], starts: Any) -> _Modes:
     rows = [jnp.stack(parts) for parts in zip(*found, strict=True)]
     size = dimension * (dimension + 1) // 2
     *matrices, log_det, gain = rows
-    share = (1 - _DEFENSIVE) * jax.nn.softmax(_TEMPERED * (log_det + gain), axis=0)
+    share = (1 - POLICY.defensive) * jax.nn.softmax(POLICY.tempered * (log_det + gain), axis=0)
     high = jnp.cumsum(share, axis=0)
     low = jnp.concatenate([jnp.full_like(high[:1], -1.0), high[:-1]])
     height = share * jnp.exp(_student_constant(dimension) - log_det)
@@ -376,5 +364,7 @@ def _modes(charts: Sequence[_Chart], starts: Any) -> _Modes:
 def _student_constant(dimension: int) -> float:
     """Logarithm of the height of a Student density over that of the normal density of the same shape."""
     return float(
-        gammaln(0.5 * (_FREEDOM + dimension)) - gammaln(0.5 * _FREEDOM) - 0.5 * dimension * np.log(0.5 * _FREEDOM)
+        gammaln(0.5 * (POLICY.degrees + dimension))
+        - gammaln(0.5 * POLICY.degrees)
+        - 0.5 * dimension * np.log(0.5 * POLICY.degrees)
     )

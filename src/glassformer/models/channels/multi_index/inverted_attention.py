@@ -25,13 +25,20 @@ from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.latent_functions import Functions
 from glassformer.models.channels.multi_index.modes import find_mode
 
-# Prior width of latents without a law of their own, over that of their rows: their mixing is known roughly only.
-_BROAD = 2.0
-# Deviation of labels within which the search for modes enters, and the steps of its way there.
-_NEAR, _STEPS = 1e-4, 20
-# Squared deviation, in standard deviations, beyond which no fields are (probability below 1e-10 for four of them): were
-# nothing else found, such a point alone would speak for its label.
-_FARTHEST = 60.0
+
+@dataclass(frozen=True)
+class Policy:
+    """Where modes of inverted attention are looked for."""
+
+    broad: float = 2.0  # prior width of latents without a law, over that of their rows, whose mixing is known roughly
+    near: float = 1e-4  # deviation of labels within which the search for modes enters
+    steps: int = 20  # of its way there
+    # Squared standard deviations beyond which no fields are (probability below 1e-10 for four of them): were nothing
+    # else found, such a point alone would speak for its label.
+    farthest: float = 60.0
+
+
+_POLICY = Policy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +128,7 @@ def _order(network: Architecture) -> _Order:
         ]
     )
     plain = (layers[solved] + 1) * heads - 1
-    scales = np.where(everything[:-1] < plain[:, None], 1.0, _BROAD)
+    scales = np.where(everything[:-1] < plain[:, None], 1.0, _POLICY.broad)
     return _Order(rows, np.argsort(rows, axis=1), plain, scales)
 
 
@@ -172,7 +179,7 @@ def _functions(network: Architecture) -> Functions:
         )
         log_weight = log_weight - _log_sensitivity(network, fields[jnp.asarray(order.back)[number]], layers)
         # The prior of the latents is normal: those that are no fields have a flat measure.
-        flat = jnp.sum(jnp.where(chart.known[:-1, None], 0.0, 0.5 * x**2 + np.log(_BROAD)))
+        flat = jnp.sum(jnp.where(chart.known[:-1, None], 0.0, 0.5 * x**2 + np.log(_POLICY.broad)))
         log_weight = log_weight + flat - 2 * jnp.log(chart.root[-1, -1])
         last = jnp.concatenate([jnp.ones((2, rows - 1)), signs[:, None]], axis=1)
         return last[:, :, None] * fields, log_weight
@@ -182,7 +189,7 @@ def _functions(network: Architecture) -> Functions:
         fields, log_weight = fibre(x.reshape(rows - 1, 2), datum, chart)
         whitened = triangular_inverse(chart.root) @ (fields - chart.omega)
         residual = jnp.where(chart.known[:, None], 0.0, whitened)
-        near = jnp.sum(whitened**2, axis=(1, 2)) < _FARTHEST + 2 * rows
+        near = jnp.sum(whitened**2, axis=(1, 2)) < _POLICY.farthest + 2 * rows
         return residual.reshape(2, -1), jnp.where(near, log_weight, -jnp.inf)
 
     def features(x: Any, datum: Any) -> Any:
@@ -203,11 +210,11 @@ def _functions(network: Architecture) -> Functions:
 
         def residual(whole: Any) -> tuple[Any, Any]:
             fields = (chart.omega + chart.root @ whole.reshape(rows, 2))[back]
-            return jnp.ravel(link(fields) - label) / _NEAR, jnp.zeros(())
+            return jnp.ravel(link(fields) - label) / _POLICY.near, jnp.zeros(())
 
         # Labels are even in the row solved for: begin elsewhere than at its zero.
         start = jnp.concatenate([x, x[-2:][::-1] + 0.5])
-        whole = find_mode(residual, start, _STEPS)[0].reshape(rows, 2)
+        whole = find_mode(residual, start, _POLICY.steps)[0].reshape(rows, 2)
         fields = chart.omega + chart.root @ whole
         if network.output == "sequence":
             vectors = _taken_back(network, fields[back], _typical_mixings(network, omega, root))

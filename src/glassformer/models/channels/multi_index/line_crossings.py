@@ -15,21 +15,9 @@ from numpy.typing import NDArray
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.written_out import written_out
-from glassformer.models.channels.multi_index.line_placement import Bundle, Data, placed
+from glassformer.models.channels.multi_index.line_placement import POLICY, Bundle, Data, placed
 
-# Half-length of a line, and cells on it.
-_REACH, _CELLS = 7.5, 96
-_GRID = np.linspace(-_REACH, _REACH, _CELLS + 1)
-# Halvings of a cell that holds the edge of an interval; those of one that holds a point, and the secants that follow.
-_HALVINGS, _FIRST, _SECANTS = 24, 2, 7
-# Difference of labels that are the same, and deviation of a label at a crossing that is none of a jump.
-_SAME, _ROOT = 1e-9, 1e-5
-# Step of the differences that make a gradient, in whitened coordinates.
-_STEP = 1e-5
-# Whitened deviation of fields, below which cells are too short for single precision.
-_SHORT = 3e-3
-# Crossings searched at once: always as many, so that one length is compiled.
-_AT_ONCE = 4096
+_GRID = np.linspace(-POLICY.reach, POLICY.reach, POLICY.cells + 1)
 
 
 class Crossed(NamedTuple):
@@ -64,15 +52,15 @@ class Crossings:
             -1 where it begins; and whether each line ends inside, shape (n, D, m).
         """
         inside, at, (place,) = self._searched(_equal, _halved, lines)
-        leaves = np.where(inside.reshape(-1, _CELLS + 1)[at // _CELLS, at % _CELLS], 1.0, -1.0)
-        return at // _CELLS, place, leaves, inside[..., -1]
+        leaves = np.where(inside.reshape(-1, POLICY.cells + 1)[at // POLICY.cells, at % POLICY.cells], 1.0, -1.0)
+        return at // POLICY.cells, place, leaves, inside[..., -1]
 
     def points(self, lines: Bundle) -> Crossed:
         """Points at which the label passes through the one observed; those at which it jumps over it have no weight."""
         # A sign is wrong next to a crossing alone, whose cell is then the next one, unless cells are as short as that.
-        short = np.abs(lines.turned).max(axis=(2, 3)).min() < _SHORT
+        short = np.abs(lines.turned).max(axis=(2, 3)).min() < POLICY.short
         _, at, (weight, place) = self._searched(_above, _solved, lines, np.float64 if short else np.float32)
-        return Crossed(at // _CELLS, weight, place)
+        return Crossed(at // POLICY.cells, weight, place)
 
     @cached_property
     def _compiled(self) -> dict[Callable[..., Any], Specialised]:
@@ -88,9 +76,9 @@ class Crossings:
         fields: list[Array] = [part.astype(precision) for part in (lines.start, lines.turned, lines.label)]
         inside = np.asarray(self._compiled[test](*fields))
         at = np.flatnonzero(inside[..., 1:] != inside[..., :-1])
-        filled = np.zeros(-(-max(len(at), 1) // _AT_ONCE) * _AT_ONCE, dtype=np.intp)
+        filled = np.zeros(-(-max(len(at), 1) // POLICY.at_once) * POLICY.at_once, dtype=np.intp)
         filled[: len(at)] = at
-        found = [self._compiled[search](part, lines) for part in filled.reshape(-1, _AT_ONCE)]
+        found = [self._compiled[search](part, lines) for part in filled.reshape(-1, POLICY.at_once)]
         return inside, at, [np.concatenate(columns)[: len(at)] for columns in zip(*found, strict=True)]
 
 
@@ -113,7 +101,7 @@ def _above(start: Any, turned: Any, label: Any, link: Callable[[Any], Any]) -> A
 
 
 def _equal(start: Any, turned: Any, label: Any, link: Callable[[Any], Any]) -> Any:
-    return _on_grid(lambda value: jnp.all(jnp.abs(value) < _SAME), start, turned, label, link)
+    return _on_grid(lambda value: jnp.all(jnp.abs(value) < POLICY.same), start, turned, label, link)
 
 
 class _Cell(NamedTuple):
@@ -136,8 +124,8 @@ class _Cell(NamedTuple):
     @classmethod
     def at(cls, cell: Any, lines: Bundle) -> _Cell:
         axes, each, size = lines.base.shape[1:]
-        line, grid = cell // _CELLS, jnp.asarray(_GRID)
-        datum, place = line // (axes * each), cell % _CELLS
+        line, grid = cell // POLICY.cells, jnp.asarray(_GRID)
+        datum, place = line // (axes * each), cell % POLICY.cells
         return cls(
             line // each % axes,
             jnp.asarray(lines.base).reshape(-1, size)[line],
@@ -157,7 +145,7 @@ def _halved(cells: Any, lines: Bundle, link: Callable[[Any], Any]) -> tuple[Any]
         cell = _Cell.at(index, lines)
 
         def inside(t: Any) -> Any:
-            return jnp.all(jnp.abs(link(cell.start + t * cell.along) - cell.label) < _SAME)
+            return jnp.all(jnp.abs(link(cell.start + t * cell.along) - cell.label) < POLICY.same)
 
         before = inside(cell.low)
 
@@ -166,7 +154,7 @@ def _halved(cells: Any, lines: Bundle, link: Callable[[Any], Any]) -> tuple[Any]
             same = inside(middle) == before
             return jnp.where(same, middle, ends[0]), jnp.where(same, ends[1], middle)
 
-        low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (cell.low, cell.high))
+        low, high = jax.lax.fori_loop(0, POLICY.halvings, halve, (cell.low, cell.high))
         return 0.5 * (low + high)
 
     return (jax.vmap(one)(cells),)
@@ -185,7 +173,7 @@ def _solved(cells: Any, lines: Bundle, link: Callable[[Any], Any]) -> tuple[Any,
         place, left, gradient = _root(cell, lambda fields: quick(fields)[0] - cell.label[0])
         size = jnp.sum(gradient**2)
         # A jump of the label is no root.
-        root = (jnp.abs(left) <= _ROOT * (1 + jnp.sqrt(size))) & (size > 0)
+        root = (jnp.abs(left) <= POLICY.root * (1 + jnp.sqrt(size))) & (size > 0)
         height = jnp.exp(-0.5 * place**2) / np.sqrt(2 * np.pi)
         weight = cell.weight * height * jnp.abs(gradient[cell.axis]) / size
         at = jnp.where(jnp.arange(len(gradient)) == cell.axis, place, cell.base)
@@ -221,11 +209,13 @@ def _root(cell: _Cell, value: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
         kept = jnp.where(better, place, best), jnp.where(better, found, least)
         return *ends, new_fa, new_fb, jnp.where(same, 1.0, -1.0), *kept
 
-    state = jax.lax.fori_loop(0, _FIRST, halve, (cell.low, cell.high, at(cell.low), at(cell.high)))
+    state = jax.lax.fori_loop(0, POLICY.first, halve, (cell.low, cell.high, at(cell.low), at(cell.high)))
     nearer = jnp.abs(state[2]) < jnp.abs(state[3])
     kept = jnp.where(nearer, state[0], state[1]), jnp.where(nearer, state[2], state[3])
-    *_, place, left = jax.lax.fori_loop(0, _SECANTS, secant, (*state, jnp.zeros(()), *kept))
+    *_, place, left = jax.lax.fori_loop(0, POLICY.secants, secant, (*state, jnp.zeros(()), *kept))
     # By differences: compiled, the derivative of a maximum compares numbers that may have been rounded twice.
     here = cell.start + place * cell.along
-    ahead, behind = (jax.vmap(lambda d, sign=sign: value(here + sign * _STEP * d))(cell.turned) for sign in (1, -1))
-    return place, left, (ahead - behind) / (2 * _STEP)
+    ahead, behind = (
+        jax.vmap(lambda d, sign=sign: value(here + sign * POLICY.step * d))(cell.turned) for sign in (1, -1)
+    )
+    return place, left, (ahead - behind) / (2 * POLICY.step)

@@ -29,20 +29,10 @@ from glassformer.core.numerics.quasi_random import normal_points, turns
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.line_crossings import Crossings
-from glassformer.models.channels.multi_index.line_placement import Bundle, Data
+from glassformer.models.channels.multi_index.line_placement import POLICY, Bundle, Data
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
-# Share of a level set in intervals from which on it has positive measure.
-_MASSIVE = 1e-9
 _TINY = 1e-300
-# Points of a pilot sample.
-_PILOT = 64
-# Lines per axis and half, how many times fewer tell where fixed points are, and numbers in the pool of random shifts.
-_LINES, _HASTY, _NUMBERS = 64, 4, 800_000
-# Data points whose lines are followed at once, so that temporaries stay in the cache.
-_BATCH = 128
-# Random fields that show the labels there are, and variance below which the mean alone decides between them.
-_MANY, _DECISIVE = 2**14, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +45,12 @@ class LineChannel(LinkRowsChannel):
     """
 
     atoms: float
-    effort: Effort = field(default=Effort(points=_LINES, starts=1, steps=1), kw_only=True)
+    effort: Effort = field(default=Effort(points=POLICY.lines, starts=1, steps=1), kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
     def hasty(self) -> Self:
         # What few lines leave out is less than what few data points do.
-        return replace(self, effort=replace(self.effort, points=max(self.effort.points // _HASTY, 1)))
+        return replace(self, effort=replace(self.effort, points=max(self.effort.points // POLICY.hasty, 1)))
 
     @property
     def rank(self) -> float:
@@ -74,7 +64,7 @@ class LineChannel(LinkRowsChannel):
         return LinkRowsChannel.label_from(self, fields, fields) if self.discrete else super().truth(fields)
 
     def decided(self, mean: Array, variance: Array) -> Array:
-        root = np.linalg.cholesky(with_eigenvalues(variance, lambda values: np.maximum(values, _DECISIVE)))
+        root = np.linalg.cholesky(with_eigenvalues(variance, lambda values: np.maximum(values, POLICY.decisive)))
         roots = np.broadcast_to(root, (len(mean), *root.shape))
         log_z = [
             LineChannel.moments(self, np.broadcast_to(value, (len(mean), *self.shape)), mean, roots).log_partition
@@ -85,7 +75,7 @@ class LineChannel(LinkRowsChannel):
     @cached_property
     def known_labels(self) -> Array:
         """Labels that many random fields have, without noise, in ascending order."""
-        fields = np.random.default_rng(2).standard_normal((_MANY, *self.field_components))
+        fields = np.random.default_rng(2).standard_normal((POLICY.shown, *self.field_components))
         return np.unique(self.truth(fields), axis=0)
 
     @property
@@ -99,14 +89,14 @@ class LineChannel(LinkRowsChannel):
         return super().traceable_label
 
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:
-        lines, pilot = _lines(self.latents, self.effort.points), normal_points(self.latents, _PILOT, 1)[0]
+        lines, pilot = _lines(self.latents, self.effort.points), normal_points(self.latents, POLICY.pilot, 1)[0]
         crossings = Crossings(self.link)
         kinds: list[_Kind] = [_Intervals(crossings)] * (self.atoms > 0) + [_Points(crossings)] * (self.atoms < 1)
 
         def work(index: Any, chunk: Any) -> Any:
             label, mean, factor = (np.asarray(part) for part in chunk)
             turn = turns(index, len(y), self.points, len(lines))
-            parts = [slice(start, start + _BATCH) for start in range(0, len(label), _BATCH)]
+            parts = [slice(start, start + POLICY.batch) for start in range(0, len(label), POLICY.batch)]
             found = [
                 _moments(Data(label[part], mean[part], factor[part]), kinds, lines[turn[part]], pilot) for part in parts
             ]
@@ -139,7 +129,7 @@ def _lines(dimension: int, count: int) -> Array:
     if dimension == 1:
         return np.zeros((1, 2, 1, 1, 0))
     rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 2)
-    pool = int(np.clip(_NUMBERS // (4 * base.size), 16, 4096))
+    pool = int(np.clip(POLICY.numbers // (4 * base.size), 16, 4096))
     shifted = (base + rng.random((pool, 2, 2, 1, dimension - 1))) % 1
     points = ndtri(np.clip(shifted, 1e-12, 1 - 1e-12))
     return points
@@ -150,7 +140,7 @@ def _moments(data: Data, kinds: list[_Kind], lines: Array, pilot: Array) -> tupl
     bundle = kinds[0].crossings.placed(data, lines, pilot)
     sums = [_over_lines(kind, bundle, lines.shape) for kind in kinds]
     # A level set of positive measure has no points apart from it that matter.
-    massive = sums[0][0].sum(axis=(1, 2)) > _MASSIVE
+    massive = sums[0][0].sum(axis=(1, 2)) > POLICY.massive
     chosen = [np.where(_like(massive, first), first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
     return _combined(chosen, kinds[-1].scale(pilot.shape[1]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -10,10 +11,36 @@ import jax.numpy as jnp
 
 from glassformer.core.numerics.written_out import written_out
 
-# Points of a pilot sample next to a level set, and the spread of lines around them over theirs, and at least.
-_NEAREST, _WIDER, _NARROWEST = 8, 1.4, 0.2
-# Rounds of that sample.
-_ROUNDS = 2
+
+@dataclass(frozen=True)
+class Lines:
+    """How lines are laid through level sets, where they cross them, and what is made of the crossings."""
+
+    lines: int = 64  # per axis and half
+    hasty: int = 4  # how many times fewer of them tell where fixed points are
+    pilot: int = 64  # points of a pilot sample, which tells where lines are best
+    rounds: int = 2  # of that sample
+    nearest: int = 8  # points of it next to a level set
+    wider: float = 1.4  # spread of lines around these, over theirs
+    narrowest: float = 0.2  # that spread at least
+    reach: float = 7.5  # half-length of a line
+    cells: int = 96  # on it
+    halvings: int = 24  # of a cell that holds the edge of an interval
+    first: int = 2  # halvings of one that holds a point
+    secants: int = 7  # that follow
+    same: float = 1e-9  # difference of labels that are the same
+    root: float = 1e-5  # deviation of a label at a crossing that is none of a jump
+    step: float = 1e-5  # of the differences that make a gradient, in whitened coordinates
+    short: float = 3e-3  # whitened deviation of fields, below which cells are too short for single precision
+    at_once: int = 4096  # crossings searched in one go: always as many, so that one length is compiled
+    batch: int = 128  # data points whose lines are followed at once, so that temporaries stay in the cache
+    numbers: int = 800_000  # in the pool of random shifts
+    massive: float = 1e-9  # share of a level set in intervals from which on it has positive measure
+    shown: int = 2**14  # random fields that show the labels there are
+    decisive: float = 1e-9  # variance below which the mean alone decides between them
+
+
+POLICY = Lines()
 
 
 class Data(NamedTuple):
@@ -80,14 +107,14 @@ def placed(label: Any, omega: Any, root: Any, lines: Any, pilot: Any, link: Call
 def _near(distance: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:
     """Centre and spread, shape (D,), of the part of the prior next to a level set."""
     centre, spread = jnp.zeros(pilot.shape[1]), jnp.ones(pilot.shape[1])
-    for _ in range(_ROUNDS):
+    for _ in range(POLICY.rounds):
         points = centre + spread * pilot
         # Single precision is enough to choose, and five times as fast.
-        _, index = jax.lax.top_k(-distance(points).astype(jnp.float32), _NEAREST)
+        _, index = jax.lax.top_k(-distance(points).astype(jnp.float32), POLICY.nearest)
         close = points[index]
         share = jax.nn.softmax(0.5 * jnp.sum(pilot[index] ** 2 - close**2, axis=1))
         centre = share @ close
-        spread = jnp.maximum(_WIDER * jnp.sqrt(share @ (close - centre) ** 2), _NARROWEST)
+        spread = jnp.maximum(POLICY.wider * jnp.sqrt(share @ (close - centre) ** 2), POLICY.narrowest)
     return centre, spread
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -24,16 +25,28 @@ from glassformer.models.channels.row_symmetries import RowSymmetries
 from glassformer.models.channels.sampling_limits import require_noise
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
-# Random fields on which a link is tried, and distinct labels among them up to which they are taken for discrete.
-_TRIED, _FEW = 512, 32
-# More of them, among which labels that sets of positive measure share show more than once.
-_MANY = 2**14
-# Noise variance, in units of the variance of the label, that stands for none where labels have several entries.
-_NEGLIGIBLE = 3e-4
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How the labels of a link are told apart, and what follows those of several entries without noise."""
+
+    tried: int = 512  # random fields on which a link is tried
+    few: int = 32  # distinct labels among them up to which they are taken for discrete
+    many: int = 2**14  # fields among which labels that sets of positive measure share show more than once
+    negligible: float = 3e-4  # noise variance, in units of that of the label, that stands for none
+    fewer: int = 8  # factor of data points that work on each of them leaves no time for
+    least: int = 32  # data points
+
+
+_POLICY = Policy()
+
+
 # What a link raises under JAX that compares its fields, or hands them to NumPy.
 _CALLS_NUMPY = jax.errors.TracerArrayConversionError | jax.errors.TracerBoolConversionError
-# Work per data point of such labels, and the share of data points that it leaves time for.
-_THIN, _FEWER, _LEAST = Effort(points=256, starts=32, steps=12), 8, 32
+
+# Work per data point of labels of several entries without noise.
+_THIN = Effort(points=256, starts=32, steps=12)
 
 
 def link_channel(
@@ -91,7 +104,7 @@ def link_channel(
         return _confused(link, safe, confusion, noise, points)
     if noise_law is not None:
         return _of_law(link, safe, label_law(noise_law), noise, points)
-    discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _FEW)
+    discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _POLICY.few)
     if discrete and noise > 0:
         raise IncompatibleError(
             f"noise = {noise} and discrete labels exclude each other: use noise = 0, or label_type = continuous for "
@@ -112,10 +125,10 @@ def link_channel(
     if noise > 0:
         effort, fewer = followed(noise / max(power, noise))
         return NoisyLinkRowsChannel(
-            flat, indices, tokens, shape, symmetric, noise, effort=effort, points=max(_LEAST, points // fewer)
+            flat, indices, tokens, shape, symmetric, noise, effort=effort, points=max(_POLICY.least, points // fewer)
         )
     # The posterior is a thin shell around a level set: more starts and points follow it, for fewer data points.
-    small, fewer = _NEGLIGIBLE * power, max(_LEAST, points // _FEWER)
+    small, fewer = _POLICY.negligible * power, max(_POLICY.least, points // _POLICY.fewer)
     return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, True, effort=_THIN, points=fewer)
 
 
@@ -136,15 +149,15 @@ class _Tried(NamedTuple):
 def _tried(link: Callable[[Any], Any], indices: int, tokens: int) -> _Tried:
     safe = Link(link, (indices, tokens), "link")
     safe.require_finite()
-    labels = safe(np.random.default_rng(0).standard_normal((_TRIED, indices, tokens))).reshape(_TRIED, -1)
+    labels = safe(np.random.default_rng(0).standard_normal((_POLICY.tried, indices, tokens))).reshape(_POLICY.tried, -1)
     return _Tried(safe, labels, _traced(safe))
 
 
 def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
     """Probability of labels that several of many random fields share to the last digit."""
-    fields = np.random.default_rng(2).standard_normal((_MANY, indices, tokens))
+    fields = np.random.default_rng(2).standard_normal((_POLICY.many, indices, tokens))
     counts = np.unique(mapped(flat, fields), axis=0, return_counts=True)[1]
-    return float(counts[counts > 1].sum() / _MANY)
+    return float(counts[counts > 1].sum() / _POLICY.many)
 
 
 def _of_law(link: Callable[[Any], Any], safe: Link, law: LabelLaw, noise: float, points: int) -> Channel:
@@ -173,10 +186,11 @@ def _confused(link: Callable[[Any], Any], safe: Link, law: ConfusionLaw, noise: 
 
     _require_traceable(safe)
     flat = _flattened(link)
-    values = np.unique(safe(np.random.default_rng(2).standard_normal((_MANY, indices, tokens))), axis=0)
-    if len(values) > _FEW:
+    values = np.unique(safe(np.random.default_rng(2).standard_normal((_POLICY.many, indices, tokens))), axis=0)
+    if len(values) > _POLICY.few:
         raise IncompatibleError(
-            f"noise_law = {law.label} is for labels of at most {_FEW} values, not {len(values)}: give noise instead"
+            f"noise_law = {law.label} is for labels of at most {_POLICY.few} values, not {len(values)}: "
+            "give noise instead"
         )
     symmetric = row_symmetries(flat, indices, tokens, True)
     # What relabels without noise need not do so with it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,14 +15,22 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
 from glassformer.models.channels.row_symmetries import RowSymmetries
 
-# Random fields on which symmetries are tried, and more for what one symmetry needs.
-_TRIED, _MORE = 64, 512
-# Rows up to which all permutations are tried, and whose signs are.
-_PERMUTED, _FLIPPED = 4, 10
-# Distance from a jump of labels at which its tangent plane is measured, and halvings on the way to it.
-_NEAR, _HALVINGS = 1e-3, 60
-# Share of the slopes that is rounding, and curvature of jumps.
-_FLAT = 1e-8
+
+@dataclass(frozen=True)
+class Search:
+    """How symmetries of a link among its rows are looked for."""
+
+    tried: int = 64  # random fields on which they are
+    more: int = 512  # fields for what one symmetry needs
+    permuted: int = 4  # rows up to which all permutations are tried
+    flipped: int = 10  # rows whose signs are
+    near: float = 1e-3  # distance from a jump of labels at which its tangent plane is measured
+    halvings: int = 60  # on the way to it
+    flat: float = 1e-8  # share of the slopes that is rounding, and curvature of jumps
+
+
+_POLICY = Search()
+
 
 Link = Callable[[Any], Any]
 
@@ -35,9 +44,9 @@ def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> Row
         (2, 4, [[0.5, 0.5], [0.5, 0.5]])
     """
     candidates = _signed_permutations(indices)
-    fields = np.random.default_rng(1).standard_normal((_TRIED, indices, tokens))
+    fields = np.random.default_rng(1).standard_normal((_POLICY.tried, indices, tokens))
     turned = np.einsum("cpq,nql->cnpl", candidates, fields).reshape(-1, indices, tokens)
-    labels = np.asarray(mapped(flat, turned)).reshape(len(candidates), _TRIED, -1)
+    labels = np.asarray(mapped(flat, turned)).reshape(len(candidates), _POLICY.tried, -1)
     plain, scale = labels[0], 1e-9 * np.max(np.abs(labels)) + 1e-11
     same = np.max(np.abs(labels - plain), axis=(1, 2)) <= scale
     alike = same | (np.max(np.abs(labels + plain), axis=(1, 2)) <= scale)
@@ -48,8 +57,10 @@ def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> Row
 
 def _signed_permutations(size: int) -> Array:
     """The identity first; of many rows the first ones alone change sign."""
-    signs = [np.append(s, np.ones(size - len(s))) for s in itertools.product([1.0, -1.0], repeat=min(size, _FLIPPED))]
-    orders = itertools.permutations(range(size)) if size <= _PERMUTED else [tuple(range(size))]
+    signs = [
+        np.append(s, np.ones(size - len(s))) for s in itertools.product([1.0, -1.0], repeat=min(size, _POLICY.flipped))
+    ]
+    orders = itertools.permutations(range(size)) if size <= _POLICY.permuted else [tuple(range(size))]
     return np.array([s[:, None] * np.eye(size)[list(order)] for order in orders for s in signs])
 
 
@@ -63,11 +74,11 @@ def _one_to_one(first: Array, second: Array) -> bool:
 def _shown(flat: Link, indices: int, tokens: int, discrete: bool) -> Array:
     """Projector on the directions that change labels: everything, unless labels do not change along the others."""
     rng = np.random.default_rng(2)
-    fields = rng.standard_normal((_MORE, indices, tokens))
+    fields = rng.standard_normal((_POLICY.more, indices, tokens))
     normals = _jumps(flat, fields) if discrete else _slopes(flat, fields)
     values, vectors = np.linalg.eigh(np.einsum("npl,nql->pq", normals, normals))
-    none = vectors[:, values <= _FLAT * values[-1]]
-    moved = fields + np.einsum("pk,nkl->npl", none, rng.standard_normal((_MORE, none.shape[1], tokens)))
+    none = vectors[:, values <= _POLICY.flat * values[-1]]
+    moved = fields + np.einsum("pk,nkl->npl", none, rng.standard_normal((_POLICY.more, none.shape[1], tokens)))
     before, after = mapped(flat, fields), mapped(flat, moved)
     blind = np.max(np.abs(after - before)) <= 1e-9 * np.max(np.abs(before)) + 1e-11
     return np.eye(indices) - none @ none.T * blind
@@ -93,7 +104,7 @@ def _jumps(flat: Link, fields: Array) -> Array:
     def crossing(near: Array, far: Array) -> Array:
         """Share of the way to ``far`` at which the label of ``near`` is lost."""
         low, high = np.zeros(len(near)), np.ones(len(near))
-        for _ in range(_HALVINGS):
+        for _ in range(_POLICY.halvings):
             middle = 0.5 * (low + high)
             same = np.all(mapped(flat, near + middle[:, None, None] * (far - near)) == own, axis=1)
             low, high = np.where(same, middle, low), np.where(same, high, middle)
@@ -103,8 +114,8 @@ def _jumps(flat: Link, fields: Array) -> Array:
     place = start + crossing(start, end)[:, None, None] * (end - start)
     along = (end - start) / np.linalg.norm(end - start, axis=(1, 2))[:, None, None]
     # Beside the crossing, on both sides along every axis, the surface is met earlier or later on parallel segments.
-    shifts = _NEAR * np.concatenate([np.eye(size), -np.eye(size)]).reshape(-1, 1, *shape)
-    reach = 20 * _NEAR * along
+    shifts = _POLICY.near * np.concatenate([np.eye(size), -np.eye(size)]).reshape(-1, 1, *shape)
+    reach = 20 * _POLICY.near * along
     near, far = ((place + shifts + way).reshape(-1, *shape) for way in (-reach, reach))
     own = np.tile(label, (len(shifts), 1))
     before, after = (np.all(mapped(flat, part) == own, axis=1).reshape(2, size, -1) for part in (near, far))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,11 +12,29 @@ import jax.numpy as jnp
 
 from glassformer.core.numerics.small_matrices import cholesky, triangular_inverse
 
-# Width of the sampling density around a mode over the Laplace one.
-_WIDER = 1.1
-_FIRST_DAMPING = 0.1
-# Cost of a latent that cannot be.
-_IMPOSSIBLE = 1e30
+
+@dataclass(frozen=True)
+class Sampling:
+    """How modes of posteriors are looked for, and what is drawn around them."""
+
+    first_damping: float = 0.1  # of the steps to a mode
+    easier: float = 0.2  # factor of that after a step that leads down
+    harder: float = 5.0  # and after one that does not
+    impossible: float = 1e30  # cost of a latent that cannot be
+    wider: float = 1.1  # width of the sampling density around a mode over the Laplace one
+    degrees: int = 6  # of freedom of the Student densities of the mixture
+    defensive: float = 0.15  # share of the prior in that
+    tempered: float = 0.5  # power of their Laplace mass that weighs modes: one that is misjudged still gets its points
+    unrolled: int = 4  # modes that are treated in one go
+    batch: int = 64  # data points that are treated at once, at most
+    fewest: int = 8  # the same at least
+    at_once: int = 2**14  # sampled latents of all of them, so that temporaries stay in the cache
+    blocks: int = 8  # of that many data points that are sent at once
+    numbers: int = 2_000_000  # random ones of the pool
+
+
+POLICY = Sampling()
+
 
 _once: Callable[[Any], Any] = jax.lax.optimization_barrier
 
@@ -39,7 +58,7 @@ def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) 
         cost, precision, gradient = _once((cost, precision, gradient))
         usable = jnp.isfinite(cost) & jnp.all(jnp.isfinite(precision)) & jnp.all(jnp.isfinite(gradient))
         pick = partial(jnp.where, usable)
-        return pick(cost, _IMPOSSIBLE), pick(precision, identity), pick(gradient, 0.0)
+        return pick(cost, POLICY.impossible), pick(precision, identity), pick(gradient, 0.0)
 
     def step(_: int, state: Any) -> Any:
         x, cost, precision, gradient, damping = state
@@ -53,12 +72,13 @@ def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) 
             pick(new_cost, cost),
             pick(new_precision, precision),
             pick(new_gradient, gradient),
-            pick(0.2 * damping, 5 * damping),
+            pick(POLICY.easier * damping, POLICY.harder * damping),
         )
 
     # The first step, from nowhere, leads to the start.
-    state = (start, jnp.asarray(jnp.inf), identity, jnp.zeros_like(start), jnp.asarray(5 * _FIRST_DAMPING))
+    damping = jnp.asarray(POLICY.harder * POLICY.first_damping)
+    state = (start, jnp.asarray(jnp.inf), identity, jnp.zeros_like(start), damping)
     mode, cost, precision, _, _ = jax.lax.fori_loop(0, steps + 1, step, state)
     # precision = C C^T, so C^{-T} is a square root of its inverse; a lower one keeps the triangular inverse cheap.
     inverse = triangular_inverse(cholesky(precision))
-    return mode, cost, cholesky(_WIDER**2 * inverse.T @ inverse)
+    return mode, cost, cholesky(POLICY.wider**2 * inverse.T @ inverse)

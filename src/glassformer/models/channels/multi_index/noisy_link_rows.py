@@ -15,11 +15,22 @@ from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel, of_whole_fields
 
-# Factor of a noise that stands for none at which its effect is seen.
-_LOUDER = 4.0
-# Work per data point of labels with noise, the share of noise in their variance from which on that will do, the most
-# latents of a data point where it is smaller, and how many of them all data points can have.
-_EFFORT, _THICK, _MOST, _AFFORDED = Effort(points=64, starts=8, steps=10), 0.05, 8192, 512
+
+@dataclass(frozen=True)
+class Policy:
+    """How the thin shells are followed that little noise makes of posteriors."""
+
+    louder: float = 4.0  # factor of a noise that stands for none at which its effect is seen
+    thick: float = 0.05  # share of noise in the variance of labels from which on the usual work will do
+    most: int = 8192  # latents of a data point where it is smaller
+    afforded: int = 512  # latents that all data points can have
+
+
+_POLICY = Policy()
+
+
+# Work per data point of labels with noise.
+_EFFORT = Effort(points=64, starts=8, steps=10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +55,7 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
 
     @property
     def louder(self) -> Self | None:
-        return replace(self, noise=_LOUDER * self.noise) if self.negligible else None
+        return replace(self, noise=_POLICY.louder * self.noise) if self.negligible else None
 
     @property
     def sources(self) -> int:
@@ -69,10 +80,10 @@ def followed(share: float) -> tuple[Effort, int]:
     What few latents make of a thin shell is biased by up to the inverse of their number times the root of the share,
     and all data points alike: their spread does not tell, what parts of the latents say does.
     """
-    if share >= _THICK:
+    if share >= _POLICY.thick:
         return _EFFORT, 1
-    points = min(2 ** int(np.ceil(np.log2(_EFFORT.points / np.sqrt(share)))), _MOST)
-    return replace(_EFFORT, points=points), points // _AFFORDED
+    points = min(2 ** int(np.ceil(np.log2(_EFFORT.points / np.sqrt(share)))), _POLICY.most)
+    return replace(_EFFORT, points=points), points // _POLICY.afforded
 
 
 def _rank(link: Callable[[Any], Any], indices: int, tokens: int) -> float:
