@@ -45,7 +45,7 @@ SLOW_MARKS = {
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW_MARKS.get(name, ())) for name in (*SOUND, *SLOW)])
 def test_sound_models_pass(name):
-    report = check_model({**SOUND, **SLOW}[name], d=40 if name in (*SOUND, "link") else 20)
+    report = check_model({**SOUND, **SLOW}[name], d=20)
     assert report.ok, str(report)
     names = ["score", "Nishimori", "information", "thresholds", "gradient", "denoiser", "size"]
     assert [check.name for check in report.checks] == names
@@ -100,7 +100,7 @@ class Raises(GaussianChannel):
 
 @cache
 def report_of(channel):
-    return check_model(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3, channel=channel), d=40)
+    return check_model(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3, channel=channel), d=20)
 
 
 @pytest.mark.slow
@@ -134,7 +134,7 @@ def test_a_mistake_in_a_prior_is_found(monkeypatch):
         return replace(found, signal=0.5 * found.signal)
 
     monkeypatch.setattr(BilinearPrior, "denoise", wrong)
-    report = check_model(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3), d=40)
+    report = check_model(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3), d=20)
     assert {"denoiser", "size"} <= {check.name for check in report.checks if not check.passed}
 
 

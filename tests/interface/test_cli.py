@@ -18,7 +18,7 @@ from glassformer.interface.cli import main, parse_alpha
 
 HEAVY = {"numpy", "scipy", "matplotlib", "pandas", "pydantic", "xarray", "rich"}
 POINT_KEYS = {"alpha", "error", "overlap", "status", "error_estimate"}
-SMALL = "--beta 1 --rho 0.5 --noise 0.1 --d 24 --instances 2 --seed 3"
+SMALL = "--beta 1 --rho 0.5 --noise 0.5 --d 16 --instances 2 --seed 3"
 
 
 @pytest.fixture
@@ -187,9 +187,9 @@ def test_landscape_as_json(document, run):
 
 def test_simulate_as_json(document):
     answer = document(f"simulate bsr --algorithm gamp --alpha 0.4,0.9 {SMALL}")
-    expected = simulate(BilinearSequenceRegression(rho=0.5, noise=0.1), [0.4, 0.9], d=24, instances=2, seed=3)
+    expected = simulate(BilinearSequenceRegression(rho=0.5, noise=0.5), [0.4, 0.9], d=16, instances=2, seed=3)
     assert answer["model"] == "bsr"
-    assert {"algorithm": "gamp", "d": 24, "seed": 3}.items() <= answer["parameters"].items()
+    assert {"algorithm": "gamp", "d": 16, "seed": 3}.items() <= answer["parameters"].items()
     for i, point in enumerate(answer["points"]):
         assert {"alpha", "error", "standard_error", "theory", "instances"} <= set(point)
         assert point["error"] == expected["error"][i]
@@ -284,11 +284,11 @@ def test_figures_are_listed(run):
 def test_all_figures_are_drawn_but_those_that_lack_their_data(run, tmp_path, monkeypatch):
     from glassformer.interface.figures import catalogue
 
-    few = {name: catalogue.FIGURES[name] for name in ("bsr-3", "smi-3-right", "bsr-2")}
+    few = {name: catalogue.FIGURES[name] for name in ("bsr-3", "smi-3-right", "bsr-8")}
     monkeypatch.setattr(catalogue, "FIGURES", few)
     code, out, _ = run(f"figure --all --quick --out {tmp_path}")
     assert code == 0
-    assert {path.stem for path in tmp_path.iterdir()} == {"bsr-3", "bsr-2"}
+    assert {path.stem for path in tmp_path.iterdir()} == {"bsr-3", "bsr-8"}
     assert "smi-3-right: left out" in out
 
 

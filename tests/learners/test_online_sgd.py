@@ -92,7 +92,7 @@ def test_runs_follow_the_equations_from_where_they_began(model):
 
 def test_theory_beside_simulations():
     model, learner = SequenceMultiIndex(lambda z: z[0, 0]), OnlineSGD(learning_rate=0.3, batch=1, points=128)
-    result = simulate(model, [1.0, 4.0], d=200, instances=4, algorithm=learner)
+    result = simulate(model, [1.0, 4.0], d=100, instances=4, algorithm=learner)
     assert np.all(np.abs(result["error"] - result["theory"]) < 4 * result["standard_error"] + 0.1)
     np.testing.assert_allclose(result["theory"], 2 * np.exp(-(0.6 - 0.09) * np.array([1.0, 4.0])), rtol=1e-3)
     np.testing.assert_allclose(learner.theory(model, np.array([4.0, 1.0])), result["theory"][::-1], rtol=1e-6)
