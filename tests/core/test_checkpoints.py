@@ -61,7 +61,12 @@ def interrupted(monkeypatch, at):
 
 
 @pytest.mark.parametrize(
-    "name", ["gd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("averaged-gd", "exploring", "sgd"))]
+    "name",
+    [
+        "gd",
+        pytest.param("averaged-gd", marks=pytest.mark.statistics),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("exploring", "sgd")),
+    ],
 )
 def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS[name]

@@ -135,7 +135,7 @@ def test_what_thresholds_note_is_kept(tmp_path):
 
 def test_settings_are_written_as_on_the_command_line(tmp_path):
     (tmp_path / "losses.py").write_text("def doubled(label, field):\n    return (label - field) ** 2\n")
-    common = {"parameters": {"beta": 1, "noise": 0.1, "rho": 0.5}, "learner": "risk", "folder": str(tmp_path)}
+    common = {"parameters": {"beta": 1, "noise": 1, "rho": 0.5}, "learner": "risk", "folder": str(tmp_path)}
     errors = {}
     for name, settings in {
         "best": {"strength": "best"},
@@ -181,7 +181,7 @@ def test_another_learner_has_other_keys():
 
 def test_vectors_and_matrices_keep_their_shape(tmp_path):
     parameters = {"depth": 2, "points": 32}
-    run_sweep(Sweep("attention", {"side_information": [0.0, 0.2], "alpha": [0.1]}, parameters=parameters), tmp_path)
+    run_sweep(Sweep("attention", {"side_information": [0.2], "alpha": [0.1]}, parameters=parameters), tmp_path)
     found = collect(tmp_path)
     assert found["overlap"].dims == ("side_information", "alpha", "row", "column")
     assert {"overlap_1_2", "row_error_2", "error", "status"} <= set(to_frame(found).columns)

@@ -250,8 +250,14 @@ def test_csv(run, tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("ending", ["png", "pdf"])
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [
+        *((name, "png") for name in COMMANDS),
+        ("thresholds", "pdf"),
+        *(pytest.param(name, "pdf", marks=pytest.mark.statistics) for name in COMMANDS if name != "thresholds"),
+    ],
+)
 def test_plot(run, tmp_path, name, ending):
     path = tmp_path / f"result.{ending}"
     code, _, err = run(f"{COMMANDS[name]} --plot {path}")
@@ -320,9 +326,15 @@ def test_published_descents_are_compared_where_both_files_are_there(tmp_path):
     ("name", "table", "words"),
     [
         (
+            "bsr-3",
+            {"rho": [0.2], "beta": [1.0], "alpha_BO": [0.36], "alpha_MNNE": [0.5]},
+            "beta = 1: Bayes-optimal",
+        ),
+        pytest.param(
             "bsr-5",
             {"rho": [0.2], "beta": [1.0], "alpha_BO": [0.36], "alpha_MNNE": [0.5]},
             "threshold of the nuclear norm",
+            marks=pytest.mark.statistics,
         ),
         pytest.param(
             "aim-3",
@@ -360,12 +372,12 @@ def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
 
 LONG_FIGURES = [
     pytest.param(name, marks=pytest.mark.statistics)
-    for name in ("bsr-1-noisy", "bsr-5-noisy", "bsr-7", "sgd-1", "smi-4")
+    for name in ("bsr-1-noisy", "bsr-4", "bsr-5-noisy", "bsr-7", "sgd-1", "smi-4")
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bsr-1", "bsr-4", "bsr-8", *LONG_FIGURES])
+@pytest.mark.parametrize("name", ["bsr-1", "bsr-8", *LONG_FIGURES])
 def test_every_figure_can_be_drawn(run, tmp_path, name):
     code, out, _ = run(f"figure {name} --quick --out {tmp_path}")
     assert code in (0, 3)

@@ -77,7 +77,7 @@ def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
 @pytest.mark.slow
 def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior():
     channel = HardmaxPairChannel(1.2)
-    design, signal, labels = drawn(channel, 600)
+    design, signal, labels = drawn(channel, 400)
     found = descend(
         attention_student(channel, design, labels, 2),
         GradientDescent(max_steps=4000),

@@ -75,7 +75,7 @@ def test_nothing_is_measured_of_what_has_diverged():
     assert np.isfinite(table["measured_error"][0]) and np.all(np.isnan(table["measured_error"][1:]))
 
 
-@pytest.mark.parametrize("model", [TANH, GATED])
+@pytest.mark.parametrize("model", [pytest.param(TANH, marks=pytest.mark.statistics), GATED])
 def test_runs_follow_the_equations_from_where_they_began(model):
     learner = OnlineSGD(learning_rate=0.3, batch=1, points=256)
     table = follow(model, [3.0], steps=3, overlap=0.3, d=300, instances=6, algorithm=learner)

@@ -26,7 +26,8 @@ def close(found, rho, noise):
 
 
 @pytest.mark.parametrize(
-    ("shape", "rho", "noise", "alpha"), [pytest.param(*GRID[0], marks=pytest.mark.statistics), *GRID[1:3]]
+    ("shape", "rho", "noise", "alpha"),
+    [*(pytest.param(*one, marks=pytest.mark.statistics) for one in GRID[:2]), GRID[2]],
 )
 def test_width_and_noise_are_found(shape, rho, noise, alpha):
     inputs, labels, signal = drawn(shape, rho, noise, alpha, seed=1)

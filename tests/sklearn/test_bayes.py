@@ -106,7 +106,7 @@ def test_two_classes_by_message_passing(kind, drawn):
     [
         (BilinearClassifier, {"strength": "theory"}),
         pytest.param(AttentionRegressor, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.statistics),
-        (AttentionClassifier, {"strength": "theory", "penalty": "trace"}),
+        pytest.param(AttentionClassifier, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.statistics),
     ],
 )
 def test_strengths_by_theory_are_near_the_best(kind, arguments):

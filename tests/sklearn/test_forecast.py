@@ -103,21 +103,21 @@ def quadratic(seed, n, size=10):
         pytest.param(BilinearClassifier, {"solver": "bayes"}, marks=pytest.mark.statistics),
         (BilinearClassifier, {"penalty": "ridge", "strengths": 5}),
         pytest.param(AttentionRegressor, {"strength": "theory", "penalty": "trace"}, marks=pytest.mark.statistics),
-        (AttentionClassifier, {"solver": "bayes"}),
+        pytest.param(AttentionClassifier, {"solver": "bayes"}, marks=pytest.mark.statistics),
     ],
 )
 def test_forecasts_of_classes_and_of_attention_hold_the_truth(kind, arguments):
     """One pilot set each, labels in units of their own; as many as it takes are in benchmarks/check_forecasts.py."""
     if kind is BilinearClassifier:
-        inputs, labels = drawn(0)(2700)
+        inputs, labels = drawn(0)(2450)
         labels = np.where(labels > 5.5, "up", "down")
     else:
-        inputs, fields = quadratic(0, 2700)
-        labels = 5 + 3 * (fields + 0.5 * np.random.default_rng(1).standard_normal(2700))
+        inputs, fields = quadratic(0, 2450)
+        labels = 5 + 3 * (fields + 0.5 * np.random.default_rng(1).standard_normal(2450))
         labels = labels if kind is AttentionRegressor else labels > 5.5
-    found = forecast(kind(**arguments), inputs[:200], labels[:200], [400, 700], splits=1)
-    later = kind(**arguments).fit(inputs[:700], labels[:700]).predict(inputs[700:])
-    wrong = later != labels[700:] if found.quantity == "share of wrong classes" else (later - labels[700:]) ** 2
+    found = forecast(kind(**arguments), inputs[:200], labels[:200], [300, 450], splits=1)
+    later = kind(**arguments).fit(inputs[:450], labels[:450]).predict(inputs[450:])
+    wrong = later != labels[450:] if found.quantity == "share of wrong classes" else (later - labels[450:]) ** 2
     assert (found.by, found.status.ok, found.agrees) == ("theory", True, True)
     assert found.quantity == ("mean squared error" if kind is AttentionRegressor else "share of wrong classes")
     assert found.low[1] <= wrong.mean() <= found.high[1]
