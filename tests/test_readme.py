@@ -23,7 +23,7 @@ PAGES = [README, *sorted((README.parent / "docs").glob("*.md"))]
 def test_every_python_block_of_a_page_runs(page, capsys):
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     rng = np.random.default_rng(0)
-    inputs, signal = rng.standard_normal((380, 20, 20)), BilinearPrior(1.0, 0.5).sample((20, 20), rng)
+    inputs, signal = rng.standard_normal((300, 20, 20)), BilinearPrior(1.0, 0.5).sample((20, 20), rng)
     names: dict[str, object] = {"X": inputs, "y": np.einsum("nld,ld->n", inputs, signal) / 20}
     for block in blocks:
         exec(compile(block, str(page), "exec"), names)
