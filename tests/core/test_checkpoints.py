@@ -28,9 +28,9 @@ def linear(z):
 
 BSR = BilinearSequenceRegression(beta=1, rho=0.2)
 RUNS = {
-    "gd": (BSR, 0.3, 16, GradientDescent(max_steps=1000, floor=0.0)),
-    "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, GradientDescent(starts=3, max_steps=1000)),
-    "exploring": (BSR, 0.3, 16, GradientDescent(starts=3, max_steps=1000)),
+    "gd": (BSR, 0.3, 16, GradientDescent(max_steps=500, floor=0.0)),
+    "averaged-gd": (AttentionIndexed(0.5), 0.1, 16, GradientDescent(starts=3, max_steps=500)),
+    "exploring": (BSR, 0.3, 16, GradientDescent(starts=3, max_steps=500)),
     "sgd": (SequenceMultiIndex(linear, noise=0.1), 2.0, 40, SGD(batch=20, passes=8)),
     "nuclear-norm": (BSR, 0.3, 16, None),
     "gamp": (BSR, 0.3, 20, MessagePassing(max_iterations=30)),
@@ -61,7 +61,12 @@ def interrupted(monkeypatch, at):
 
 
 @pytest.mark.parametrize(
-    "name", ["gd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("averaged-gd", "exploring", "sgd"))]
+    "name",
+    [
+        "gd",
+        pytest.param("averaged-gd", marks=pytest.mark.statistics),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("exploring", "sgd")),
+    ],
 )
 def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS[name]
@@ -108,11 +113,11 @@ def test_finished_runs_are_read_and_nothing_is_drawn_again(algorithm, tmp_path, 
 
 
 def test_what_determines_a_run_makes_another_record(tmp_path):
-    ask = {"d": 10, "instances": 1, "checkpoint": tmp_path}
+    ask = {"d": 10, "instances": 1, "checkpoint": tmp_path, "settings": MessagePassing(max_iterations=20)}
     simulate(BSR, [0.5], **ask)
     simulate(BSR, [0.6], **ask)
     simulate(BSR, [0.5], seed=1, **ask)
-    simulate(BSR, [0.5], settings=MessagePassing(max_iterations=9), **ask)
+    simulate(BSR, [0.5], **{**ask, "settings": MessagePassing(max_iterations=9)})
     simulate(BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1), [0.5], **ask)
     assert len(list(tmp_path.glob("*.json"))) == 5
 

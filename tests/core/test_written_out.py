@@ -37,7 +37,7 @@ def test_of_many_data_points_at_once(name):
     with jax.enable_x64(True):
         points = np.random.default_rng(0).standard_normal((4, 3, 5))
         found = jax.jit(lambda x: whole(by_entries(function)(entries(x, 1))))(points)
-        expected = jax.vmap(jax.vmap(function, 1, 1), 2, 2)(points)
+        expected = jax.jit(jax.vmap(jax.vmap(function, 1, 1), 2, 2))(points)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
         alone = jax.jit(written_out(function))(points[:, 0, 0])
         np.testing.assert_allclose(alone, expected[:, 0, 0], rtol=1e-12, atol=1e-14)

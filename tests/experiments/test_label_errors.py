@@ -51,7 +51,7 @@ def test_rows_of_scalar_channels_tell_them_too():
 
 
 def test_simulations_count_them():
-    found = simulate(MODELS["sign"], [3.0], d=40, instances=3)
+    found = simulate(MODELS["sign"], [3.0], d=24, instances=3)
     run = found.instances[0][0]
     assert 0 < run.label_error < 0.5
     assert found["label_theory"] == pytest.approx(limits(MODELS["sign"], [3.0])["label_error"], rel=1e-6)

@@ -47,8 +47,8 @@ RUNS = Sweep(
     "bsr",
     {"rho": [0.2, 0.5], "alpha": [0.2, 0.4, 0.6]},
     compute="simulate",
-    parameters={"beta": 1, "noise": 0.1},
-    simulation={"d": 20, "instances": 2, "seed": 3},
+    parameters={"beta": 1, "noise": 1},
+    simulation={"d": 12, "instances": 2, "seed": 3},
 )
 TOML = """
 [sweep]
@@ -56,12 +56,12 @@ model = "bsr"
 compute = "simulate"
 [parameters]
 beta = 1
-noise = 0.1
+noise = 1
 [grid]
 rho = [0.2, 0.5]
 alpha = [0.2, 0.4, 0.6]
 [simulate]
-d = 20
+d = 12
 instances = 2
 seed = 3
 """
@@ -98,8 +98,8 @@ def test_theory_is_that_of_the_plain_computation(tmp_path):
 def test_runs_are_those_of_the_plain_simulation(undisturbed, tmp_path):
     run_sweep(RUNS, tmp_path)
     found = collect(tmp_path)
-    model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
-    plain = simulate(model, [0.2, 0.4, 0.6], d=20, instances=2, seed=3)
+    model = BilinearSequenceRegression(beta=1, rho=0.5, noise=1)
+    plain = simulate(model, [0.2, 0.4, 0.6], d=12, instances=2, seed=3)
     np.testing.assert_allclose(found["error"].sel(rho=0.5).mean("seed"), plain["error"], rtol=1e-9)
     assert list(found["seed"].values) == [3, 4]
     assert content(tmp_path) == undisturbed
@@ -135,7 +135,7 @@ def test_what_thresholds_note_is_kept(tmp_path):
 
 def test_settings_are_written_as_on_the_command_line(tmp_path):
     (tmp_path / "losses.py").write_text("def doubled(label, field):\n    return (label - field) ** 2\n")
-    common = {"parameters": {"beta": 1, "noise": 0.1, "rho": 0.5}, "learner": "risk", "folder": str(tmp_path)}
+    common = {"parameters": {"beta": 1, "noise": 1, "rho": 0.5}, "learner": "risk", "folder": str(tmp_path)}
     errors = {}
     for name, settings in {
         "best": {"strength": "best"},
@@ -181,7 +181,7 @@ def test_another_learner_has_other_keys():
 
 def test_vectors_and_matrices_keep_their_shape(tmp_path):
     parameters = {"depth": 2, "points": 32}
-    run_sweep(Sweep("attention", {"side_information": [0.0, 0.2], "alpha": [0.1]}, parameters=parameters), tmp_path)
+    run_sweep(Sweep("attention", {"side_information": [0.2], "alpha": [0.1]}, parameters=parameters), tmp_path)
     found = collect(tmp_path)
     assert found["overlap"].dims == ("side_information", "alpha", "row", "column")
     assert {"overlap_1_2", "row_error_2", "error", "status"} <= set(to_frame(found).columns)
@@ -512,7 +512,8 @@ def test_tasks_of_lost_workers_are_tried_again_and_given_up_at_last(tmp_path, mo
 
 
 @pytest.mark.slow
-def test_where_tasks_cannot_be_computed_is_said(tmp_path):
+def test_where_tasks_cannot_be_computed_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("glassformer.experiments.sweeps.engines"), "_PATIENCE", 0.3)
     with pytest.raises(ParameterError, match="workers"):
         run_sweep(THEORY, tmp_path, workers=0)
     sweep = Sweep("smi", {"alpha": [0.5]}, parameters={"link": lambda z: z[0, 0], "indices": 1, "noise": 0.1})

@@ -23,7 +23,7 @@ ASK = {
     "hysteresis": ("bsr --alpha 0.3,0.6 --rho inf", "0.4"),
     "trajectory": ("bsr --alpha 0.5 --rho 0.5 --noise 0.1 --steps 3", "0.5071"),
     "simulate": ("bsr --alpha 0.8 --rho 1 --d 10 --instances 1 --algorithm ridge", "converged"),
-    "phase-diagram": ("attention --depth 1 --data-points 32 --skip 1", "weak_recovery"),
+    "phase-diagram": ("bsr --along noise=1 --rho 0.3", "weak_recovery"),
     "figure": ("--list", "bsr-1"),
     "sweep": ("run sweep.toml --store results", "1 point"),
     "doctor": ("--json", '"ok": true'),

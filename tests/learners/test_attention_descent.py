@@ -47,6 +47,7 @@ def test_gradients_agree_with_finite_differences(name):
         def total(step):
             return jnp.sum(loss((weights + step * direction,), data))
 
+        total = jax.jit(total)
         slope, difference = float(jax.grad(total)(0.0)), float(total(1e-5) - total(-1e-5)) / 2e-5
     assert slope == pytest.approx(difference, rel=1e-6)
 
@@ -76,7 +77,7 @@ def test_enough_noiseless_samples_are_learned_perfectly(channel, settings):
 @pytest.mark.slow
 def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior():
     channel = HardmaxPairChannel(1.2)
-    design, signal, labels = drawn(channel, 600)
+    design, signal, labels = drawn(channel, 400)
     found = descend(
         attention_student(channel, design, labels, 2),
         GradientDescent(max_steps=4000),
@@ -89,7 +90,7 @@ def test_hardmax_labels_fix_the_signal_up_to_its_size_which_is_that_of_the_prior
     assert np.trace(found.signals[0]) == pytest.approx(np.sqrt(20))
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_starts_are_trained_as_if_each_were_alone():
     design, signal, labels = drawn(SOFTMAX, 60)
     settings = GradientDescent(max_steps=40)
@@ -112,7 +113,7 @@ def test_averaging_over_starts_halves_the_error_of_gradient_descent():
 
 @pytest.mark.slow
 def test_in_a_simulation():
-    result = simulate(AttentionIndexed(0.3), [0.4], d=20, instances=2, algorithm="gd")
+    result = simulate(AttentionIndexed(0.3), [0.4], d=12, instances=2, algorithm="gd")
     assert np.all(result["relative_error"] < 1e-3)
     assert result.parameters["algorithm"] == "gd"
     assert result.parameters["max_steps"] == 50_000

@@ -121,7 +121,7 @@ def test_steps_too_short_to_learn_are_not_called_converged():
 
 @pytest.mark.slow
 def test_a_student_too_narrow_stops_where_it_no_longer_learns():
-    design, signal, labels = drawn(300, 10, 3)
+    design, signal, labels = drawn(120, 6, 3)
     found = descend(factor_student(design, labels, 1), GradientDescent(), np.random.default_rng(2), 1, signal)
     assert found.trained.status.ok
     assert found.trained.steps < 50_000
@@ -184,7 +184,7 @@ def test_means_over_exploring_starts_are_closer_to_the_optimal_error():
 def test_ridge_on_data_has_the_error_of_its_theory():
     model = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.3)
     for settings in (None, Ridge(strength=1.0)):
-        result = simulate(model, [0.4, 1.6], d=40, instances=6, algorithm="ridge", settings=settings)
+        result = simulate(model, [0.4, 1.6], d=24, instances=6, algorithm="ridge", settings=settings)
         gap = np.abs(result["relative_error"] - result["theory"])
         assert np.all(gap < 4 * result["relative_standard_error"] + 0.01)
         assert result.converged
@@ -204,11 +204,11 @@ def test_ways_of_solving_ridge_agree():
 
 
 def test_nuclear_norm_in_a_simulation():
-    result = simulate(MODEL, [0.7], d=30, instances=2, algorithm="nuclear-norm")
+    result = simulate(MODEL, [0.7], d=20, instances=2, algorithm="nuclear-norm")
     assert result.converged
     assert result["error"][0] < 1e-4
     noisy = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.5)
-    assert simulate(noisy, [0.7], d=30, instances=2, algorithm="nuclear-norm").converged
+    assert simulate(noisy, [0.7], d=20, instances=2, algorithm="nuclear-norm").converged
 
 
 def test_combinations_that_do_not_exist_are_refused():
@@ -256,7 +256,7 @@ def test_errors_of_even_labels_are_those_of_the_better_sign():
 
 @pytest.mark.slow
 def test_baselines_from_the_command_line(capsys):
-    common = ["simulate", "bsr", "--rho", "0.2", "--alpha", "0.3", "--d", "15", "--instances", "2"]
+    common = ["simulate", "bsr", "--rho", "0.2", "--alpha", "0.3", "--d", "10", "--instances", "2"]
     assert main([*common, "--algorithm", "gd", "--starts", "2", "--optimizer", "adam", "--json"]) == 0
     point = json.loads(capsys.readouterr().out)["points"][0]
     history = point["instances"][0]["history"]

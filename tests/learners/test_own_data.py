@@ -172,7 +172,7 @@ def with_tails(x, rng):
         (with_mean, "mean"),
         (with_scales, "feature scales"),
         (with_correlated_tokens, "token correlation"),
-        (with_correlated_features, "feature correlation"),
+        pytest.param(with_correlated_features, "feature correlation", marks=pytest.mark.statistics),
         (with_tails, "heavy tails"),
     ],
 )

@@ -25,7 +25,10 @@ def close(found, rho, noise):
     return width, abs(found.noise * found.power - noise) <= bar
 
 
-@pytest.mark.parametrize(("shape", "rho", "noise", "alpha"), GRID[:3])
+@pytest.mark.parametrize(
+    ("shape", "rho", "noise", "alpha"),
+    [*(pytest.param(*one, marks=pytest.mark.statistics) for one in GRID[:2]), GRID[2]],
+)
 def test_width_and_noise_are_found(shape, rho, noise, alpha):
     inputs, labels, signal = drawn(shape, rho, noise, alpha, seed=1)
     found = estimate_model(inputs, 7 + 2 * labels)
@@ -80,7 +83,7 @@ def of_width_two(noise, samples, seed=5, size=30):
     return inputs, fields + np.sqrt(noise) * rng.standard_normal(samples)
 
 
-@pytest.mark.parametrize("noise", [1e-4, 1e-8])
+@pytest.mark.parametrize("noise", [pytest.param(1e-4, marks=pytest.mark.statistics), 1e-8])
 def test_labels_almost_without_noise(noise):
     """The signal of these inputs has a mean of its own; widths of two hardly fluctuate there."""
     found = estimate_model(*of_width_two(noise, 600))
@@ -91,6 +94,6 @@ def test_labels_almost_without_noise(noise):
 
 def test_the_power_of_a_faint_signal_is_in_the_error_of_the_noise():
     """Without it 12 of 24 intervals held a noise of one, 8 of 24 one of five."""
-    found = [estimate_model(*of_width_two(4.0, 500, seed, 20)) for seed in range(6)]
-    assert sum(abs(one.noise - 4.0) <= one.noise_error for one in found) >= 5
+    found = [estimate_model(*of_width_two(4.0, 500, seed, 20)) for seed in range(4)]
+    assert all(abs(one.noise - 4.0) <= one.noise_error for one in found)
     assert all(one.noise_error > 0.3 * one.noise for one in found)
