@@ -66,3 +66,21 @@ def test_simulations_count_them():
 def test_message_passing_errs_as_often_as_theory_says(name):
     found = simulate(MODELS[name], [3.0], d=60, instances=3)
     assert abs(found["label_error"] - found["label_theory"])[0] < 5 * found["label_standard_error"][0] + 0.03
+
+
+@pytest.mark.parametrize(("channel", "noise"), [("gaussian", 0.1), ("absolute", 0.0), ("sign", 0.0)])
+def test_errors_of_predictions_are_measured_of_one_matrix(channel, noise):
+    """Of an estimate as good as the posterior mean: those of the theory at that overlap."""
+    model = BilinearSequenceRegression(rho=0.5, channel=channel, noise=noise)
+    rows, share = model.channel.in_rows, 0.4
+    one = np.ones((1, 1))
+    prediction, plugin = rows.errors_of((1 - share) * one, (1 - share) * one, one, share * one)
+    table = rows.label_errors(share * one[None])
+    assert prediction == pytest.approx(table["prediction_error"][0], rel=0.08)
+    # Of the 512 same samples; posterior copies add their own noise to the former.
+    assert plugin > 0.97 * prediction
+    found = simulate(model, [0.6], d=12, instances=2)
+    assert found["prediction_error"][0] == np.mean([run.prediction_error for run in found.instances[0]])
+    assert found["prediction_theory"][0] == pytest.approx(
+        limits(model, [0.6], throw=False)["prediction_error"][0], rel=1e-4
+    )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glassformer import AttentionIndexed, IncompatibleError, ParameterError, simulate, thresholds
+from glassformer import AttentionIndexed, IncompatibleError, ParameterError, limits, simulate, thresholds
 
 
 def test_message_passing_at_eight_columns():
@@ -30,3 +30,10 @@ def test_some_width_is_needed():
         AttentionIndexed()
     with pytest.raises(ParameterError, match="width"):
         AttentionIndexed(width=0)
+
+
+def test_few_columns_are_not_many():
+    """Their indices are products, far from Gaussian: at one column messages end well above the theory of many."""
+    few, many = (limits(AttentionIndexed(width=r, channel="linear", noise=0.1), [1.0]) for r in (1, 8))
+    assert "indices of so few are not Gaussian" in few.notes[0]
+    assert not many.notes

@@ -14,6 +14,7 @@ from glassformer import (
     SGD,
     DeepAttention,
     IncompatibleError,
+    LinkError,
     ParameterError,
     SequenceMultiIndex,
     Status,
@@ -521,3 +522,10 @@ def test_phase_diagram_is_a_table_of_thresholds():
     found = diagram_of(DeepAttention(depth=1, points=64), "skip", [0.5, 1.0])
     np.testing.assert_allclose(found.curve("weak_recovery"), 1 / 6)
     assert len(found.to_pandas()) == 4
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("indices", [1, 2])
+def test_constant_links_are_told_so(noise, indices):
+    with pytest.raises(LinkError, match="depends on its field"):
+        SequenceMultiIndex(lambda z: 0 * z[0, 0], indices, 1, noise=noise)

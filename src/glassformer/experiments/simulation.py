@@ -98,7 +98,7 @@ def simulate(
     own = learner.theory(size, ratios, optimum)
     notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []
     theory = np.full(len(ratios), np.nan) if isinstance(own, str) else own
-    return experiment.table(_columns(runs, theory, optimum), runs, [*notes, *_hard(optimum)])
+    return experiment.table(_columns(runs, theory, optimum), runs, [*size.remarks, *notes, *_hard(optimum)])
 
 
 def experiment_of(
@@ -147,8 +147,9 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table) -> dict[str, 
         if (error := f"{name}_error") in known:
             columns[error] = known[error].mean(axis=1)
             columns[f"{name}_standard_error"] = standard_error(known[error])
-            columns[f"{name}_theory"] = optimum[error]
-    if "prediction_error" in columns:
+            if error in optimum.columns:
+                columns[f"{name}_theory"] = optimum[error]
+    if "prediction_error" in columns and "label_noise" in optimum.columns:
         columns["label_noise"] = optimum["label_noise"]
     return columns
 

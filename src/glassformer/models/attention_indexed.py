@@ -34,6 +34,8 @@ from glassformer.models.token_correlation import correlation_root, told
 
 # Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
 _NARROWEST, _WIDEST = 1e-3, 1e6
+# Columns up to which indices are too far from Gaussian for theory to be trusted without a word.
+_FEW_COLUMNS = 4
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,15 @@ class AttentionIndexed(Model):
             **told(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
             "alpha": ("n/(2rd)" if self.untied else "n/(rd)") if self.counts_low_rank else "n/d^2",
         }
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        if self.width is None or self.width > _FEW_COLUMNS or self.untied:
+            return ()
+        return (
+            f"width = {self.width}: theory is that of many columns, 1 << r << d; indices of so few are not Gaussian, "
+            "and smi with the link g(Z Z^T / sqrt(r)) of r indices is exact",
+        )
 
     @property
     def parametrisation(self) -> Parametrisation:

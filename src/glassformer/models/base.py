@@ -149,6 +149,7 @@ class Model(Trainable, ABC):
         """Rows that are told apart from others, not among themselves, by the name of each group: here every row."""
         return {name: (k,) for k, name in enumerate(self.row_names)}
 
+    remarks = declared((), "What its theory takes for granted, where that may not hold: notes of results.")
     last_layer = declared(None, "One for rows of the last layer, zero for others, shape (P,); None without layers.")
 
     @property
@@ -185,11 +186,12 @@ class Model(Trainable, ABC):
             estimate: of the signal.
             signal: the true one.
             variance: posterior covariance that the estimate claims, shape (P, P); none by default.
-            followed: without the label error, which is no part of histories and more work than all the rest.
+            followed: without the label error, and for one row without those of predictions, which are no part of
+                histories and more work than all the rest.
 
         Returns:
-            ``error`` and ``prior_error``; ``label_error`` where labels are discrete; for several rows also
-            ``row_error``, ``overlap``, ``cosine``, ``prediction_error`` and ``plugin_error``.
+            ``error`` and ``prior_error``; ``label_error`` where labels are discrete; ``prediction_error`` and
+            ``plugin_error`` where they are numbers; for several rows also ``row_error``, ``overlap`` and ``cosine``.
         """
         prior, channel = self.prior.in_rows, self.channel.in_rows
         shape = (prior.rows, *signal.shape[bool(self.overlap_shape) :])
@@ -203,9 +205,11 @@ class Model(Trainable, ABC):
         claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)
         if channel.discrete and not followed:
             errors["label_error"] = channel.wrong_of(turn @ own @ turn.T, turn @ cross, power, turn @ claimed @ turn.T)
-        if not self.overlap_shape:
+        if not self.overlap_shape and (followed or not channel.predictable):
             return errors
         prediction, plugin = channel.errors_of(own, cross, power, claimed)
+        if not self.overlap_shape:
+            return {**errors, "prediction_error": prediction, "plugin_error": plugin}
         own, cross = turn @ own @ turn.T, turn @ cross
         return {
             **errors,

@@ -213,7 +213,7 @@ def row_columns(model: Model, variance: Array, suffix: str = "") -> dict[str, Ar
 
 
 def _notes(model: Model, q_hat: Array) -> list[str]:
-    return [*_rows_apart(model, q_hat), *_noise_that_stands_for_none(model)]
+    return [*model.remarks, *_rows_apart(model, q_hat), *_noise_that_stands_for_none(model)]
 
 
 def _noise_that_stands_for_none(model: Model) -> list[str]:

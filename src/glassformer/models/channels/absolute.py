@@ -53,9 +53,13 @@ class AbsoluteChannel(ScalarChannel):
     def trainable_link(self) -> Callable[[Any], Any]:
         return abs
 
+    def clean(self, h: Array) -> Array:
+        """Size of the field."""
+        return np.asarray(np.abs(h), dtype=float)
+
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
-        return np.asarray(np.abs(h), dtype=float)
+        return self.clean(h)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         y, v = _checked(y), np.asarray(variance, dtype=float)

@@ -48,9 +48,13 @@ class GaussianChannel(ScalarChannel):
     def noiseless(self) -> bool:
         return self.noise == 0.0
 
+    def clean(self, h: Array) -> Array:
+        """The field itself."""
+        return np.array(h, dtype=float)
+
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         if self.noise == 0.0:
-            return np.array(h, dtype=float)
+            return self.clean(h)
         return h + np.sqrt(self.noise) * rng.standard_normal(np.shape(h))
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:

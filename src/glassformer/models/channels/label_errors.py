@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassformer.core.declarations import declared
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.core.numerics.quasi_random import normal_points
@@ -44,6 +45,8 @@ class PredictionErrors(NamedTuple):
 
 class LabelErrors(FieldLabels):
     """Of a channel of several rows."""
+
+    predictable = declared(True, "True where labels without their own noise are numbers that fields tell.")
 
     def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
         r"""Errors on the labels of new samples, from fields with the same mean, in pairs on either side of it.

@@ -91,6 +91,7 @@ class ScalarChannel(Decisions, ABC):
 
         return ScalarRowsChannel(self)
 
+    clean = declared(None, "Labels without their own noise, from an array of fields; None where they are no numbers.")
     linear = declared(False, "True when the label is the field itself, with Gaussian noise or none.")
     any_power = declared(False, "True when averages depend on what is left of the variance of a field alone.")
 

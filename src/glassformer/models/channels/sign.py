@@ -44,6 +44,8 @@ class SignChannel(ScalarChannel):
     def truth(self, h: Array) -> Array:
         return np.where(np.asarray(h) >= 0, 1.0, -1.0)
 
+    clean = truth
+
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
         return self.truth(h)

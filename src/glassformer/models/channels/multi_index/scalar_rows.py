@@ -99,9 +99,14 @@ class ScalarRowsChannel(Channel):
     def label_from(self, fields: Array, source: Array) -> Array:
         """Labels without their noise."""
         del source
-        if self.clean is None:
+        clean = self.clean or self.scalar.clean
+        if clean is None:
             raise IncompatibleError(f"channel {self.label} has no labels apart from their noise")
-        return self.clean(fields[:, 0, 0])
+        return np.asarray(clean(fields[:, 0, 0]))
+
+    @property
+    def predictable(self) -> bool:
+        return self.scalar.clean is not None
 
     def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
         """By quadrature, with errors where labels are those of a link of several rows; sampled where there is none."""
