@@ -15,13 +15,16 @@ from glassformer import (
     ParameterError,
     RegularisedRisk,
     Ridge,
+    Sweep,
     VectorMessagePassing,
+    collect,
     conjugate_overlap,
     follow_branches,
     landscape,
     limits,
     phase_diagram,
     plan,
+    run_sweep,
     simulate,
     subspace_threshold,
     thresholds,
@@ -220,6 +223,16 @@ def test_command_line(capsys):
     (row,) = json.loads(capsys.readouterr().out)["points"]
     assert row["error"] > 0
     assert row["theory"] is row["theory_bayes_optimal"] is row["theory_error_estimate"] is None
+
+
+def test_sweeps_vary_it(tmp_path):
+    """Numbers on this axis were refused, of every model that has it: "expected a name"."""
+    grid, fixed = {"token_correlation": [0.0, 0.5], "alpha": [1.5]}, {"rho": 0.3, "beta": 0.5, "noise": 0.1}
+    run_sweep(Sweep("bsr", grid, "simulate", fixed, {"d": 12, "algorithm": "ridge"}), tmp_path / "store")
+    found = collect(tmp_path / "store")
+    assert np.isfinite(found["error"]).all()
+    assert np.isnan(found["theory"].sel(token_correlation=0.5)).all()
+    assert np.isfinite(found["theory"].sel(token_correlation=0.0)).all()
 
 
 def test_drawing_leaves_out_the_theory(tmp_path):

@@ -112,7 +112,7 @@ class BilinearSequenceRegression(Model):
         read=as_text,
         opens_file=True,
     )
-    token_correlation: Any = parameter(
+    token_correlation: float | Any = parameter(
         "correlation of neighbouring tokens in (-1, 1), for data alone: no theory is known", 0.0, read=number_from
     )
 
