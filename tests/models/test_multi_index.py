@@ -14,7 +14,6 @@ from glassformer import (
     SGD,
     DeepAttention,
     IncompatibleError,
-    LinkError,
     ParameterError,
     SequenceMultiIndex,
     Status,
@@ -25,6 +24,7 @@ from glassformer import (
 )
 from glassformer import phase_diagram as diagram_of
 from glassformer import thresholds as thresholds_of
+from glassformer.core.errors import LinkError
 from glassformer.interface.cli import main
 from glassformer.models.channels.multi_index.attention_network import flow
 from glassformer.models.channels.multi_index.deep_attention import DeepAttentionChannel

@@ -205,6 +205,7 @@ class Experiment:
     def table(self, columns: dict[str, Array], runs: list[list[Run]], notes: Sequence[str]) -> Simulation:
         """The table of the runs; the status of a row is that of its first run that did not converge."""
         own, finite = self.model.parameters, self.size.model.parameters
+        told = "theory" if self.model.uncharted is None else "data"
         given = {name: value for name, value in vars(self.settings).items() if value is not None}
         settings = {"algorithm": self.settings.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
         return Simulation(
@@ -212,7 +213,7 @@ class Experiment:
             parameters={**own, **settings},
             columns={"alpha": self.alpha, **columns, "alpha_realised": self.realised},
             status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
-            notes=[*([] if finite == own else [f"theory at the realised ratios {finite}"]), *notes],
+            notes=[*([] if finite == own else [f"{told} at the realised ratios {finite}"]), *notes],
             instances=runs,
         )
 

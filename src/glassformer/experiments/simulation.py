@@ -94,10 +94,13 @@ def simulate(
     experiment = experiment_of(model, alpha, d, instances, seed, chosen(algorithm, settings), storage, checkpoint)
     runs = experiment.runs()
     size, learner, ratios = experiment.size.model, experiment.settings, experiment.realised
+    nothing = np.full(len(ratios), np.nan)
+    if size.uncharted is not None:
+        return experiment.table(_columns(runs, nothing, None), runs, [size.uncharted])
     optimum = limits(size, ratios, throw=False)
     own = learner.theory(size, ratios, optimum)
     notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []
-    theory = np.full(len(ratios), np.nan) if isinstance(own, str) else own
+    theory = nothing if isinstance(own, str) else own
     return experiment.table(_columns(runs, theory, optimum), runs, [*size.remarks, *notes, *_hard(optimum)])
 
 
@@ -127,8 +130,12 @@ def experiment_of(
     return Experiment(model, model.at_size(d), alpha, d, instances, seed, learner.completed(model), storage, keeper)
 
 
-def _columns(runs: list[list[Run]], theory: Array, optimum: Table) -> dict[str, Array]:
-    """Errors of the runs beside the theory of the learner and the Bayes-optimal one."""
+def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dict[str, Array]:
+    """Errors of the runs beside the theory of the learner and the Bayes-optimal one, NaN where there is none."""
+
+    def best(name: str, beside: Array) -> Array:
+        return np.full_like(beside, np.nan) if optimum is None else optimum[name]
+
     names = ("error", "prior_error", *_MEANS, *(f"{name}_error" for name in _COMPARED))
     known = {name: values for name in names if (values := _collected(runs, name)) is not None}
     errors, powers = known["error"], known["prior_error"]
@@ -137,8 +144,8 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table) -> dict[str, 
         "error": errors.mean(axis=1),
         "standard_error": standard_error(errors),
         "theory": theory,
-        "theory_bayes_optimal": optimum["error"],
-        "theory_error_estimate": optimum["error_estimate"],
+        "theory_bayes_optimal": best("error", theory),
+        "theory_error_estimate": best("error_estimate", theory),
         "relative_error": relative,
         "relative_standard_error": standard_error(errors - relative[:, None] * powers) / powers.mean(axis=1),
         **{name: known[name].mean(axis=1) for name in _MEANS if name in known},
@@ -147,10 +154,11 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table) -> dict[str, 
         if (error := f"{name}_error") in known:
             columns[error] = known[error].mean(axis=1)
             columns[f"{name}_standard_error"] = standard_error(known[error])
-            if error in optimum.columns:
-                columns[f"{name}_theory"] = optimum[error]
-    if "prediction_error" in columns and "label_noise" in optimum.columns:
-        columns["label_noise"] = optimum["label_noise"]
+            # Where the label is the field, the prediction is that of the mean: theory has one error for both.
+            if optimum is None or error in optimum.columns:
+                columns[f"{name}_theory"] = best(error, columns[error])
+    if "prediction_error" in columns:
+        columns["label_noise"] = best("label_noise", theory)
     return columns
 
 

@@ -18,7 +18,7 @@ from glassformer.experiments.instances import Run, standard_error
 from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import chosen
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 from glassformer.theory.state_evolution import validated_alpha
 
 # What runs remember of their way, where theory has it.
@@ -77,6 +77,7 @@ def follow(
     """
     alpha, learner = validated_alpha(alpha), chosen(algorithm, None)
     require_integer("steps", steps)
+    require_theory(model)
     if d is None:
         _require_theory(learner, instances, seed)
         return _theory(learner, model, alpha, steps, overlap)

@@ -40,7 +40,7 @@ def offered(model: str) -> list[Option]:
 
     Example:
         >>> [option.name for option in offered("bsr")]
-        ['beta', 'rho', 'noise', 'channel', 'width', 'noise_law', 'prior']
+        ['beta', 'rho', 'noise', 'channel', 'width', 'noise_law', 'prior', 'token_correlation']
     """
     return [option for option in options_of(model) if not option.opens_file]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.options import parameter
@@ -98,6 +98,15 @@ class RegularisedRisk(Learner):
             return f"does not go with this model: {error}"
         return None
 
+    def completed(self, model: Any) -> Self:
+        self._require_strength(model)
+        return self
+
+    def _require_strength(self, model: Any) -> None:
+        """Raise where the best strength is left to a theory that is not there."""
+        if self.strength is None and model.uncharted is not None:
+            raise IncompatibleError(f"the best strength is that of theory, and {model.uncharted}: give a strength")
+
     def _problem(self, model: Any) -> Any:
         from glassformer.theory.risk.limits import checked
 
@@ -174,6 +183,7 @@ class RegularisedRisk(Learner):
             known = prior.mean(design.signal_shape) if data.teacher is None else data.teacher
             strength, trace = 0.0, float(np.trace(known))
         elif strength is None:
+            self._require_strength(model)
             ratio = design.sample_ratio * prior.degrees
             strength = float(self.limits(model, [ratio], throw=False)["strength"][0])
         if strength == 0 and trace is None:

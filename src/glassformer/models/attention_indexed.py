@@ -111,7 +111,7 @@ class AttentionIndexed(Model):
     prior: Any = None
     untied: bool = parameter("different matrices of keys and queries", False)
     width: int | None = parameter("fixed width r, instead of --rho", None)
-    token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
+    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
     spectrum: Any = parameter(
         f"eigenvalues of S, instead of --rho: a file of numbers, or {POWER_LAW}",
         None,

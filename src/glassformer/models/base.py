@@ -16,6 +16,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
 from glassformer.models.designs.base import Design
+from glassformer.models.designs.correlated import CorrelatedDesign
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.students.base import Trainable
@@ -30,13 +31,13 @@ class FiniteSize:
 
     Attributes:
         model: the model at the ratios that whole numbers allow.
-        design: the class of its inputs.
+        design: the class of its inputs, or what draws them in the place of one.
         input_shape: shape of one sample's input.
         unit: number of samples at sample ratio one.
     """
 
     model: Model
-    design: type[Design]
+    design: type[Design] | CorrelatedDesign
     input_shape: tuple[int, int]
     unit: float
 
@@ -127,7 +128,7 @@ class Model(Trainable, ABC):
     def inputs_at(self, d: int) -> tuple[type[Design], int]:
         """The class of designs of inputs of one's own with tokens of dimension ``d``, and how many tokens they have."""
         size = self.at_size(d)
-        return size.design, size.input_shape[0]
+        return cast(type[Design], size.design), size.input_shape[0]
 
     def tokens_remedy(self, tokens: int, d: int) -> str:
         """How its parameters say that inputs have so many tokens of dimension ``d``."""
@@ -150,6 +151,8 @@ class Model(Trainable, ABC):
         return {name: (k,) for k, name in enumerate(self.row_names)}
 
     remarks = declared((), "What its theory takes for granted, where that may not hold: notes of results.")
+    uncharted = declared(None, "Why no theory of it is known, what is to blame first; None where there is one.")
+
     last_layer = declared(None, "One for rows of the last layer, zero for others, shape (P,); None without layers.")
 
     @property
@@ -201,6 +204,8 @@ class Model(Trainable, ABC):
         gap, known = np.tensordot(turn, found, axes=1) - true, true - prior.mean(shape)
         rows = np.diag(prior.gram(gap, gap))
         errors = {"error": float(np.mean(rows)), "prior_error": float(np.mean(np.diag(prior.gram(known, known))))}
+        if self.uncharted is not None:
+            return errors
         own, power = prior.gram(found, found), prior.gram(true, true)
         claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)
         if channel.discrete and not followed:
@@ -227,6 +232,23 @@ class Model(Trainable, ABC):
     def has_curve(self) -> bool:
         """True for one row whose averages are not sampled: all its fixed points lie on one curve."""
         return self.prior.in_rows.rows == 1 and not self.channel.in_rows.sampled
+
+
+def require_theory(model: Model) -> None:
+    """Refuse a model of which there are data alone.
+
+    Raises:
+        IncompatibleError: no theory of it is known.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> require_theory(BilinearSequenceRegression(rho=0.5, token_correlation=0.5))
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.IncompatibleError: token_correlation = 0.5: no theory of bsr with correlated tokens ...
+    """
+    if model.uncharted is not None:
+        raise IncompatibleError(f"{model.uncharted}: use simulate, or leave it out")
 
 
 def counting_threshold(model: Model) -> float:

@@ -11,10 +11,12 @@ import numpy as np
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data
 from glassformer.core.options import as_text, parameter
+from glassformer.core.ranges import number_from
 from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_ratio, require_teacher
 from glassformer.models.channels.confusion import CONFUSIONS
 from glassformer.models.channels.named import NAMES, scalar_channel
 from glassformer.models.designs.base import Design
+from glassformer.models.designs.correlated import CorrelatedDesign
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.priors.factors import FactorPrior
 from glassformer.models.priors.law import Law
@@ -27,6 +29,7 @@ from glassformer.models.priors.spectrum import RectangularSpectrumPrior
 from glassformer.models.spectra.given import POWER_LAW
 from glassformer.models.spectra.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 from glassformer.models.students.base import Parametrisation
+from glassformer.models.token_correlation import are_correlated, correlation_root, told
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,9 @@ class BilinearSequenceRegression(Model):
             any :class:`~glassformer.models.priors.law.Law` of mean zero and variance one. Without ``rho`` and
             ``width``, a finished :class:`~glassformer.models.priors.scalar.ScalarPrior` of matrices of any spectrum.
             Standard normal factors by default. Once the model is made, it holds the prior of ``S``.
+        token_correlation: of the tokens of one sequence, for data alone: a number ``c`` for
+            :math:`C_{lm} = c^{|l-m|}`, or ``C`` of shape (L, L). Inputs are :math:`X = C^{1/2}Z`, ``Z`` standard
+            normal. There is no theory: labels see :math:`C^{1/2}S`, whose law rotations of the tokens change.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -106,6 +112,9 @@ class BilinearSequenceRegression(Model):
         read=as_text,
         opens_file=True,
     )
+    token_correlation: float | Any = parameter(
+        "correlation of neighbouring tokens in (-1, 1), for data alone: no theory is known", 0.0, read=number_from
+    )
 
     name = "bsr"
 
@@ -121,6 +130,7 @@ class BilinearSequenceRegression(Model):
             )
         elif self.rho is None and self.width is None and not isinstance(given, ScalarPrior):
             raise IncompatibleError("the width is missing: give rho (0 and inf included), or a fixed width")
+        are_correlated(self.token_correlation)  # what is nothing for any number of tokens is refused here
         if self.rho is not None and self.width is not None:
             raise IncompatibleError(f"rho = {self.rho} and width = {self.width} exclude each other: give one of them")
         if self.rho is not None and not (is_ratio(self.rho) or (is_number(self.rho) and self.rho in (0, np.inf))):
@@ -180,8 +190,25 @@ class BilinearSequenceRegression(Model):
             "noise": self.noise,
             **({"noise_law": self.channel.noise_law} if self.channel.noise_law else {}),
             "channel": self.channel.label,
+            **told(self.token_correlation, self._correlated),
             "alpha": unit,
         }
+
+    @property
+    def _correlated(self) -> bool:
+        return are_correlated(self.token_correlation)
+
+    @property
+    def uncharted(self) -> str | None:
+        """That tokens are correlated."""
+        if not self._correlated:
+            return None
+        given = self.token_correlation
+        what = f"{given:g}" if is_number(given) else f"<matrix of shape {np.shape(given)}>"
+        return (
+            f"token_correlation = {what}: no theory of bsr with correlated tokens is known (labels see C^(1/2) S, "
+            "whose law is not invariant under rotations of the tokens)"
+        )
 
     @property
     def baseline_thresholds(self) -> dict[str, float]:
@@ -223,10 +250,19 @@ class BilinearSequenceRegression(Model):
         rho = None if self.rho is None else wide / d
         prior = self.prior if spectrum is None else None
         model = BilinearSequenceRegression(
-            shape[0] / d, rho, self.noise, self.channel, self.width, prior=prior, spectrum=spectrum
+            shape[0] / d,
+            rho,
+            self.noise,
+            self.channel,
+            self.width,
+            prior=prior,
+            spectrum=spectrum,
+            token_correlation=self.token_correlation,
         )
+        root = correlation_root(self.token_correlation, shape[0])
+        design = CorrelatedDesign(root) if self._correlated else DenseDesign
         unit = self.width * sum(shape) if self.width is not None else shape[0] * d
-        return FiniteSize(model, DenseDesign, shape, float(unit))
+        return FiniteSize(model, design, shape, float(unit))
 
     def require_teacher(self, d: int) -> None:
         shape, wide = (max(1, round(self.beta * d)), d), self._wide(d)

@@ -99,7 +99,7 @@ class DeepAttention(Model):
         option="data_points",
         begin=128,
     )
-    token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
+    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
     rank: int | Sequence[int] = parameter("directions of the weights, or one number per layer", 1, read=whole_from)
 

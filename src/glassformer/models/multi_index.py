@@ -94,7 +94,7 @@ class SequenceMultiIndex(Model):
     noise_law: Any = parameter(
         f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)}", None, read=as_text
     )
-    token_correlation: Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
+    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
     feature_spectrum: Any = parameter(
         "eigenvalues of the covariance of the features, of mean one, as a comma list", None, read=numbers_from
     )

@@ -1,8 +1,10 @@
 r"""Correlated tokens of one sequence: :math:`x_l` with covariance :math:`C` over the tokens of a sample.
 
-Fields are then :math:`Z C^{1/2}` with ``Z`` of independent tokens, so that the theory is that of the link
-:math:`Z\mapsto g(ZC^{1/2})`; data are drawn with independent tokens and labelled by that link, which is the same data
-up to a known linear map of the tokens.
+Where every token is seen by itself, fields are then :math:`Z C^{1/2}` with ``Z`` of independent tokens, so that the
+theory is that of the link :math:`Z\mapsto g(ZC^{1/2})`; data are drawn with independent tokens and labelled by that
+link, which is the same data up to a known linear map of the tokens. Where one field is a sum over all tokens (bilinear
+sequence regression) there is no such link: inputs are drawn correlated
+(:class:`~glassformer.models.designs.correlated.CorrelatedDesign`), and have no theory.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def correlation_root(given: Any, tokens: int) -> Root:
         >>> np.round(np.array(correlation_root(0.6, 2)) @ np.array(correlation_root(0.6, 2)), 12).tolist()
         [[1.0, 0.6], [0.6, 1.0]]
     """
-    allowed = f"a number in (-1, 1), or a positive definite matrix of shape ({tokens}, {tokens}) with unit diagonal"
+    allowed = _allowed(tokens)
     if is_number(given) and not abs(given) < 1:
         raise ParameterError("token_correlation", given, allowed)
     if is_number(given) and given == 0:
@@ -56,9 +58,34 @@ def correlation_root(given: Any, tokens: int) -> Root:
     return tuple(tuple(float(x) for x in row) for row in (vectors * np.sqrt(values)) @ vectors.T)
 
 
-def told(given: Any, root: Root) -> dict[str, Any]:
+def are_correlated(given: Any) -> bool:
+    """Whether tokens are, before their number is known.
+
+    Args:
+        given: as for :func:`correlation_root`, which checks it once more where the number of tokens is known.
+
+    Raises:
+        ParameterError: it is nothing for any number of tokens.
+
+    Example:
+        >>> are_correlated(0.5), are_correlated(0), are_correlated([[1, 0], [0, 1]])
+        (True, False, False)
+    """
+    tokens = 2 if is_number(given) else len(real_numbers("token_correlation", given))
+    try:
+        root = correlation_root(given, tokens)
+    except ParameterError:
+        raise ParameterError("token_correlation", given, _allowed("L")) from None
+    return bool(root) and not np.array_equal(root, np.eye(tokens))
+
+
+def _allowed(tokens: int | str) -> str:
+    return f"a number in (-1, 1), or a positive definite matrix of shape ({tokens}, {tokens}) with unit diagonal"
+
+
+def told(given: Any, correlated: Root | bool) -> dict[str, Any]:
     """What tables record; nothing for independent tokens."""
-    return {"token_correlation": given if is_number(given) else np.asarray(given).tolist()} if root else {}
+    return {"token_correlation": given if is_number(given) else np.asarray(given).tolist()} if correlated else {}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.theory.state_evolution import validated_alpha
 
@@ -67,6 +67,7 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
         >>> assumed_prior_limits(model, [0.5], BilinearPrior(beta=1, rho=0.5))["error"].round(4)
         array([0.373])
     """
+    require_theory(model)
     prior = model.matrix_prior
     if not model.channel.linear or prior.symmetric != assumed.symmetric:
         raise IncompatibleError("an assumed prior is for linear labels of one matrix of the same kind")

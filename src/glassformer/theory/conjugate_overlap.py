@@ -12,7 +12,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quasi_random import confident
 from glassformer.core.showing import Shown
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 
 if TYPE_CHECKING:
     import pandas
@@ -89,6 +89,7 @@ def conjugate_overlap(
         >>> found.reached, found.value.shape
         (True, (1, 1))
     """
+    require_theory(model)
     matrix = _validated(model, overlap)
     if not (np.isfinite(alpha) and alpha > 0):
         raise ParameterError("alpha", alpha, "finite and > 0")

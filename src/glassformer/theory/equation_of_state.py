@@ -19,6 +19,7 @@ import scipy
 from glassformer.core.integral import Array, Integral
 from glassformer.core.remembered import remembered
 from glassformer.models import Model
+from glassformer.models.base import require_theory
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,14 @@ def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
 
 def mmse(model: Model, q_hat: Array) -> Integral:
     r""":math:`\mathrm{MMSE}(\hat q)` of a model of one row, shape (batch,)."""
+    require_theory(model)
     precision = q_hat[:, None, None]
     return Integral(*map(np.ravel, model.prior.in_rows.covariance(Integral(precision, np.zeros_like(precision)))))
 
 
 def information_at(model: Model, variance: Array) -> Integral:
     """Information of a channel of one row at posterior variances, shape (batch,)."""
+    require_theory(model)
     return Integral(*map(np.ravel, model.channel.in_rows.information(variance[:, None, None])))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.remembered import remembered
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.field_averages import Averages, joined
 from glassformer.models.priors.base import Prior
@@ -84,6 +84,9 @@ class EvolutionMap:
     channel: Channel
     subspace: Array | None = field(default=None, kw_only=True)
     clamped: tuple[int, Array] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_theory(self.model)
 
     @cached_property
     def prior(self) -> Prior:

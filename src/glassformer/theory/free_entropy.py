@@ -23,7 +23,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
-from glassformer.models.base import Model, counting_threshold
+from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.theory.equation_of_state import information_at, mmse, overlap_grid
 from glassformer.theory.evolution_map import held
 from glassformer.theory.state_evolution import evolved
@@ -50,6 +50,7 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Arr
         >>> bool(np.all(error < 1e-6))
         True
     """
+    require_theory(model)
     prior = model.prior.in_rows
     precision = np.asarray(q_hat, dtype=float).reshape(-1, prior.rows, prior.rows)
     known = Integral(precision, np.zeros_like(precision))

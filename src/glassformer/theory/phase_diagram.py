@@ -14,7 +14,7 @@ from glassformer.core.options import options_in, values_of
 from glassformer.core.progress import track
 from glassformer.core.results import plain
 from glassformer.core.showing import Shown, heading
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 from glassformer.theory.thresholds import Thresholds, thresholds
 
 
@@ -105,5 +105,8 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
     listed = values_of(options_in(type(model)), parameter, values)
     if not listed or len(set(listed)) < len(listed):
         raise ParameterError(parameter, listed, "at least one value, all of them different")
-    found = [thresholds(model.varied(**{parameter: value})) for value in track(listed, f"thresholds over {parameter}")]
+    models = [model.varied(**{parameter: value}) for value in listed]
+    for one in models:
+        require_theory(one)
+    found = [thresholds(one) for one in track(models, f"thresholds over {parameter}")]
     return PhaseDiagram(model.name, parameter, listed, found)

@@ -15,7 +15,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
 from glassformer.core.showing import ShownOfModel
-from glassformer.models.base import Model, counting_threshold
+from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.models.channels.exponents import Exponents
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
 from glassformer.theory.state_evolution import evolved
@@ -160,6 +160,7 @@ def thresholds(model: Model) -> Thresholds:
         >>> found["perfect_recovery"].alpha, found["perfect_recovery"].note
         (0.75, 'Bayes-optimal; counting of degrees of freedom')
     """
+    require_theory(model)
     ends = _hard_phase(model, resolved_curve(model)) if model.has_curve else ()
     entries = [
         *_weak_recovery(model),

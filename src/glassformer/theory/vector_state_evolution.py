@@ -11,7 +11,7 @@ from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 from glassformer.theory.fixed_point import Index, fixed_point
 
 
@@ -62,6 +62,7 @@ def vector_state_evolution(
         >>> vector_state_evolution(model, np.ones(450), 900).value.round(4)  # orthogonal inputs tell more
         array([0.294])
     """
+    require_theory(model)
     prior = model.matrix_prior
     if not model.channel.linear or prior.symmetric:
         raise IncompatibleError("vector message passing is for linear labels of one matrix: use bsr, channel gaussian")

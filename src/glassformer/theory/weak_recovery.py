@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.integral import Array
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 from glassformer.theory.instability import GROWTH, instability
 from glassformer.theory.later_thresholds import SEARCH, Step, next_step
 from glassformer.theory.subspaces import of_whole_rows, projector_on, range_of
@@ -126,6 +126,7 @@ def subspace_threshold(
         >>> round(subspace_threshold(SequenceMultiIndex(lambda z: abs(z[0, 0]), 1, 1), 0).alpha, 6)
         0.5
     """
+    require_theory(model)
     chosen = projector_on(model, "subspace", subspace)
     if known is None:
         return _first(model, chosen, accuracy)

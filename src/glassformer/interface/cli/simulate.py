@@ -28,6 +28,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print errors beside theory."""
+    import numpy as np
+
     from glassformer.experiments.simulation import simulate
 
     result = simulate(
@@ -43,5 +45,5 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     write(options, result, lambda path: plots().plot_simulation(result, path))
     rows = ["row_error", "row_theory"] if "row_error" in result.columns else []
     theories = result.columns["theory"], result.columns["theory_bayes_optimal"]
-    bayes = [] if (theories[0] == theories[1]).all() else ["theory_bayes_optimal"]
+    bayes = [] if np.array_equal(*theories, equal_nan=True) else ["theory_bayes_optimal"]
     return report(options, result, ["alpha", "error", "standard_error", "theory", *bayes, *rows, "status"])

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.core.integral import Array
 from glassformer.models.designs.wrapped import WrappedDesign
@@ -26,7 +27,7 @@ class GeneratedDesign(WrappedDesign):
     that of a few blocks (and of labels and fields), time that of two draws of all inputs per step of message passing.
 
     Args:
-        kind: the design that a block is.
+        kind: makes the design that a block is of independent numbers: a class of designs, for instance.
         seed: whole numbers.
         number: of samples.
         shape: of the input of one sample.
@@ -40,7 +41,7 @@ class GeneratedDesign(WrappedDesign):
         True
     """
 
-    kind: type[Any]
+    kind: Callable[[NDArray[Any]], Any]
     seed: tuple[int, ...]
     number: int
     shape: tuple[int, int]
@@ -55,7 +56,8 @@ class GeneratedDesign(WrappedDesign):
 
     def stored(self) -> Any:
         """The same inputs in memory."""
-        return self.kind(np.concatenate([part.inputs[0] for _, part in self._blocks(range(self._count))]))
+        parts = [part for _, part in self._blocks(range(self._count))]
+        return replace(parts[0], inputs=np.concatenate([part.inputs[0] for part in parts]))
 
     def parts(self) -> Iterator[Array]:
         for _, part in self._blocks(range(self._count)):

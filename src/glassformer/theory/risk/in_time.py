@@ -23,7 +23,7 @@ from glassformer.core.results import Steps
 from glassformer.core.solution import Status
 from glassformer.models.base import Model
 from glassformer.theory.risk.fixed_points import AGREED, solved
-from glassformer.theory.risk.limits import checked, of_learned
+from glassformer.theory.risk.limits import of_learned, solvable
 from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.penalties import Fields, Learned, Penalty
 from glassformer.theory.risk.problem import Problem
@@ -89,7 +89,7 @@ def risk_trajectory(
         [1.0, 1.05993175, 0.24076464]
     """
     require_integer("steps", steps)
-    problem = checked(model, loss, penalty, strength)
+    problem = solvable(model, loss, penalty, strength)
     strengths = _strengths(problem, alpha, strength)
     path, blur = _refined(problem, alpha, strengths, steps)
     growth = _growth(problem, alpha, strengths)

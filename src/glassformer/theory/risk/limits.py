@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 from glassformer.theory.risk.fixed_points import refined, solved
 from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.penalties import Learned, Penalty
@@ -67,7 +67,7 @@ def risk_limits(
     alpha = validated_alpha(alpha)
     if np.any(alpha <= 0):
         raise ParameterError("alpha", float(alpha.min()), "> 0: regularised risk learns from samples")
-    problem = checked(model, loss, penalty, strength)
+    problem = solvable(model, loss, penalty, strength)
     point = tuned(problem, alpha) if strength is None else solved(problem, alpha, np.full_like(alpha, strength))
     point = refined(problem, alpha, point)
     table = Table(
@@ -82,8 +82,18 @@ def risk_limits(
     return table
 
 
+def solvable(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> Problem:
+    """The problem, if it has a theory.
+
+    Raises:
+        IncompatibleError: no theory of the model is known, or what :func:`checked` refuses.
+    """
+    require_theory(model)
+    return checked(model, loss, penalty, strength)
+
+
 def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> Problem:
-    """The problem, if model, loss and penalty go together.
+    """The problem, to be minimised on data, if model, loss and penalty go together.
 
     Raises:
         IncompatibleError: they do not.

@@ -10,7 +10,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
 from glassformer.models.base import Model
-from glassformer.theory.risk.limits import checked
+from glassformer.theory.risk.limits import solvable
 from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.penalties import Fields, Penalty
 from glassformer.theory.risk.problem import Problem
@@ -62,7 +62,7 @@ def risk_thresholds(model: Model, loss: Loss, penalty: Penalty, strength: float 
         >>> round(risk_thresholds(model, Square(), penalty_of("nuclear"), 0.0)["perfect_recovery"].alpha, 6)
         0.725255
     """
-    problem = checked(model, loss, penalty, strength)
+    problem = solvable(model, loss, penalty, strength)
     entries = (_begins(problem, strength), _interpolates(problem), _recovers(problem, strength))
     reason = "the risk is convex: one minimum"
     return Thresholds(model.name, model.parameters, entries, False, reason)

@@ -1,0 +1,242 @@
+"""Bilinear sequence regression on correlated tokens: data, and no theory."""
+
+import json
+
+import numpy as np
+import pytest
+
+from glassformer import (
+    AveragedGradientDescent,
+    BilinearSequenceRegression,
+    BlindMessagePassing,
+    GradientDescent,
+    IncompatibleError,
+    NuclearNorm,
+    ParameterError,
+    RegularisedRisk,
+    Ridge,
+    Sweep,
+    VectorMessagePassing,
+    collect,
+    conjugate_overlap,
+    follow_branches,
+    landscape,
+    limits,
+    phase_diagram,
+    plan,
+    run_sweep,
+    simulate,
+    subspace_threshold,
+    thresholds,
+    trajectory,
+    vector_state_evolution,
+)
+from glassformer.core.fingerprint import identity
+from glassformer.experiments.instances import Simulation
+from glassformer.experiments.simulation import experiment_of
+from glassformer.experiments.trajectories import follow
+from glassformer.interface.cli import main
+from glassformer.learners.registry import chosen
+from glassformer.models.designs.dense import DenseDesign
+from glassformer.models.designs.generated import GeneratedDesign
+from glassformer.theory.free_entropy import free_entropy
+from glassformer.theory.state_evolution import state_evolution
+
+CORRELATED = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1, token_correlation=0.5)
+INDEPENDENT = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1)
+REASON = r"token_correlation = 0.5: no theory of bsr with correlated tokens is known \(labels see .*\): use simulate"
+
+
+def correlation(c, tokens):
+    place = np.arange(tokens)
+    return c ** np.abs(place[:, None] - place)
+
+
+def drawn(model, samples, d=8, storage="float64"):
+    size = model.at_size(d)
+    return size.design.sample(samples, size.input_shape, np.random.default_rng(3), storage)
+
+
+def test_tokens_have_the_covariance():
+    inputs = drawn(CORRELATED, 20_000).inputs[0]
+    found = np.einsum("nld,nmd->lm", inputs, inputs) / (20_000 * 8)
+    # 160 000 products of two numbers of variance at most 2: five standard errors.
+    assert np.max(np.abs(found - correlation(0.5, 4))) < 5 * np.sqrt(2 / 160_000)
+
+
+def test_inputs_are_the_root_times_independent_ones_and_labels_are_theirs():
+    values, vectors = np.linalg.eigh(correlation(0.5, 4))
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    correlated, independent = (drawn(model, 50) for model in (CORRELATED, INDEPENDENT))
+    assert isinstance(correlated, DenseDesign)
+    assert np.allclose(correlated.inputs, np.einsum("lm,inmd->inld", root, independent.inputs), atol=1e-12)
+    signal = np.random.default_rng(0).standard_normal((4, 8))
+    # Labels see C^(1/2) S with independent tokens.
+    assert np.allclose(correlated.forward(signal, 0), independent.forward(root @ signal, 0), atol=1e-12)
+
+
+@pytest.mark.parametrize("storage", ["float64", "float32"])
+def test_a_longer_draw_begins_alike(storage):
+    short, long = (drawn(CORRELATED, n, storage=storage).inputs for n in (7, 2500))
+    assert long.dtype == storage
+    assert np.array_equal(short, long[:, :7])
+
+
+def test_a_matrix_and_its_number_are_one():
+    by_matrix = CORRELATED.varied(token_correlation=correlation(0.5, 4))
+    assert np.array_equal(drawn(by_matrix, 5).inputs, drawn(CORRELATED, 5).inputs)
+    assert by_matrix.at_size(8).model.parameters["token_correlation"] == correlation(0.5, 4).tolist()
+    with pytest.raises(IncompatibleError, match=r"token_correlation = <matrix of shape \(4, 4\)>"):
+        limits(by_matrix, [0.5])
+
+
+def test_parameters_and_identity_have_it():
+    assert CORRELATED.parameters["token_correlation"] == 0.5
+    assert CORRELATED.at_size(8).model.token_correlation == 0.5
+    assert CORRELATED.varied(noise=0.2).token_correlation == 0.5
+    assert identity(CORRELATED.at_size(8)) != identity(INDEPENDENT.at_size(8))
+
+
+@pytest.mark.parametrize("nothing", [0, 0.0, np.eye(4)])
+def test_without_correlations_nothing_changes(nothing):
+    model = INDEPENDENT.varied(token_correlation=nothing)
+    assert model.uncharted is None
+    assert model.parameters == INDEPENDENT.parameters
+    assert model.at_size(8).design is DenseDesign
+    assert np.array_equal(limits(model, [0.5])["error"], limits(INDEPENDENT, [0.5])["error"])
+    first, second = (simulate(one, [0.5], d=8, instances=1, algorithm="ridge") for one in (model, INDEPENDENT))
+    assert first["error"] == second["error"]
+    assert first["theory"] == second["theory"]
+
+
+ALPHA = np.array([0.4, 0.8])
+DOORS = {
+    "limits": lambda model: limits(model, ALPHA),
+    "limits of many ratios": lambda model: limits(model, np.linspace(0.1, 1, 20)),
+    "state_evolution": lambda model: state_evolution(model, ALPHA),
+    "thresholds": thresholds,
+    "landscape": lambda model: landscape(model, 0.5),
+    "free_entropy": lambda model: free_entropy(model, 0.5, np.array([1.0])),
+    "hysteresis": lambda model: follow_branches(model, ALPHA),
+    "trajectory": lambda model: trajectory(model, ALPHA),
+    "trajectory beside runs": lambda model: follow(model, ALPHA, d=8),
+    "trajectory of risk": lambda model: follow(model, ALPHA, algorithm=RegularisedRisk(strength=0.1)),
+    "conjugate_overlap": lambda model: conjugate_overlap(model, 0.5),
+    "subspace_threshold": lambda model: subspace_threshold(model, 0),
+    "phase_diagram": lambda model: phase_diagram(model, "noise", [0.1, 0.2]),
+    "plan": lambda model: plan(model, 0.5),
+    "plan of ridge": lambda model: plan(model, 0.5, "ridge"),
+    "vector_state_evolution": lambda model: vector_state_evolution(model, np.ones(10), 32),
+    "assumed width": lambda model: BlindMessagePassing(assumed_rho=0.4).limits(model, ALPHA),
+}
+LEARNERS = [Ridge(), NuclearNorm(), RegularisedRisk(), RegularisedRisk(strength=0.1), BlindMessagePassing()]
+LEARNERS = [*LEARNERS, VectorMessagePassing(), chosen("gamp")]
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_theory_is_refused_with_the_reason(door, monkeypatch):
+    monkeypatch.setattr("glassformer.experiments.instances.Experiment.runs", lambda _: pytest.fail("data were drawn"))
+    with pytest.raises(IncompatibleError, match=REASON):
+        DOORS[door](CORRELATED)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+def test_theory_of_every_learner_is_refused(learner):
+    for ask in (learner.thresholds, lambda m: learner.limits(m, ALPHA), lambda m: learner.branches(m, ALPHA)):
+        with pytest.raises(IncompatibleError, match=REASON):
+            ask(CORRELATED)
+
+
+STEPS = {"max_steps": 100}
+FITTED = [Ridge(), NuclearNorm(), RegularisedRisk(strength=0.1), VectorMessagePassing(), chosen("gamp")]
+FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS), AveragedGradientDescent(starts=2, **STEPS)]
+
+
+@pytest.mark.parametrize("algorithm", FITTED, ids=lambda learner: learner.name)
+def test_learners_learn_from_it_beside_no_theory(algorithm):
+    found = simulate(CORRELATED, [1.5], d=12, instances=2, algorithm=algorithm)
+    assert isinstance(found, Simulation)
+    assert np.isfinite(found["error"]).all()
+    for name in ("theory", "theory_bayes_optimal", "theory_error_estimate"):
+        assert np.isnan(found[name]).all()
+    assert [note for note in found.notes if "no theory" in note] == [CORRELATED.uncharted]
+    assert found.parameters["token_correlation"] == 0.5
+
+
+def test_least_squares_find_the_signal_whatever_the_correlation():
+    """Without noise and with more samples than entries; that of rotated inputs would be C^(1/2) S."""
+    model = CORRELATED.varied(noise=0.0)
+    assert simulate(model, [1.5], d=12, instances=1, algorithm="ridge")["error"] < 1e-12
+
+
+def test_errors_on_labels_are_left_out():
+    """They are those of fields of independent tokens."""
+    model = BilinearSequenceRegression(beta=0.5, rho=0.3, channel="sign", token_correlation=0.5)
+    found = simulate(model, [2.0], d=12, instances=1, algorithm=RegularisedRisk("logistic", strength=0.1))
+    assert 0 < found["error"][0] < 2
+    assert not {"label_error", "prediction_error"} & set(found.columns)
+
+
+def test_risk_has_no_best_strength():
+    with pytest.raises(IncompatibleError, match=r"best strength is that of theory.*token_correlation.*give a strength"):
+        simulate(CORRELATED, [1.0], d=12, algorithm="risk")
+
+
+def test_inputs_drawn_again_are_correlated():
+    experiment = experiment_of(CORRELATED, [1.5], 12, 1, 0, RegularisedRisk(strength=0.1), "generated")
+    size = experiment.size
+    design = GeneratedDesign(size.design, (0, 1), 40, size.input_shape, block=7)
+    independent = GeneratedDesign(DenseDesign, (0, 1), 40, size.input_shape, block=7)
+    root, signal = np.array(size.design.root), np.random.default_rng(0).standard_normal(size.input_shape)
+    # Single precision: some 70 terms of a relative error of 1e-7 each.
+    assert np.allclose(design.forward(signal, 0), independent.forward(root @ signal, 0), atol=1e-5)
+    assert np.allclose(design.stored().forward(signal, 0), design.forward(signal, 0), atol=1e-5)
+    assert experiment.runs()[0][0].error < 1
+
+
+def test_inputs_shared_out_are_those_of_one_array():
+    ask = {"alpha": [1.5], "d": 12, "instances": 1, "algorithm": RegularisedRisk(strength=0.1)}
+    stored, shared = (simulate(CORRELATED, storage=storage, **ask) for storage in ("float32", "sharded"))
+    assert shared["error"] == pytest.approx(stored["error"], rel=1e-3)
+
+
+NO_CORRELATIONS = [1.0, -1.0, np.nan, "much", None, [], [[1.0]], [[1.0, 0.5]], [[1.0, 2.0], [2.0, 1.0]], 2 * np.eye(3)]
+
+
+@pytest.mark.parametrize("wrong", NO_CORRELATIONS, ids=repr)
+def test_what_is_no_correlation_is_refused(wrong):
+    with pytest.raises(ParameterError, match="token_correlation"):
+        BilinearSequenceRegression(rho=0.3, token_correlation=wrong)
+
+
+def test_the_number_of_tokens_has_to_be_right():
+    with pytest.raises(ParameterError, match=r"token_correlation = .*shape \(4, 4\)"):
+        CORRELATED.varied(token_correlation=correlation(0.5, 3)).at_size(8)
+    with pytest.raises(ParameterError, match="0 for a single token"):
+        CORRELATED.varied(beta=0.1).at_size(8)
+
+
+def test_command_line(capsys):
+    asked = ["bsr", "--rho", "0.3", "--beta", "0.5", "--token-correlation", "0.5", "--alpha", "1.5"]
+    assert main(["limits", *asked]) == 2
+    assert "no theory of bsr with correlated tokens" in capsys.readouterr().err
+    assert main(["simulate", *asked, "--d", "12", "--instances", "1", "--algorithm", "ridge", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["points"]
+    assert row["error"] > 0
+    assert row["theory"] is row["theory_bayes_optimal"] is row["theory_error_estimate"] is None
+
+
+def test_sweeps_vary_it(tmp_path):
+    """Numbers on this axis were refused, of every model that has it: "expected a name"."""
+    grid, fixed = {"token_correlation": [0.0, 0.5], "alpha": [1.5]}, {"rho": 0.3, "beta": 0.5, "noise": 0.1}
+    run_sweep(Sweep("bsr", grid, "simulate", fixed, {"d": 12, "algorithm": "ridge"}), tmp_path / "store")
+    found = collect(tmp_path / "store")
+    assert np.isfinite(found["error"]).all()
+    assert np.isnan(found["theory"].sel(token_correlation=0.5)).all()
+    assert np.isfinite(found["theory"].sel(token_correlation=0.0)).all()
+
+
+def test_drawing_leaves_out_the_theory(tmp_path):
+    path = tmp_path / "runs.png"
+    simulate(CORRELATED, [0.5, 1.5], d=12, instances=2, algorithm="ridge").plot(path)
+    assert path.stat().st_size > 0
