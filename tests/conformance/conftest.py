@@ -83,8 +83,17 @@ def draw():
     return one_instance
 
 
+# Every shape and every channel of the table is in the suite, its other pairs are among the statistics.
+PAIRS = {"square linear", "square noisy", "square sign", "wide noisy", "long linear", "full rank sign", "rho=0 linear"}
+PAIRS |= {"rho=0 noisy", "beta=inf sign", "both noisy", "rho=inf linear", "width=2 linear", "width=2 sign"}
+PAIRS |= {f"{shape} {channel}" for channel, shapes in INTEGRATED.items() for shape in shapes}
+
+
 # Of the session: what is computed of one model serves several files.
-@pytest.fixture(scope="session", params=MODELS, ids=str)
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(name, marks=() if name in PAIRS else pytest.mark.statistics, id=name) for name in MODELS],
+)
 def model(request):
     return MODELS[request.param]
 
