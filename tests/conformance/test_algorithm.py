@@ -111,7 +111,9 @@ def test_instances_are_the_runs_of_consecutive_seeds():
     assert together[0].error != together[1].error
 
 
-@pytest.mark.parametrize("model", [LINEAR, SIGN, NARROW], ids=["linear", "sign", "narrow"])
+@pytest.mark.parametrize(
+    "model", [LINEAR, SIGN, pytest.param(NARROW, marks=pytest.mark.statistics)], ids=["linear", "sign", "narrow"]
+)
 def test_a_smaller_sample_is_the_beginning_of_a_larger_one(model):
     nested = simulate(model, [0.4, 0.8, 1.2], d=16, instances=2, seed=1)
     for point, alpha in enumerate([0.4, 0.8]):
@@ -191,7 +193,7 @@ def stays_bounded(d, beta, rho, noise):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.statistics)])
 @pytest.mark.parametrize(
     ("beta", "rho"),
     [(1.0, 1.0), *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in OTHER_SHAPES)],
