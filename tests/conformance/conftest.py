@@ -12,6 +12,7 @@ from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
 from glassformer.models.channels.noisy_sign import NoisySignChannel
 from glassformer.models.designs.dense import DenseDesign
+from glassformer.theory.state_evolution import state_evolution
 
 # A new channel needs one line here.
 CHANNELS = {
@@ -82,20 +83,36 @@ def draw():
     return one_instance
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=str)
+# Every shape and every channel of the table is in the suite, its other pairs are among the statistics.
+PAIRS = {"square linear", "square noisy", "square sign", "wide noisy", "long linear", "full rank sign", "rho=0 linear"}
+PAIRS |= {"rho=0 noisy", "beta=inf sign", "both noisy", "rho=inf linear", "width=2 linear", "width=2 sign"}
+PAIRS |= {f"{shape} {channel}" for channel, shapes in INTEGRATED.items() for shape in shapes}
+
+
+# Of the session: what is computed of one model serves several files.
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(name, marks=() if name in PAIRS else pytest.mark.statistics, id=name) for name in MODELS],
+)
 def model(request):
     return MODELS[request.param]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def alphas(model):
     """From no data to beyond perfect recovery, dense where the limits change fastest."""
     return model.prior.mmse_dimension * np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.95, 1.05, 1.3, 2.0, 4.0])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def curve(model, alphas):
     return limits(model, alphas, throw=False)
+
+
+@pytest.fixture(scope="session")
+def ends(model, alphas):
+    """Where state evolution leads from either start."""
+    return {start: state_evolution(model, alphas, start) for start in ("uninformed", "informed")}
 
 
 # Two of them in the fast part of the tests.
@@ -117,6 +134,6 @@ def case(request):
     shape, channel = request.param
     model = MODELS[f"{shape} {channel}"]
     ratio = NARROW_RATIOS[channel] if model.counts_low_rank else RATIOS[channel]
-    d = SIZES[shape] if channel != "tanh" else 40
+    d = SIZES[shape] if channel != "tanh" else 30
     alpha = ratio * model.prior.mmse_dimension
     return Case(model, alpha, d, simulate(model, [alpha], d, INSTANCES[channel], seed=11))

@@ -65,7 +65,7 @@ def test_estimate_overlaps_with_the_signal_as_with_itself(draw):
     """Nishimori: posterior mean and teacher are exchangeable, |<S>|^2 = <S>.S* on average."""
     differences = []
     for seed in range(6):
-        signal, design, labels = draw(LINEAR, 30, 0.6, seed)
+        signal, design, labels = draw(LINEAR, 20, 0.6, seed)
         estimate = gamp(LINEAR, design, labels).value[0]
         differences.append(np.mean(estimate * (estimate - signal)))
     assert abs(np.mean(differences)) <= 5 * np.std(differences, ddof=1) / np.sqrt(6) + 1e-3
@@ -73,7 +73,7 @@ def test_estimate_overlaps_with_the_signal_as_with_itself(draw):
 
 @pytest.mark.slow
 def test_an_even_channel_is_solved_up_to_a_global_sign():
-    result = simulate(ABSOLUTE, [1.0], d=40, instances=3, seed=2)
+    result = simulate(ABSOLUTE, [1.0], d=30, instances=2, seed=2)
     for run in result.instances[0]:
         assert run.error < 1e-6 or not run.status.ok
     assert any(run.error < 1e-6 for run in result.instances[0])
@@ -84,7 +84,7 @@ def test_an_even_channel_is_solved_up_to_a_global_sign():
 
 @pytest.mark.parametrize("model", [LINEAR, SIGN, NARROW], ids=["linear", "sign", "narrow"])
 def test_transposed_data_give_the_transposed_estimate(model, draw):
-    signal, design, labels = draw(model, 40, 2.0 if model.width else 0.6)
+    signal, design, labels = draw(model, 24, 2.0 if model.width else 0.6)
     turned = DenseDesign(np.ascontiguousarray(np.swapaxes(design.inputs, 2, 3)))
     direct, other = gamp(model, design, labels, TIGHT), gamp(transposed(model), turned, labels, TIGHT)
     assert direct.converged
@@ -95,8 +95,9 @@ def test_transposed_data_give_the_transposed_estimate(model, draw):
 
 @pytest.mark.parametrize(
     "model",
-    [LINEAR, SIGN, pytest.param(ABSOLUTE, marks=pytest.mark.statistics), NARROW],
-    ids=["linear", "sign", "absolute", "narrow"],
+    # Linear labels: tests/conformance/test_learners.py.
+    [*(pytest.param(one, marks=pytest.mark.statistics) for one in (LINEAR, ABSOLUTE)), SIGN, NARROW],
+    ids=["linear", "absolute", "sign", "narrow"],
 )
 def test_one_seed_gives_identical_bits(model):
     first, second = (simulate(model, [0.5, 0.9], d=16, instances=2, seed=7) for _ in range(2))
@@ -110,11 +111,13 @@ def test_instances_are_the_runs_of_consecutive_seeds():
     assert together[0].error != together[1].error
 
 
-@pytest.mark.parametrize("model", [LINEAR, SIGN, NARROW], ids=["linear", "sign", "narrow"])
+@pytest.mark.parametrize(
+    "model", [LINEAR, SIGN, pytest.param(NARROW, marks=pytest.mark.statistics)], ids=["linear", "sign", "narrow"]
+)
 def test_a_smaller_sample_is_the_beginning_of_a_larger_one(model):
-    nested = simulate(model, [0.4, 0.8, 1.2], d=24, instances=2, seed=1)
+    nested = simulate(model, [0.4, 0.8, 1.2], d=16, instances=2, seed=1)
     for point, alpha in enumerate([0.4, 0.8]):
-        single = simulate(model, [alpha], d=24, instances=2, seed=1)
+        single = simulate(model, [alpha], d=16, instances=2, seed=1)
         for a, b in zip(nested.instances[point], single.instances[0], strict=True):
             assert a.error == pytest.approx(b.error, rel=1e-12)
     short, long = (DenseDesign.sample(n, (5, 4), np.random.default_rng(0)) for n in (10, 30))
@@ -124,7 +127,7 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one(model):
 
 @pytest.mark.parametrize("model", [LINEAR, SIGN, NARROW], ids=["linear", "sign", "narrow"])
 def test_single_precision_storage_changes_little(model, draw):
-    signal, design, labels = draw(model, 40, 2.0 if model.width else 0.6)
+    signal, design, labels = draw(model, 24, 2.0 if model.width else 0.6)
     stored = DenseDesign(design.inputs.astype(np.float32))
     exact, rounded = gamp(model, design, labels), gamp(model, stored, labels)
     assert rounded.value.dtype == np.float64
@@ -133,7 +136,7 @@ def test_single_precision_storage_changes_little(model, draw):
 
 
 def test_single_precision_simulation_agrees_with_theory():
-    result = simulate(LINEAR, [0.6], d=40, instances=4, seed=3, storage="float32")
+    result = simulate(LINEAR, [0.6], d=30, instances=4, seed=3, storage="float32")
     assert result.converged
     gap = abs(result["relative_error"][0] - result["theory"][0])
     assert gap <= 5 * result["relative_standard_error"][0] + 1 / 40
@@ -166,7 +169,7 @@ def test_iteration_limit_is_reported(draw):
 
 
 def test_fixed_damping_reaches_the_same_estimate(draw):
-    signal, design, labels = draw(LINEAR, 30, 0.6)
+    signal, design, labels = draw(LINEAR, 20, 0.6)
     free = gamp(LINEAR, design, labels, MessagePassing(tolerance=1e-7, max_iterations=1000))
     damped = gamp(LINEAR, design, labels, MessagePassing(tolerance=1e-7, max_iterations=1000, damping=0.4))
     assert damped.converged
@@ -190,13 +193,13 @@ def stays_bounded(d, beta, rho, noise):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.statistics)])
 @pytest.mark.parametrize(
     ("beta", "rho"),
     [(1.0, 1.0), *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in OTHER_SHAPES)],
 )
 def test_never_diverges_at_small_size(beta, rho, noise):
-    stays_bounded(30, beta, rho, noise)
+    stays_bounded(24, beta, rho, noise)
 
 
 @pytest.mark.statistics

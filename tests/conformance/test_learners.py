@@ -27,8 +27,8 @@ FOR = {
     "ridge": (LINEAR, AttentionIndexed(0.5), {"strength": 0.2}),
     "nuclear-norm": (LINEAR, NETWORK, {"strength": 0.2}),
     "risk": (LINEAR, NETWORK, {"strength": 0.2}),
-    "gd": (LINEAR, NETWORK, {"max_steps": 200}),
-    "averaged-gd": (LINEAR, NETWORK, {"max_steps": 200, "starts": 2}),
+    "gd": (LINEAR, NETWORK, {"max_steps": 60}),
+    "averaged-gd": (LINEAR, NETWORK, {"max_steps": 60, "starts": 2}),
     "sgd": (NETWORK, LINEAR, {"passes": 2, "batch": 10}),
     "online-sgd": (NETWORK, LINEAR, {"batch": 2, "looks": 3}),
 }

@@ -23,10 +23,6 @@ def update(model, alpha, variance):
     return value, error + relative * value
 
 
-def starts(model, alphas):
-    return {name: state_evolution(model, alphas, name) for name in ("uninformed", "informed")}
-
-
 def nontrivial(model, variance):
     """Fixed points at which the curves have derivatives: neither perfect recovery nor no recovery."""
     return (variance > 1e-4) & (variance < 1 - 1e-4)
@@ -83,16 +79,16 @@ def test_knowing_the_signal_never_hurts(curve):
 
 
 @pytest.mark.slow
-def test_fixed_points_solve_the_equation_of_state(model, alphas):
-    for solution in starts(model, alphas).values():
+def test_fixed_points_solve_the_equation_of_state(model, alphas, ends):
+    for solution in ends.values():
         kept = nontrivial(model, solution.value)
         curve = equation_of_state(model, solution.extra["q_hat"][kept])
         slack = ACCURACY * alphas[kept] + curve.error
         assert np.all(np.abs(curve.alpha - alphas[kept]) <= slack)
 
 
-def test_free_entropy_is_stationary_at_fixed_points(model, alphas):
-    for solution in starts(model, alphas).values():
+def test_free_entropy_is_stationary_at_fixed_points(model, alphas, ends):
+    for solution in ends.values():
         kept = nontrivial(model, solution.value)
         q_hat, alpha = solution.extra["q_hat"][kept], alphas[kept]
         measured, _, overlap_slope = slopes(model, alpha, q_hat)

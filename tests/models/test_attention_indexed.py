@@ -63,7 +63,7 @@ def test_published_quadratic_network():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rho", [0.0, 0.2, 1.0, np.inf])
+@pytest.mark.parametrize("rho", [0.0, 0.2, pytest.param(1.0, marks=pytest.mark.statistics), np.inf])
 @pytest.mark.parametrize("tokens", [2, 3, 5])
 @pytest.mark.parametrize("channel", ["linear", "softmax"])
 def test_all_numbers_of_tokens_collapse(channel, tokens, rho):
@@ -93,7 +93,14 @@ def test_the_temperature_drops_out_of_everything_but_the_label():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rho", "dimension"), [(0.1, 0.19), (0.5, 0.75), (1.0, 1.0), (3.0, 1.0)])
+@pytest.mark.parametrize(
+    ("rho", "dimension"),
+    [
+        (0.1, 0.19),
+        (1.0, 1.0),
+        *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(0.5, 0.75), (3.0, 1.0)]),
+    ],
+)
 @pytest.mark.parametrize(("channel", "tokens"), [("linear", 1), ("linear", 2), ("softmax", 2), ("softmax", 4)])
 def test_perfect_recovery_counts_degrees_of_freedom(channel, tokens, rho, dimension):
     model = AttentionIndexed(rho, tokens, channel)
@@ -178,7 +185,7 @@ def test_landscape_peaks_at_the_limit():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("v", [1.4, 0.5, 0.05, 1e-3])
+@pytest.mark.parametrize("v", [1.4, 0.05, *(pytest.param(v, marks=pytest.mark.statistics) for v in (0.5, 1e-3))])
 def test_hardmax_information_by_integration_over_the_shared_index(v):
     """Products of two one-dimensional rules, over the plane of row differences and over h_12: nothing in common."""
     channel, size = HardmaxPairChannel(1.5), np.sqrt((1.5 - v) * 3)
@@ -286,7 +293,7 @@ def test_score_and_curvature_are_derivatives_of_log_z(name):
     # Sampled posteriors are smooth on the scale of their points only.
     rng, v, step = np.random.default_rng(1), 0.6, (1e-4 if tolerance < 1e-3 else 0.1)
     size = channel.tokens * (channel.tokens + 1) // 2
-    omega = 0.7 * rng.standard_normal((8, size))
+    omega = 0.7 * rng.standard_normal((8 if tolerance < 1e-3 else 3, size))
     y = channel.sample(omega + np.sqrt(v) * rng.standard_normal(omega.shape), rng)
     score, curvature = channel.score(y, omega, v), channel.curvature(y, omega, v)
     shifts = step * np.eye(size)
@@ -364,13 +371,13 @@ def _points_in_a_circle(y):
 @pytest.mark.parametrize("v", [pytest.param(0.95, marks=pytest.mark.statistics), 0.6])
 def test_few_fields_of_five_tokens_are_in_the_error(v):
     few = HardmaxChannel(5, fields=64).averages_at(v, 256)
-    many = HardmaxChannel(5, fields=512).averages_at(v, 256)
+    many = HardmaxChannel(5, fields=256).averages_at(v, 256)
     assert abs(few[0] - many[0]) < np.hypot(few[1], many[1])
     assert many[1] < 0.1 * many[0]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [pytest.param(1e-2, marks=pytest.mark.statistics), 1e-6])
+@pytest.mark.parametrize("noise", [1e-2, pytest.param(1e-6, marks=pytest.mark.statistics)])
 def test_tables_hold_between_their_nodes_and_below_them(noise):
     """One token and the identity as a link: linear labels of half the noise."""
     channel = NoisyAttentionChannel(_same, 1, noise, fields=32)
@@ -393,7 +400,7 @@ def test_a_linear_link_with_noise_by_sampling():
     noise, v = 0.5, 0.3
     channel = NoisyAttentionChannel(lambda h: h, 2, noise, 1.5)
     expected = 0.5 * (4 * 2 / (2 * v + noise) + 2 / (v + noise / 2))
-    value, error, *_ = channel.averages_at(0.3)
+    value, error, *_ = channel.averages_at(0.3, 256)
     assert abs(value - expected) <= 5 * error + 0.01 * expected
     assert error < 0.02 * expected
 
@@ -463,7 +470,7 @@ def test_message_passing_never_diverges(channel, tokens, rho):
 
 def test_one_seed_gives_identical_bits():
     model = AttentionIndexed(0.5, 2, "softmax")
-    first, second = (simulate(model, [0.1], d=20, instances=2, seed=7) for _ in range(2))
+    first, second = (simulate(model, [0.1], d=12, instances=2, seed=7) for _ in range(2))
     assert first.to_dict() == second.to_dict()
 
 
@@ -535,10 +542,10 @@ def test_a_link_with_vector_labels_of_the_users_own():
     assert size.model.rho == pytest.approx(8 / 15)
     assert size.model.channel.power == pytest.approx(1 + 8 / 15)
     rng = np.random.default_rng(0)
-    design = QuadraticDesign.sample(200, (2, 15), rng)
+    design = QuadraticDesign.sample(60, (2, 15), rng)
     labels = model.channel.sample(design.forward(model.prior.sample((15, 15), rng), 0), rng)
-    assert labels.shape == (200, 2)
-    solution = gamp(size.model, design, labels, MessagePassing(max_iterations=20))
+    assert labels.shape == (60, 2)
+    solution = gamp(size.model, design, labels, MessagePassing(max_iterations=6))
     assert np.isfinite(solution.value).all()
     assert 0 < model.channel.label_error(np.array([0.5]))["label_mse"][0] < 1
 
@@ -551,7 +558,7 @@ def test_a_function_that_bears_a_channels_name_stays_itself():
     assert model.at_size(15).model.channel.function is softmax
 
 
-@pytest.mark.parametrize("noise", [1.0, 10.0])
+@pytest.mark.parametrize("noise", [pytest.param(1.0, marks=pytest.mark.statistics), 10.0])
 def test_sampled_slopes_are_not_inflated_where_labels_say_little(noise):
     """The slope that message passing is given, against the closed form of iid noise on all entries."""
     channel, rng, v = NoisyAttentionChannel(lambda h: h, 2, noise, 1.5), np.random.default_rng(0), 0.5

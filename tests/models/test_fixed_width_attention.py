@@ -8,7 +8,7 @@ from glassformer import AttentionIndexed, IncompatibleError, ParameterError, lim
 
 def test_message_passing_at_eight_columns():
     model = AttentionIndexed(width=8, channel="linear", noise=0.3)
-    found = simulate(model, [2.0], d=100, instances=2)
+    found = simulate(model, [2.0], d=60, instances=2)
     assert abs(found["relative_error"][0] - found["theory"][0]) < 0.06
     assert found.parameters["width"] == 8
     np.testing.assert_allclose(found["alpha_realised"], 2.0)

@@ -112,7 +112,7 @@ def test_indices_of_correlated_tokens_are_linear_in_those_of_independent_ones():
     ],
 )
 def test_parts_of_attention_indices_agree(options):
-    report = check_model(AttentionIndexed(0.5, tokens=3, token_correlation=0.7, **options), d=40)
+    report = check_model(AttentionIndexed(0.5, tokens=3, token_correlation=0.7, **options), d=24)
     assert report.ok, str(report)
 
 

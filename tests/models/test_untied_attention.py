@@ -24,7 +24,7 @@ MODELS = {
 
 @pytest.mark.parametrize("name", ["softmax", pytest.param("linear", marks=pytest.mark.statistics)])
 def test_its_parts_agree(name):
-    report = check_model(MODELS[name], d=40)
+    report = check_model(MODELS[name], d=24)
     assert report.ok, str(report)
     assert sum(check.made for check in report.checks) >= 4
 
@@ -36,7 +36,7 @@ def test_counting(channel, seen):
 
 
 def test_message_passing_recovers_above_the_counting_threshold_and_not_below():
-    found = simulate(AttentionIndexed(0.3, untied=True), [0.15, 0.4], d=40, instances=2)
+    found = simulate(AttentionIndexed(0.3, untied=True), [0.15, 0.4], d=30, instances=2)
     assert found["error"][0] > 0.3
     assert found["error"][1] < 1e-5
 

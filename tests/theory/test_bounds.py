@@ -49,6 +49,7 @@ def test_information_of_noisy_labels(variance):
     assert found.value > 0.9 * exact - 4 * found.error
 
 
+@pytest.mark.statistics
 def test_information_of_what_state_evolution_uses():
     model = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], 2, 1, noise=0.2, points=256)
     variance = np.array([[0.3, 0.05], [0.05, 0.5]])

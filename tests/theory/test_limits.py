@@ -361,7 +361,16 @@ def test_ridge_bounds_the_optimum_and_both_decrease(beta, rho, noise):
 
 
 @pytest.mark.parametrize(
-    "shape", [{"rho": 0.05}, {"rho": 0.3}, {"rho": 2.0}, {"rho": 0.0}, {"rho": np.inf}, {"width": 2}], ids=str
+    "shape",
+    [
+        pytest.param({"rho": 0.05}, marks=pytest.mark.statistics),
+        {"rho": 0.3},
+        {"rho": 2.0},
+        {"rho": 0.0},
+        {"rho": np.inf},
+        {"width": 2},
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_linear_labels_have_no_hard_phase(shape, noise):
@@ -425,7 +434,7 @@ def test_perfect_recovery_is_optimal_from_its_threshold_on(beta, rho):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.6085, 0.61, 0.611])
+@pytest.mark.parametrize("alpha", [0.6085, pytest.param(0.61, marks=pytest.mark.statistics), 0.611])
 def test_the_uninformed_start_ends_at_the_first_fixed_point(alpha):
     """All fixed points lie on the equation of state: the first one of its branch solves it by bisection."""
     model = BilinearSequenceRegression(beta=5, rho=0.5, channel="absolute")

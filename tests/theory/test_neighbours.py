@@ -35,9 +35,16 @@ def test_starts_are_never_on_the_wrong_side():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", ["uninformed", "informed"])
-def test_ratios_together_find_what_each_finds_alone(start):
-    model, ratios = DeepAttention(depth=2, points=64), np.array([0.75, 0.3, 0.6, 2.0])
+@pytest.mark.parametrize(
+    ("start", "depth", "ratios"),
+    [
+        ("uninformed", 1, [0.7, 0.25, 0.4]),
+        ("informed", 1, [0.25, 0.7]),
+        *(pytest.param(s, 2, [0.75, 0.3, 0.6, 2.0], marks=pytest.mark.statistics) for s in ("uninformed", "informed")),
+    ],
+)
+def test_ratios_together_find_what_each_finds_alone(start, depth, ratios):
+    model, ratios = DeepAttention(depth=depth, points=64), np.array(ratios)
     together = evolved(model, ratios, start)
     for k, ratio in enumerate(ratios):
         alone = evolved(model, ratios[k : k + 1], start)

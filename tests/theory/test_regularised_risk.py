@@ -201,7 +201,7 @@ def test_a_loss_of_ones_own():
     def soft(y, h):
         return jnp.logaddexp(0.0, -y * h)
 
-    alpha, model = [0.5, 2.0], bsr(channel="sign")
+    alpha, model = [1.0], bsr(channel="sign")
     own = risk(model, alpha, soft, "elastic", 0.4)
     np.testing.assert_allclose(own["error"], risk(model, alpha, "logistic", "elastic", 0.4)["error"], atol=1e-7)
     with pytest.raises(ParameterError, match="convex"):
@@ -272,7 +272,7 @@ def test_correlated_tokens_are_refused_by_name():
 
 def test_the_end_of_the_interpolator():
     threshold = nuclear_norm_threshold(1, 0.3)
-    alpha = np.array([threshold - 0.03, threshold - 5e-3, threshold + 1e-6, 1.0, 1.5])
+    alpha = np.array([threshold - 0.03, threshold - 5e-3, threshold + 1e-6, 1.0])
     found = risk(bsr(), alpha, strength=0.0)
     assert np.all(found["error"][:2] > 0) and found["error"][1] < 2e-4 and np.all(found["error"][2:] == 0)
     np.testing.assert_allclose(found["degrees"][:2], alpha[:2], rtol=1e-8)
@@ -319,11 +319,11 @@ def test_the_largest_useful_strength():
 
 @pytest.mark.slow
 def test_many_ratios_at_once_are_each_alone():
-    alpha = np.linspace(0.1, 2.0, 25)
+    alpha = np.linspace(0.1, 2.0, 13)
     for loss, model in (("square", bsr(noise=0.1)), ("logistic", bsr(channel="sign"))):
         many = risk(model, alpha, loss, strength=0.2)
-        few = risk(model, alpha[::12], loss, strength=0.2)
-        np.testing.assert_allclose(many["error"][::12], few["error"], rtol=1e-7)
+        few = risk(model, alpha[::6], loss, strength=0.2)
+        np.testing.assert_allclose(many["error"][::6], few["error"], rtol=1e-7)
         assert many.converged and np.all(many["error_estimate"] < 1e-6)
 
 

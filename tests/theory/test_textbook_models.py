@@ -61,7 +61,8 @@ LONG_SIZES = (512, [0.5, 1.5, 4.0])
 @pytest.mark.parametrize(
     ("link", "indices", "noise", "many", "ratios"),
     [
-        (skewed, 2, 0.2, 256, [0.5, 4.0]),
+        # Errors of the same link along a path: tests/theory/test_trajectory.py.
+        pytest.param(skewed, 2, 0.2, 256, [0.5, 4.0], marks=pytest.mark.statistics),
         *(pytest.param(*case, *LONG_SIZES, marks=pytest.mark.statistics) for case in LONG),
     ],
 )
@@ -88,6 +89,7 @@ def test_symmetries_of_links_are_found(link, indices, same, alike, shown):
     np.testing.assert_allclose(found.shown, shown, atol=1e-6)
 
 
+@pytest.mark.statistics
 def test_directions_without_information_stay_unknown_exactly():
     found = limits(SequenceMultiIndex(tanh_of_sum, 2, noise=0.1, points=32), [4.0])
     overlap = found["overlap"][0]

@@ -27,7 +27,7 @@ def posterior(link, omega, labels):
 
 def of_a_curve(height, y, omega):
     """Scores where the label is ``z1 + height(z2)``: the level set is a graph over ``z2``."""
-    z2 = np.linspace(-8, 8, 40001)
+    z2 = np.linspace(-8, 8, 10001)
     v = np.diag(VARIANCE)
     z1 = y[:, None] - height(z2)
     log_weight = -((z1 - omega[:, :1]) ** 2) / (2 * v[0]) - (z2 - omega[:, 1:]) ** 2 / (2 * v[1])

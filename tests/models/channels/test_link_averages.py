@@ -52,7 +52,7 @@ def doors(function, noise=0.0, label_type="auto"):
     ],
     ids=["He3", "square", "relu", "window", "cos", "steps"],
 )
-@pytest.mark.parametrize("variance", [0.9, 0.1])
+@pytest.mark.parametrize("variance", [pytest.param(0.9, marks=pytest.mark.statistics), 0.1])
 def test_information_against_plain_grids(plain, function, noise, breaks, variance):
     found = LinkChannel(function, noise).information(np.array([variance]))
     expected = plain.information(function, noise, variance, breaks)

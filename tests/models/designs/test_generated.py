@@ -55,9 +55,9 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one():
 
 def test_message_passing_takes_them_for_stored_ones():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
-    design = GeneratedDesign(DenseDesign, (5,), number=450, shape=(30, 30), block=64)
+    design = GeneratedDesign(DenseDesign, (5,), number=200, shape=(20, 20), block=64)
     rng = np.random.default_rng(0)
-    labels = model.channel.sample(design.forward(model.prior.sample((30, 30), rng), 0), rng)
+    labels = model.channel.sample(design.forward(model.prior.sample((20, 20), rng), 0), rng)
     found, expected = gamp(model, design, labels), gamp(model, design.stored(), labels)
     np.testing.assert_allclose(found.value, expected.value, atol=1e-4)
 
@@ -72,7 +72,7 @@ def test_message_passing_takes_them_for_stored_ones():
 )
 def test_in_simulations(model):
     alpha = 0.5 if model.name == "bsr" else 0.1
-    result = simulate(model, [alpha], d=40, instances=4, storage="generated")
+    result = simulate(model, [alpha], d=24, instances=4, storage="generated")
     gap = abs(result["relative_error"][0] - result["theory"][0])
     assert gap < 4 * result["relative_standard_error"][0] + 0.05
     assert result.parameters["storage"] == "generated"

@@ -26,7 +26,7 @@ def test_ridge_regression_on_features_of_unequal_variances():
 
 
 def test_its_parts_agree():
-    report = check_model(SequenceMultiIndex(linear, 1, 1, noise=0.2, feature_spectrum=SPECTRUM), d=60)
+    report = check_model(SequenceMultiIndex(linear, 1, 1, noise=0.2, feature_spectrum=SPECTRUM), d=30)
     assert report.ok, str(report)
 
 

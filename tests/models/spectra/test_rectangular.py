@@ -32,6 +32,7 @@ HARD = [
     (3.0, 3.0, 1e-3),
     (1000.0, 0.99, 1e-4),
 ]
+CORNERS = list(itertools.product((1.0, 1000.0), (0.01, 5.0), (1e-6, 1e6)))
 
 moderate = st.tuples(
     st.floats(0.0, np.log(1000.0)).map(np.exp),
@@ -68,7 +69,8 @@ def merging_noise(beta, rho):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", HARD)
+# The corners of the range are a test of their own.
+@pytest.mark.parametrize("point", [pytest.param(p, marks=pytest.mark.statistics if p in CORNERS else ()) for p in HARD])
 def test_mmse_at_hard_points(oracle, point):
     check_mmse(oracle, point)
 
