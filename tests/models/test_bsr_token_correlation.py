@@ -173,7 +173,7 @@ def test_errors_on_labels_are_left_out():
     """They are those of fields of independent tokens."""
     model = BilinearSequenceRegression(beta=0.5, rho=0.3, channel="sign", token_correlation=0.5)
     found = simulate(model, [2.0], d=12, instances=1, algorithm=RegularisedRisk("logistic", strength=0.1))
-    assert 0 < found["error"][0] < 2
+    assert found["error"][0] > 0
     assert not {"label_error", "prediction_error"} & set(found.columns)
 
 
