@@ -7,10 +7,10 @@ import pytest
 
 HOME = Path(__file__).parents[1] / "src" / "glassformer"
 # From the bottom to the top; rooms of one floor do not know each other.
-FLOORS = (("core",), ("models",), ("theory",), ("learners",), ("experiments", "sklearn"), ("interface",), ("explore",))
+FLOORS = (("core",), ("models",), ("theory",), ("learners",), ("experiments", "sklearn"), ("interface",))
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-# Results draw themselves, and a command starts the page: imported when that is asked for.
-DOORS = {("core/showing.py", "interface"), ("interface/cli/explore.py", "explore")}
+# Results draw themselves: imported when that is asked for.
+DOORS = {("core/showing.py", "interface")}
 
 
 def imported(path):
@@ -28,3 +28,8 @@ def test_nothing_is_imported_from_above(room):
     found = {(str(path.relative_to(HOME)), other) for path in files for other in imported(path)}
     against = {(path, other) for path, other in found if other != room and FLOOR.get(other, len(FLOORS)) >= FLOOR[room]}
     assert against - DOORS == set()
+
+
+def test_the_root_has_few_entries():
+    """Beside the marker of typed packages."""
+    assert len([entry for entry in HOME.iterdir() if entry.name not in ("py.typed", "__pycache__")]) <= 10

@@ -30,9 +30,9 @@ def run(options: argparse.Namespace) -> int:
         raise ParameterError("port", options.port, "a number from 0 to 65535")
     function = None if options.link is None else function_from(options.link)
     try:
-        from glassformer.explore.own_link import Given
-        from glassformer.explore.page import LINK, tabs
-        from glassformer.explore.server import check, serve
+        from glassformer.interface.explore.own_link import Given
+        from glassformer.interface.explore.page import LINK, tabs
+        from glassformer.interface.explore.server import check, serve
     except ModuleNotFoundError as error:
         raise IncompatibleError(f"explore needs {error.name}: pip install 'glassformer[explore]'") from None
     given = Given(function, options.link or "", options.model or "", options.allow_code)

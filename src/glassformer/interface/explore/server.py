@@ -16,8 +16,8 @@ from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError
 
 from glassformer.core.numerics.memory import share_pools
-from glassformer.explore.own_link import Given
-from glassformer.explore.page import STYLE, end, page, tabs
+from glassformer.interface.explore.own_link import Given
+from glassformer.interface.explore.page import STYLE, end, page, tabs
 
 ADDRESS = "127.0.0.1"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from glassformer.explore import words
+from glassformer.interface.explore import words
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.experiments.trajectories import follow
-from glassformer.explore.answer import Answer, Asked
-from glassformer.explore.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
-from glassformer.explore.panels.base import Panel
-from glassformer.explore.question import chosen_ratio, whole
-from glassformer.explore.shelf import shelved_table
+from glassformer.interface.explore.answer import Answer, Asked
+from glassformer.interface.explore.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
+from glassformer.interface.explore.panels.base import Panel
+from glassformer.interface.explore.question import chosen_ratio, whole
+from glassformer.interface.explore.shelf import shelved_table
 
 _MOST = 1000
 

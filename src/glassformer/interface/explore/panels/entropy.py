@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.remembered import remembered
-from glassformer.explore.answer import Answer, Asked
-from glassformer.explore.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
-from glassformer.explore.panels.base import Panel
-from glassformer.explore.question import chosen_ratio
+from glassformer.interface.explore.answer import Answer, Asked
+from glassformer.interface.explore.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
+from glassformer.interface.explore.panels.base import Panel
+from glassformer.interface.explore.question import chosen_ratio
 from glassformer.theory.free_entropy import landscape
 
 # Overlaps on the curve.

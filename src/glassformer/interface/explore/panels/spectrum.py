@@ -14,10 +14,10 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.remembered import remembered
 from glassformer.core.showing import heading
 from glassformer.experiments.simulation import experiment_of
-from glassformer.explore.answer import Answer, Asked
-from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
-from glassformer.explore.panels.base import Panel
-from glassformer.explore.question import chosen_ratio, whole
+from glassformer.interface.explore.answer import Answer, Asked
+from glassformer.interface.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
+from glassformer.interface.explore.panels.base import Panel
+from glassformer.interface.explore.question import chosen_ratio, whole
 from glassformer.learners.registry import learner, names
 from glassformer.theory.limits import limits
 

@@ -12,19 +12,19 @@ import panel as pn
 from panel.io.resources import LOCAL_DIST
 from tornado.ioloop import IOLoop
 
-from glassformer.explore.ahead import Ahead, beginnings
-from glassformer.explore.answer import Asked
-from glassformer.explore.bench import Bench
-from glassformer.explore.order import as_one, in_order
-from glassformer.explore.own_link import Given, OwnLink
-from glassformer.explore.panels.base import Panel
-from glassformer.explore.panels.data import Data
-from glassformer.explore.panels.diagram import Diagram
-from glassformer.explore.panels.entropy import Entropy
-from glassformer.explore.panels.plan import Samples
-from glassformer.explore.panels.spectrum import Spectrum
-from glassformer.explore.panels.time import InTime
-from glassformer.explore.question import address, beginning, from_address
+from glassformer.interface.explore.ahead import Ahead, beginnings
+from glassformer.interface.explore.answer import Asked
+from glassformer.interface.explore.bench import Bench
+from glassformer.interface.explore.order import as_one, in_order
+from glassformer.interface.explore.own_link import Given, OwnLink
+from glassformer.interface.explore.panels.base import Panel
+from glassformer.interface.explore.panels.data import Data
+from glassformer.interface.explore.panels.diagram import Diagram
+from glassformer.interface.explore.panels.entropy import Entropy
+from glassformer.interface.explore.panels.plan import Samples
+from glassformer.interface.explore.panels.spectrum import Spectrum
+from glassformer.interface.explore.panels.time import InTime
+from glassformer.interface.explore.question import address, beginning, from_address
 from glassformer.models.registry import MODELS, options_of
 
 PANELS: tuple[type[Panel], ...] = (Entropy, Spectrum, InTime, Data, Diagram, Samples)

@@ -10,7 +10,7 @@ from typing import Any
 import panel as pn
 
 from glassformer.core.options import Option
-from glassformer.explore.slider import Slider
+from glassformer.interface.explore.slider import Slider
 
 _REFUSED = "color:#a03000;margin:0;font-size:13px"
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import glassformer
-from glassformer.explore.question import Texts, given, offered
+from glassformer.interface.explore.question import Texts, given, offered
 
 
 def options(model: str, texts: Texts, link: str = "") -> list[str]:
     """The words for a model on the command line.
 
     Example:
-        >>> from glassformer.explore.question import beginning
+        >>> from glassformer.interface.explore.question import beginning
         >>> options("aim", {**beginning("aim"), "tokens": "3"})
         ['aim', '--rho', '0.5', '--tokens', '3']
     """
@@ -29,7 +29,7 @@ def command(name: str, model: str, texts: Texts, link: str = "", **other: Any) -
     """A command line.
 
     Example:
-        >>> from glassformer.explore.question import beginning
+        >>> from glassformer.interface.explore.question import beginning
         >>> command("limits", "bsr", beginning("bsr"), alpha="0:1:3")
         'glassformer limits bsr --rho 0.5 --alpha 0:1:3'
     """
@@ -50,7 +50,7 @@ def code(call: str, asked: Any, texts: Texts, link: str = "", imports: Mapping[s
         imports: further names and the modules that they come from.
 
     Example:
-        >>> from glassformer.explore.question import beginning, built
+        >>> from glassformer.interface.explore.question import beginning, built
         >>> texts = beginning("bsr")
         >>> print(code("limits(model, [0.5])", built("bsr", texts), texts))
         from glassformer import BilinearSequenceRegression, limits

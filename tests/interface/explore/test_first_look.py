@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from glassformer import limits
-from glassformer.explore import shelf
-from glassformer.explore.ahead import Ahead
-from glassformer.explore.answer import Asked
-from glassformer.explore.panels.curve import answered
-from glassformer.explore.question import beginning, built, ratios
+from glassformer.interface.explore import shelf
+from glassformer.interface.explore.ahead import Ahead
+from glassformer.interface.explore.answer import Asked
+from glassformer.interface.explore.panels.curve import answered
+from glassformer.interface.explore.question import beginning, built, ratios
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 TEXTS = {**beginning("attention"), "depth": "1", "points": "128", "alpha": "0.4,0.8,0.6"}
@@ -46,7 +46,7 @@ def test_the_numbers_are_those_of_the_command_line_digit_by_digit(asked):
 
 
 def test_there_is_none_of_what_is_kept_and_none_where_nobody_looks(asked, monkeypatch):
-    from glassformer.explore.panels import curve
+    from glassformer.interface.explore.panels import curve
 
     monkeypatch.setattr(curve, "looks", lambda *given: pytest.fail("looked"))
     first = answered(asked, None)
@@ -58,8 +58,8 @@ def test_there_is_none_of_what_is_kept_and_none_where_nobody_looks(asked, monkey
 
 def test_it_is_drawn_over_the_last_curve_and_cannot_be_taken_along(thread):
     pytest.importorskip("panel")
-    from glassformer.explore.bench import Bench
-    from glassformer.explore.page import PANELS
+    from glassformer.interface.explore.bench import Bench
+    from glassformer.interface.explore.page import PANELS
 
     ahead = Ahead(thread.later, list, list)
     bench = Bench("attention", TEXTS, thread.later, lambda: None, PANELS, ahead)

@@ -8,10 +8,10 @@ from functools import partial
 
 from glassformer.core.errors import GlassformerError
 from glassformer.core.fingerprint import identified
-from glassformer.explore.answer import Answer, Asked
-from glassformer.explore.panels.curve import answered
-from glassformer.explore.question import beginning, built
-from glassformer.explore.work import Later, Work
+from glassformer.interface.explore.answer import Answer, Asked
+from glassformer.interface.explore.panels.curve import answered
+from glassformer.interface.explore.question import beginning, built
+from glassformer.interface.explore.work import Later, Work
 
 # Seconds without a question until steps are computed, and until other tabs are: that compiles for ten seconds, which
 # cannot be dropped, and answers of whoever moves on take twice as long meanwhile.

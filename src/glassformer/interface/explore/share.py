@@ -10,8 +10,8 @@ from pathlib import Path
 
 import panel as pn
 
-from glassformer.explore.answer import Answer
-from glassformer.explore.folded import Folded
+from glassformer.interface.explore.answer import Answer
+from glassformer.interface.explore.folded import Folded
 
 # Lines of the table beside a figure.
 _LINES = 200

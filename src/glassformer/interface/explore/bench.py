@@ -11,15 +11,15 @@ from typing import Any
 import panel as pn
 
 from glassformer.core.errors import GlassformerError, ParameterError
-from glassformer.explore import question
-from glassformer.explore.ahead import Ahead
-from glassformer.explore.answer import Asked
-from glassformer.explore.choice import Choice
-from glassformer.explore.controls import Control, of_option
-from glassformer.explore.order import in_order
-from glassformer.explore.panels.base import Panel
-from glassformer.explore.panels.curve import Curve, with_theory
-from glassformer.explore.work import Later
+from glassformer.interface.explore import question
+from glassformer.interface.explore.ahead import Ahead
+from glassformer.interface.explore.answer import Asked
+from glassformer.interface.explore.choice import Choice
+from glassformer.interface.explore.controls import Control, of_option
+from glassformer.interface.explore.order import in_order
+from glassformer.interface.explore.panels.base import Panel
+from glassformer.interface.explore.panels.curve import Curve, with_theory
+from glassformer.interface.explore.work import Later
 from glassformer.models.registry import MODELS
 
 

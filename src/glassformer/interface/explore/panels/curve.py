@@ -16,13 +16,13 @@ from glassformer.core.errors import GlassformerError
 from glassformer.core.ranges import numbers_from
 from glassformer.core.remembered import remembered
 from glassformer.core.results import Table
-from glassformer.explore import words
-from glassformer.explore.answer import Answer, Asked
-from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, mark, source
-from glassformer.explore.first_look import looked, looks
-from glassformer.explore.panels.base import Panel
-from glassformer.explore.question import positive, ratios
-from glassformer.explore.shelf import shelved_table
+from glassformer.interface.explore import words
+from glassformer.interface.explore.answer import Answer, Asked
+from glassformer.interface.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, mark, source
+from glassformer.interface.explore.first_look import looked, looks
+from glassformer.interface.explore.panels.base import Panel
+from glassformer.interface.explore.question import positive, ratios
+from glassformer.interface.explore.shelf import shelved_table
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import LEARNERS, learner, learner_type, names
 from glassformer.models.registry import MODELS

@@ -12,10 +12,10 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
-from glassformer.explore.answer import Answer, Asked
-from glassformer.explore.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
-from glassformer.explore.panels.base import Panel
-from glassformer.explore.question import ratios, whole
+from glassformer.interface.explore.answer import Answer, Asked
+from glassformer.interface.explore.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
+from glassformer.interface.explore.panels.base import Panel
+from glassformer.interface.explore.question import ratios, whole
 from glassformer.learners.registry import names
 
 _MOST = 50

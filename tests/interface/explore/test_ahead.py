@@ -5,11 +5,11 @@ from itertools import count
 import pytest
 
 from glassformer.core.progress import note
-from glassformer.explore import ahead as here
-from glassformer.explore.answer import Asked
-from glassformer.explore.page import PANELS
-from glassformer.explore.question import beginning, built
-from glassformer.explore.shelf import shelved_table
+from glassformer.interface.explore import ahead as here
+from glassformer.interface.explore.answer import Asked
+from glassformer.interface.explore.page import PANELS
+from glassformer.interface.explore.question import beginning, built
+from glassformer.interface.explore.shelf import shelved_table
 
 # Words for widgets are those of the oldest Panel that is supported.
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
@@ -19,7 +19,7 @@ TEXTS = {"depth": "1", "points": "32", "alpha": "0.5"}
 @pytest.fixture
 def opened(monkeypatch, tmp_path, thread):
     pytest.importorskip("panel")
-    from glassformer.explore.bench import Bench
+    from glassformer.interface.explore.bench import Bench
 
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
     ended = []

@@ -16,11 +16,11 @@ from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.core.progress import track
 from glassformer.core.remembered import remembered
 from glassformer.core.showing import heading
-from glassformer.explore.answer import Answer, Asked
-from glassformer.explore.drawing import CLEAR, GREYED, canvas, fill, hover, source
-from glassformer.explore.panels.base import Panel
-from glassformer.explore.question import built, chosen_ratio, given, offered, ratios, whole
-from glassformer.explore.shelf import shelved_table
+from glassformer.interface.explore.answer import Answer, Asked
+from glassformer.interface.explore.drawing import CLEAR, GREYED, canvas, fill, hover, source
+from glassformer.interface.explore.panels.base import Panel
+from glassformer.interface.explore.question import built, chosen_ratio, given, offered, ratios, whole
+from glassformer.interface.explore.shelf import shelved_table
 from glassformer.theory.limits import limits
 from glassformer.theory.thresholds import thresholds
 

@@ -5,7 +5,7 @@ from queue import Queue
 
 import pytest
 
-from glassformer.explore.ahead import AWAY, IDLE
+from glassformer.interface.explore.ahead import AWAY, IDLE
 
 
 class Thread:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import panel as pn
 
-from glassformer.explore.answer import Answer, Asked
-from glassformer.explore.controls import Control
-from glassformer.explore.order import in_order
-from glassformer.explore.share import Share
-from glassformer.explore.work import PATIENCE, Work
+from glassformer.interface.explore.answer import Answer, Asked
+from glassformer.interface.explore.controls import Control
+from glassformer.interface.explore.order import in_order
+from glassformer.interface.explore.share import Share
+from glassformer.interface.explore.work import PATIENCE, Work
 
 if TYPE_CHECKING:
-    from glassformer.explore.bench import Bench
+    from glassformer.interface.explore.bench import Bench
 
 
 class Panel(ABC):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import panel as pn
 
-from glassformer.explore.order import in_order
+from glassformer.interface.explore.order import in_order
 
 
 class Folded:

@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 
 from glassformer.core.errors import ParameterError
-from glassformer.explore.answer import Asked
-from glassformer.explore.question import VIEW, address, beginning, built, from_address, given, offered, positive
-from glassformer.explore.shelf import _read, _written
-from glassformer.explore.work import Work
 from glassformer.interface.cli import main
+from glassformer.interface.explore.answer import Asked
+from glassformer.interface.explore.question import (
+    VIEW,
+    address,
+    beginning,
+    built,
+    from_address,
+    given,
+    offered,
+    positive,
+)
+from glassformer.interface.explore.shelf import _read, _written
+from glassformer.interface.explore.work import Work
 from glassformer.models.registry import MODELS
 
 
@@ -57,7 +66,7 @@ def test_bad_values_get_the_errors_of_the_library():
 
 
 def test_code_and_command_give_the_numbers_of_the_page(tmp_path, monkeypatch, capsys):
-    from glassformer.explore.panels.curve import Curve
+    from glassformer.interface.explore.panels.curve import Curve
 
     monkeypatch.chdir(tmp_path)
     texts = {**beginning("bsr"), "noise": "0.1", "rho": "inf", "alpha": "0:1:5", "learners": "ridge"}
@@ -77,7 +86,7 @@ def test_code_and_command_give_the_numbers_of_the_page(tmp_path, monkeypatch, ca
 
 
 def test_learners_that_do_not_fit_are_named_before_the_numbers_are_there():
-    from glassformer.explore.panels.curve import answered
+    from glassformer.interface.explore.panels.curve import answered
 
     texts, first = {**beginning("bsr"), "alpha": "0.2,0.4"}, []
     whole = answered(Asked("bsr", built("bsr", texts), texts), first.append)
@@ -87,7 +96,7 @@ def test_learners_that_do_not_fit_are_named_before_the_numbers_are_there():
 
 
 def test_runs_one_after_the_other_are_those_of_one_command(tmp_path):
-    from glassformer.explore.panels.data import Data
+    from glassformer.interface.explore.panels.data import Data
 
     size = {"d": "12", "instances": "2", "places": "2", "algorithm": "ridge"}
     texts = {**beginning("bsr"), "noise": "0.1", "alpha": "0:1:7", **size}
@@ -102,7 +111,7 @@ def test_runs_one_after_the_other_are_those_of_one_command(tmp_path):
 
 
 def test_a_diagram_is_a_sweep(tmp_path, monkeypatch):
-    from glassformer.explore.panels.diagram import Diagram
+    from glassformer.interface.explore.panels.diagram import Diagram
 
     monkeypatch.chdir(tmp_path)
     texts = {**beginning("bsr"), "grid": "2", "horizontal": "noise", "alpha": "0:1:3"}

@@ -8,7 +8,7 @@ from functools import partial
 
 import panel as pn
 
-from glassformer.explore.folded import Folded
+from glassformer.interface.explore.folded import Folded
 
 _TITLE = "Learners with a theory, beside the Bayes-optimal one"
 

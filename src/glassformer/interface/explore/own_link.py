@@ -13,9 +13,9 @@ from typing import Any
 import panel as pn
 
 from glassformer.core.errors import GlassformerError
-from glassformer.explore.answer import Asked
-from glassformer.explore.bench import Bench
-from glassformer.explore.order import in_order
+from glassformer.interface.explore.answer import Asked
+from glassformer.interface.explore.bench import Bench
+from glassformer.interface.explore.order import in_order
 from glassformer.models.registry import MODELS, function_from, options_of
 
 _EXAMPLE = '''import jax.numpy as jnp

@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
-from glassformer.explore.answer import Answer
+from glassformer.interface.explore.answer import Answer
 from glassformer.theory.limits import mean_error
 from glassformer.theory.state_evolution import first_look
 

@@ -11,11 +11,11 @@ from bokeh.models import Legend, LegendItem
 
 from glassformer.core.ranges import number_from
 from glassformer.core.remembered import remembered
-from glassformer.explore.answer import Answer, Asked
-from glassformer.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
-from glassformer.explore.panels.base import Panel
-from glassformer.explore.panels.curve import with_theory
-from glassformer.explore.question import whole
+from glassformer.interface.explore.answer import Answer, Asked
+from glassformer.interface.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
+from glassformer.interface.explore.panels.base import Panel
+from glassformer.interface.explore.panels.curve import with_theory
+from glassformer.interface.explore.question import whole
 from glassformer.learners.plan import plan
 from glassformer.learners.registry import names
 

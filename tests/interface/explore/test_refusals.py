@@ -2,8 +2,8 @@
 
 import pytest
 
-from glassformer.explore.ahead import Ahead
-from glassformer.explore.panels import curve
+from glassformer.interface.explore.ahead import Ahead
+from glassformer.interface.explore.panels import curve
 
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 
@@ -11,8 +11,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 @pytest.fixture
 def bench(thread):
     pytest.importorskip("panel")
-    from glassformer.explore.bench import Bench
-    from glassformer.explore.page import PANELS
+    from glassformer.interface.explore.bench import Bench
+    from glassformer.interface.explore.page import PANELS
 
     ahead = Ahead(thread.later, list, list)
     made = Bench("bsr", {"alpha": "0:1:5", "panel": "3"}, thread.later, lambda: None, PANELS, ahead)
