@@ -19,6 +19,7 @@ from glassformer import (
     ridge_error,
 )
 from glassformer.models.spectra.nuclear_norm import trace_dimension
+from glassformer.theory.risk.fixed_points import solved
 from glassformer.theory.risk.limits import risk_limits
 from glassformer.theory.risk.losses import Hinge, Huber, Logistic, OwnLoss, Square, loss_of
 from glassformer.theory.risk.penalties import penalty_of
@@ -162,10 +163,18 @@ def test_the_elastic_interpolator_next_to_its_threshold():
 
 
 def test_an_error_that_is_not_known_to_its_own_size_did_not_converge():
-    model, square, nuclear = bsr(rho=1e-3), Square(), penalty_of("nuclear")
-    found = risk_limits(model, [0.5 * 0.0055382768], square, nuclear, 0.0, throw=False)
-    assert found["error_estimate"][0] > found["error"][0]
-    assert found.status == [Status.INTEGRATION_NOT_CONVERGED]
+    found = solved(Problem(bsr(), Square(), penalty_of("nuclear")), np.array([0.5, 0.6]), np.array([0.1, 0.1]))
+    rough = found._replace(error_estimate=found.found.error * [1.1, 0.9])
+    assert found.told == [Status.CONVERGED] * 2
+    assert rough.told == [Status.INTEGRATION_NOT_CONVERGED, Status.CONVERGED]
+
+
+def test_the_interpolator_of_narrow_signals():
+    """Four times the strength that stood for none led away from its fixed point, and nothing was said to be known."""
+    model, alpha = bsr(rho=1e-3), [0.5 * 0.0055382768]
+    found = risk(model, alpha, strength=0.0)
+    assert found["error_estimate"][0] < 1e-9
+    assert found["error"][0] == pytest.approx(risk(model, alpha, strength=1e-8)["error"][0], rel=1e-8)
 
 
 def test_ridge_through_the_loop_is_the_closed_form():

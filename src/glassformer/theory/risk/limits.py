@@ -125,7 +125,7 @@ def _narrow(model: Model) -> str:
 def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
     found = point.found
     with np.errstate(divide="ignore", invalid="ignore"):
-        threshold = problem.threshold(point.strength, point.fields)
+        threshold = problem.threshold(alpha, point.strength, point.fields)
     return {
         "alpha": alpha,
         **of_learned(problem, found),
