@@ -10,6 +10,8 @@ from scipy.stats import norm
 from glassformer import (
     AttentionIndexed,
     BilinearSequenceRegression,
+    DeepAttention,
+    DeepAttentionIndexed,
     IncompatibleError,
     ParameterError,
     RegularisedRisk,
@@ -366,3 +368,11 @@ def test_losses_and_their_conjugates(loss):
     slope = (loss.score(y, omega - step, v)[0] - loss.score(y, omega + step, v)[0]) / (2 * step)
     smooth = np.min([np.abs(omega - place) for place in loss.bends(y, v)] or [np.ones(200)], axis=0) > 1e-3
     np.testing.assert_allclose(curvature[smooth], slope[smooth], atol=1e-6)
+
+
+@pytest.mark.parametrize("model", [DeepAttention(depth=1), DeepAttentionIndexed(rho=0.5, layers=2)])
+def test_models_of_several_rows_are_refused_for_what_they_are(model):
+    """They were told to give a width, which attention does not have and several layers had given."""
+    with pytest.raises(IncompatibleError, match="several rows or layers is not convex") as caught:
+        risk(model, [1.0], penalty="ridge")
+    assert "rho" not in str(caught.value)

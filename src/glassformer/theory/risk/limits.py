@@ -89,7 +89,11 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
         IncompatibleError: they do not.
     """
     prior = model.prior
-    if model.overlap_shape or not getattr(prior, "extensive", False):
+    if model.overlap_shape:
+        told = "the risk of several rows or layers is not convex, its saddle point over overlaps may be unstable"
+        remedy = "the theory of risk leaves it out: take another learner, or none for the best that can be reached"
+        raise IncompatibleError(f"model {model.name}: {told}, and {remedy}")
+    if not getattr(prior, "extensive", False):
         raise IncompatibleError(
             f"{_narrow(model)}the theory of risk is for bsr and aim of extensive width: give rho > 0"
         )
