@@ -251,3 +251,13 @@ def test_on_the_command_line(capsys, tmp_path):
 def test_the_interpolator_on_data_is_left_to_others():
     with pytest.raises(IncompatibleError, match="nuclear-norm"):
         simulate(BilinearSequenceRegression(rho=0.3), [0.5], d=10, algorithm=RegularisedRisk(strength=0.0))
+
+
+@pytest.mark.parametrize(
+    ("penalty", "text"),
+    [("nuclear", "algorithm nuclear-norm"), ("ridge", "algorithm ridge"), ("elastic", "no solver")],
+)
+def test_every_interpolator_has_its_own_remedy(penalty, text):
+    learner = RegularisedRisk("square", penalty, 0.0)
+    with pytest.raises(IncompatibleError, match=f"penalty {penalty} on data: .*{text}"):
+        simulate(BilinearSequenceRegression(rho=0.3, noise=0.1), [0.5], d=10, algorithm=learner)
