@@ -376,3 +376,11 @@ def test_models_of_several_rows_are_refused_for_what_they_are(model):
     with pytest.raises(IncompatibleError, match="several rows or layers is not convex") as caught:
         risk(model, [1.0], penalty="ridge")
     assert "rho" not in str(caught.value)
+
+
+def test_an_error_that_the_best_strength_does_not_make_small_is_said_to_be_none_of_its_concern():
+    """Of labels of signs the scale of a logistic fit is free, and grows with the samples."""
+    signs = bsr(channel="sign")
+    found = risk(signs, [5.0], "logistic", strength=None)
+    assert found["error"][0] > 20 and ["least label_error" in note for note in found.notes] == [True]
+    assert not risk(signs, [5.0], strength=None).notes and not risk(signs, [5.0], "logistic", strength=0.2).notes

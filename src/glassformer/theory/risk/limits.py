@@ -155,10 +155,13 @@ def of_learned(problem: Problem, found: Learned) -> dict[str, Array]:
 
 
 def _notes(problem: Problem, alpha: Array, point: Point) -> list[str]:
-    """Where the best strength is at an end of what was looked at."""
+    """Where the best strength is at an end of what was looked at, or best for something else than the error."""
     none, small = point.strength == 0, point.strength <= 1e-3 * problem.largest_strength(alpha)
     told = {"no penalty at all is best, the limit of small strength": none}
     if not problem.loss.quadratic:
         text = "the best strength is below a thousandth of the largest useful one, and little depends on it"
         told[text] = small & ~none
+    if problem.labels.decided:
+        text = "the best strength is that of least label_error: the error, one of scale, is not tuned and follows it"
+        told[text] = point.found.error > problem.power
     return [f"alpha = {', '.join(f'{a:g}' for a in alpha[rows])}: {text}" for text, rows in told.items() if rows.any()]
