@@ -2,8 +2,9 @@ r"""Descent on a regularised risk (:mod:`~glassformer.learners.algorithms.risk`)
 
 Accelerated proximal steps follow the slope of the loss, or of its envelope where the loss has kinks, then the proximal
 map of the penalty, with momentum that restarts where it leads uphill. An envelope whose own gap is closed is followed
-by a narrower one. Where the whole risk is smooth, conjugate slopes come closer in fewer products: fields along a line
-are linear, so its lowest point costs none.
+by one around the slopes that it found (an augmented Lagrangian), which is as wide unless little was gained: the
+minimum is reached at a width that is not small, and steps stay long. Where the whole risk is smooth, conjugate slopes
+come closer in fewer products: fields along a line are linear, so its lowest point costs none.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from glassformer.learners.algorithms.risk import Certificate, Risk
 
 # Steps of the power method, its margin, and steps between looks at the gap.
 _POWER, _MARGIN, _LOOK = 30, 1.05, 10
-# Envelopes: the first, by how much the next is narrower, and the share of the gap at which theirs counts as closed.
-_WIDE, _NARROWER, _SOLVED = 1.0, 0.2, 0.3
+# Envelopes: the first, by how much one is narrower that follows a share of the gap that was too much to be left over,
+# the share of the gap at which theirs counts as closed, and that share which is too much.
+_WIDE, _NARROWER, _SOLVED, _SLOWLY = 1.0, 0.2, 0.6, 0.5
 # By how much steps grow where a loss bends less than it may.
 _LONGER = 1.05
 # To which share the lowest point of a line is found, and doublings of a safe length within which it lies.
@@ -119,24 +121,25 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
         return _conjugate_slopes(risk, settings, x, risk.unit(_direction(risk)) if scale is None else scale.unit)
     size, unit = scale_of(risk) if scale is None else scale
     width = _WIDE if np.isinf(risk.loss.sharpness) else 0.0
-    best, history = _Best(x), []
+    best, history, around, left = _Best(x), [], np.zeros(1), np.inf
     pace, y, momentum = _Pace(1 / (_bend(risk, width) * size), unit, _longer(risk)), x, 1.0
     before = seen = risk.design.forward(x, 0)
     of_zero = risk.of_zero(seen)
     for count in range(settings.max_iterations):
-        slopes = risk.slopes(seen, width)
+        slopes = risk.slopes(seen, width, around)
         step = pace.at(y, seen, slopes)
         new, kept = risk.shrunk(y - step * risk.design.adjoint(slopes, 0), step)
         fields = risk.design.forward(new, 0)
         if count % _LOOK == 0 or count == settings.max_iterations - 1:
-            here = risk.gaps(new, kept, fields, unit, width, of_zero)
+            here = risk.gaps(new, kept, fields, unit, width, of_zero, around)
             history.append(here.gap)
             if here.gap < best.gap:
                 best = _Best(new, here)
             if best.gap <= settings.tolerance:
                 break
             if width and here.closer < _SOLVED * here.gap:
-                width *= _NARROWER
+                around = risk.slopes(fields, width, around)
+                width, left = width * (_NARROWER if here.gap > _SLOWLY * left else 1.0), here.gap
                 pace, momentum = _Pace(1 / (_bend(risk, width) * size), unit, 1.0), 1.0
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
         moved = new - x
