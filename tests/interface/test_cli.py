@@ -363,6 +363,14 @@ def test_papers_are_cited(run):
     is_one_clear_line(run("cite ising"), "ising", "bsr")
 
 
+def test_every_learner_is_cited(run):
+    """Those without papers of their own by the papers of the models; they were refused."""
+    code, out, _ = run("cite gd")
+    assert code == 0 and all(number in out for number in ("2410.18858", "2506.01582", "2502.00901"))
+    assert out == run("cite ridge")[1] and "saad1995on" not in out
+    assert run("cite online-sgd")[1].count("@") == 1
+
+
 def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
     code, out, _ = run(f"figure bsr-3 --quick --out {tmp_path}")
     assert code == 0

@@ -10,6 +10,8 @@ from scipy.stats import norm
 from glassformer import (
     AttentionIndexed,
     BilinearSequenceRegression,
+    DeepAttention,
+    DeepAttentionIndexed,
     IncompatibleError,
     ParameterError,
     RegularisedRisk,
@@ -19,6 +21,7 @@ from glassformer import (
     ridge_error,
 )
 from glassformer.models.spectra.nuclear_norm import trace_dimension
+from glassformer.theory.risk.fixed_points import solved
 from glassformer.theory.risk.limits import risk_limits
 from glassformer.theory.risk.losses import Hinge, Huber, Logistic, OwnLoss, Square, loss_of
 from glassformer.theory.risk.penalties import penalty_of
@@ -162,10 +165,18 @@ def test_the_elastic_interpolator_next_to_its_threshold():
 
 
 def test_an_error_that_is_not_known_to_its_own_size_did_not_converge():
-    model, square, nuclear = bsr(rho=1e-3), Square(), penalty_of("nuclear")
-    found = risk_limits(model, [0.5 * 0.0055382768], square, nuclear, 0.0, throw=False)
-    assert found["error_estimate"][0] > found["error"][0]
-    assert found.status == [Status.INTEGRATION_NOT_CONVERGED]
+    found = solved(Problem(bsr(), Square(), penalty_of("nuclear")), np.array([0.5, 0.6]), np.array([0.1, 0.1]))
+    rough = found._replace(error_estimate=found.found.error * [1.1, 0.9])
+    assert found.told == [Status.CONVERGED] * 2
+    assert rough.told == [Status.INTEGRATION_NOT_CONVERGED, Status.CONVERGED]
+
+
+def test_the_interpolator_of_narrow_signals():
+    """Four times the strength that stood for none led away from its fixed point, and nothing was said to be known."""
+    model, alpha = bsr(rho=1e-3), [0.5 * 0.0055382768]
+    found = risk(model, alpha, strength=0.0)
+    assert found["error_estimate"][0] < 1e-9
+    assert found["error"][0] == pytest.approx(risk(model, alpha, strength=1e-8)["error"][0], rel=1e-8)
 
 
 def test_ridge_through_the_loop_is_the_closed_form():
@@ -357,3 +368,19 @@ def test_losses_and_their_conjugates(loss):
     slope = (loss.score(y, omega - step, v)[0] - loss.score(y, omega + step, v)[0]) / (2 * step)
     smooth = np.min([np.abs(omega - place) for place in loss.bends(y, v)] or [np.ones(200)], axis=0) > 1e-3
     np.testing.assert_allclose(curvature[smooth], slope[smooth], atol=1e-6)
+
+
+@pytest.mark.parametrize("model", [DeepAttention(depth=1), DeepAttentionIndexed(rho=0.5, layers=2)])
+def test_models_of_several_rows_are_refused_for_what_they_are(model):
+    """They were told to give a width, which attention does not have and several layers had given."""
+    with pytest.raises(IncompatibleError, match="several rows or layers is not convex") as caught:
+        risk(model, [1.0], penalty="ridge")
+    assert "rho" not in str(caught.value)
+
+
+def test_an_error_that_the_best_strength_does_not_make_small_is_said_to_be_none_of_its_concern():
+    """Of labels of signs the scale of a logistic fit is free, and grows with the samples."""
+    signs = bsr(channel="sign")
+    found = risk(signs, [5.0], "logistic", strength=None)
+    assert found["error"][0] > 20 and ["least label_error" in note for note in found.notes] == [True]
+    assert not risk(signs, [5.0], strength=None).notes and not risk(signs, [5.0], "logistic", strength=0.2).notes

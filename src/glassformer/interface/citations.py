@@ -68,8 +68,9 @@ _FURTHER = {"text": ("troiani2025fundamental", "li2002learning")}
 def _behind() -> dict[str, tuple[str, ...]]:
     """Keys of the papers behind all that can be used, by its name."""
     models = {name: entry.papers for name, entry in MODELS.items()}
-    learners = {name: learner_type(name).papers for name in LEARNERS}
-    return {**models, **{name: papers for name, papers in learners.items() if papers}, **_FURTHER}
+    package = tuple(dict.fromkeys(key for papers in models.values() for key in papers))
+    learners = {name: learner_type(name).papers or package for name in LEARNERS}
+    return {**models, **learners, **_FURTHER}
 
 
 def used() -> tuple[str, ...]:
@@ -81,7 +82,8 @@ def bibtex(used: Iterable[str] = ()) -> str:
     """BibTeX entries of the papers behind what was used, each once.
 
     Args:
-        used: models, learners with papers of their own, ``text``; everything if empty.
+        used: models, learners (one without papers of its own stands for those of all models), ``text``; everything if
+            empty.
 
     Raises:
         ParameterError: an unknown name.

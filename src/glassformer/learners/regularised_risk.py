@@ -187,12 +187,20 @@ class RegularisedRisk(Learner):
             ratio = design.sample_ratio * prior.degrees
             strength = float(self.limits(model, [ratio], throw=False)["strength"][0])
         if strength == 0 and trace is None:
-            raise IncompatibleError("strength = 0 on data is for algorithm nuclear-norm or ridge: give one > 0")
+            raise IncompatibleError(f"strength = 0 of penalty {self.penalty} on data: {_instead(problem.penalty)}")
         rows, columns = design.signal_shape
         weight, penalty = strength / prior.degrees, problem.penalty
         spectral = weight * penalty.spectral * (1.0 if penalty.positive else float(rows * columns) ** 0.25)
         y = problem.labels.targets(data.labels)
         return Risk(design, y, problem.loss, spectral, weight * penalty.square, penalty.positive, trace)
+
+
+def _instead(penalty: Penalty) -> str:
+    """What to do in place of a strength that vanishes."""
+    if penalty.positive or (penalty.spectral > 0 and penalty.square > 0):
+        return "there is no solver for its interpolator; give one > 0"
+    name = "nuclear-norm" if penalty.spectral > 0 else "ridge"
+    return f"use --algorithm {name} --strength 0, or give one > 0"
 
 
 def fit_of(risk: Risk, estimate: Array) -> dict[str, float | None]:

@@ -2,8 +2,9 @@ r"""Descent on a regularised risk (:mod:`~glassformer.learners.algorithms.risk`)
 
 Accelerated proximal steps follow the slope of the loss, or of its envelope where the loss has kinks, then the proximal
 map of the penalty, with momentum that restarts where it leads uphill. An envelope whose own gap is closed is followed
-by a narrower one. Where the whole risk is smooth, conjugate slopes come closer in fewer products: fields along a line
-are linear, so its lowest point costs none.
+by one around the slopes that it found (an augmented Lagrangian), which is as wide unless little was gained: the
+minimum is reached at a width that is not small, and steps stay long. Where the whole risk is smooth, conjugate slopes
+come closer in fewer products: fields along a line are linear, so its lowest point costs none.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ class Policy:
     margin: float = 1.05  # its margin
     look: int = 10  # steps between looks at the gap
     wide: float = 1.0  # width of the first envelope of a loss with kinks
-    narrower: float = 0.2  # factor of the next one
-    solved: float = 0.3  # share of the gap at which that of an envelope counts as closed
+    narrower: float = 0.2  # factor of one that follows a share of the gap that was too much to be left over
+    slowly: float = 0.5  # that share
+    solved: float = 0.6  # share of the gap at which that of an envelope counts as closed
     longer: float = 1.05  # by which steps grow where a loss bends less than it may
     close: float = 1e-3  # to which share the lowest point of a line is found
     doublings: int = 60  # of a safe length within which it lies
@@ -129,24 +131,25 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
         return _conjugate_slopes(risk, settings, x, risk.unit(_direction(risk)) if scale is None else scale.unit)
     size, unit = scale_of(risk) if scale is None else scale
     width = _POLICY.wide if np.isinf(risk.loss.sharpness) else 0.0
-    best, history = _Best(x), []
+    best, history, around, left = _Best(x), [], np.zeros(1), np.inf
     pace, y, momentum = _Pace(1 / (_bend(risk, width) * size), unit, _longer(risk)), x, 1.0
     before = seen = risk.design.forward(x, 0)
     of_zero = risk.of_zero(seen)
     for count in range(settings.max_iterations):
-        slopes = risk.slopes(seen, width)
+        slopes = risk.slopes(seen, width, around)
         step = pace.at(y, seen, slopes)
         new, kept = risk.shrunk(y - step * risk.design.adjoint(slopes, 0), step)
         fields = risk.design.forward(new, 0)
         if count % _POLICY.look == 0 or count == settings.max_iterations - 1:
-            here = risk.gaps(new, kept, fields, unit, width, of_zero)
+            here = risk.gaps(new, kept, fields, unit, width, of_zero, around)
             history.append(here.gap)
             if here.gap < best.gap:
                 best = _Best(new, here)
             if best.gap <= settings.tolerance:
                 break
             if width and here.closer < _POLICY.solved * here.gap:
-                width *= _POLICY.narrower
+                around = risk.slopes(fields, width, around)
+                width, left = width * (_POLICY.narrower if here.gap > _POLICY.slowly * left else 1.0), here.gap
                 pace, momentum = _Pace(1 / (_bend(risk, width) * size), unit, 1.0), 1.0
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
         moved = new - x

@@ -3,9 +3,11 @@ r"""A regularised risk over given inputs, and how far from its minimum a matrix 
 The risk is :math:`F(S) = \sum_\mu\ell(y_\mu, h_\mu(S)) + p(S)` with a penalty
 :math:`p = w_1\|S\|_* + \frac{w_2}2\|S\|^2`. Any slopes ``u`` of the loss give a point of the dual problem,
 :math:`-\sum_\mu\ell^*(y_\mu, u_\mu) - p^*(-A^Tu)`, and the gap between the two values bounds what is missing. A loss
-with kinks is approached through its envelope
+with kinks is approached through its envelope around slopes :math:`v`, that of zero at first,
 
-.. math:: \ell_\epsilon(y, h) = \min_p\,\ell(y, p) + \frac{(p-h)^2}{2\epsilon}.
+.. math:: \ell_{\epsilon, v}(y, h) = \min_p\,\ell(y, p) + v\,(h-p) + \frac{(p-h)^2}{2\epsilon},
+
+whose slope at the minimum is that of the loss where ``v`` is.
 """
 
 from __future__ import annotations
@@ -78,11 +80,12 @@ class Risk(NamedTuple):
             return with_sum(values, self.trace)
         return np.asarray(np.maximum(values - step * self.spectral, 0.0) / (1 + step * self.square))
 
-    def slopes(self, fields: Array, width: float) -> Array:
-        """Slopes of the loss, or of its envelope."""
+    def slopes(self, fields: Array, width: float, around: Array | float = 0.0) -> Array:
+        """Slopes of the loss, or of its envelope around some slopes."""
         if width == 0:
             return self.loss.slope(self.labels, fields)
-        return -self.loss.score(self.labels, fields, self.widths(width))[0]
+        widths = self.widths(width)
+        return -self.loss.score(self.labels, fields + widths * around, widths)[0]
 
     def widths(self, width: float) -> Array:
         """Of the envelopes of single samples, which bend in proportion to their weights."""
@@ -99,9 +102,19 @@ class Risk(NamedTuple):
         """Risk of an estimate of zero, which gaps are relative to; any fields tell their shape."""
         return max(float(np.sum(self.loss.value(self.labels, np.zeros_like(fields)))), 1e-300)
 
-    def gaps(self, matrix: Array, kept: Array, fields: Array, unit: float, width: float, of_zero: float) -> Certificate:
-        """How far at most the risk is from the least."""
-        slopes = self.slopes(fields, width)
+    def gaps(
+        self,
+        matrix: Array,
+        kept: Array,
+        fields: Array,
+        unit: float,
+        width: float,
+        of_zero: float,
+        around: Array | float = 0.0,
+    ) -> Certificate:
+        """How far at most the risk is from the least; ``around`` are the slopes of the envelope."""
+        slopes, widths = self.slopes(fields, width, around), self.widths(width)
+        seen = fields + widths * around
         penalty = unit * (self.spectral * float(np.sum(kept)) + 0.5 * self.square * float(np.sum(matrix**2)))
         pull = -self.design.adjoint(slopes, 0)
         against, share = 0.0, 1.0
@@ -111,16 +124,15 @@ class Risk(NamedTuple):
             against = unit * float(np.sum(np.maximum(self._values(pull) - self.spectral, 0.0) ** 2)) / (2 * self.square)
         else:
             share = min(1.0, self.spectral / max(float(np.max(self._values(pull))), 1e-300))
-        dual = -float(np.sum(self.loss.conjugate_at(self.labels, fields, slopes, share))) - against
+        dual = -float(np.sum(self.loss.conjugate_at(self.labels, seen, slopes, share))) - against
         loss = float(np.sum(self.loss.value(self.labels, fields)))
         # Below zero it is rounding, and tells how much there is of it.
         gap = abs(loss + penalty - dual) / of_zero
         whole = Certificate(gap, gap, loss + penalty)
         if width == 0:
             return whole
-        widths = self.widths(width)
-        closer = float(np.sum(self.loss.envelope(self.labels, fields, widths)))
-        bend = 0.5 * share**2 * float(np.sum(widths * slopes**2))
+        closer = float(np.sum(self.loss.envelope(self.labels, seen, widths) - 0.5 * widths * np.square(around)))
+        bend = 0.5 * float(np.sum(widths * (share * slopes - around) ** 2))
         return whole._replace(closer=(closer + penalty - dual + bend) / of_zero)
 
     def _values(self, pull: Array) -> Array:

@@ -66,6 +66,10 @@ class BilinearPrior(ScalarPrior):
     def convex_dimension(self) -> float:
         return nuclear_norm_threshold(self.beta, self.rho)
 
+    @property
+    def rank(self) -> float:
+        return min(1.0, self.rho / min(1.0, self.beta))
+
     def noisy_law(self, noise: Array) -> RectangularLaw:
         return RectangularLaw(self.beta, self.rho, noise)
 

@@ -33,6 +33,7 @@ class GaussianMatrixPrior(ScalarPrior):
 
     instead: ClassVar[str] = "give finite rho > 0 instead of rho = inf"
     mmse_dimension = 1.0
+    rank = 1.0
 
     def mmse(self, q_hat: Array) -> Integral:
         return exact(1 / (1 + np.asarray(q_hat, dtype=float)))
@@ -77,6 +78,10 @@ class LongSequencePrior(ScalarPrior):
 
     @property
     def mmse_dimension(self) -> float:
+        return min(self.rho, 1.0)
+
+    @property
+    def rank(self) -> float:
         return min(self.rho, 1.0)
 
     def mmse(self, q_hat: Array) -> Integral:

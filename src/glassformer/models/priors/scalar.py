@@ -70,6 +70,11 @@ class ScalarPrior(SignalPrior):
         """Labels per unknown from which on the interpolator of least norm, or trace, is the signal; NaN if unknown."""
         return np.nan
 
+    @property
+    def rank(self) -> float:
+        """Singular values that are not zero, as a share of the entries of the smaller side; NaN if unknown."""
+        return np.nan
+
     def noisy_law(self, noise: Array) -> SpectralLaw:
         r"""Law of the singular values, or eigenvalues, of the signal seen through noise of variance 1/q_hat.
 

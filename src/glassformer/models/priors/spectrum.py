@@ -64,6 +64,10 @@ class SpectrumPrior(ScalarPrior):
         values, weights = self.atoms
         return float(np.sum(weights[values == 0]))
 
+    @property
+    def rank(self) -> float:
+        return 1 - self.zeros
+
     def mmse(self, q_hat: Array) -> Integral:
         q_hat = np.asarray(q_hat, dtype=float)
         noise = 1 / np.maximum(q_hat, 1e-300)

@@ -91,6 +91,10 @@ class WishartPrior(SymmetricPrior):
     def convex_dimension(self) -> float:
         return trace_dimension(self.rho)
 
+    @property
+    def rank(self) -> float:
+        return min(1.0, self.rho)
+
     def noisy_law(self, noise: Array) -> SymmetricLaw:
         return SymmetricLaw(self.rho, noise)
 

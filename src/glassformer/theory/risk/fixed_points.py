@@ -18,6 +18,7 @@ from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.newton import newton
 from glassformer.theory.risk.labels import Labels
+from glassformer.theory.risk.least_squares import least_squares
 from glassformer.theory.risk.penalties import Fields, Learned
 from glassformer.theory.risk.points import Point
 from glassformer.theory.risk.problem import LEAST, Flags, Problem
@@ -26,6 +27,9 @@ from glassformer.theory.risk.starts import FEW, few_of, start_of
 _SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
 # Logarithms of fields beyond are none.
 _FAR = 60.0
+# Integrals over laws are right to this part, which as many samples as unknowns amplify without bound; so near to them
+# points that were not found are not known at all.
+_INTEGRALS, _NEAR = 1e-10, 1e-4
 # Finer averages that move the error by a smaller share of it are as good as exact.
 AGREED = 1e-7
 
@@ -33,30 +37,58 @@ AGREED = 1e-7
 def solved(problem: Problem, alpha: Array, strength: Array, estimated: bool = True) -> Point:
     """Fixed points at sample ratios and strengths, shape (batch,); ``estimated`` as in :func:`point_at`.
 
-    Where the error is foretold (:meth:`Problem.foretold`) nothing is searched for.
+    Where the error is foretold (:meth:`Problem.foretold`), or has a closed form, nothing is searched for.
     """
     known = problem.foretold(alpha, strength)
-    usual = np.isnan(known)
-    if not usual.any():
-        return Point.known(problem, alpha, strength, known)
-    some = alpha[usual], np.maximum(strength[usual], LEAST)
-    point = point_at(problem, *some, _interpolated(problem, *some), estimated)
-    if estimated:
-        point = _without_a_penalty(problem, *some, point)
-    if usual.all():
+    told = ~np.isnan(known)
+    closed = ~told & problem.least_squares(alpha, strength)
+    if told.any():
+        some, point = told, Point.known(problem, alpha[told], strength[told], known[told])
+    elif closed.any():
+        some, point = closed, least_squares(problem, alpha[closed])
+    else:
+        return _searched(problem, alpha, strength, estimated)
+    if some.all():
         return point
-    return Point.joined(usual, point, Point.known(problem, alpha[~usual], strength[~usual], known[~usual]))
+    return Point.joined(some, point, solved(problem, alpha[~some], strength[~some], estimated))
 
 
-def _without_a_penalty(problem: Problem, alpha: Array, strength: Array, point: Point) -> Point:
-    """Points whose errors include what four times the strength that stands for none changes."""
-    none = strength <= LEAST
-    if not none.any():
-        return point
-    found = point.at(none)
-    louder = point_at(problem, alpha[none], 4 * strength[none], found.logarithms).found.error
-    blur = found.error_estimate + np.abs(louder - found.found.error)
-    return Point.joined(none, found._replace(error_estimate=blur), point.at(~none))
+def _searched(problem: Problem, alpha: Array, strength: Array, estimated: bool) -> Point:
+    least = np.where(strength == 0, LEAST, strength)
+    point = point_at(problem, alpha, least, _interpolated(problem, alpha, least), estimated)
+    none = strength == 0
+    if none.any():
+        limit = _limit(problem, alpha[none], point.at(none), estimated)
+        point = Point.joined(none, limit._replace(strength=np.zeros_like(limit.strength)), point.at(~none))
+    return point
+
+
+def _limit(problem: Problem, alpha: Array, point: Point, estimated: bool) -> Point:
+    """The limit of no penalty from points at the strength that stands for none.
+
+    Of matrices that are not positive that is the one of least penalty among those that fit the labels, a problem of
+    its own in which no strength is small: next to as many samples as unknowns none is small enough. Errors of
+    positive ones, which do not diverge, move with the strength or its root: four times as much tells how far.
+    """
+    if problem.penalty.positive:
+        if not estimated:
+            return point
+        louder = point_at(problem, alpha, 4 * point.strength, point.logarithms).found.error
+        return point._replace(error_estimate=point.error_estimate + 2 * np.abs(louder - point.found.error))
+    fitting = replace(problem, seen=replace(problem.labels, fitted=True))
+    unit = np.array([1.0, LEAST, LEAST])
+    found = point_at(fitting, alpha, np.ones_like(alpha), point.logarithms - np.log(unit), estimated)
+    fields = Fields(*(part * size for part, size in zip(found.fields, unit, strict=True)))
+    spare = 1 - problem.count(alpha)
+    lost = (spare < _NEAR) & ~np.array([status.ok for status in found.status])
+    amplified = np.where(lost, np.inf, _INTEGRALS * found.found.error / spare)
+    return found._replace(
+        fields=fields,
+        error_estimate=found.error_estimate + amplified,
+        found=found.found._replace(susceptibility=np.full_like(alpha, np.inf)),
+        answer=found.answer._replace(training_loss=np.zeros_like(alpha)),
+        iterations=found.iterations + point.iterations,
+    )
 
 
 def point_at(problem: Problem, alpha: Array, strength: Array, start: Array, estimated: bool = True) -> Point:
@@ -84,7 +116,7 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array, esti
     found = problem.learned(strength, fields)
     blur = _blur(problem, strength, solution, found) if estimated else np.full_like(strength, np.nan)
     return Point(
-        np.where(strength <= LEAST, 0.0, strength),
+        strength,
         fields,
         found,
         problem.labels.answers(found),

@@ -77,12 +77,14 @@ class Labels:
         power: :math:`Q_0`, of the teacher's field.
         loss: of the student.
         nodes: per panel of a quadrature.
+        fitted: whether a quadratic loss is so large that all labels are fitted.
     """
 
     channel: Any
     power: float
     loss: Loss
     nodes: int = field(default=POLICY.nodes, kw_only=True)
+    fitted: bool = field(default=False, kw_only=True)
 
     @property
     def components(self) -> float:
@@ -163,7 +165,7 @@ class Labels:
         """The linear part of the link teaches, the rest of it is noise."""
         slope, rest = self.regression
         residual = rest + found.error + (slope**2 - 1) * self.power - 2 * (slope - 1) * found.overlap
-        share, count = 1 / (1 + found.susceptibility), self.components
+        share, count = 1 / ((0.0 if self.fitted else 1.0) + found.susceptibility), self.components
         loss = 0.5 * count * residual
         return Answers(count * slope * share, 2 * loss * share**2, count * share, loss * share**2, loss)
 

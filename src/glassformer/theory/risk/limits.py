@@ -99,7 +99,11 @@ def checked(model: Model, loss: Loss, penalty: Penalty, strength: float | None) 
         IncompatibleError: they do not.
     """
     prior = model.prior
-    if model.overlap_shape or not getattr(prior, "extensive", False):
+    if model.overlap_shape:
+        told = "the risk of several rows or layers is not convex, its saddle point over overlaps may be unstable"
+        remedy = "the theory of risk leaves it out: take another learner, or none for the best that can be reached"
+        raise IncompatibleError(f"model {model.name}: {told}, and {remedy}")
+    if not getattr(prior, "extensive", False):
         raise IncompatibleError(
             f"{_narrow(model)}the theory of risk is for bsr and aim of extensive width: give rho > 0"
         )
@@ -135,7 +139,7 @@ def _narrow(model: Model) -> str:
 def _columns(problem: Problem, alpha: Array, point: Point) -> dict[str, Array]:
     found = point.found
     with np.errstate(divide="ignore", invalid="ignore"):
-        threshold = problem.threshold(point.strength, point.fields)
+        threshold = problem.threshold(alpha, point.strength, point.fields)
     return {
         "alpha": alpha,
         **of_learned(problem, found),
@@ -161,10 +165,13 @@ def of_learned(problem: Problem, found: Learned) -> dict[str, Array]:
 
 
 def _notes(problem: Problem, alpha: Array, point: Point) -> list[str]:
-    """Where the best strength is at an end of what was looked at."""
+    """Where the best strength is at an end of what was looked at, or best for something else than the error."""
     none, small = point.strength == 0, point.strength <= 1e-3 * problem.largest_strength(alpha)
     told = {"no penalty at all is best, the limit of small strength": none}
     if not problem.loss.quadratic:
         text = "the best strength is below a thousandth of the largest useful one, and little depends on it"
         told[text] = small & ~none
+    if problem.labels.decided:
+        text = "the best strength is that of least label_error: the error, one of scale, is not tuned and follows it"
+        told[text] = point.found.error > problem.power
     return [f"alpha = {', '.join(f'{a:g}' for a in alpha[rows])}: {text}" for text, rows in told.items() if rows.any()]

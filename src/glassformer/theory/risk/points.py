@@ -42,13 +42,12 @@ class Point(NamedTuple):
 
     @classmethod
     def known(cls, problem: Problem, alpha: Array, strength: Array, error: Array) -> Point:
-        """Fixed points of an error known beforehand: that of nothing learned, of all, or an infinite one."""
+        """Fixed points of an error known beforehand: that of nothing learned, or of all."""
         none, recovered = np.zeros_like(alpha), error == 0
-        overlap = np.where(error == problem.power, 0.0, problem.power)
-        share = np.where(error == problem.power, 0.0, np.nan)
-        found = Learned(
-            overlap, np.where(recovered, problem.power, error - problem.power), none, error, share, share, none
-        )
+        power = np.where(recovered, problem.power, 0.0)
+        rank = np.where(recovered, problem.model.prior.rank, 0.0)
+        degrees = np.where(recovered, 1.0 if problem.penalty.spectral == 0 else np.nan, 0.0)
+        found = Learned(power, power, none, error, degrees, rank, none)
         answer = problem.labels.answers(found)
         status: list[Status] = [Status.CONVERGED] * len(alpha)
         count = np.zeros(len(alpha), dtype=np.int64)

@@ -62,16 +62,23 @@ class Problem:
         """Errors that are known without a search, NaN elsewhere.
 
         Penalties beyond the largest useful one leave nothing. The interpolator of least norm is the signal from its
-        threshold on, where labels are exact; where they are not, it diverges where samples are as many as unknowns.
+        threshold on, where labels are exact.
         """
         known = np.full(len(alpha), np.nan)
         if self.penalty.spectral > 0 and self.penalty.square == 0:
             known[strength >= self.largest_strength(alpha)] = self.power
-        limit = strength == 0
-        known[limit & self.recovered(alpha)] = 0.0
-        if self.loss.quadratic and not self.labels.exact:
-            known[limit & (alpha / self.model.prior.degrees * self.labels.components == 1)] = np.inf
+        known[(strength == 0) & self.recovered(alpha)] = 0.0
         return known
+
+    def count(self, alpha: Array) -> Array:
+        """Components of the fields of all samples, per unknown."""
+        return np.asarray(alpha / self.model.prior.degrees * self.labels.components)
+
+    def least_squares(self, alpha: Array, strength: Array) -> Flags:
+        """Where no penalty has a say, or ridge alone, without a strength: fixed points have a closed form."""
+        if self.penalty.positive or not self.loss.quadratic:
+            return np.zeros(alpha.shape, dtype=bool)
+        return np.asarray((strength == 0) & ((self.count(alpha) >= 1) | (self.penalty.spectral == 0)))
 
     def recovered(self, alpha: Array) -> Flags:
         """Where the estimate of least norm among those that fit the labels is the signal."""
@@ -108,9 +115,10 @@ class Problem:
         """Through which the signal is seen, the least that is told from none left out."""
         return np.where(fields.noise > NOTHING, fields.noise, 0.0)
 
-    def threshold(self, strength: Array, fields: Fields) -> Array:
+    def threshold(self, alpha: Array, strength: Array, fields: Fields) -> Array:
         """By which singular values are lowered."""
-        least = np.where(fields.noise > NOTHING, np.maximum(strength, LEAST), strength)
+        small = (strength == 0) & (fields.noise > NOTHING) & ~self.least_squares(alpha, strength)
+        least = np.where(small, LEAST, strength)
         return self.penalty.threshold(self.model.prior, least / self.model.prior.degrees, fields)
 
     def fields(self, alpha: Array, answer: Answers) -> Fields:

@@ -31,7 +31,7 @@ def start_of(problem: Problem, alpha: Array, strength: Array) -> Array:
         gain = fields.gain * np.fmin(1.0, strength / (_BEGIN * problem.emptying(fields)))
         fields = fields._replace(gain=gain, stiffness=gain)
     # More samples than unknowns need no threshold, and leave the noise of least squares.
-    spare = alpha / problem.model.prior.degrees * problem.labels.components - 1
+    spare = problem.count(alpha) - 1
     if np.any(spare > 0):
         slope, rest = problem.labels.regression
         free = (
@@ -50,7 +50,7 @@ def start_of(problem: Problem, alpha: Array, strength: Array) -> Array:
 def _of_ridge(problem: Problem, alpha: Array, strength: Array) -> Fields:
     """Square loss and ridge in closed form, up to what a slope of the label on its field other than one changes."""
     slope, rest = problem.labels.regression
-    count = alpha / problem.model.prior.degrees * problem.labels.components
+    count = problem.count(alpha)
     least = problem.penalty.square * strength / problem.model.prior.degrees
     half = 0.5 * (least + 1 - count)
     root = np.sqrt(half**2 + count * least)
