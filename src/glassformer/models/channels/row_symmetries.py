@@ -11,7 +11,7 @@ import itertools
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.integral import Array
 
@@ -95,7 +95,7 @@ class RowSymmetries(NamedTuple):
             found += _placed((left @ right).T, group, len(cross))
         return found @ np.eye(len(cross))[order]
 
-    def _matched(self, cross: Array) -> Array:
+    def _matched(self, cross: Array) -> NDArray[np.intp]:
         """Which estimated row stands for each true one: those of a group as overlaps in absolute value say."""
         from scipy.optimize import linear_sum_assignment
 
