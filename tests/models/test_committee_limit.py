@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from glassformer import DeepAttention, limits, simulate
+from glassformer import DeepAttention, simulate, thresholds
 from glassformer.models.channels.row_symmetries import RowSymmetries
 from glassformer.testing import check_model
 from glassformer.theory.instability import instability
 from glassformer.theory.subspaces import symmetric_basis
-from glassformer.theory.thresholds import thresholds
 
 NO_DETAILS = np.empty((5, 0))
 
@@ -115,14 +114,18 @@ def test_growth_outside_a_part_of_a_committee_is_that_of_its_rows():
 
 
 @pytest.mark.slow
-def test_layers_of_a_committee_have_one_threshold_and_one_overlap():
-    found = {t.name: t for t in thresholds(DeepAttention(depth=3, limit="linear-committee", points=64))}
+def test_layers_of_a_committee_have_one_threshold():
+    found = thresholds(DeepAttention(depth=3, limit="linear-committee", points=64))
     assert found["weak_recovery"].layer == "layer 3"
     assert found["weak_recovery_2"].layer == "committee of layer 1, layer 2"
     assert found["weak_recovery"].alpha < found["weak_recovery_2"].alpha < found["perfect_recovery"].alpha
-    overlap = limits(DeepAttention(depth=3, limit="linear-committee", points=64), [1.3])["overlap"][0]
-    assert overlap[0, 0] == pytest.approx(overlap[1, 1], abs=1e-9)
-    assert 0.05 < overlap[0, 0] < overlap[2, 2]
+
+
+def test_labels_say_as_much_of_every_layer_of_a_committee():
+    channel = DeepAttention(depth=3, limit="linear-committee", points=64).channel
+    information = channel.information(np.diag([0.5, 0.5, 0.1])[None]).value[0]
+    assert information[0, 0] == pytest.approx(information[1, 1], rel=1e-9)
+    assert 0 < information[0, 0] < information[2, 2]
 
 
 @pytest.mark.slow
