@@ -57,8 +57,10 @@ class DeepAttention(Model):
         head_weights: :math:`r_{lh}`, shape (P, H); ones by default.
         side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
         limit: None; ``"large-skip"``, where :math:`P^2/c^2` vanishes and the earlier layers act as a committee,
-            :math:`v_P = (I + \frac1c\sum_{k<P}\sigma(z_kz_k^T))z_P`; or ``"large-depth"``, where both are large at the
-            ratio ``depth/skip`` and the earlier layers cannot be learned: one row, that of the last layer.
+            :math:`v_P = (I + \frac1c\sum_{k<P}\sigma(z_kz_k^T))z_P`, inside the softmax of the last layer;
+            ``"linear-committee"``, the same with a last layer that is linear, :math:`y = v_Pv_P^T`; or
+            ``"large-depth"``, where both are large at the ratio ``depth/skip`` and the earlier layers cannot be
+            learned: one row, that of the last layer.
         points: data points per replica of sampled averages, a power of two; eight times as many make
             errors two to six times smaller.
         token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
@@ -92,7 +94,7 @@ class DeepAttention(Model):
     noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
     head_weights: Sequence[Sequence[float]] | None = None
     side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0, usual=(0.0, 0.9))
-    limit: str | None = parameter("large-skip, or large-depth at the ratio depth/skip", None)
+    limit: str | None = parameter("large-skip, linear-committee, or large-depth at the ratio depth/skip", None)
     points: int = parameter(
         "sampled data points per replica, a power of two; errors fall two- to sixfold for eight times as many",
         2048,
@@ -113,8 +115,8 @@ class DeepAttention(Model):
             raise ParameterError("activation", self.activation, "softmax or linear")
         if self.output not in ("attention", "sequence"):
             raise ParameterError("output", self.output, "attention or sequence")
-        if self.limit not in (None, "large-skip", "large-depth"):
-            raise ParameterError("limit", self.limit, "None, large-skip or large-depth")
+        if self.limit not in (None, "large-skip", "linear-committee", "large-depth"):
+            raise ParameterError("limit", self.limit, "None, large-skip, linear-committee or large-depth")
         if self.limit and not (self.tied and self.heads == 1 and self.output == "attention" and self.noise == 0):
             raise IncompatibleError(f"limit = {self.limit} needs tied weights, one head, attention output and no noise")
         if self.limit and np.any(real_numbers("skip", self.skip) <= 0):
@@ -267,6 +269,11 @@ class DeepAttention(Model):
         found: dict[str, tuple[int, ...]] = {}
         for row, (name, _, _, head) in enumerate(self._rows()):
             found[f"{name}{head}"] = (*found.get(f"{name}{head}", ()), row)
+        for rows in self.network.exchangeable:  # type: ignore[attr-defined]
+            members = [name for name, own in found.items() if own[0] in rows]
+            for name in members:
+                del found[name]
+            found[f"committee of {', '.join(members)}"] = rows
         return found if self.limit != "large-depth" else super().row_groups
 
     @property

@@ -29,7 +29,8 @@ class Basis(NamedTuple):
 def symmetric_basis(unknown: Array, model: Model) -> Basis:
     """Directions of a projector, whole rows where it has some, and the symmetric matrices on them that may overlap.
 
-    Growth that rotations of the rows cannot tell apart is as fast in all of them: that of their mean stands for it.
+    Growth that rotations or exchanges of the rows cannot tell apart is as fast in all of them: that of their mean
+    stands for it, where they leave the projector as it is.
     """
     values, vectors = np.linalg.eigh(unknown)
     directions = vectors[:, values > 0.5]
@@ -43,7 +44,10 @@ def symmetric_basis(unknown: Array, model: Model) -> Basis:
         matrix[a, b] = matrix[b, a] = 1.0 if a == b else np.sqrt(0.5)
     full = directions @ matrices @ directions.T
     allowed = [np.allclose(model.prior.in_rows.allowed(own), own) for own in full]
-    level = directions.T @ model.channel.in_rows.row_symmetries.unturned(full[allowed]) @ directions
+    symmetries = model.channel.in_rows.row_symmetries
+    if not np.allclose(symmetries.unturned(unknown[None])[0], unknown):
+        return Basis(directions, matrices[allowed])
+    level = directions.T @ symmetries.unturned(full[allowed]) @ directions
     return Basis(directions, _independent(matrices[allowed], level))
 
 

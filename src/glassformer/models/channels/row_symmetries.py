@@ -11,12 +11,14 @@ import itertools
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.integral import Array
 
 # Deviation of an overlap from a symmetry that is rounding.
 _ROUNDING = 1e-9
+# Rows up to which all permutations are listed: of more, the cyclic ones, which leave the same covariances alone.
+_PERMUTED = 4
 
 
 class RowSymmetries(NamedTuple):
@@ -29,28 +31,41 @@ class RowSymmetries(NamedTuple):
         turned: groups of rows, each of families of equally many: labels are blind to every rotation, or reflection, of
             the rows of all families of a group together. Some of these are among ``same``, and leave the same
             covariances alone as all of them.
+        exchanged: groups of rows that trade places, among those that stand alone in ``turned``.
     """
 
     same: Array
     alike: Array
     shown: Array
     turned: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    exchanged: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def of_rotations(cls, groups: tuple[tuple[tuple[int, ...], ...], ...]) -> Self:
+    def of_rotations(
+        cls, groups: tuple[tuple[tuple[int, ...], ...], ...], exchanged: tuple[tuple[int, ...], ...] = ()
+    ) -> Self:
         """Those that turn the rows of each of several groups among themselves; a row alone changes its sign.
+
+        Args:
+            groups: of rows, each of families.
+            exchanged: groups of rows, each a group alone above, that trade places as well.
 
         Example:
             >>> found = RowSymmetries.of_rotations((((0, 1),),))
             >>> found.respected(np.array([[1.0, 0.5], [0.5, 3.0]]), np.eye(2)).tolist()
             [[2.0, 0.0], [0.0, 2.0]]
+            >>> found = RowSymmetries.of_rotations((((0,),), ((1,),)), ((0, 1),))
+            >>> len(found.same), found.aligning(np.array([[0.1, 0.9], [-0.8, 0.2]])).tolist()
+            (8, [[0.0, -1.0], [1.0, 0.0]])
         """
         size = sum(len(family) for group in groups for family in group)
         found = np.zeros((1, size, size))
         for group in groups:
             own = np.array([_placed(turn, group, size) for turn in _turns(len(group[0]))])
             found = (found[:, None] + own).reshape(-1, size, size)
-        return cls(found, found, np.eye(size), groups)
+        for rows in exchanged:
+            found = (found[:, None] @ _exchanges(rows, size)).reshape(-1, size, size)
+        return cls(found, found, np.eye(size), groups, exchanged)
 
     @property
     def signs(self) -> Array:
@@ -72,15 +87,29 @@ class RowSymmetries(NamedTuple):
         """
         if not self.turned:
             return np.diag(max(self.signs, key=lambda signs: float(signs @ np.diag(cross))))
-        found = np.zeros_like(cross)
+        order = self._matched(cross)
+        cross, found = cross[order], np.zeros_like(cross)
         for group in self.turned:
             blocks = [cross[np.ix_(family, family)] for family in group]
             left, _, right = np.linalg.svd(sum(blocks[1:], blocks[0]))
             found += _placed((left @ right).T, group, len(cross))
-        return found
+        return found @ np.eye(len(cross))[order]
+
+    def _matched(self, cross: Array) -> NDArray[np.intp]:
+        """Which estimated row stands for each true one: those of a group as overlaps in absolute value say."""
+        from scipy.optimize import linear_sum_assignment
+
+        order = np.arange(len(cross))
+        for rows in map(np.array, self.exchanged):
+            estimated, true = linear_sum_assignment(np.abs(cross[np.ix_(rows, rows)]), maximize=True)
+            order[rows[true]] = rows[estimated]
+        return order
 
     def unturned(self, matrices: Array) -> Array:
-        """The part of matrices, shape (n, P, P), that no rotation changes: multiples of the identity on every group."""
+        """The part of matrices, shape (n, P, P), that neither rotations nor exchanges change.
+
+        It is a multiple of the identity on every group.
+        """
         if not self.turned:
             return matrices
         found = np.zeros_like(matrices)
@@ -91,6 +120,10 @@ class RowSymmetries(NamedTuple):
             for first, second in itertools.product(group, repeat=2):
                 mean = np.mean(matrices[:, first, second], axis=1)
                 found[:, first, second] = mean[:, None]
+        for rows in map(list, self.exchanged):
+            level = np.mean(found[:, rows, rows], axis=1)[:, None]
+            found[:, rows], found[:, :, rows] = 0.0, 0.0
+            found[:, rows, rows] = level
         return found
 
     @classmethod
@@ -123,6 +156,16 @@ def _placed(turn: Array, group: tuple[tuple[int, ...], ...], size: int) -> Array
     found = np.zeros((size, size))
     for family in group:
         found[np.ix_(family, family)] = turn
+    return found
+
+
+def _exchanges(rows: tuple[int, ...], size: int) -> Array:
+    """Permutations of some rows as matrices over all, shape (count, P, P)."""
+    count = len(rows)
+    cycles = (np.roll(range(count), k) for k in range(count))
+    orders = np.array(list(itertools.permutations(range(count)) if count <= _PERMUTED else cycles))
+    found = np.tile(np.eye(size), (len(orders), 1, 1))
+    found[:, np.array(rows)[:, None], rows] = np.eye(count)[orders]
     return found
 
 

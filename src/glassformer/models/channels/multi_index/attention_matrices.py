@@ -62,8 +62,8 @@ class AttentionMatrixChannel(LatentChannel):
 
     @cached_property
     def row_symmetries(self) -> RowSymmetries:
-        """Rotations of the directions of every layer and head, of its keys and queries together."""
-        return RowSymmetries.of_rotations(self.network.groups)
+        """Rotations of the directions of every layer and head, keys and queries together, and exchanges of layers."""
+        return RowSymmetries.of_rotations(self.network.groups, self.network.exchangeable)
 
 
 class TiedAttentionChannel(AttentionMatrixChannel):

@@ -21,6 +21,8 @@ from glassformer.core.numerics.quasi_random import normal_points
 _FLOW_POINTS = 4096
 # Vectors grow like the exponential of the time: beyond this attention tells no two of them apart.
 _LONGEST_FLOW = 100.0
+# Limits whose earlier layers act as a committee.
+_COMMITTEES = ("large-skip", "linear-committee")
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,9 @@ class Architecture:
         heads: ``H``, each on its own coordinates of the tokens.
         output: ``"attention"`` (the last attention matrix) or ``"sequence"`` (the mixing of the input tokens).
         head_weights: weight of every head, shape (P, H) as nested tuples.
-        limit: ``""``; ``"large-skip"``, where the earlier layers act as a committee; or ``"large-depth"``, where they
-            mix the tokens by the constant matrix of the flow at the time ``P/c``.
+        limit: ``""``; ``"large-skip"``, where the earlier layers act as a committee; ``"linear-committee"``, where
+            moreover the last layer is linear; or ``"large-depth"``, where the earlier layers mix the tokens by the
+            constant matrix of the flow at the time ``P/c``.
         root: of the correlation of the tokens, shape (L, L) as nested tuples; empty where they are independent.
         ranks: directions of the key and of the query weights of every layer; empty where all have one.
     """
@@ -59,6 +62,20 @@ class Architecture:
         """Directions of every layer whose rows are learned."""
         layers = 1 if self.limit == "large-depth" else self.depth
         return self.ranks or (1,) * layers
+
+    @property
+    def last_activation(self) -> str:
+        """Activation of the layer that labels show."""
+        return "linear" if self.limit == "linear-committee" else self.activation
+
+    @property
+    def exchangeable(self) -> tuple[tuple[int, ...], ...]:
+        """Groups of several rows that labels do not tell apart: members of a committee of the same weight."""
+        if self.limit not in _COMMITTEES:
+            return ()
+        weights = [self.head_weights[k][0] / self.skip[k] for k in range(self.depth - 1)]
+        groups = [tuple(k for k, weight in enumerate(weights) if weight == own) for own in dict.fromkeys(weights)]
+        return tuple(group for group in groups if len(group) > 1)
 
     @property
     def start(self) -> np.ndarray[Any, Any]:
@@ -135,7 +152,8 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
         [[1.0, 2.0], [2.0, 4.0]]
     """
     if network.limit:
-        return lambda fields: _of_vector(earlier_mixing(network)(fields[:-1]) @ fields[-1], network.activation)
+        weight, last = network.head_weights[-1][0], network.last_activation
+        return lambda fields: weight * _of_vector(earlier_mixing(network)(fields[:-1]) @ fields[-1], last)
 
     def link(fields: Any) -> Any:
         half = network.rows if network.tied else network.rows // 2
@@ -164,8 +182,9 @@ def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
     r"""Mixing of the tokens by all layers but the last, from their rows of fields.
 
     :math:`B_l = (c_l I + \sum_h r_{lh}\sigma(\sum_k a_{lkh}b_{lkh}^T))B_{l-1}` with :math:`a = B_{l-1}k` and
-    :math:`b = B_{l-1}q`; rows are keys, and queries after them if they differ. In the limit of large skip, with layers
-    normalised by it, :math:`I + \sum_l \sigma(z_lz_l^T)/c_l`; at depth and skip large together, a constant.
+    :math:`b = B_{l-1}q`; rows are keys, and queries after them if they differ. In the limits of a committee, with
+    layers normalised by the skip, :math:`I + \sum_l r_l\sigma(z_lz_l^T)/c_l`; at depth and skip large together, a
+    constant.
     """
     if network.limit == "large-depth":
         constant = flow(network.tokens, network.depth / network.skip[0], network.activation)
@@ -173,7 +192,7 @@ def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
     before = network.depth - 1
 
     def mixing(rows: Any) -> Any:
-        if network.limit == "large-skip":
+        if network.limit in _COMMITTEES:
             committee = [
                 network.head_weights[k][0] * _of_vector(rows[k], network.activation) / network.skip[k]
                 for k in range(before)

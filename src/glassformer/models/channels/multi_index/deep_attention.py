@@ -107,7 +107,7 @@ class DeepAttentionChannel(TiedAttentionChannel):
         if y.ndim == 2:
             return y
         rank, scores = _rank(self.network), self.network.last_matrix(y)
-        if self.network.activation == "softmax":
+        if self.network.last_activation == "softmax":
             scores = symmetric_logits(scores, 1.0)
         vectors, beside = from_scores(scores, rank, _hidden(self.network))
         if np.any(beside > _NOT_SHOWN):
@@ -122,7 +122,7 @@ def _rank(network: Architecture) -> int:
 
 def _hidden(network: Architecture) -> int:
     """Whether labels hide the mean over tokens."""
-    return int(network.activation == "softmax")
+    return int(network.last_activation == "softmax")
 
 
 def _unseen(network: Architecture) -> int:
