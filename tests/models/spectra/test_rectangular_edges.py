@@ -56,3 +56,10 @@ def test_a_width_above_one_with_little_noise():
     trained = RegularisedRisk("square", "nuclear").limits(BilinearSequenceRegression(rho=1.5, noise=0.02), [10.0])
     assert trained["rank"][0] <= 1
     assert trained["error_estimate"][0] < 1e-6
+
+
+def test_next_to_where_no_gap_is_possible():
+    """``K`` one rounding below one: its fourth root is one."""
+    beta = np.exp(0.5)
+    found = RectangularLaw(beta=beta, rho=1.0, noise=np.exp(0.25)).mmse()
+    assert 0 < found.value[0] < 1

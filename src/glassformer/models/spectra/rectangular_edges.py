@@ -64,8 +64,8 @@ def gap_edges(rho: Array, a2: Array, a1: Array, k: Array) -> tuple[Flags, Array,
     array is the place of that minimum: with a gap it lies inside, without one it is where two bulks would part.
     """
     possible = k < 1
-    quarter = np.where(possible, k, 0.5) ** 0.25
-    inflection = np.log(rho * quarter / (1 - quarter))
+    quarter = 0.25 * np.log(np.where(possible, k, 0.5))
+    inflection = np.log(rho) + quarter - np.log(-np.expm1(quarter))
     possible &= _bend(rho, a2, k, inflection, 1.0)[0] < 0
     gap = np.zeros_like(possible)
     end, start, closest = (np.full_like(k, np.nan) for _ in range(3))
@@ -93,8 +93,8 @@ def _level(rho: Array, a2: Array, a1: Array, k: Array, t: Array, sign: float) ->
 
 def _parted(rho: Array, a2: Array, a1: Array, k: Array, inflection: Array) -> tuple[Flags, Array, Array, Array]:
     """The edges of :func:`gap_edges` where ``f'`` has a local minimum, nearer to the pole than its inflection point."""
-    cube = np.cbrt(k)
-    nearest = np.log(rho * cube / (1 - cube)) - 1e-9
+    cube = np.log(k) / 3
+    nearest = np.log(rho) + cube - np.log(-np.expm1(cube)) - 1e-9
     lowest = bracketed_root(lambda t: _bend(rho, a2, k, t, -1.0), nearest, inflection, start=nearest + 1e-8)
     beyond = np.maximum(np.log(np.maximum(a2 ** (-1 / 3) - rho, rho * 1e-300)), inflection) + 1e-9
     highest = bracketed_root(lambda t: _bend(rho, a2, k, t, 1.0), inflection, beyond, start=beyond - 1e-8)

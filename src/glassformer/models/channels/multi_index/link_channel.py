@@ -105,11 +105,8 @@ def link_channel(
     if noise_law is not None:
         return _of_law(link, safe, label_law(noise_law), noise, points)
     discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _POLICY.few)
-    constant = np.ptp(tried, axis=0).max() == 0
-    if constant and not scalar:
-        _require_varying(safe)
-    # One index alone is looked at closely where its channel is made.
-    if discrete and noise > 0 and not constant:
+    # Labels that are all alike are no discrete ones whose noise is to be left out: their link is the matter.
+    if discrete and noise > 0 and np.ptp(tried, axis=0).max() > 0:
         raise IncompatibleError(
             f"noise = {noise} and discrete labels exclude each other: use noise = 0, or label_type = continuous for "
             "normal noise on the values of the labels"
@@ -155,13 +152,6 @@ def _tried(link: Callable[[Any], Any], indices: int, tokens: int) -> _Tried:
     safe.require_finite()
     labels = safe(np.random.default_rng(0).standard_normal((_POLICY.tried, indices, tokens))).reshape(_POLICY.tried, -1)
     return _Tried(safe, labels, _traced(safe))
-
-
-def _require_varying(link: Link) -> None:
-    """Raise if many random fields have one label."""
-    fields = np.random.default_rng(2).standard_normal((_POLICY.many, *link.shape))
-    if np.ptp(link(fields).reshape(_POLICY.many, -1), axis=0).max() == 0:
-        raise link.refused("a link function that depends on its field", "the labels of a constant one say nothing")
 
 
 def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
