@@ -25,11 +25,11 @@ help:
 	@echo "make explore move sliders in the browser; ARGS=attention, for example, begins there"
 	@echo "make test    every check: lint, format, types, all tests"
 	@echo "make docs    the documentation, in docs/_build/html"
-	@echo "make fast    the tests not marked slow"
+	@echo "make fast    the tests not marked slow, in about a minute"
 	@echo "make statistics  tests of many seeds and samples, minutes each"
 	@echo "make bench   how fast: every benchmarks/bench_*.py"
 	@echo "make dist    wheel and sdist in dist/, built twice and compared, and the wheel tried in a new environment"
-	@echo "make oldest  the fast tests with the oldest supported versions of what is depended on"
+	@echo "make oldest  all tests with the oldest supported versions of what is depended on"
 	@echo "make format  rewrite the code in the house format"
 	@echo "make clean   remove the environment, results and caches"
 
@@ -57,7 +57,7 @@ docs: .venv/.ready-test
 	@echo "written to docs/_build/html"
 
 fast: .venv/.ready-test
-	$(PYTEST) -m "not slow and not statistics"
+	$(PYTEST) -m "not slow and not statistics" tests
 
 statistics: .venv/.ready-test
 	$(PYTEST) -m statistics
@@ -84,7 +84,7 @@ oldest:
 	@$(PYTHON) -m venv --clear build/oldest
 	@build/oldest/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints-oldest.txt \
 	  --editable '.[cluster,explore,sklearn]' cvxpy hypothesis mpmath psutil pytest pytest-xdist
-	OPENBLAS_NUM_THREADS=1 build/oldest/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not slow and not statistics" \
+	OPENBLAS_NUM_THREADS=1 build/oldest/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not statistics" \
 	  -W ignore::DeprecationWarning $(ARGS)
 
 format: .venv/.ready-test

@@ -89,6 +89,7 @@ def copy(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_file_and_two_lines_are_all_it_takes(kind, copy):
     before, found = contents(copy), skeleton(kind)

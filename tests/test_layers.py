@@ -21,6 +21,7 @@ def imported(path):
             yield name.split(".")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", FLOOR)
 def test_nothing_is_imported_from_above(room):
     files = sorted((HOME / room).rglob("*.py"))

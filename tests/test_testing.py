@@ -43,6 +43,7 @@ SLOW_MARKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW_MARKS.get(name, ())) for name in (*SOUND, *SLOW)])
 def test_sound_models_pass(name):
     report = check_model({**SOUND, **SLOW}[name], d=40 if name in (*SOUND, "link") else 20)
@@ -126,6 +127,7 @@ def test_mistakes_in_a_channel_are_found_and_explained(channel, failing):
         assert "score" in str(report).partition("FAIL")[2]
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_prior_is_found(monkeypatch):
     whole = BilinearPrior.denoise
 
@@ -152,6 +154,7 @@ def test_a_mistake_in_a_channel_of_rows_is_found(monkeypatch):
     assert failed == "Nishimori"
 
 
+@pytest.mark.slow
 def test_a_wrong_information_is_told_with_both_numbers():
     report = report_of(WrongInformation(0.3))
     found = next(check for check in report.checks if check.name == "information")
@@ -160,6 +163,7 @@ def test_a_wrong_information_is_told_with_both_numbers():
     assert used == pytest.approx(1.2 * other, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_threshold_above_its_bound_is_told_with_both_numbers(monkeypatch):
     from glassformer.theory.thresholds import Threshold, Thresholds
 

@@ -38,6 +38,7 @@ def transposed(model):
 # --- against theory, on every model with data -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_run_converges(case):
     assert [str(run.status) for run in runs(case)] == ["converged"] * len(runs(case))
 
@@ -61,6 +62,7 @@ def test_measured_and_predicted_residuals_agree(case):
     assert abs(ratio.mean()) <= 5 * chance / np.sqrt(ratio.size)
 
 
+@pytest.mark.slow
 def test_estimate_overlaps_with_the_signal_as_with_itself(draw):
     """Nishimori: posterior mean and teacher are exchangeable, |<S>|^2 = <S>.S* on average."""
     differences = []
@@ -82,6 +84,7 @@ def test_an_even_channel_is_solved_up_to_a_global_sign():
 # --- symmetries and repetition ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [LINEAR, SIGN, NARROW], ids=["linear", "sign", "narrow"])
 def test_transposed_data_give_the_transposed_estimate(model, draw):
     signal, design, labels = draw(model, 24, 2.0 if model.width else 0.6)
@@ -93,6 +96,7 @@ def test_transposed_data_give_the_transposed_estimate(model, draw):
     np.testing.assert_allclose(direct.value[0], other.value[0].T, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     # Linear labels: tests/conformance/test_learners.py.
@@ -104,6 +108,7 @@ def test_one_seed_gives_identical_bits(model):
     assert first.to_dict() == second.to_dict()
 
 
+@pytest.mark.slow
 def test_instances_are_the_runs_of_consecutive_seeds():
     together = simulate(LINEAR, [0.7], d=24, instances=2, seed=5).instances[0]
     alone = simulate(LINEAR, [0.7], d=24, instances=1, seed=6).instances[0]
@@ -111,6 +116,7 @@ def test_instances_are_the_runs_of_consecutive_seeds():
     assert together[0].error != together[1].error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [LINEAR, SIGN, pytest.param(NARROW, marks=pytest.mark.statistics)], ids=["linear", "sign", "narrow"]
 )
@@ -125,6 +131,7 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one(model):
     assert np.shares_memory(long.first(10).inputs, long.inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [LINEAR, SIGN, NARROW], ids=["linear", "sign", "narrow"])
 def test_single_precision_storage_changes_little(model, draw):
     signal, design, labels = draw(model, 24, 2.0 if model.width else 0.6)
@@ -135,6 +142,7 @@ def test_single_precision_storage_changes_little(model, draw):
     assert error_of(rounded, signal) == pytest.approx(error_of(exact, signal), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_single_precision_simulation_agrees_with_theory():
     result = simulate(LINEAR, [0.6], d=30, instances=4, seed=3, storage="float32")
     assert result.converged
@@ -142,6 +150,7 @@ def test_single_precision_simulation_agrees_with_theory():
     assert gap <= 5 * result["relative_standard_error"][0] + 1 / 40
 
 
+@pytest.mark.slow
 def test_instances_of_one_design_do_not_mix(draw):
     parts = [draw(LINEAR, 20, 0.6, seed) for seed in (0, 1)]
     both = DenseDesign(np.concatenate([design.inputs for _, design, _ in parts]))
@@ -153,6 +162,7 @@ def test_instances_of_one_design_do_not_mix(draw):
 # --- self-diagnosis ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_wrong_noise_is_contradicted_by_the_residual(draw):
     """A student told that labels are exact, when they are not, must not call its answer converged."""
     _, design, labels = draw(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.5), 40, 1.2)
@@ -168,6 +178,7 @@ def test_iteration_limit_is_reported(draw):
     assert solution.iterations[0] == 2
 
 
+@pytest.mark.slow
 def test_fixed_damping_reaches_the_same_estimate(draw):
     signal, design, labels = draw(LINEAR, 20, 0.6)
     free = gamp(LINEAR, design, labels, MessagePassing(tolerance=1e-7, max_iterations=1000))

@@ -30,6 +30,7 @@ def test_the_noise_stands_beside_the_error_not_in_it(name):
     assert found.get("plugin_error", found["prediction_error"])[1] >= found["prediction_error"][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian", "tanh"])
 def test_their_sum_is_what_is_measured_on_noisy_labels(name):
     channel, v, rng = SCALAR[name].channel, 0.4, np.random.default_rng(0)
@@ -62,6 +63,7 @@ def test_labels_without_a_sign(v):
     assert abs(found - squares.mean()) < 4 * squares.std() / np.sqrt(len(mean))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [3, 4])
 def test_rows_of_hardmax(tokens):
     model, v, rng = AttentionIndexed(0.5, tokens=tokens, channel="hardmax"), 0.4, np.random.default_rng(2)
@@ -74,6 +76,7 @@ def test_rows_of_hardmax(tokens):
     assert 0 < found["label_standard_error"] < 0.01
 
 
+@pytest.mark.slow
 def test_two_tokens_have_a_closed_form():
     from glassformer.models.channels.attention_indexed.prediction import row_errors
 

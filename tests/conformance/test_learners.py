@@ -69,6 +69,7 @@ def test_what_it_is_not_for_is_refused_with_a_remedy(name):
         simulate(other, [0.5], d=10, algorithm=name)
 
 
+@pytest.mark.slow
 def test_settings_are_described_checked_and_kept(name, result):
     kind = learner_type(name)
     for one in fields(kind):
@@ -88,15 +89,18 @@ def test_settings_of_another_learner_are_refused(name):
         simulate(FOR[name][0], [0.5], d=10, algorithm=name, settings=learner(other))
 
 
+@pytest.mark.slow
 def test_one_seed_gives_identical_bits(name, result):
     assert simulate(**ask(name)).to_dict() == result.to_dict()
 
 
+@pytest.mark.slow
 def test_a_name_with_settings_is_the_learner(name, result):
     given = {**ask(name), "algorithm": name, "settings": learner(name, **FOR[name][2])}
     np.testing.assert_array_equal(simulate(**given)["error"], result["error"])
 
 
+@pytest.mark.slow
 def test_it_has_a_theory_or_says_why_not(name, result):
     found = learner(name).completed(FOR[name][0]).theory(FOR[name][0], np.array([0.6]))
     if isinstance(found, str):
@@ -123,6 +127,7 @@ def test_inputs_it_cannot_learn_from_are_refused(name):
         simulate(**ask(name), storage="generated")
 
 
+@pytest.mark.slow
 def test_states_and_finished_runs_are_kept(name, result, tmp_path, monkeypatch):
     """Interruptions themselves: tests/core/test_checkpoints.py."""
     kept = []

@@ -59,17 +59,20 @@ def test_equal_models_have_one_identity_and_others_another(name, model):
     assert len({identity(build(other, EXAMPLES[other][0])) for other in EXAMPLES}) == len(EXAMPLES)
 
 
+@pytest.mark.slow
 def test_limits_begin_with_nothing_known_and_fall(table):
     assert isinstance(table, Table)
     assert table["error"][0] == pytest.approx(1.0, abs=1e-3)
     assert 0 <= table["error"][1] < 0.99
 
 
+@pytest.mark.slow
 def test_messages_reach_its_theory(name, model):
     result = simulate(model, [EXAMPLES[name][1]], d=60, instances=2)
     assert result["error"] == pytest.approx(result["theory"], abs=0.25)
 
 
+@pytest.mark.slow
 def test_it_is_drawn_swept_and_cited(name, table, tmp_path):
     parameters, alpha = EXAMPLES[name]
     plot_limits(table, tmp_path / "limits.png")

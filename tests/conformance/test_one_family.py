@@ -41,6 +41,7 @@ def matrices(values):
     return np.asarray(values)[:, None, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["uninformed", "informed"])
 def test_newton_steps_on_matrices_end_at_the_fixed_points_of_the_scalar_iteration(model, alphas, ends, start):
     """The code for sampled averages of several rows, on averages that are exact; down to perfect recovery."""
@@ -55,6 +56,7 @@ def test_newton_steps_on_matrices_end_at_the_fixed_points_of_the_scalar_iteratio
     assert settled.mean() >= 0.8
 
 
+@pytest.mark.slow
 def test_limits_and_free_entropies_of_the_one_row_are_those_of_the_scalar_model(model, alphas, curve):
     rows = InRows(model)
     matrix = limits(rows, alphas[SOME], throw=False)
@@ -83,6 +85,7 @@ def test_nothing_is_added_to_a_variance_that_vanishes(model):
     assert (value[0] == 0) == model.channel.noiseless
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", ["linear", "sign"])
 def test_message_passing_on_the_one_row_is_that_on_the_scalar_model(draw, channel):
     from glassformer import BilinearSequenceRegression

@@ -87,6 +87,7 @@ def test_fixed_points_solve_the_equation_of_state(model, alphas, ends):
         assert np.all(np.abs(curve.alpha - alphas[kept]) <= slack)
 
 
+@pytest.mark.slow
 def test_free_entropy_is_stationary_at_fixed_points(model, alphas, ends):
     for solution in ends.values():
         kept = nontrivial(model, solution.value)
@@ -95,6 +96,7 @@ def test_free_entropy_is_stationary_at_fixed_points(model, alphas, ends):
         assert np.all(np.abs(measured) <= 1e-7 * q_hat * overlap_slope)
 
 
+@pytest.mark.slow
 def test_gradient_of_the_free_entropy_is_state_evolution(model):
     alpha = 0.7 * model.prior.mmse_dimension
     q_hat = model.prior.onset + model.prior.mmse_dimension * np.geomspace(0.3, 30, 8)
@@ -102,6 +104,7 @@ def test_gradient_of_the_free_entropy_is_state_evolution(model):
     np.testing.assert_array_less(np.abs(measured - exact), 1e-6 * q_hat * overlap_slope)
 
 
+@pytest.mark.slow
 def test_a_warm_start_lands_on_the_same_fixed_point(model, alphas, curve):
     cold = curve["algorithmic_error"]
     for start in (np.maximum(cold, 1e-13), np.minimum(1.0, 1.001 * cold + 1e-9)):
@@ -130,6 +133,7 @@ def test_damping_changes_the_path_only(model, alphas):
     assert np.all(gap[done] <= 10 * (plain.error_estimate + quick.error_estimate)[done] + 1e-10)
 
 
+@pytest.mark.slow
 def test_a_batch_equals_its_elements(model, alphas):
     kept = alphas[[0, 3, 6]]
     batch = state_evolution(model, kept)

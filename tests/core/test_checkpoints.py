@@ -60,6 +60,7 @@ def interrupted(monkeypatch, at):
     monkeypatch.setattr(Checkpoint, "offer", offer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -112,6 +113,7 @@ def test_finished_runs_are_read_and_nothing_is_drawn_again(algorithm, tmp_path, 
     assert first.to_dict() == again.to_dict()
 
 
+@pytest.mark.slow
 def test_what_determines_a_run_makes_another_record(tmp_path):
     ask = {"d": 10, "instances": 1, "checkpoint": tmp_path, "settings": MessagePassing(max_iterations=20)}
     simulate(BSR, [0.5], **ask)
@@ -122,6 +124,7 @@ def test_what_determines_a_run_makes_another_record(tmp_path):
     assert len(list(tmp_path.glob("*.json"))) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["json", "npz"])
 def test_what_was_cut_short_is_reported_and_computed_again(ending, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS["gd"]
@@ -140,6 +143,7 @@ def test_what_was_cut_short_is_reported_and_computed_again(ending, tmp_path, mon
     np.testing.assert_array_equal(whole["error"], again["error"])
 
 
+@pytest.mark.slow
 def test_records_can_be_read_by_people(tmp_path):
     simulate(BSR, [0.5], d=20, instances=1, checkpoint=tmp_path)
     (path,) = tmp_path.glob("*.json")

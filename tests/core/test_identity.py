@@ -115,6 +115,7 @@ def pairs(draw):
     return made(kind, one), made(kind_too, other), equal
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(pairs())
 def test_different_things_never_share_an_identity_and_equal_ones_do(pair):
@@ -277,6 +278,7 @@ KEYS = " ".join(map(identity, THINGS))
 """
 
 
+@pytest.mark.slow
 def test_identities_are_those_of_another_process(tmp_path, monkeypatch):
     (tmp_path / "things_with_identity.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
@@ -288,6 +290,7 @@ def test_identities_are_those_of_another_process(tmp_path, monkeypatch):
     assert len(set(here.split())) == 5
 
 
+@pytest.mark.slow
 def test_a_folder_of_checkpoints_tells_channels_apart(tmp_path):
     ask = {"alpha": [0.5], "d": 20, "instances": 1, "checkpoint": tmp_path}
     noisy = BilinearSequenceRegression(rho=0.2, channel=GaussianChannel(2.0))
@@ -298,6 +301,7 @@ def test_a_folder_of_checkpoints_tells_channels_apart(tmp_path):
     assert len(list(tmp_path.glob("*.json"))) == 2
 
 
+@pytest.mark.slow
 def test_runs_of_what_has_no_identity_are_computed_and_not_kept(tmp_path):
     source = (n for n in [1])
     model = BilinearSequenceRegression(rho=0.5, noise=0.1, channel=lambda h: h if source else -h)
@@ -338,6 +342,7 @@ def test_weights_of_heads_are_parameters():
     assert "head_weights" not in DeepAttention().parameters
 
 
+@pytest.mark.slow
 def test_two_functions_on_one_axis_are_two_points(tmp_path):
     links = [lambda h: 2.0 * h, lambda h: 3.0 * h]
     sweep = Sweep("bsr", {"channel": links, "alpha": [0.5]}, parameters={"rho": 0.5, "noise": 1.0})
@@ -364,6 +369,7 @@ def test_objects_and_equal_numbers_on_an_axis(tmp_path):
         Sweep("bsr", {"rho": [1, 1.0], "alpha": [0.5]})
 
 
+@pytest.mark.slow
 def test_points_of_what_has_no_identity_are_never_taken_for_others(tmp_path):
     source = (n for n in [1])
     parameters = {"rho": 0.5, "noise": 0.1, "channel": lambda h: h if source else -h}
@@ -389,6 +395,7 @@ def test_files_on_an_axis_count_by_their_functions(tmp_path):
     assert before[1] != after[1]
 
 
+@pytest.mark.slow
 def test_a_compiled_link_follows_the_globals_that_it_reads(monkeypatch):
     fields = np.ones((3, 2, 1))
     model = SequenceMultiIndex(scaled, indices=2, tokens=1, noise=0.1, points=32)
@@ -413,6 +420,7 @@ def test_what_has_no_identity_is_compiled_for_each_object():
             np.testing.assert_allclose(run(ones), factor * ones)
 
 
+@pytest.mark.slow
 def test_few_compiled_functions_are_kept(monkeypatch):
     monkeypatch.setattr(compiled, "_KEPT", 4)
 

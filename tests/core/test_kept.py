@@ -70,6 +70,7 @@ print(os.environ.get("JAX_COMPILATION_CACHE_DIR"))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "arguments", "given", "expected"),
     [

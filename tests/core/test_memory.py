@@ -7,6 +7,7 @@ import pytest
 from glassformer.core.numerics import compiled, memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "forgotten"), [(99.0, False), (101.0, True)])
 def test_what_is_compiled_is_forgotten_beyond_the_limit(size, forgotten, monkeypatch):
     double = compiled.Specialised(lambda x: 2 * x)

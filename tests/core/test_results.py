@@ -78,6 +78,7 @@ def test_numbers_json_has_no_word_for_become_none():
     assert plain({"a": [np.nan, np.int64(3), np.bool_(True), Status.BISTABLE]}) == {"a": [None, 3, True, "bistable"]}
 
 
+@pytest.mark.slow
 def test_simulation_to_pandas_and_xarray(simulation):
     frame, data = simulation.to_pandas(), simulation.to_xarray()
     for name in ("error", "standard_error", "theory", "relative_error", "alpha_realised"):
@@ -96,6 +97,7 @@ def test_simulation_to_dict_keeps_every_run(simulation):
         assert row["standard_error"] == pytest.approx(spread)
 
 
+@pytest.mark.slow
 def test_a_single_run_has_no_standard_error():
     document = simulate(MODEL, [0.3], d=12, instances=1).to_dict()
     assert document["points"][0]["standard_error"] is None
@@ -116,6 +118,7 @@ def test_an_unknown_threshold_is_named(found):
         found["strong"]
 
 
+@pytest.mark.slow
 def test_landscape_in_every_form(curve):
     document, frame, data = curve.to_dict(), curve.to_pandas(), curve.to_xarray()
     json.dumps(document, allow_nan=False)

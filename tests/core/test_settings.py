@@ -80,6 +80,7 @@ def test_random_starts_are_those_asked_for():
     assert not np.array_equal(usual, large)
 
 
+@pytest.mark.slow
 def test_the_optimum_of_a_hard_phase_is_not_where_message_passing_ends():
     result = simulate(absolute(), [1.05], d=40, instances=1, settings=MessagePassing(max_iterations=5))
     assert result["theory_bayes_optimal"][0] < 1e-6

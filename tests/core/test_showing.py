@@ -73,6 +73,7 @@ def computed(name):
     return RESULTS[name][0]()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RESULTS)
 def test_every_result_shows_and_draws_itself(name, tmp_path):
     found, words = computed(name), RESULTS[name][1]

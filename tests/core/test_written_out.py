@@ -31,6 +31,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_of_many_data_points_at_once(name):
     function = FUNCTIONS[name]

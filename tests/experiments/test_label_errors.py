@@ -22,6 +22,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("share", [0.2, 0.7])
 def test_an_estimate_as_good_as_the_posterior_mean_errs_as_often_as_theory_says(name, share):
@@ -50,6 +51,7 @@ def test_rows_of_scalar_channels_tell_them_too():
     np.testing.assert_allclose(found["label_error"], np.arccos(np.sqrt(found["overlap"].ravel())) / np.pi, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_simulations_count_them():
     found = simulate(MODELS["sign"], [3.0], d=24, instances=3)
     run = found.instances[0][0]
@@ -68,7 +70,11 @@ def test_message_passing_errs_as_often_as_theory_says(name):
     assert abs(found["label_error"] - found["label_theory"])[0] < 5 * found["label_standard_error"][0] + 0.03
 
 
-@pytest.mark.parametrize(("channel", "noise"), [("gaussian", 0.1), ("absolute", 0.0), ("sign", 0.0)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("channel", "noise"),
+    [("gaussian", 0.1), ("sign", 0.0), pytest.param("absolute", 0.0, marks=pytest.mark.statistics)],
+)
 def test_errors_of_predictions_are_measured_of_one_matrix(channel, noise):
     """Of an estimate as good as the posterior mean: those of the theory at that overlap."""
     model = BilinearSequenceRegression(rho=0.5, channel=channel, noise=noise)

@@ -117,6 +117,7 @@ def written(tables):
     return "\n".join([*plain, *whole])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tables", "key"), MALFORMED)
 def test_a_malformed_file_is_refused_in_one_line_before_anything_is_computed(tables, key, tmp_path, capsys):
     file, store = tmp_path / "sweep.toml", tmp_path / "store"
@@ -187,6 +188,7 @@ def evil(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tables", NAMED_BY)
 @pytest.mark.parametrize("name", ["evil.py", "./evil.py", "sub/../evil.py", "alias.py", "{folder}/evil.py"])
 def test_a_file_of_somebody_else_runs_no_code(tables, name, evil, capsys):

@@ -84,6 +84,7 @@ def undisturbed(tmp_path_factory):
     return content(folder)
 
 
+@pytest.mark.slow
 def test_theory_is_that_of_the_plain_computation(tmp_path):
     assert run_sweep(THEORY, tmp_path).good
     found = collect(tmp_path)
@@ -133,6 +134,7 @@ def test_what_thresholds_note_is_kept(tmp_path):
     assert "perfect_recovery: " in str(collect(tmp_path)["message"].values)
 
 
+@pytest.mark.slow
 def test_settings_are_written_as_on_the_command_line(tmp_path):
     (tmp_path / "losses.py").write_text("def doubled(label, field):\n    return (label - field) ** 2\n")
     common = {"parameters": {"beta": 1, "noise": 1, "rho": 0.5}, "learner": "risk", "folder": str(tmp_path)}
@@ -179,6 +181,7 @@ def test_another_learner_has_other_keys():
     assert len(keys) == 3
 
 
+@pytest.mark.slow
 def test_vectors_and_matrices_keep_their_shape(tmp_path):
     parameters = {"depth": 2, "points": 32}
     run_sweep(Sweep("attention", {"side_information": [0.2], "alpha": [0.1]}, parameters=parameters), tmp_path)
@@ -187,6 +190,7 @@ def test_vectors_and_matrices_keep_their_shape(tmp_path):
     assert {"overlap_1_2", "row_error_2", "error", "status"} <= set(to_frame(found).columns)
 
 
+@pytest.mark.slow
 def test_a_store_of_another_format_says_so(tmp_path):
     run_sweep(THEORY, tmp_path)
     described = tmp_path / "sweep.json"
@@ -224,6 +228,7 @@ def test_failures_are_kept_and_retried_on_request(tmp_path):
     assert run_sweep(sweep, tmp_path, retry=True).computed == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["cut", "changed", "binary"])
 def test_a_damaged_record_is_reported_and_computed_again(damage, tmp_path):
     run_sweep(THEORY, tmp_path)
@@ -342,6 +347,7 @@ def test_the_command_line(tmp_path, capsys):
         plot(collect(store), tmp_path / "a.png", "colour")
 
 
+@pytest.mark.slow
 def test_collecting_what_is_not_settled_exits_as_status_does(tmp_path, capsys):
     run_sweep(THEORY, tmp_path)
     assert main(["sweep", "collect", str(tmp_path)]) == 0
@@ -365,6 +371,7 @@ def test_records_of_several_versions_name_them_all(tmp_path, monkeypatch):
     assert collect(tmp_path).attrs["glassformer"] == f"0.0.1, {__version__}"
 
 
+@pytest.mark.slow
 def test_a_sweep_that_hides_another_says_so(tmp_path):
     assert run_sweep(THEORY, tmp_path).hidden == ""
     wider = Sweep("bsr", {"rho": [0.2, 0.5, 1.0], "alpha": "0.1:0.9:5"}, parameters={"beta": 1})
@@ -375,6 +382,7 @@ def test_a_sweep_that_hides_another_says_so(tmp_path):
     assert (again.computed, again.hidden) == (0, "thresholds bsr over rho")
 
 
+@pytest.mark.slow
 def test_warnings_are_one_line_per_file(tmp_path):
     run_sweep(THEORY, tmp_path)
     path = sorted((tmp_path / "points").iterdir())[0]
@@ -551,6 +559,7 @@ def test_a_wrong_scheduler_loses_nothing(tmp_path):
     assert run_sweep(THEORY, tmp_path).computed == 5
 
 
+@pytest.mark.slow
 def test_a_file_of_a_spectrum_is_found_beside_the_sweep_and_part_of_the_key(tmp_path, monkeypatch):
     """What the file holds determines a point, not its name."""
     (tmp_path / "own").mkdir()

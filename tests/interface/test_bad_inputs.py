@@ -131,6 +131,7 @@ def refused(tmp_path, capsys, monkeypatch):
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "name", "unit"), TOO_MUCH)
 def test_what_is_too_much_is_refused_with_both_numbers(line, name, unit, refused):
     said = refused(line)
@@ -140,6 +141,7 @@ def test_what_is_too_much_is_refused_with_both_numbers(line, name, unit, refused
     assert ";" in said, "no remedy"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "words"), WRONG)
 def test_other_mistakes_are_named(line, words, refused):
     assert words in refused(line)

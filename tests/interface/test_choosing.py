@@ -32,6 +32,7 @@ def cases():
         yield pytest.param(command, *rest, marks=() if quick else pytest.mark.statistics)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "quantity", "ratios", "numbers"), list(cases()))
 def test_learners_are_compared_by_what_they_reach(command, quantity, ratios, numbers, capsys):
     main([*command.split(), "--rho", "0.3", "--alpha", ",".join(ratios), "--json"])

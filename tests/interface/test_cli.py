@@ -89,6 +89,7 @@ def test_points_of_a_range_are_round_where_decimals_are():
     assert parse_alpha("0.3:0.8:1") == [0.3]
 
 
+@pytest.mark.slow
 def test_rows_at_ratios_close_to_each_other_are_told_apart(run):
     _, out, _ = run("limits bsr --rho 0.3 --alpha 0.50999978,0.50999979")
     assert [line.split()[0] for line in out.splitlines()[2:]] == ["0.50999978", "0.50999979"]
@@ -168,6 +169,7 @@ def test_a_phase_diagram_tells_never_from_does_not_apply_as_thresholds_do(run):
     assert (cells["perfect_recovery"], cells["hard_phase_start"]) == (["inf", "-"], ["-", "-"])
 
 
+@pytest.mark.slow
 def test_landscape_as_json(document, run):
     answer = document("landscape bsr --alpha 0.3,0.6 --rho 0.5 --noise 0.1 --points 20")
     assert answer["model"] == "bsr"
@@ -185,6 +187,7 @@ def test_landscape_as_json(document, run):
 # --- simulate ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_simulate_as_json(document):
     answer = document(f"simulate bsr --algorithm gamp --alpha 0.4,0.9 {SMALL}")
     expected = simulate(BilinearSequenceRegression(rho=0.5, noise=0.5), [0.4, 0.9], d=16, instances=2, seed=3)
@@ -233,6 +236,7 @@ COMMANDS = {
 ROWS = {"limits": 4, "thresholds": 6, "landscape": 40, "simulate": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_csv(run, tmp_path, name):
     path = tmp_path / "result.csv"
@@ -267,6 +271,7 @@ def test_plot(run, tmp_path, name, ending):
     assert path.stat().st_size > 3000
 
 
+@pytest.mark.slow
 def test_files_and_json_together(run, tmp_path):
     table, picture = tmp_path / "a.csv", tmp_path / "a.png"
     code, out, _ = run(f"{COMMANDS['limits']} --json --csv {table} --plot {picture}")
@@ -371,6 +376,7 @@ def test_every_learner_is_cited(run):
     assert run("cite online-sgd")[1].count("@") == 1
 
 
+@pytest.mark.slow
 def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
     code, out, _ = run(f"figure bsr-3 --quick --out {tmp_path}")
     assert code == 0
@@ -482,6 +488,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("line", "words"), BAD, ids=[line for line, _ in BAD])
 def test_bad_usage_is_one_line_on_standard_error(run, line, words):
     is_one_clear_line(run(line), *words)
@@ -517,6 +524,7 @@ def test_no_command_shows_the_usage(run):
     assert "usage: glassformer" in out
 
 
+@pytest.mark.slow
 def test_exit_codes_and_streams_of_a_real_process():
     good = in_process_of_its_own("limits", "bsr", "--alpha", "0.3", "--rho", "inf", "--json")
     assert good.returncode == 0
@@ -534,6 +542,7 @@ def test_exit_codes_and_streams_of_a_real_process():
 # --- help -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["--help", "limits --help", "simulate --help", "figure --help", "--version"])
 def test_help_imports_nothing_heavy(line):
     code = (
@@ -551,6 +560,7 @@ def test_help_imports_nothing_heavy(line):
     assert not HEAVY & set(modules.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["limits aim --alpha 0.05,0.1", "simulate aim --alpha 0.1 --d 12 --instances 2"])
 def test_attention_results_are_drawn_and_written(run, tmp_path, command):
     plot, csv = tmp_path / "a.png", tmp_path / "a.csv"

@@ -51,6 +51,7 @@ def test_every_command_is_checked():
     assert set(ASK) == set(COMMANDS)
 
 
+@pytest.mark.slow
 def test_it_answers(command, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sweep.toml").write_text(SWEEP)
@@ -73,6 +74,7 @@ def test_a_mistake_is_one_line(command, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_what_it_says_of_a_model_is_json_as_well(command, capsys):
     if not COMMANDS[command].takes_model:
         pytest.skip("no model follows")
@@ -88,6 +90,7 @@ def validated(printed):
     return document(kind).model_validate(found)
 
 
+@pytest.mark.slow
 def test_other_documents_name_their_schema(capsys, tmp_path, monkeypatch):
     question, _ = ASK["sweep"]
     monkeypatch.chdir(tmp_path)
@@ -110,6 +113,7 @@ def test_a_document_of_another_shape_is_refused():
     assert {kind: json_schema(kind)["$id"] for kind in KINDS} == {kind: schema_name(kind) for kind in KINDS}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
 def test_words_are_completed(capsys, tmp_path):
     assert call("completion bash") == 0

@@ -129,6 +129,7 @@ def test_an_axis_of_whole_numbers_has_no_others(axes):
     assert all(line.get_linestyle() == ":" for line in axes.lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, pytest.param(0.1, marks=pytest.mark.statistics)])
 def test_landscapes_show_their_maxima(axes, noise):
     model = BilinearSequenceRegression(rho=0.5, noise=noise, channel="absolute")
@@ -166,6 +167,7 @@ def test_files_that_cannot_be_written_stop_before_the_computation(options, said,
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_size_and_theme_of_a_plot(tmp_path):
     from matplotlib.image import imread
 

@@ -25,6 +25,7 @@ def drawn(channel, samples, d=10, width=2, seed=0):
     return design, signal, channel.sample(design.forward(signal, 0), rng)
 
 
+@pytest.mark.slow
 def test_the_students_indices_are_those_of_the_design():
     design, _, _ = drawn(SOFTMAX, 30)
     weights = np.random.default_rng(1).standard_normal((3, 10, 2))
@@ -127,6 +128,7 @@ def test_what_has_no_gradient_is_refused():
         simulate(noisy, [0.2], d=10, algorithm="gd", instances=1)
 
 
+@pytest.mark.slow
 def test_noisy_softmax_is_trained_at_its_own_temperature():
     """The true weights have the training error of the noise, at any inverse temperature."""
     model = AttentionIndexed(0.2, tokens=2, noise=1e-4, temperature=4.0)

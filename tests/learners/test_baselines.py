@@ -37,6 +37,7 @@ def simulated_ridge(entries, samples, noise, strength, rng):
     return np.mean((estimate - signal) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.5, 1.5])
 @pytest.mark.parametrize(("noise", "strength"), [(0.1, 0.1), (0.1, 0.01), (0.1, 2.0), (0.0, 0.3)])
 def test_ridge_against_data(alpha, noise, strength):
@@ -159,6 +160,7 @@ def published_threshold(beta, rho):
 
 
 # beta = 20 has its optimal level below the whole spectrum.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beta", "rho"),
     [
@@ -174,6 +176,7 @@ def test_nuclear_norm_threshold_as_published(beta, rho):
     assert nuclear_norm_threshold(beta, rho) == pytest.approx(published_threshold(beta, rho), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REFERENCE.exists(), reason="the published curve is not part of the repository")
 def test_nuclear_norm_threshold_against_the_published_curve():
     with REFERENCE.open() as file:

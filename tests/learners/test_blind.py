@@ -22,6 +22,7 @@ MODEL = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 ASK = {"d": 40, "instances": 4, "seed": 2, "storage": "float32"}
 
 
+@pytest.mark.slow
 def test_a_wrong_width_costs_what_theory_says():
     found = simulate(MODEL, [0.5], algorithm=BlindMessagePassing(assumed_rho=1.0), **ASK)
     right = simulate(MODEL, [0.5], **ASK)
@@ -32,6 +33,7 @@ def test_a_wrong_width_costs_what_theory_says():
     assert abs(excess - (found["theory"] - right["theory"])) < 4 * spread / np.sqrt(4) + 0.4 / 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beta", "rho", "noise", "alpha"),
     [
@@ -47,6 +49,7 @@ def test_without_a_width_it_is_next_to_the_one_that_knows_it(beta, rho, noise, a
     assert blind["relative_error"] < 1.06 * knowing["relative_error"]
 
 
+@pytest.mark.slow
 def test_without_noise_it_recovers_the_signal():
     model = BilinearSequenceRegression(beta=1, rho=0.3)
     found = simulate(model, [0.7], algorithm="blind-gamp", d=40, instances=1)
@@ -83,6 +86,7 @@ def test_the_estimated_denoiser_tends_to_the_optimal_one():
     assert gaps[1] < 0.25 * gaps[0]
 
 
+@pytest.mark.slow
 def test_limits_are_those_of_what_is_assumed():
     table = BlindMessagePassing(assumed_rho=0.3).limits(MODEL, [0.5])
     np.testing.assert_allclose(table["error"], limits(MODEL, [0.5])["error"], rtol=1e-8)
@@ -91,6 +95,7 @@ def test_limits_are_those_of_what_is_assumed():
     assert any("not proven" in note for note in blind.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", [BlindMessagePassing(), VectorMessagePassing()], ids=lambda one: one.name)
 def test_thresholds_and_branches_are_those_of_the_optimum(learner):
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0)

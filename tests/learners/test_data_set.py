@@ -28,6 +28,7 @@ def test_seeds_are_whole(seed):
         DataSet(DESIGN, np.ones(3), seed)
 
 
+@pytest.mark.slow
 def test_nothing_is_followed_without_a_teacher():
     model, rng = DeepAttention(depth=1, points=64), np.random.default_rng(0)
     size = model.at_size(10)

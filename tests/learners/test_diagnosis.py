@@ -21,6 +21,7 @@ def correlated(x):
     return np.einsum("ab,nbd->nad", np.linalg.cholesky(0.7**distance), x)
 
 
+@pytest.mark.slow
 def test_independent_numbers_of_any_law_are_trusted():
     shapes = [(12, 4, 4), (20, 5, 7), (50, 10, 10), (100, 3, 40), (10, 2, 100), (30, 1, 8), (300, 17, 18), (3000, 4, 4)]
     for k in range(32):

@@ -38,6 +38,7 @@ def drawn(samples=80, size=10, width=2, seed=0):
     return design, signal, design.forward(signal, 0)
 
 
+@pytest.mark.slow
 def test_gradients_agree_with_finite_differences():
     design, _, labels = drawn(20, 6)
     rng = np.random.default_rng(1)
@@ -139,6 +140,7 @@ def test_averaging_over_starts_brings_gradient_descent_close_to_the_optimal_erro
     assert single["relative_error"][0] > 1.5 * averaged["relative_error"][0]
 
 
+@pytest.mark.slow
 def test_no_floor_counts_while_weights_explore():
     design, signal, labels = drawn(90)
     student, settings = factor_student(design, labels, 2), GradientDescent(explore=700, floor=1e-6)
@@ -150,6 +152,7 @@ def test_no_floor_counts_while_weights_explore():
     assert np.all(found.loss <= 1e-5 * student.power)
 
 
+@pytest.mark.slow
 def test_results_say_how_averages_were_trained():
     ask = {"d": 10, "instances": 1, "algorithm": "averaged-gd"}
     own = simulate(MODEL, [0.3], settings=GradientDescent(starts=2, max_steps=200), **ask).parameters
@@ -203,6 +206,7 @@ def test_ways_of_solving_ridge_agree():
         ridge(twice, np.concatenate([labels[:40]] * 2), 1e-30)
 
 
+@pytest.mark.slow
 def test_nuclear_norm_in_a_simulation():
     result = simulate(MODEL, [0.7], d=20, instances=2, algorithm="nuclear-norm")
     assert result.converged
@@ -240,6 +244,7 @@ def test_links_with_slopes_are_fitted():
     assert 0.2 * found["theory_bayes_optimal"][0] < found["error"][0] < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", [np.tanh, lambda h: 1.0 if h > 0 else -1.0, jnp.sign])
 def test_links_without_slopes_that_jax_knows_are_refused(link):
     with pytest.raises(IncompatibleError, match="slopes that JAX can trace"):
@@ -268,6 +273,7 @@ def test_baselines_from_the_command_line(capsys):
     assert "--starts is no option of algorithm ridge" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "own", [{"learning_rate": 0.2}, {"momentum": 0.8, "learning_rate": 0.1}, {"optimizer": "adam"}], ids=str
 )

@@ -110,6 +110,7 @@ def one_index(samples=600, d=150, **settings):
     return gamp(model, design, labels, MessagePassing(**settings)), weights
 
 
+@pytest.mark.slow
 def test_the_tolerance_is_honoured_where_scores_are_exact():
     """It was clamped at 5e-3 for all models of several rows."""
     loose, _ = one_index(tolerance=1e-1)
@@ -119,6 +120,7 @@ def test_the_tolerance_is_honoured_where_scores_are_exact():
     assert tight.residual[0] <= 1e-8 * np.sqrt(tight.error_estimate[0])
 
 
+@pytest.mark.slow
 def test_models_of_rows_have_a_door_of_their_own():
     """It died with an AttributeError."""
     solution, weights = one_index()
@@ -138,6 +140,7 @@ def test_inputs_of_another_kind_are_refused_by_name(rows):
         gamp(model, design, np.zeros(20))
 
 
+@pytest.mark.slow
 def test_every_instance_of_a_design_is_learned_from():
     model, rng = BilinearSequenceRegression(rho=0.3, noise=0.1), np.random.default_rng(1)
     inputs, signals = rng.standard_normal((2, 500, 15, 15)), [model.prior.sample((15, 15), rng) for _ in range(2)]

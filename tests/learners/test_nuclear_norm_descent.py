@@ -45,6 +45,7 @@ def objective(design, labels, penalty, signal):
     return 0.5 * np.sum((design.forward(signal, 0) - labels) ** 2) + penalty * norm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(8, 8), (6, 10)])
 @pytest.mark.parametrize("penalty", [0.0, 0.3])
 def test_least_nuclear_norm_agrees_with_an_interior_point_solver(shape, penalty):

@@ -25,6 +25,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parameters", "error", "training"), ROWS)
 def test_known_numbers(parameters, error, training):
     found = nuclear_norm_risk(*parameters)
@@ -34,6 +35,7 @@ def test_known_numbers(parameters, error, training):
     assert found.effective_noise == pytest.approx((noise + found.error) / alpha, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_best_strength():
     best = best_nuclear_norm(1, 0.3, 0.5, 0.1)
     assert best.error == pytest.approx(0.37289523, abs=1e-7)
@@ -76,6 +78,7 @@ def test_nodes_of_the_law(beta, rho, noise):
     assert error == pytest.approx(1 - 2 * weight @ (kept * shrunk) + weight @ kept**2, abs=1e-10)
 
 
+@pytest.mark.slow
 def test_in_a_simulation():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
     result = simulate(model, [0.5], d=30, instances=4, algorithm="nuclear-norm")

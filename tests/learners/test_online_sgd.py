@@ -34,6 +34,7 @@ def drawn(samples=9, d=5, seed=0):
     return rng.standard_normal((samples, 1, d)), rng.standard_normal(samples), rng.standard_normal((1, d))
 
 
+@pytest.mark.slow
 def test_steps_are_those_of_the_formula_and_a_rest_is_left_out():
     inputs, labels, weights = drawn()
     settings = OnlineSGD(learning_rate=0.3, batch=2, weight_decay=0.5, looks=3)
@@ -50,6 +51,7 @@ def test_steps_are_those_of_the_formula_and_a_rest_is_left_out():
     assert found.records[-1]["time"] == 4 / 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [1, 4, 7])
 def test_inputs_that_are_drawn_on_the_way_are_the_same_samples(block):
     design = GeneratedDesign(ProjectionDesign, (3,), number=23, shape=(1, 5), block=block)
@@ -67,6 +69,7 @@ def test_what_diverges_says_so():
     assert np.all(np.isfinite(found.weights))
 
 
+@pytest.mark.slow
 def test_nothing_is_measured_of_what_has_diverged():
     learner = OnlineSGD(learning_rate=50.0, batch=1, points=64)
     linear = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
@@ -75,6 +78,7 @@ def test_nothing_is_measured_of_what_has_diverged():
     assert np.isfinite(table["measured_error"][0]) and np.all(np.isnan(table["measured_error"][1:]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [pytest.param(TANH, marks=pytest.mark.statistics), GATED])
 def test_runs_follow_the_equations_from_where_they_began(model):
     learner = OnlineSGD(learning_rate=0.3, batch=1, points=256)
@@ -90,6 +94,7 @@ def test_runs_follow_the_equations_from_where_they_began(model):
     assert np.all(table["cosine"][-1] > table["cosine"][0] + 0.03)
 
 
+@pytest.mark.slow
 def test_theory_beside_simulations():
     model, learner = SequenceMultiIndex(lambda z: z[0, 0]), OnlineSGD(learning_rate=0.3, batch=1, points=128)
     result = simulate(model, [1.0, 4.0], d=100, instances=4, algorithm=learner)
@@ -98,6 +103,7 @@ def test_theory_beside_simulations():
     np.testing.assert_allclose(learner.theory(model, np.array([4.0, 1.0])), result["theory"][::-1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_even_labels_have_no_theory_without_a_dimension_or_a_start():
     even = SequenceMultiIndex(square)
     assert "grows with d" in OnlineSGD().theory(even, np.array([1.0]))
@@ -106,12 +112,14 @@ def test_even_labels_have_no_theory_without_a_dimension_or_a_start():
     assert table["cosine"][0, 0] == pytest.approx(1e-3)
 
 
+@pytest.mark.slow
 def test_a_start_with_an_overlap_has_it():
     table = follow(GATED, [0.02], steps=1, overlap=0.8, d=200, instances=2, algorithm=OnlineSGD(batch=1, points=32))
     np.testing.assert_allclose(table["measured_cosine"][0], 0.8, atol=0.1)
     np.testing.assert_allclose(table["measured_cosine"][0], table["cosine"][0], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_refusals_name_the_remedy():
     with pytest.raises(ParameterError, match=r"batch = 64 is not allowed: expected at most the number of samples, 20"):
         simulate(GATED, [1.0], d=20, instances=1, algorithm=OnlineSGD(batch=64))
@@ -121,6 +129,7 @@ def test_refusals_name_the_remedy():
         OnlineSGD(overlap=0.5).learn(TANH, DataSet(ProjectionDesign(drawn()[0]), drawn()[1]))
 
 
+@pytest.mark.slow
 def test_on_the_command_line(capsys, tmp_path):
     plot = tmp_path / "way.png"
     asked = [

@@ -166,6 +166,7 @@ def with_tails(x, rng):
     return rng.standard_t(3, size=x.shape) / np.sqrt(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
@@ -202,6 +203,7 @@ def test_independent_inputs_are_not_blamed():
     assert not contradictions(np.sign(rng.standard_normal((200, 8, 8))))
 
 
+@pytest.mark.slow
 def test_a_width_that_residuals_contradict_is_named():
     """A width of 0.5 for 0.1; the right one says nothing."""
     rng = np.random.default_rng(0)

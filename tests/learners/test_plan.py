@@ -37,6 +37,7 @@ def test_ridge_has_a_closed_form(target):
     assert found.status.ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["gamp", RegularisedRisk(strength=0.2)])
 def test_its_curve_at_the_ratio_is_the_target(learner):
     found = plan(NOISY, 0.25, learner)
@@ -69,6 +70,7 @@ def test_a_hard_phase_is_named(hard):
     assert algorithm.samples > best.samples == 816
 
 
+@pytest.mark.slow
 def test_results_are_written_like_others():
     found = plan(NOISY, 0.25)
     document = found.to_dict()
@@ -79,6 +81,7 @@ def test_results_are_written_like_others():
         found["nobody"]
 
 
+@pytest.mark.slow
 def test_targets_out_of_reach_say_how_the_curve_ends():
     """At a fixed strength logistic loss makes estimates of labels without mistakes ever larger."""
     model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
@@ -91,6 +94,7 @@ def test_targets_out_of_reach_say_how_the_curve_ends():
     assert easy.note.startswith("at any ratio")
 
 
+@pytest.mark.slow
 def test_small_targets_are_looked_for_farther_away():
     """The error of many samples is that of D/alpha seen on the degrees of freedom: 0.51 D/alpha."""
     found = plan(NOISY, 1e-6)["bayes_optimal"]
@@ -98,6 +102,7 @@ def test_small_targets_are_looked_for_farther_away():
     assert plan(NOISY, 0.999)["bayes_optimal"].alpha == pytest.approx(1e-3 * 1.1, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [1e-20, *(pytest.param(x, marks=pytest.mark.statistics) for x in (1e-12, 1e-15))])
 def test_rounding_beyond_perfect_recovery_is_no_curve(target):
     found = plan(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0), target)
@@ -105,6 +110,7 @@ def test_rounding_beyond_perfect_recovery_is_no_curve(target):
     assert found["bayes_optimal"].alpha == pytest.approx(0.51, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_errors_on_labels():
     model = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
     found = plan(model, 0.1, quantity="label_error")
@@ -114,6 +120,7 @@ def test_errors_on_labels():
         plan(NOISY, 0.1, quantity="label_error")
 
 
+@pytest.mark.slow
 def test_sizes_whose_teachers_fill_the_memory_are_counted_all_the_same():
     found = plan(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.3, d=10**6)["bayes_optimal"]
     assert found.samples == np.ceil(found.alpha * 10**12)
@@ -184,6 +191,7 @@ def test_what_did_not_converge_is_said_to_be_so():
     assert found.error_estimate >= 1
 
 
+@pytest.mark.slow
 def test_on_the_command_line(tmp_path, capsys):
     words = ["plan", "bsr", "--rho", "0.3", "--noise", "0.1", "--learner", "ridge", "--d", "30"]
     files = ["--csv", str(tmp_path / "plan.csv"), "--plot", str(tmp_path / "plan.png")]
@@ -196,6 +204,7 @@ def test_on_the_command_line(tmp_path, capsys):
     assert (tmp_path / "plan.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_label_errors_on_the_command_line(capsys):
     words = ["plan", "bsr", "--rho", "0.3", "--channel", "sign"]
     assert main([*words, "--target-label-error", "0.1"]) == 0

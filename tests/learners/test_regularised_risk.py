@@ -47,6 +47,7 @@ def test_square_loss_agrees_with_the_other_solvers():
     assert mine.converged and flat.converged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [Square(), Logistic(), Huber()])
 @pytest.mark.parametrize("width", [1.0, 1e4])
 def test_smooth_risks_of_inputs_in_single_precision_reach_their_minimum(loss, width):
@@ -153,6 +154,7 @@ def test_hinge_says_how_close_it_came():
     assert not stopped.converged and stopped.residual[0] > 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "alpha", "learner"),
     [
@@ -210,6 +212,7 @@ def test_the_residual_of_descent_is_its_gap_to_the_convex_optimum(model):
     assert 0 <= gaps[0] < 1e-4 < 1e-2 < gaps[1]
 
 
+@pytest.mark.slow
 def test_descent_with_decay_ends_at_the_convex_optimum():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
     convex = simulate(model, [0.8], d=8, instances=1, algorithm=RegularisedRisk(strength=0.15))
@@ -221,12 +224,14 @@ def test_descent_with_decay_ends_at_the_convex_optimum():
         assert 0 <= other.residual < 1e-4
 
 
+@pytest.mark.slow
 def test_inputs_that_are_not_kept():
     learner = RegularisedRisk("logistic", strength=0.3)
     found = simulate(SIGNS, [1.0], d=12, instances=1, algorithm=learner, storage="generated")
     assert found.converged
 
 
+@pytest.mark.slow
 def test_on_the_command_line(capsys, tmp_path):
     words = ["limits", "bsr", "--alpha", "2", "--rho", "0.3", "--channel", "sign", "--learner", "risk"]
     assert main([*words, "--loss", "logistic", "--strength", "0.3", "--json"]) == 0
@@ -263,6 +268,7 @@ def test_every_interpolator_has_its_own_remedy(penalty, text):
         simulate(BilinearSequenceRegression(rho=0.3, noise=0.1), [0.5], d=10, algorithm=learner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [16, 30])
 def test_the_hinge_reaches_its_default_tolerance(d):
     """Envelopes that only grew narrower ended at 2.1e-5 and 3.9e-5 after all 5000 steps."""
@@ -271,6 +277,7 @@ def test_the_hinge_reaches_its_default_tolerance(d):
     assert found.converged and run.residual <= 1e-6 and run.iterations < 1500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spectral", "square"), [(0.03, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
 def test_the_gap_of_a_hinge_bounds_what_is_missing(spectral, square):
     """Also around slopes that are not zero: no small change lowers the risk by more than is certified."""

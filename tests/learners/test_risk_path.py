@@ -92,6 +92,7 @@ def test_changed_losses_keep_what_a_loss_promises(inner):
         np.testing.assert_allclose(loss.value(y, p) + loss.conjugate(y, -g), -g * p, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_best_strength_is_about_that_of_the_theory():
     """In the loss of new samples, which is flat around it: within its standard error of the theory's best."""
     model = BilinearSequenceRegression(beta=1, rho=0.1, noise=0.3)
@@ -106,6 +107,7 @@ def test_the_best_strength_is_about_that_of_the_theory():
     assert there <= found.mean[least] + found.standard_error[least]
 
 
+@pytest.mark.slow
 def test_folds_are_disjoint_and_hold_both_classes():
     design, labels = data(sign=True)
     found = cross_validate(design, labels, "logistic", strengths=4, folds=4)
@@ -184,6 +186,7 @@ def test_left_out_samples_tell_the_error_on_new_ones():
         leave_one_out(design, np.sign(labels), estimate, 0.3, "hinge")
 
 
+@pytest.mark.slow
 def test_several_classes_at_once_are_multinomial_regression():
     """With the ridge penalty scikit-learn has the same problem, constants without penalty included."""
     rng = np.random.default_rng(0)

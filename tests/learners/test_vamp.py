@@ -30,6 +30,7 @@ def orthogonal(n, d, seed):
     return d * np.linalg.qr(flat)[0].T.reshape(n, d, d)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [200, 900])  # fewer and more than the 400 entries
 def test_on_independent_inputs_it_is_message_passing(samples):
     inputs = np.random.default_rng(1).standard_normal((samples, 20, 20))
@@ -42,6 +43,7 @@ def test_on_independent_inputs_it_is_message_passing(samples):
     assert abs(vector.extra["nishimori_ratio"][0] - 1) < 4 * np.sqrt(2 / samples)
 
 
+@pytest.mark.slow
 def test_on_orthogonal_inputs_it_settles_where_theory_says():
     found = []
     for seed in range(4):
@@ -67,6 +69,7 @@ def test_diagnose_names_inputs_for_it():
     assert "entry correlation" in refused.reason
 
 
+@pytest.mark.slow
 def test_what_it_is_not_for():
     x, y = np.random.default_rng(0).standard_normal((50, 4, 4)), np.ones(50)
     signs = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")

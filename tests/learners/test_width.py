@@ -25,6 +25,7 @@ def close(found, rho, noise):
     return width, abs(found.noise * found.power - noise) <= bar
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "rho", "noise", "alpha"),
     [*(pytest.param(*one, marks=pytest.mark.statistics) for one in GRID[:2]), GRID[2]],
@@ -51,6 +52,7 @@ def test_bars_cover_the_truth_over_the_grid():
     assert np.sum(~np.array(right)) <= 8
 
 
+@pytest.mark.slow
 def test_the_width_of_nothing_is_not_told():
     """Labels without a signal: almost all of their variance is noise."""
     rng = np.random.default_rng(0)
@@ -83,6 +85,7 @@ def of_width_two(noise, samples, seed=5, size=30):
     return inputs, fields + np.sqrt(noise) * rng.standard_normal(samples)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [pytest.param(1e-4, marks=pytest.mark.statistics), 1e-8])
 def test_labels_almost_without_noise(noise):
     """The signal of these inputs has a mean of its own; widths of two hardly fluctuate there."""
@@ -92,6 +95,7 @@ def test_labels_almost_without_noise(noise):
     assert found.offset == pytest.approx(0, abs=5 * np.sqrt(noise / 600))
 
 
+@pytest.mark.slow
 def test_the_power_of_a_faint_signal_is_in_the_error_of_the_noise():
     """Without it 12 of 24 intervals held a noise of one, 8 of 24 one of five."""
     found = [estimate_model(*of_width_two(4.0, 500, seed, 20)) for seed in range(4)]

@@ -160,6 +160,7 @@ def test_error_decreases_and_free_entropy_is_stationary(model, rho):
     assert np.all(np.abs(slope) < 1e-5 * q_hat)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [1e-3, 1e-2, 10.0, 1e4, 1e6])
 @pytest.mark.parametrize(("channel", "noise"), [("linear", 0.0), ("linear", 0.1), ("softmax", 0.0), ("hardmax", 0.0)])
 def test_everything_converges_over_the_allowed_widths(channel, noise, rho):
@@ -304,6 +305,7 @@ def test_score_and_curvature_are_derivatives_of_log_z(name):
     assert np.allclose(curvature, divergence, atol=4 * tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [3, 4])
 def test_sampled_hardmax_against_rejection(tokens):
     """Posterior mean of the indices among prior draws that give the same label."""
@@ -344,6 +346,7 @@ def test_sampled_posteriors_of_three_tokens_are_those_of_integrals(v):
     assert np.sqrt(np.mean((found.log_partition - exact.log_partition) ** 2)) < 0.04
 
 
+@pytest.mark.slow
 def test_probabilities_of_all_labels_of_four_tokens_add_up():
     rng, v = np.random.default_rng(7), 0.4
     labels = np.array(list(itertools.product(range(4), repeat=4)), dtype=float)
@@ -368,6 +371,7 @@ def _points_in_a_circle(y):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("v", [pytest.param(0.95, marks=pytest.mark.statistics), 0.6])
 def test_few_fields_of_five_tokens_are_in_the_error(v):
     few = HardmaxChannel(5, fields=64).averages_at(v, 256)
@@ -468,6 +472,7 @@ def test_message_passing_never_diverges(channel, tokens, rho):
             assert run.error <= 1.05 * run.prior_error or not run.status.ok
 
 
+@pytest.mark.slow
 def test_one_seed_gives_identical_bits():
     model = AttentionIndexed(0.5, 2, "softmax")
     first, second = (simulate(model, [0.1], d=12, instances=2, seed=7) for _ in range(2))
@@ -558,6 +563,7 @@ def test_a_function_that_bears_a_channels_name_stays_itself():
     assert model.at_size(15).model.channel.function is softmax
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [pytest.param(1.0, marks=pytest.mark.statistics), 10.0])
 def test_sampled_slopes_are_not_inflated_where_labels_say_little(noise):
     """The slope that message passing is given, against the closed form of iid noise on all entries."""

@@ -152,6 +152,7 @@ FITTED = [Ridge(), NuclearNorm(), RegularisedRisk(strength=0.1), VectorMessagePa
 FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS), AveragedGradientDescent(starts=2, **STEPS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", FITTED, ids=lambda learner: learner.name)
 def test_learners_learn_from_it_beside_no_theory(algorithm):
     found = simulate(CORRELATED, [1.5], d=12, instances=2, algorithm=algorithm)
@@ -236,6 +237,7 @@ def test_sweeps_vary_it(tmp_path):
     assert np.isfinite(found["theory"].sel(token_correlation=0.0)).all()
 
 
+@pytest.mark.slow
 def test_drawing_leaves_out_the_theory(tmp_path):
     path = tmp_path / "runs.png"
     simulate(CORRELATED, [0.5, 1.5], d=12, instances=2, algorithm="ridge").plot(path)

@@ -41,6 +41,7 @@ def test_weight_of_the_last_layer_is_in_the_labels_of_a_committee():
     np.testing.assert_allclose(_labels(model, np.ones((1, 2, 2)))[0].sum(axis=1), 2.0)
 
 
+@pytest.mark.slow
 def test_networks_come_to_the_committee():
     """Two layers are one at any skip; more up to a few times 1/skip."""
     rng = np.random.default_rng(1)
@@ -71,6 +72,7 @@ def _last_layer_by_quadrature(skip):
     return 0.4**2 * np.sum(density), 0.4**2 * np.sum(density * np.sum(second**2, axis=(1, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["linear-committee", "large-skip"])
 def test_first_threshold_agrees_with_quadrature(limit):
     """Labels of both limits show the same vectors."""
@@ -83,6 +85,7 @@ def test_first_threshold_agrees_with_quadrature(limit):
     assert found.error < 0.02 * growth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["large-skip", "linear-committee"])
 def test_layers_of_a_committee_trade_places(limit):
     model = DeepAttention(depth=4, skip=(2.0, 1.0, 2.0, 1.0), limit=limit)
@@ -113,6 +116,7 @@ def test_growth_outside_a_part_of_a_committee_is_that_of_its_rows():
     assert len(symmetric_basis(np.diag([0.0, 1, 0]), model).matrices) == 1
 
 
+@pytest.mark.statistics
 @pytest.mark.slow
 def test_layers_of_a_committee_have_one_threshold():
     found = thresholds(DeepAttention(depth=3, limit="linear-committee", points=64))
@@ -121,6 +125,7 @@ def test_layers_of_a_committee_have_one_threshold():
     assert found["weak_recovery"].alpha < found["weak_recovery_2"].alpha < found["perfect_recovery"].alpha
 
 
+@pytest.mark.slow
 def test_labels_say_as_much_of_every_layer_of_a_committee():
     channel = DeepAttention(depth=3, limit="linear-committee", points=64).channel
     information = channel.information(np.diag([0.5, 0.5, 0.1])[None]).value[0]
@@ -128,6 +133,7 @@ def test_labels_say_as_much_of_every_layer_of_a_committee():
     assert 0 < information[0, 0] < information[2, 2]
 
 
+@pytest.mark.statistics
 @pytest.mark.slow
 def test_message_passing_finds_the_committee():
     model = DeepAttention(depth=2, limit="linear-committee", points=128)

@@ -36,6 +36,7 @@ def network(fields, skip, temperature=1.0):
     return mixing @ to_matrices(fields[-1], tokens) @ mixing.T, mixing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens, skip, temperature", [(2, (1.0,), 1.0), (3, (0.5, 2.0), 0.7), (4, (1.5,), 1.3)])
 def test_labels_are_those_of_the_network(tokens, skip, temperature):
     channel = DeepAttentionIndexedChannel(tokens, skip, temperature=temperature)

@@ -84,6 +84,7 @@ def test_posterior_is_that_of_a_plain_integral(options, given, charts):
     np.testing.assert_allclose(found.score[0], plain_score(mean, variance, label[0], given, charts), atol=0.04)
 
 
+@pytest.mark.slow
 def test_one_layer_says_as_a_sequence_what_it_says_as_attention():
     model = DeepAttention(depth=1, output="sequence", skip=0.7, points=32)
     found = instability(model, np.eye(1), np.eye(1))

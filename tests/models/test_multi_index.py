@@ -122,6 +122,7 @@ def test_sign_perceptron_against_one_dimensional_quadrature():
     assert 1 / (1 + 2.0 * information) == pytest.approx(v, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [3, *(pytest.param(t, marks=pytest.mark.statistics) for t in (2, 4))])
 def test_one_tied_layer_is_found_at_its_closed_form(tokens):
     found = thresholds_of(DeepAttention(depth=1, tokens=tokens, points=64))
@@ -259,6 +260,7 @@ def test_untied_softmax_layer_is_found_at_its_closed_form():
     np.testing.assert_allclose(found.matrix, np.diag([golden, 1 - golden]), atol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"depth": 1}, {"depth": 1, "activation": "linear", "tokens": 3}, {"depth": 2}])
 def test_untied_labels_show_the_vectors_they_are_made_of(options):
     channel, rng = DeepAttention(tied=False, **options).channel, np.random.default_rng(1)
@@ -344,6 +346,7 @@ def test_rows_seen_in_one_combination_only():
     assert found.converged == (found.error_estimate[0] < 0.2)
 
 
+@pytest.mark.slow
 def test_close_to_a_threshold_all_starts_lead_to_one_point():
     model = DeepAttention(depth=1, points=1024)
     ends = [state_evolution(model, [1.05 / 6], start) for start in ("uninformed", [[[0.85]]])]

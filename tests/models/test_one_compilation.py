@@ -14,6 +14,7 @@ def product(z):
     return z[0, 0] * jnp.tanh(z[1, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "made",
     [

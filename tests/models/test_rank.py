@@ -18,6 +18,7 @@ from glassformer.theory.instability import instability
 from glassformer.theory.subspaces import group_named
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [True, False])
 def test_scores_are_sums_over_directions(tied):
     model = DeepAttention(depth=2, tokens=3, rank=(2, 1), tied=tied, skip=0.5, noise=0.1)
@@ -51,6 +52,7 @@ def _turned(directions, hidden):
     return np.einsum("abk,nbl->knal", turns, base).reshape(-1, 2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["linear", pytest.param("softmax", marks=pytest.mark.statistics)])
 def test_posterior_agrees_with_a_grid_over_all_that_labels_leave_open(activation):
     """Two directions and tokens: an angle and an orientation, and for softmax the mean beside the one that is seen."""
@@ -88,6 +90,7 @@ def test_as_many_fields_are_fixed_as_labels_have_dimensions(tokens, activation):
     assert 1e-4 * np.trace(found.value[0]) == pytest.approx(seen, abs=allowed)
 
 
+@pytest.mark.slow
 def test_rotations_cover_every_orthogonal_matrix_alike():
     """Traces of powers of uniform matrices: E(tr O)^2 = 1, E tr O^2 = 1, by integration over the charts."""
     angle = np.tan(np.linspace(-np.pi, np.pi, 2001)[1:-1] / 2)
@@ -126,6 +129,7 @@ def test_linear_layer_becomes_learnable_where_its_gram_matrix_says():
     assert abs(found.rate - 3) < 4 * found.error < 1
 
 
+@pytest.mark.slow
 def test_what_ranks_cannot_be_had():
     for rank in (0, 1.5, (1, 2, 3), "2", (1, 0)):
         with pytest.raises(ParameterError, match="rank"):

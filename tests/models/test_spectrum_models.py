@@ -13,6 +13,7 @@ from glassformer.theory.free_entropy import free_entropy
 PUBLISHED = {26515.6: 0.0533897, 160000: 0.0144176}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", PUBLISHED)
 def test_released_power_law_theory(samples):
     """arXiv:2509.24882: eigenvalues k^-1.25 of power d, label noise 0.1, decay 0.1 sqrt(n)/d, d = 400."""
@@ -47,6 +48,7 @@ def test_stationary_points_of_the_free_entropy_are_fixed_points(model, component
     assert abs(above - below) < 0.1 * bend
 
 
+@pytest.mark.slow
 def test_transposed_and_scaled_models_have_the_same_theory():
     values = [0.0, 1.0, 3.0, 3.0]
     first, second, third = (
@@ -65,6 +67,7 @@ def test_perfect_recovery_is_where_degrees_of_freedom_are_counted():
     assert limits(model, [1.02 * at])["error"][0] < 1e-9
 
 
+@pytest.mark.slow
 def test_risk_never_beats_the_optimum_and_has_its_threshold():
     model = BilinearSequenceRegression(beta=1.0, spectrum=[0.0, 0.0, 1.0, 2.0])
     at = model.baseline_thresholds["nuclear_norm_perfect_recovery"]

@@ -27,6 +27,7 @@ def both(z):
     return z[0, 0] + z[0, 1]
 
 
+@pytest.mark.slow
 def test_a_sum_of_two_tokens_is_one_field_of_more_power():
     """y = z1 + z2 with noise: variance 2 (1 + c) of the field instead of 2."""
     model = SequenceMultiIndex(both, 1, 2, noise=0.4, token_correlation=0.5, points=512)
@@ -35,6 +36,7 @@ def test_a_sum_of_two_tokens_is_one_field_of_more_power():
     assert np.all(np.abs(found["error"] - exact["error"]) < 4 * found["error_estimate"] + 2e-3)
 
 
+@pytest.mark.slow
 def test_a_number_and_its_matrix_are_one():
     by_number, by_matrix = (DeepAttention(depth=1, points=64, token_correlation=c) for c in (0.5, MATRIX))
     v = 0.5 * np.eye(1)[None]
@@ -103,6 +105,7 @@ def test_indices_of_correlated_tokens_are_linear_in_those_of_independent_ones():
     np.testing.assert_allclose(labels, np.exp(found) / np.exp(found).sum(axis=2, keepdims=True), rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -116,6 +119,7 @@ def test_parts_of_attention_indices_agree(options):
     assert report.ok, str(report)
 
 
+@pytest.mark.slow
 def test_noiseless_attention_indices_tell_as_much_of_correlated_tokens():
     for channel in ("linear", "softmax"):
         plain, own = (AttentionIndexed(0.5, channel=channel, token_correlation=c) for c in (0.0, 0.6))

@@ -22,6 +22,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax", pytest.param("linear", marks=pytest.mark.statistics)])
 def test_its_parts_agree(name):
     report = check_model(MODELS[name], d=24)
@@ -35,6 +36,7 @@ def test_counting(channel, seen):
     assert found.alpha == pytest.approx((2 * 0.3 - 0.3**2) / seen)
 
 
+@pytest.mark.slow
 def test_message_passing_recovers_above_the_counting_threshold_and_not_below():
     found = simulate(AttentionIndexed(0.3, untied=True), [0.15, 0.4], d=30, instances=2)
     assert found["error"][0] > 0.3

@@ -17,6 +17,7 @@ def of_a_model(seed=0, shape=(16, 16), samples=200):
     return 4 + 2 * inputs[:samples], labels, 4 + 2 * inputs[samples:], 5 + 3 * fields[samples:]
 
 
+@pytest.mark.slow
 def test_bayes_and_theory_need_no_validation_and_do_better():
     inputs, labels, new, clean = of_a_model()
     lost = {}
@@ -34,6 +35,7 @@ def test_bayes_and_theory_need_no_validation_and_do_better():
     assert lost["bayes"] < 0.8 * lost["cv"]
 
 
+@pytest.mark.slow
 def test_message_passing_that_does_not_settle_falls_back_and_says_so():
     """Tokens that are almost copies of one another: standardised inputs are far from independent numbers."""
     rng = np.random.default_rng(0)
@@ -60,6 +62,7 @@ def of_attention(seed=0, samples=250, dimension=10, positive=True):
     return 4 + 2 * inputs, (fields - fields.mean()) / fields.std(), rng.standard_normal(samples + 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [pytest.param(1.0, marks=pytest.mark.statistics), -1.0])
 def test_attention_by_message_passing(sign):
     """A positive matrix, or minus one: as good as cross-validation or better, and intervals hold."""
@@ -74,6 +77,7 @@ def test_attention_by_message_passing(sign):
     assert 0.85 <= np.mean((low <= labels[part[1]]) & (labels[part[1]] <= high)) <= 0.95
 
 
+@pytest.mark.slow
 def test_a_matrix_that_is_not_positive_is_noticed():
     inputs, fields, noise = of_attention(positive=False)
     with pytest.warns(DataWarning, match="regularised risk is fitted instead"):
@@ -81,6 +85,7 @@ def test_a_matrix_that_is_not_positive_is_noticed():
     assert found.solver_ == "risk" and found.score(inputs[250:], fields[250:]) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "drawn"), [(BilinearClassifier, of_a_model), (AttentionClassifier, None)])
 def test_two_classes_by_message_passing(kind, drawn):
     """Probabilities of 1000 new samples in five bins: within four standard errors, and what 400 samples leave open."""
@@ -101,6 +106,7 @@ def test_two_classes_by_message_passing(kind, drawn):
         assert abs(share - said) < 4 * np.sqrt(said * (1 - said) / len(bin_)) + 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
@@ -127,6 +133,7 @@ def test_strengths_by_theory_are_near_the_best(kind, arguments):
     assert found.score(inputs[400:], labels[400:]) > max(one.score(inputs[400:], labels[400:]) for one in others) - 0.02
 
 
+@pytest.mark.slow
 def test_probabilities_with_strengths_by_theory_at_few_noisy_samples():
     """In five bins of 2000 new samples, a sample per entry: within four standard errors, and what estimates leave open.
 
@@ -145,6 +152,7 @@ def test_probabilities_with_strengths_by_theory_at_few_noisy_samples():
     assert max(abs(chance[part].mean() - share[part].mean()) for part in bins) < 0.12
 
 
+@pytest.mark.slow
 def test_inputs_that_are_known_by_their_singular_values():
     """Random directions of falling singular values: vector message passing."""
     rng = np.random.default_rng(1)
@@ -183,6 +191,7 @@ def test_what_message_passing_does_not_take():
         BilinearClassifier(solver="bayes").fit(inputs[:, :3], labels > 20)
 
 
+@pytest.mark.slow
 def test_intervals_hold_as_many_new_labels_as_they_say():
     """Of 1000 noisy labels of one data set each; as many data sets as it takes are in benchmarks/check_coverage.py."""
     inputs, labels, new, clean = of_a_model()

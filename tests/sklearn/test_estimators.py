@@ -38,6 +38,7 @@ def unmet(estimator):
     return [(one["check_name"], one["exception"]) for one in reports if one["status"] == "failed"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "arguments"),
     [
@@ -51,6 +52,7 @@ def test_the_checks_of_scikit_learn(kind, arguments):
     assert not unmet(kind(**arguments))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [BilinearRegressor, BilinearClassifier])
 def test_the_checks_with_tokens_of_one_feature(kind):
     """Not those of attention: their forms of single features, blind to the order, cannot learn what checks ask."""
@@ -336,6 +338,7 @@ def test_data_that_do_not_vary_teach_the_mean(kind):
         kind(solver="bayes").fit(np.ones_like(inputs), labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strength", [1e-6, pytest.param(1e-3, marks=pytest.mark.statistics)])
 def test_errors_of_fits_that_follow_every_label_are_those_of_other_samples(strength):
     inputs, labels, _ = bilinear(n=28)

@@ -42,6 +42,7 @@ def pilot():
     return samples, forecast(BilinearRegressor(solver="bayes"), *samples(130), [260, 520], splits=1)
 
 
+@pytest.mark.slow
 def test_the_truth_at_larger_sizes_lies_in_the_band(pilot):
     samples, found = pilot
     true = reached(BilinearRegressor(solver="bayes"), samples, [260, 520])
@@ -52,6 +53,7 @@ def test_the_truth_at_larger_sizes_lies_in_the_band(pilot):
     assert np.all(found.error < found.checked.min())
 
 
+@pytest.mark.slow
 def test_a_forecast_is_a_table_and_a_plot(pilot, tmp_path):
     found = pilot[1]
     assert found.to_pandas()["n"].tolist() == [65, 97, 260, 520]
@@ -96,6 +98,7 @@ def quadratic(seed, n, size=10):
     return inputs, seen / np.sqrt(4 * np.sum(matrix**2))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
 @pytest.mark.parametrize(
     ("kind", "arguments"),
@@ -133,6 +136,7 @@ def linear(seed, n=5000):
     return inputs, fields + rng.standard_normal(n), np.where(fields + rng.standard_normal(n) > 0, "up", "down")
 
 
+@pytest.mark.slow
 def test_the_band_of_what_was_measured_holds_the_truth():
     """Ordinary least squares of five parameters and noise 1 has an error of 1 + 5 / n; 0.95 of 20 with room for one."""
     inside = []
@@ -156,6 +160,7 @@ def test_what_cannot_be_continued_is_refused():
         forecast(Ridge(), inputs, labels, [320], by="measured")
 
 
+@pytest.mark.slow
 def test_what_has_no_theory_is_continued_as_it_was_measured(tmp_path):
     inputs, numbers, names = linear(0)
     found = forecast(Ridge(), inputs[:200], numbers[:200], [400, 800], by="measured")
@@ -199,6 +204,7 @@ def test_bands_of_shares_of_wrong_classes_hold_the_truth():
     assert np.mean(inside) >= 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
 def test_the_variance_of_so_many_labels_is_in_the_band():
     """Of labels that are noise the error at any size is their variance, known to a tenth from 200 of them."""

@@ -19,6 +19,7 @@ def assuming(rho):
     return assumed_prior_limits(MODEL, [0.5], BilinearPrior(1.0, rho))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rho", "error"),
     [
@@ -34,6 +35,7 @@ def test_known_errors(rho, error):
     assert table["error_estimate"][0] < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rho", "noise"), [(0.1, 1.1), (0.2, 0.9), (1.0, 1.0)])
 def test_errors_of_a_denoiser_are_within_their_estimates(rho, noise):
     """Against the midpoint rule between all edges, which knows nothing of the square roots there."""
@@ -55,6 +57,7 @@ def test_errors_of_a_denoiser_are_within_their_estimates(rho, noise):
     assert abs(fine - coarse) < 1e-5
 
 
+@pytest.mark.slow
 def test_the_excess_of_a_wrong_denoiser_shows_in_singular_values():
     """The mean over the values of one large matrix, whose fluctuations are of relative order 1/d."""
     rng, noise, d = np.random.default_rng(0), 1.1, 600
@@ -67,6 +70,7 @@ def test_the_excess_of_a_wrong_denoiser_shows_in_singular_values():
     assert np.isclose(seen, excess, rtol=20 / d)
 
 
+@pytest.mark.slow
 def test_the_right_width_is_the_optimum_and_no_other_is_better():
     optimum = limits(MODEL, [0.5])["error"][0]
     errors = [assuming(rho)["error"][0] for rho in (0.25, 0.3, 0.36)]
@@ -98,6 +102,7 @@ def test_nothing_is_known_without_data():
     np.testing.assert_allclose(assumed_prior_limits(model, [0.0], assumed)["error"], wrong, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_errors_without_noise_are_never_negative():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0)
     assert assumed_prior_limits(model, [0.9], BilinearPrior(beta=1, rho=0.5))["error"][0] >= 0

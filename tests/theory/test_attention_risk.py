@@ -28,6 +28,7 @@ def found(overlap, power, susceptibility):
     return Learned(**{**zeros, **{name: np.array([value]) for name, value in given.items()}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [2, 3, 4])
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_slopes_minimisers_and_traces(tokens, temperature):
@@ -89,6 +90,7 @@ def test_the_conjugate_of_slopes(tokens):
             assert np.all(loss.conjugate_at(y, h, u, share) >= share * np.sum(u * field, -1) - loss.value(y, field))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("channel", "rule", "levels", "state"),
     [
@@ -111,6 +113,7 @@ def test_rules_agree_with_samples(channel, rule, levels, state):
     assert np.all(np.abs(mean - finer[:, 0]) <= 5 * bar + 1e-9)
 
 
+@pytest.mark.slow
 def test_hardmax_labels_of_two_tokens():
     row = risk(aim("hardmax"), [0.3], 0.05)
     numbers = [row["overlap"][0], row["power"][0], row["label_error"][0]]
@@ -121,6 +124,7 @@ def test_hardmax_labels_of_two_tokens():
     assert 0 < row["error_estimate"][0] < 1e-7
 
 
+@pytest.mark.slow
 def test_the_risk_falls_as_the_trace_says():
     """The least risk changes with the strength by the trace of its minimiser."""
     model, alpha, strength, step = aim("hardmax"), 0.1, 0.2, 0.002
@@ -154,6 +158,7 @@ def test_a_colder_student_is_a_weaker_penalty():
     np.testing.assert_allclose(other["training_loss"], one["training_loss"], rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_softmax_labels_of_two_tokens():
     """Weak penalties recover the signal from the threshold of exact fits on; strong ones leave nothing."""
     assert risk(aim("softmax"), [0.2], 50.0)["error"][0] == 1.5
@@ -218,6 +223,7 @@ def test_error_estimates_of_samples(channel):
     assert 0 < three["error_estimate"][0] < 0.05 * three["error"][0]
 
 
+@pytest.mark.slow
 def test_rows_that_disagree():
     """Closed forms against sampled rows."""
     cosine = np.array([0.0, 0.4, 0.95])

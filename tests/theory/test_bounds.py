@@ -17,6 +17,7 @@ EXACT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXACT)
 def test_growth_of_one_index(name):
     link, noise, exact = EXACT[name]
@@ -26,6 +27,7 @@ def test_growth_of_one_index(name):
     assert found.error < 0.02 * exact
 
 
+@pytest.mark.slow
 def test_the_error_is_that_of_repeated_samples():
     model = SequenceMultiIndex(EXACT["z^2, noisy"][0], 1, 1, noise=0.1)
     found = [growth_bound(model, samples=2**17, seed=seed) for seed in range(16)]
@@ -33,6 +35,7 @@ def test_the_error_is_that_of_repeated_samples():
     assert 0.6 < spread / claimed < 1.6
 
 
+@pytest.mark.slow
 def test_one_layer_of_attention():
     """Two tokens: the threshold is exactly 1/6."""
     found = growth_bound(DeepAttention(depth=1, tokens=2), samples=SAMPLES)

@@ -19,6 +19,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -40,6 +41,7 @@ def test_at_random_overlaps(name):
     assert np.any(gap > 0.1 * claimed) or np.all(claimed < 1e-9)
 
 
+@pytest.mark.slow
 def test_labels_that_the_sample_has_none_of():
     """Near perfect recovery the few whose sign is in doubt are all that is left of the error."""
     channel = DeepAttention(depth=1, tokens=3, points=64).channel

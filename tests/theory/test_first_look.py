@@ -8,6 +8,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.theory.state_evolution import first_look, state_evolution
 
 
+@pytest.mark.slow
 def test_it_leads_where_every_ratio_by_itself_does_in_fewer_steps():
     model, alpha = DeepAttention(depth=1, points=64), [0.9, 0.1, 0.3]
     found = dict(first_look(model, alpha))

@@ -44,6 +44,7 @@ def test_finds_a_known_root(settings):
     assert solution.residual.max() < 1e-9
 
 
+@pytest.mark.slow
 @both
 @pytest.mark.parametrize("slope", [-0.9, -0.5, 0.0, 0.5, 0.9, 0.99])
 def test_error_estimate_bounds_the_true_error(settings, slope):
@@ -152,6 +153,7 @@ def growing(speed, gap):
     return lambda x: np.where(x < 1, x + speed * x * ((x - 0.5) ** 2 - gap), 1.5 + 0.1 * (x - 1.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("speed", "gap"),
     [(1.0, 0.03), (1.0, 0.001), (3.0, 0.01), (1.0, 1e-4), (3.0, 3e-3)],
@@ -183,6 +185,7 @@ def test_states_of_any_shape(settings):
     np.testing.assert_allclose(solution.value, target, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_every_element_stops_on_its_own():
     slopes = np.array([0.0, 0.5, 0.99])
     seen = []

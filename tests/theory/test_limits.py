@@ -64,6 +64,7 @@ def test_agrees_with_the_published_curves(name):
         assert deviating(*curve).size == 0, curve[:3]
 
 
+@pytest.mark.slow
 @published
 def test_agrees_with_the_published_narrow_curve_but_for_its_outliers(yardstick):
     """Two of a thousand published rows are not solutions of their own equation; a third method sides with us."""
@@ -78,6 +79,7 @@ def test_agrees_with_the_published_narrow_curve_but_for_its_outliers(yardstick):
         assert abs(theirs - independent) > PUBLISHED_ACCURACY
 
 
+@pytest.mark.slow
 @published
 def test_agrees_with_the_published_thresholds():
     rows = np.genfromtxt(REFERENCE / "perfect_recovery_thresholds.csv", delimiter=",", names=True)
@@ -148,6 +150,7 @@ def independent_error(yardstick, information, alpha, beta, rho, low, high):
     return brentq(lambda v: yardstick.mmse(beta, rho, 1 / (alpha * information(v))) - v, low, high, xtol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "beta", "rho"), [(1.0, 1.0, 0.5), (3.0, 1.0, 0.5), (0.8, 4.0, 0.3)])
 def test_sign_channel_against_independent_quadrature(yardstick, alpha, beta, rho):
     expected = independent_error(yardstick, sign_information, alpha, beta, rho, 0.01, 0.99)
@@ -241,6 +244,7 @@ def test_both_limits_from_both_sides():
     shrinks([error_at(alpha * r, beta=np.inf, rho=r, noise=0.1) for r in (1e-2, 1e-3, 1e-4)], both, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channel", [{"noise": 0.1}, {"noise": 0.0}, {"channel": "sign"}], ids=str)
 @pytest.mark.parametrize("beta", [*(pytest.param(beta, marks=pytest.mark.statistics) for beta in (1.0, 0.4)), 3.0])
 def test_large_width_approaches_a_gaussian_matrix(beta, channel):
@@ -292,6 +296,7 @@ def test_both_limits_in_closed_form(noise):
 # --- thresholds -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beta", "rho"), [(1.0, 0.3), (1.0, 0.99), (4.0, 0.5), (4.0, 1.0), (0.5, 0.3), (2.0, 1.5)])
 def test_perfect_recovery_counts_degrees_of_freedom(beta, rho):
     expected = rho * (1 + beta - rho) / beta if rho < min(1, beta) else 1.0
@@ -331,6 +336,7 @@ def test_weak_recovery_of_the_absolute_value(beta, rho):
     assert above < 1 - 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.1, 0.5])
 def test_weak_recovery_of_an_even_link_is_the_slope_of_its_information(noise):
     """alpha I'(0) = 1, where the overlap is q_hat to first order."""
@@ -342,6 +348,7 @@ def test_weak_recovery_of_an_even_link_is_the_slope_of_its_information(noise):
     assert 2 * weak[0] - weak[1] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_any_data_help_where_labels_are_not_even():
     for channel in ({"noise": 0.1}, {"channel": "sign"}, {"channel": np.tanh, "noise": 0.5}):
         model = BilinearSequenceRegression(beta=1, rho=0.5, **channel)
@@ -349,6 +356,7 @@ def test_any_data_help_where_labels_are_not_even():
         assert limits(model, [1e-3])["overlap"][0] > 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [0.5, 1.0, 4.0])
 @pytest.mark.parametrize("rho", [0.1, 0.7, 2.0])
 @pytest.mark.parametrize("noise", [0.0, 0.1, 1.0])
@@ -360,6 +368,7 @@ def test_ridge_bounds_the_optimum_and_both_decrease(beta, rho, noise):
     assert np.all(np.diff(optimum) <= 1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [
@@ -447,6 +456,7 @@ def test_the_uninformed_start_ends_at_the_first_fixed_point(alpha):
     assert state_evolution(model, [alpha]).value[0] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_landscape_shows_the_same_hard_phase():
     model = BilinearSequenceRegression(**EVEN)
     for alpha, hard in ((0.6, False), (0.8, True), (0.9, False)):
@@ -520,6 +530,7 @@ def test_the_optimum_recovers_before_the_nuclear_norm(beta, rho):
         assert found["perfect_recovery"].alpha < found["nuclear_norm_perfect_recovery"].alpha <= 1
 
 
+@pytest.mark.slow
 def test_two_perfect_fixed_points_next_to_a_threshold_are_one():
     found = limits(BilinearSequenceRegression(beta=1, rho=0.3, noise=0.0), [0.51, 0.5100005, 0.5102])
     assert [status.name for status in found.status] == ["CONVERGED"] * 3

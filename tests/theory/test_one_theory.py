@@ -22,6 +22,7 @@ def test_state_evolution_answers_for_models_of_rows():
     assert found.extra["q_hat"].shape == (2, 1, 1)
 
 
+@pytest.mark.slow
 def test_where_the_informed_branch_wins_its_own_residual_and_error_are_reported():
     table = limits(PHASE_RETRIEVAL, [1.05])
     best = state_evolution(PHASE_RETRIEVAL, [1.05], "informed")

@@ -15,6 +15,7 @@ SQUARE = SequenceMultiIndex(lambda z: z[0, 0] ** 2)
 GATED = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1, points=32)
 
 
+@pytest.mark.slow
 def test_linear_labels_with_noise_and_decay_in_closed_form():
     """M' = eta - eta (1 + w) M and Q' = (eta^2/b)(1 - 2M + Q + noise) - 2 eta (Q - M + w Q)."""
     eta, batch, decay, noise = 0.5, 2, 0.1, 0.3
@@ -65,6 +66,7 @@ def test_a_teacher_of_rows_that_are_not_orthonormal_in_closed_form():
     np.testing.assert_allclose(path.cosine.value[0], cosines, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_images_of_points_leave_a_teacher_as_it_is():
     """Rows that are not orthogonal change sign together or not at all."""
     mixed = np.array([[1.0, 0.1], [0.1, 1.0]])
@@ -75,6 +77,7 @@ def test_images_of_points_leave_a_teacher_as_it_is():
     np.testing.assert_allclose(found.overlap.value, 0.0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_squares_in_closed_form():
     """Moments of two correlated normal numbers up to the sixth order."""
     eta = 0.04
@@ -104,6 +107,7 @@ def test_two_layers_have_the_numbers_of_their_derivation():
     assert np.max(error) < 0.03
 
 
+@pytest.mark.slow
 def test_the_last_layer_is_found_first_and_its_time_is_told():
     path = online_sgd(LAYERS, np.linspace(0, 4, 21), LAYERS_PACE, cosine_start(2, 0.3), points=64)
     first, last = path.arrival().value
@@ -113,6 +117,7 @@ def test_the_last_layer_is_found_first_and_its_time_is_told():
     np.testing.assert_array_equal(earlier.value, [0.0, 0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 101, *(pytest.param(n, marks=pytest.mark.statistics) for n in (2, 21))])
 def test_what_is_open_between_two_times_is_in_the_error_of_arrivals(count):
     """Of linear labels the cosine is known in closed form: it is 1/2 at 1.12431."""
@@ -136,6 +141,7 @@ def test_without_overlap_even_labels_are_never_learned():
     assert np.all(np.linalg.eigvalsh(path.power.value[1]) > 0.1)
 
 
+@pytest.mark.slow
 def test_the_time_of_escape_grows_like_the_logarithm_of_the_dimension():
     """Two equal factors of the overlap at the start are two equal delays."""
     starts = [cosine_start(1, cosine) for cosine in (1e-2, 1e-3, 1e-4)]
@@ -165,6 +171,7 @@ def test_few_points_stay_within_their_error_estimate_of_many(model, pace):
         assert np.all(gap > 0)
 
 
+@pytest.mark.slow
 def test_means_over_starts_are_those_of_single_ones():
     rng = np.random.default_rng(1)
     starts = [random_start(2, 200, rng) for _ in range(2)]
@@ -201,6 +208,7 @@ def test_bad_input_is_named(name, change):
         online_sgd(**{"model": GATED, "time": [0.0, 1.0], **change})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "mean"), [("poisson", np.exp), ("laplace:0.3", lambda g: g)])
 def test_errors_on_labels_are_those_of_mean_labels(law, mean):
     """What a law makes of the link, as measured of runs: at a given overlap two fields are jointly normal."""

@@ -105,6 +105,7 @@ def test_a_pinned_trace():
             risk(other, [0.5], penalty="pinned", strength=strength)
 
 
+@pytest.mark.slow
 def test_the_best_strength():
     row = risk(bsr(noise=0.1), [0.5], strength=None)
     assert row["error"][0] == pytest.approx(0.37289523, abs=1e-8)
@@ -157,6 +158,7 @@ def test_the_best_strength_between_slopes_that_bend_away():
         assert other["cosine"][0] < found["cosine"][0]
 
 
+@pytest.mark.slow
 def test_the_elastic_interpolator_next_to_its_threshold():
     """Where the map hardly contracts; the error as Newton's method with slopes to both sides finds it."""
     found = risk(bsr(), [0.915], penalty="elastic", strength=0.0)
@@ -171,6 +173,7 @@ def test_an_error_that_is_not_known_to_its_own_size_did_not_converge():
     assert rough.told == [Status.INTEGRATION_NOT_CONVERGED, Status.CONVERGED]
 
 
+@pytest.mark.slow
 def test_the_interpolator_of_narrow_signals():
     """Four times the strength that stood for none led away from its fixed point, and nothing was said to be known."""
     model, alpha = bsr(rho=1e-3), [0.5 * 0.0055382768]
@@ -199,6 +202,7 @@ def test_least_squares_of_least_norm_around_its_divergence():
     assert np.all(table["error_estimate"] <= 0.01 * exact)
 
 
+@pytest.mark.slow
 def test_transposition_and_wide_knees():
     one = risk(bsr(2.0, 0.5, 0.1), [0.3, 0.9], "huber", strength=0.2)
     other = risk(bsr(0.5, 0.25, 0.1), [0.3, 0.9], "huber", strength=0.2)
@@ -207,6 +211,7 @@ def test_transposition_and_wide_knees():
     np.testing.assert_allclose(wide["error"], risk(bsr(noise=0.1), [0.3, 0.9], strength=0.2)["error"], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_loss_of_ones_own():
 
     def soft(y, h):
@@ -219,6 +224,7 @@ def test_a_loss_of_ones_own():
         OwnLoss(lambda y, h: -((y - h) ** 2))
 
 
+@pytest.mark.slow
 def test_losses_of_ones_own_with_kinks():
     """Least absolute residuals are the limit of Huber's loss."""
     model = bsr(noise=0.1)
@@ -243,6 +249,7 @@ def test_square_loss_on_any_link():
     np.testing.assert_allclose(found["power"], slope**2 * linear["power"], rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.1, 2.0])
 @pytest.mark.parametrize("strength", [0.3, 0.0, None])
 def test_a_link_that_does_nothing_is_the_linear_channel(noise, strength):
@@ -281,6 +288,7 @@ def test_correlated_tokens_are_refused_by_name():
             risk(model, [0.2], loss, "trace", 0.3)
 
 
+@pytest.mark.slow
 def test_the_end_of_the_interpolator():
     threshold = nuclear_norm_threshold(1, 0.3)
     alpha = np.array([threshold - 0.03, threshold - 5e-3, threshold + 1e-6, 1.0])
@@ -295,6 +303,7 @@ def test_the_end_of_the_interpolator():
     assert 0 < network["error"][0] < 1e-3 and network["error"][1] == 0
 
 
+@pytest.mark.slow
 def test_an_elastic_penalty_recovers_later_than_the_nuclear_norm():
     """Where its error vanishes with the strength, and not where that of the nuclear norm does."""
     found = RegularisedRisk("square", "elastic", 0.0).thresholds(bsr())["perfect_recovery"]
@@ -310,6 +319,7 @@ def test_an_elastic_penalty_recovers_later_than_the_nuclear_norm():
     assert problem.extrapolated_dimension().value == pytest.approx(nuclear_norm_threshold(1, 0.3), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_best_strength_beyond_the_first_looks():
     model = BilinearSequenceRegression(beta=3.02, rho=0.63, channel="sign")
     best = risk(model, [0.18], "logistic", strength=None)
@@ -378,6 +388,7 @@ def test_models_of_several_rows_are_refused_for_what_they_are(model):
     assert "rho" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_error_that_the_best_strength_does_not_make_small_is_said_to_be_none_of_its_concern():
     """Of labels of signs the scale of a logistic fit is free, and grows with the samples."""
     signs = bsr(channel="sign")

@@ -37,6 +37,7 @@ def test_all_penalties_are_least_squares_with_more_samples_than_unknowns():
         np.testing.assert_array_equal(found["threshold"], 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", ["elastic", "nuclear"])
 def test_errors_that_diverge_do_so_at_the_right_rate(penalty):
     """Noise in units of missing samples, to the order of the samples that are missing."""

@@ -39,6 +39,7 @@ def test_nothing_is_learned_before_the_strength_allows_it():
     assert power[0] == 0 < power[1]
 
 
+@pytest.mark.slow
 def test_positive_matrices_fit_labels_up_to_the_interpolation_threshold():
     model = AttentionIndexed(rho=0.5, tokens=2, channel="linear", noise=0.1)
     end = alpha_of(model, "interpolation", penalty="trace")

@@ -22,6 +22,7 @@ QUADRATIC = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1)
 HARDMAX = AttentionIndexed(rho=0.5, tokens=2, channel="hardmax")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "learner", "alpha"),
     [
@@ -56,6 +57,7 @@ def test_ridge_regression_in_closed_form():
     np.testing.assert_allclose(found["error"], known, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_message_passing_follows_it_where_it_settles_and_where_it_does_not():
     """With few samples the steps of the nuclear norm end in a cycle, in theory and on data."""
     learner = RegularisedRisk("square", "nuclear", 0.1)
@@ -68,6 +70,7 @@ def test_message_passing_follows_it_where_it_settles_and_where_it_does_not():
     assert np.ptp(late) > 0.3 and np.min(late) > learner.limits(LINEAR, [0.2])["error"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "learner", "alpha"),
     [
@@ -98,6 +101,7 @@ def test_runs_that_do_not_settle_are_told():
     assert any("1 of 1 runs do not settle" in note for note in table.notes)
 
 
+@pytest.mark.slow
 def test_runs_that_keep_away_from_theory_are_told():
     """One token: its outer product with itself is a Gaussian matrix up to terms of order 1/d only."""
     model = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1)
@@ -113,6 +117,7 @@ def test_runs_that_keep_away_from_theory_are_told():
     assert any("away from theory" in note and "d = 50 may be small" in note for note in far)
 
 
+@pytest.mark.slow
 def test_what_has_no_steps_is_refused():
     for strength, model in ((0.0, LINEAR), (None, BilinearSequenceRegression(beta=1, rho=0.3))):
         with pytest.raises(IncompatibleError, match="ever more steps"):

@@ -11,6 +11,7 @@ from glassformer.theory.row_exponents import row_exponents
 SIZES = {"samples": 2**17, "largest": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "link",
     [lambda z: z**3 - 3 * z, lambda z: z**2, np.tanh, lambda z: z**2 * np.exp(-(z**2))],
@@ -21,6 +22,7 @@ def test_one_index_has_those_of_its_link(link):
     assert found["row 1"] == link_exponents(link)
 
 
+@pytest.mark.slow
 def test_every_row_has_its_own():
     model = SequenceMultiIndex(lambda z: jnp.array([z[0, 0], z[1, 0] ** 2, z[1, 0] * z[2, 0]]), 3, 1, noise=0.1)
     found = row_exponents(model, **SIZES)
@@ -28,6 +30,7 @@ def test_every_row_has_its_own():
     assert [one.generative for one in found.values()] == [1, 2, 2]
 
 
+@pytest.mark.slow
 def test_rows_that_enter_with_others_alone_have_none():
     found = row_exponents(SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0] * z[2, 0]), 3, 1), **SIZES)
     assert all(one == (np.inf, np.inf) for one in found.values())

@@ -82,6 +82,7 @@ def test_a_point_that_repels_is_left_even_where_few_points_blur_it(status):
     assert _stable(solve, np.array([[[0.8]]]), np.arange(1), Iteration(tolerance=1e-4)).value.item() == 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [32, pytest.param(64, marks=pytest.mark.statistics)])
 def test_a_product_with_a_tanh_converges_at_its_counting_threshold(points):
     """Labels are as many as unknowns at a ratio of two, from which on the error is zero."""

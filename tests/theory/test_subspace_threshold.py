@@ -10,10 +10,12 @@ from glassformer.theory import later_thresholds
 SQUARES = SequenceMultiIndex(lambda z: z[0, 0] ** 2 + 0.5 * z[1, 0] ** 2, 2, 1, noise=0.1, points=32)
 
 
+@pytest.mark.slow
 def test_one_layer():
     assert subspace_threshold(DeepAttention(depth=1, points=64), 0).alpha == pytest.approx(1 / 6, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_of_their_own():
     """The stronger of two squares is found first, the other one alone later than the mixture of both."""
     strong, weak = (subspace_threshold(SQUARES, row) for row in (0, 1))

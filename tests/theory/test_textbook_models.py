@@ -72,6 +72,7 @@ def test_state_evolution_ends_and_errors_cover(link, indices, noise, many, ratio
     assert np.all(apart <= few["error_estimate"] + more["error_estimate"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "indices", "same", "alike", "shown"),
     [
@@ -104,6 +105,7 @@ def test_rows_that_labels_do_not_tell_apart_stay_together_where_that_is_stable()
     assert overlap[0, 0] == pytest.approx(0.270, abs=0.01)
 
 
+@pytest.mark.slow
 def test_labels_with_an_atom_are_integrated_there_too():
     """Plain quadrature gives 0.3887 in every entry at zero overlap."""
     channel = SequenceMultiIndex(rectified, 2, points=128).channel
@@ -113,6 +115,7 @@ def test_labels_with_an_atom_are_integrated_there_too():
     np.testing.assert_allclose(value[0], 0.3887, atol=3 * float(error.max()) + 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variance", "exact"), [(1.0, 0.60900), pytest.param(0.5, 1.5638, marks=pytest.mark.statistics)]
 )

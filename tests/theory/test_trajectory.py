@@ -18,6 +18,7 @@ from glassformer import (
 NOISY = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model", [NOISY, AttentionIndexed(rho=0.5), BilinearSequenceRegression(beta=2, rho=0.3, channel="sign")]
 )
@@ -48,6 +49,7 @@ def test_a_guess_of_even_labels_grows_at_the_rate_of_the_threshold():
     np.testing.assert_allclose(overlap[1:4] / overlap[:3], 1.5, rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_the_errors_of_sampled_averages_are_carried_along():
     """A path of eight times the points stays within a few of the errors that the short one claims."""
     few, many = (trajectory(_product(n), 1.5, steps=6, overlap=0.05) for n in (64, 512))
@@ -56,6 +58,7 @@ def test_the_errors_of_sampled_averages_are_carried_along():
     assert np.any(gap > 0)
 
 
+@pytest.mark.slow
 def test_message_passing_follows_it():
     table = follow(NOISY, [0.5, 0.9], steps=8, d=60, instances=3)
     gap = np.abs(table["measured_error"] - table["error"])
@@ -64,6 +67,7 @@ def test_message_passing_follows_it():
     assert table["measured_standard_error"].shape == gap.shape
 
 
+@pytest.mark.slow
 def test_every_row_is_followed():
     table = follow(_product(64), [2.0], steps=4, d=60, instances=2, algorithm=MessagePassing())
     assert table["measured_row_error"].shape == table["row_error"].shape == (5, 2)

@@ -52,6 +52,7 @@ def kept(texts):
         return False
 
 
+@pytest.mark.slow
 def test_after_an_answer_the_step_of_the_slider_beside_it_is_kept(opened, thread):
     bench = opened("attention", TEXTS, "skip", 4.0)
     beside = {**TEXTS, "skip": "3.99"}

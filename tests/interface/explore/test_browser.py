@@ -88,6 +88,7 @@ def _said(page, text):
     page.get_by_text(text).first.wait_for()
 
 
+@pytest.mark.slow
 def test_a_slider_moves_the_curve_and_the_address_leads_back(visit, address):
     first, second = visit("?alpha=0:1:21&rho=inf&at=0.25"), visit()
     slider = first.get_by_role("slider", name="noise slider")
@@ -111,6 +112,7 @@ def test_a_slider_moves_the_curve_and_the_address_leads_back(visit, address):
     assert taken.value.path().read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_bad_value_is_refused_beside_its_control_on_a_narrow_screen(visit):
     # Written at once: the first answer, to what was asked before, is on its way.
     page = visit("?alpha=0:1:5&noise=0.0123", width=390, there="alpha of the panels below")
@@ -130,6 +132,7 @@ def test_a_bad_value_is_refused_beside_its_control_on_a_narrow_screen(visit):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 def test_only_learners_that_fit_are_offered_and_tables_unfold_by_key(visit):
     page = visit("?tab=aim&alpha=0.5:1:3&panel=3&algorithm=ridge")
     said = page.get_by_role("button", name="Learners that are not for this model: show")
@@ -147,6 +150,7 @@ def test_only_learners_that_fit_are_offered_and_tables_unfold_by_key(visit):
     page.locator("table").first.wait_for(state="detached")
 
 
+@pytest.mark.slow
 def test_runs_appear_and_can_be_cancelled(visit):
     page = visit("?alpha=0.2:1:5&noise=0.1&panel=3&d=16&instances=1&places=2")
     page.get_by_role("button", name="Compute: simulated data").click()
@@ -159,6 +163,7 @@ def test_runs_appear_and_can_be_cancelled(visit):
     _said(page, "cancelled")
 
 
+@pytest.mark.slow
 def test_code_from_the_page_runs_only_where_the_command_line_said_so(browser, address, tmp_path):
     refused = browser.new_page()
     refused.goto(f"{address}?tab=link")
@@ -179,6 +184,7 @@ def test_code_from_the_page_runs_only_where_the_command_line_said_so(browser, ad
         page.close()
 
 
+@pytest.mark.slow
 def test_it_answers_this_machine_alone(address):
     place = address.removeprefix("http://").strip("/")
 

@@ -26,6 +26,7 @@ def asked():
     return Asked("attention", built("attention", TEXTS), TEXTS)
 
 
+@pytest.mark.slow
 def test_it_comes_before_the_numbers_and_covers_them(asked):
     seen = []
     table = answered(asked, seen.append).drawn.tables["Bayes-optimal"]
@@ -40,11 +41,13 @@ def test_it_comes_before_the_numbers_and_covers_them(asked):
     assert look["error_estimate"][0] > table["error_estimate"][order][0], "fewer points, larger bars"
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_command_line_digit_by_digit(asked):
     frame = answered(asked, lambda part: None).frame
     np.testing.assert_array_equal(frame["error"], limits(asked.model, ratios(TEXTS), throw=False)["error"])
 
 
+@pytest.mark.slow
 def test_there_is_none_of_what_is_kept_and_none_where_nobody_looks(asked, monkeypatch):
     from glassformer.interface.explore.panels import curve
 
@@ -56,6 +59,7 @@ def test_there_is_none_of_what_is_kept_and_none_where_nobody_looks(asked, monkey
     np.testing.assert_array_equal(first.frame["error"], again.frame["error"])
 
 
+@pytest.mark.slow
 def test_it_is_drawn_over_the_last_curve_and_cannot_be_taken_along(thread):
     pytest.importorskip("panel")
     from glassformer.interface.explore.bench import Bench

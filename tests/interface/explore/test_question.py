@@ -110,6 +110,7 @@ def test_runs_one_after_the_other_are_those_of_one_command(tmp_path):
     np.testing.assert_array_equal(told["error"], answer.frame["error"])
 
 
+@pytest.mark.slow
 def test_a_diagram_is_a_sweep(tmp_path, monkeypatch):
     from glassformer.interface.explore.panels.diagram import Diagram
 

@@ -29,6 +29,7 @@ def drawn(bench):
     return bench.curve.drawn and not bench.curve.busy
 
 
+@pytest.mark.slow
 def test_an_answer_to_what_was_asked_before_leaves_a_refusal(bench, thread, monkeypatch):
     """Numbers that come once nobody asks for them any more were drawn, and the refusal was gone."""
     thread.until(lambda: drawn(bench))
@@ -53,6 +54,7 @@ def test_an_answer_to_what_was_asked_before_leaves_a_refusal(bench, thread, monk
     assert bench.curve._renderers["Bayes-optimal"][0].glyph.line_alpha == 1
 
 
+@pytest.mark.slow
 def test_a_panel_that_is_refused_is_not_forgiven_by_the_answer_of_the_curve(bench, thread):
     thread.until(lambda: drawn(bench))
     bench.active.controls["d"].put("x")
@@ -66,6 +68,7 @@ def test_a_panel_that_is_refused_is_not_forgiven_by_the_answer_of_the_curve(benc
     assert not said(bench.active.controls["d"])
 
 
+@pytest.mark.slow
 def test_without_a_place_for_the_panels_there_is_a_curve(bench, thread):
     thread.until(lambda: drawn(bench))
     before = bench.curve.share._answer

@@ -83,6 +83,7 @@ def test_score_is_the_slope_of_the_log_partition(channel: ScalarChannel, varianc
     np.testing.assert_allclose(channel.score(y, omega, variance) * scale, expected * scale, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 @every_channel
 def test_information_is_twice_the_slope_of_the_free_entropy(channel: ScalarChannel) -> None:
     variance, step = 0.6, 1e-3
@@ -93,6 +94,7 @@ def test_information_is_twice_the_slope_of_the_free_entropy(channel: ScalarChann
     assert derivative == pytest.approx(channel.information(np.array([variance])).value[0] / 2, rel=1e-8)
 
 
+@pytest.mark.slow
 @every_channel
 def test_nishimori_second_moment_is_minus_the_mean_slope(channel: ScalarChannel) -> None:
     """E[g^2 + dg/domega] = 0 and E[g^2] = information, both by Monte Carlo at five standard errors."""
@@ -104,6 +106,7 @@ def test_nishimori_second_moment_is_minus_the_mean_slope(channel: ScalarChannel)
         assert abs(sample.mean()) < 5 * sample.std() / np.sqrt(sample.size) + 1e-9
 
 
+@pytest.mark.slow
 @every_channel
 def test_batches_equal_single_values(channel: ScalarChannel) -> None:
     v = np.array([0.8, 0.25])
@@ -320,6 +323,7 @@ def brute_posterior(function: object, y: float, omega: float, v: float, noise: f
     return top + np.log(weight.sum() * step / (2 * np.pi * np.sqrt(noise))), weight @ u / weight.sum() / np.sqrt(v)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.3, 1e-2, 1e-6])
 @pytest.mark.parametrize("variance", [0.8, 1e-2])
 @pytest.mark.parametrize("function", [np.tanh, square, lambda h: np.sin(5 * h)], ids=["tanh", "square", "sin"])
@@ -361,6 +365,7 @@ def test_smooth_link_approaches_the_local_gaussian_channel() -> None:
     assert result.value[0] == pytest.approx(expected / 0.1, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_reported_error_covers_coarse_rules() -> None:
     """With few nodes the result is worse, and says so."""
     for function, noise in ((np.tanh, 0.01), (relu, 0.1), (square, 0.0)):

@@ -30,6 +30,7 @@ def ordinal(h):
     return np.where(h < -0.5, 0.0, np.where(h < 0.7, 1.0, 2.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("v", [1.0, 0.4, 0.01])
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.3])
 def test_flipped_signs_agree_with_plain_quadrature(epsilon, v):
@@ -53,6 +54,7 @@ def test_flipped_signs_agree_with_plain_quadrature(epsilon, v):
     assert abs(found.value[0] - expected) <= found.error[0] + 1e-9 * expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "law",
     [
@@ -86,6 +88,7 @@ def test_without_noise_it_is_the_link():
         np.testing.assert_allclose(flipped.label_error(v)[name], plain.label_error(v)[name], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_both_families_say_the_same():
     """Signs that are flipped with probability 0.1 tell 0.64 of what they told at first."""
     alpha = np.array([0.5, 2.0])
@@ -96,6 +99,7 @@ def test_both_families_say_the_same():
     assert one.parameters["noise_law"] == "flip:0.1"
 
 
+@pytest.mark.slow
 def test_even_labels_become_learnable_later():
     """Information at vanishing overlap goes like the square of 1 - 2 epsilon, for both labels alike."""
     quiet, loud = (
@@ -107,6 +111,7 @@ def test_even_labels_become_learnable_later():
     assert loud.alpha == pytest.approx(quiet.alpha / 0.36, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cut", "epsilon"), [(0.7, 0.1), pytest.param(0.7, 0.3, marks=pytest.mark.statistics), (1.3, 0.1)]
 )
@@ -120,6 +125,7 @@ def test_weak_recovery_of_even_labels_has_the_digits_it_claims(cut, epsilon):
     assert abs(found.alpha - exact) <= found.error_estimate < 1e-7
 
 
+@pytest.mark.slow
 def test_several_indices_agree_with_sums_over_quadrants():
     """The sign of z1 z2, flipped: Z of either label from normal probabilities."""
     epsilon, v = 0.15, 0.4

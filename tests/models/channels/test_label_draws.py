@@ -61,6 +61,7 @@ class WrongVariance(Laplace):
         return super().variance(link) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [Laplace(0.5), Logistic(), Poisson(), Cauchy()], ids=lambda law: law.label)
 @pytest.mark.parametrize("link", [-3, 0.0, 0.7, 4.0])
 def test_sound_laws_have_no_gap(law, link):
@@ -79,6 +80,7 @@ def test_mistakes_are_seen(law):
 LOUDER = SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law=Louder(0.5), points=32)
 
 
+@pytest.mark.slow
 def test_channels_know_the_gap_of_their_law():
     assert LOUDER.channel.in_rows.law_gap > 0.02
     assert SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law="logistic", points=32).channel.in_rows.law_gap < 3e-3

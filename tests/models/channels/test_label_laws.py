@@ -54,6 +54,7 @@ def exact_information(law, slope, labels, variance):
     return integrate.trapezoid(np.array(rows) * np.exp(-(means**2) / 2) / np.sqrt(2 * np.pi), means)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["own", *(pytest.param(name, marks=pytest.mark.statistics) for name in ("logistic", "laplace", "poisson"))],
@@ -67,6 +68,7 @@ def test_information(name):
     assert found.error[0, 0, 0] < 0.01 * exact
 
 
+@pytest.mark.slow
 def test_information_where_labels_say_little():
     """The same latents without labels take most of the noise away."""
     law, slope, labels = CASES["logistic"]
@@ -78,6 +80,7 @@ def test_information_where_labels_say_little():
     assert bar < 0.006 * exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_labels_are_drawn_from_the_law(name):
     law, slope, _ = CASES[name]
@@ -104,6 +107,7 @@ def test_message_passing_on_votes():
     assert abs(found["error"][0] - found["theory"][0]) < 5 * found["standard_error"][0] + 0.01
 
 
+@pytest.mark.slow
 def test_two_indices_and_the_prediction():
     model = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1, noise_law=Poisson(), points=64)
     errors = model.channel.prediction_errors(np.array([0.2 * np.eye(2)]))
@@ -123,6 +127,7 @@ def test_laws_by_name():
     assert label_law(Normal()).label == "normal"
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path, capsys):
     (tmp_path / "link.py").write_text("def link(z):\n    return 3 * z[0, 0]\n")
     line = f"limits smi --link {tmp_path}/link.py:link --indices 1 --noise-law logistic --alpha 1 --data-points 64"
@@ -130,6 +135,7 @@ def test_the_command_line(tmp_path, capsys):
     assert "noise_law = logistic" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [pytest.param(1024, marks=pytest.mark.statistics), 4096])
 def test_what_pooled_random_numbers_leave_is_in_the_error(points):
     """Next to a known field slopes magnify it, and more data points, which share the pool, do not lessen it."""

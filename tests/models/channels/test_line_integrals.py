@@ -44,6 +44,7 @@ HEIGHTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEIGHTS)
 def test_scores_on_curves(name):
     traced, plain, noise = HEIGHTS[name]
@@ -59,6 +60,7 @@ def test_scores_on_curves(name):
         assert np.all(np.abs(gap.mean(axis=0)) < 4 * gap.std(axis=0) / np.sqrt(DATA) + 1e-9)
 
 
+@pytest.mark.slow
 def test_scores_in_quadrants():
     omega, z = data()
     y = np.sign(z[:, 0] * z[:, 1])
@@ -72,6 +74,7 @@ def test_scores_in_quadrants():
     assert np.all(np.abs(gap.mean(axis=0)) < 4 * gap.std(axis=0) / np.sqrt(DATA))
 
 
+@pytest.mark.slow
 def test_functions_written_out_are_the_same():
     x = np.random.default_rng(0).standard_normal((3, 2))
 

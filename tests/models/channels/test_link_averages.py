@@ -40,6 +40,7 @@ def doors(function, noise=0.0, label_type="auto"):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "noise", "breaks"),
     [
@@ -60,6 +61,7 @@ def test_information_against_plain_grids(plain, function, noise, breaks, varianc
     assert found.error[0] < 2e-5 * expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1e-6, 1e-4])
 @pytest.mark.parametrize(
     ("function", "limit"), [(np.abs, AbsoluteChannel()), (lambda z: z, GaussianChannel())], ids=["absolute", "linear"]
@@ -71,6 +73,7 @@ def test_small_noise_tends_to_none(function, limit, noise):
     np.testing.assert_allclose(found.value, limit.information(v).value, rtol=4 * noise / 0.3 + 1e-9)
 
 
+@pytest.mark.slow
 def test_curves_are_what_single_averages_are():
     v = np.concatenate([1 - np.geomspace(1e-5, 0.01, 9), np.linspace(0.5, 0.7, 9)])
     channel, single = (LinkChannel(relu, 0.1) for _ in range(2))
@@ -86,6 +89,7 @@ def test_curves_are_what_single_averages_are():
 # --- thresholds -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "noise", "expected"),
     [(square, 0.1, 0.51807), (np.abs, 0.1, 0.60429), (square, 1.0, 0.64659), (np.abs, 1.0, 1.76206)],
@@ -97,6 +101,7 @@ def test_weak_recovery_of_noisy_even_links(plain, function, noise, expected):
         assert equation_of_state(model, np.array([1e-6])).alpha[0] == pytest.approx(expected, abs=2e-5)
 
 
+@pytest.mark.slow
 def test_labels_of_many_levels_are_told_from_continuous_ones():
     """Quantised labels have probabilities, not densities: more than 32 of them are as discrete as few."""
 
@@ -115,6 +120,7 @@ def test_labels_of_many_levels_are_told_from_continuous_ones():
         assert noisy == pytest.approx(wider, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_labels_that_fix_some_of_the_fields_count_as_that_many():
     for model in doors(relu):
         found = thresholds(model)
@@ -178,6 +184,7 @@ def test_nothing_is_found_above_generative_exponent_two():
     np.testing.assert_allclose(1 - table["algorithmic_error"], 0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_exponents_are_printed(tmp_path, capsys):
     (tmp_path / "links.py").write_text("import numpy as np\n\ndef f(h):\n    return h**2\n")
     words = ["thresholds", "bsr", "--rho", "inf", "--link", f"{tmp_path / 'links.py'}:f"]
@@ -236,6 +243,7 @@ def test_affine_links_are_the_gaussian_channel(noise):
     np.testing.assert_allclose(channel.score(y, omega, 0.5), closed.score((1 - y) / 2, omega, 0.5), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_seventy_pieces_take_no_minutes():
     """Half the information is the slope of the expected log partition, at few nodes for many breaks."""
     law, v, step = LinkChannel(lambda h: np.sin(10 * h))._known.law, 0.05, 1e-4
@@ -255,6 +263,7 @@ def test_exponents_of_every_row_are_printed(tmp_path, capsys):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", [0.05, 8e-4])
 def test_many_branches_with_noise_against_plain_grids(plain, variance):
     """Solutions on many branches see each other at the first variance, and next to none do at the second."""

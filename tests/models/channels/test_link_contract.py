@@ -201,6 +201,7 @@ def test_a_link_may_write_into_its_field():
     assert np.all(fields == 1)
 
 
+@pytest.mark.slow
 def test_doors_agree_on_one_link():
     v = np.array([0.4])
     exact = AbsoluteChannel().information(v).value[0]
@@ -214,6 +215,7 @@ def test_doors_agree_on_one_link():
     assert AttentionIndexed(0.5, 2, noise=0.1, link=lambda h: h[0]).channel.label_shape == (2,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "function", [jnp.sign, jnp.abs, lambda h: (h**3 - 3 * h) / 6**0.5, lambda h: jnp.maximum(h, 0)]
 )
@@ -300,6 +302,7 @@ def test_a_link_that_fails_ends_the_command_in_one_line(tmp_path, capsys):
 # --- curves ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "exact"), [(np.abs, AbsoluteChannel()), (np.sign, SignChannel())], ids=["absolute", "sign"]
 )
@@ -316,6 +319,7 @@ def test_many_variances_at_once_are_read_off_curves(function, exact):
     assert channel.information(np.array([1.0])).value[0] == pytest.approx(at_zero, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_labels_of_many_levels_cost_no_more_than_few():
     """Quantised labels tend to the field itself: the information per level set grows towards 1/V."""
     v = np.array([0.3])
@@ -324,6 +328,7 @@ def test_labels_of_many_levels_cost_no_more_than_few():
     assert found[2] == pytest.approx(1 / (0.3 + 0.05**2 / 12), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_global_that_a_link_reads_may_change_under_a_channel():
     """What was found out of the link as it was goes on for no other one."""
     link = eval("lambda h: np.tanh(GAIN * h)", scope := {"np": np, "GAIN": 1.0})

@@ -38,6 +38,7 @@ def test_of_exact_results_nothing_is_missing():
     assert np.all(remainder([np.ones(3)] * 3) == 0)
 
 
+@pytest.mark.slow
 def test_shares_are_means_over_parts_of_the_sample():
     """A part has as many latents of both halves; of all parts together the moments are those of the whole."""
     rng = np.random.default_rng(0)
@@ -70,6 +71,7 @@ def test_the_bias_of_few_latents_is_in_the_estimate(name, noise):
     assert estimate < 10 * bias + 4 * blur
 
 
+@pytest.mark.slow
 def test_errors_hold_what_is_missing():
     model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, noise=0.1, points=32)
     found = model.channel.averages(np.eye(2)[None] * 0.5)

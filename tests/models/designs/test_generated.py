@@ -53,6 +53,7 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one():
     assert not np.array_equal(other.stored().inputs, design.stored().inputs)
 
 
+@pytest.mark.slow
 def test_message_passing_takes_them_for_stored_ones():
     model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
     design = GeneratedDesign(DenseDesign, (5,), number=200, shape=(20, 20), block=64)

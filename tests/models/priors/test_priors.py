@@ -35,6 +35,7 @@ def prior(request):
     return request.param
 
 
+@pytest.mark.slow
 def test_mutual_information_has_half_the_mmse_as_derivative(prior):
     # Sixth-order differences with a step of 1e-2: truncation about 1e-10 of the derivative.
     step = 1e-2 * Q_HAT
@@ -61,6 +62,7 @@ def test_mutual_information_of_a_kink_is_continuous():
     np.testing.assert_allclose(prior.mutual_information(below).value, below / 2, rtol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prior", [*BILINEAR[::2], *(pytest.param(p, marks=pytest.mark.statistics) for p in BILINEAR[1::2])], ids=repr
 )

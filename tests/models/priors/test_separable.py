@@ -69,6 +69,7 @@ def test_every_law_of_the_table_is_checked():
 # --- one weight, several weights --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.label[:15])
 @pytest.mark.parametrize("field", [0.4, -2.0])
 def test_posterior_of_one_weight_is_the_integral_over_it(law, field):
@@ -145,6 +146,7 @@ def test_gaussian_rows_are_those_of_the_closed_form(precision):
     assert abs(first.value - second.value)[0] <= 5 * first.error[0] + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS[1:3], ids=lambda law: law.label)
 @pytest.mark.parametrize("precision", [TWO, THREE], ids=["two", "three"])
 def test_coupled_rows_have_the_error_that_draws_have(law, precision):
@@ -158,6 +160,7 @@ def test_coupled_rows_have_the_error_that_draws_have(law, precision):
     assert np.all(found.error < 0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.label[:15])
 @pytest.mark.parametrize("precision", [np.diag([1.0, 2.0]), TWO], ids=["apart", "coupled"])
 def test_entropy_has_half_the_overlap_as_gradient(law, precision):
@@ -172,6 +175,7 @@ def test_entropy_has_half_the_overlap_as_gradient(law, precision):
         assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(expected, abs=1e-5 + 10 * found.error.max())
 
 
+@pytest.mark.slow
 def test_the_first_data_help_every_law_alike():
     """V = I - Q_hat to first order: thresholds at zero overlap do not depend on the law."""
     small = 1e-4 * TWO
@@ -212,6 +216,7 @@ def test_denoiser_makes_the_error_it_claims(law):
     np.testing.assert_allclose(found.variance, expected.value[0], atol=0.01)
 
 
+@pytest.mark.slow
 def test_a_profile_runs_from_nothing_to_almost_all():
     for law in LAWS:
         precision, variance = SeparablePrior(law, 1).profile(9)
@@ -303,6 +308,7 @@ def test_state_evolution_of_linear_labels_solves_the_scalar_equation(prior):
     assert model.parameters["prior"] == prior
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "alpha", "prior"),
     [(lambda z: jnp.sign(z[0, 0]), 0.9, "rademacher"), (lambda z: z[0, 0], 0.5, "gauss-bernoulli:0.5")],
@@ -315,6 +321,7 @@ def test_message_passing_reaches_the_theory(link, alpha, prior):
     assert result["error"][0] == pytest.approx(result["theory"][0], rel=0.2)
 
 
+@pytest.mark.slow
 def test_one_weak_recovery_threshold_for_all_laws():
     models = [SequenceMultiIndex(lambda z: z[0, 0] ** 2, prior=prior) for prior in (None, "rademacher")]
     first, second = (thresholds(model)["weak_recovery"].alpha for model in models)
@@ -322,6 +329,7 @@ def test_one_weak_recovery_threshold_for_all_laws():
     assert second == pytest.approx(first, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_nothing_is_counted_where_weights_are_discrete():
     entry = thresholds(SequenceMultiIndex(lambda z: z[0, 0], prior="rademacher"))["perfect_recovery"]
     assert np.isnan(entry.alpha)
@@ -339,6 +347,7 @@ def test_copies_of_a_model_choose_their_prior_anew():
     assert DeepAttention(prior="gaussian") == DeepAttention()
 
 
+@pytest.mark.slow
 def test_names_of_priors_work_wherever_models_have_names():
     assert build("attention", {"prior": "rademacher"}).prior.rows == 2
     assert build("bsr", {"width": 1, "prior": "rademacher"}).parameters["prior"] == "rademacher"
@@ -347,6 +356,7 @@ def test_names_of_priors_work_wherever_models_have_names():
 # --- factors and whole matrices ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 def test_gaussian_factors_are_those_of_the_closed_form(beta):
     general, closed = SeparableFactorPrior(beta, 1, Gaussian()), LowWidthPrior(beta)
@@ -383,6 +393,7 @@ def test_message_passing_on_factors_of_signs_reaches_the_theory():
     assert result["theory"][0] < 0.02
 
 
+@pytest.mark.slow
 def test_factors_with_a_hard_phase_are_refused():
     with pytest.raises(IncompatibleError, match="hard phase of their own"):
         BilinearSequenceRegression(width=1, prior=GaussBernoulli(0.1))

@@ -25,11 +25,13 @@ def test_ridge_regression_on_features_of_unequal_variances():
     np.testing.assert_allclose(found, variance, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_its_parts_agree():
     report = check_model(SequenceMultiIndex(linear, 1, 1, noise=0.2, feature_spectrum=SPECTRUM), d=30)
     assert report.ok, str(report)
 
 
+@pytest.mark.slow
 def test_weak_recovery_begins_earlier_by_the_mean_square():
     """Phase retrieval: 1/2 over the mean of s^2."""
     found = thresholds(SequenceMultiIndex(lambda z: abs(z[0, 0]), 1, 1, feature_spectrum=SPECTRUM))["weak_recovery"]
@@ -46,6 +48,7 @@ def test_one_eigenvalue_is_what_independent_features_have():
     assert plain.growth == flat.growth == 1
 
 
+@pytest.mark.slow
 def test_message_passing_agrees():
     model = SequenceMultiIndex(linear, 1, 1, noise=0.2, feature_spectrum=SPECTRUM)
     found = simulate(model, [1.0], d=300, instances=4)

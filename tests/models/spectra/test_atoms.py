@@ -42,6 +42,7 @@ def test_symmetric_law_has_its_moments_and_both_forms_of_the_error(values, noise
     assert np.isclose(cubic, found.value[0], rtol=1e-10, atol=1e-12 * noise**2 + tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("values", "noise", "beta"), RECTANGULAR)
 def test_rectangular_law_has_its_moments_and_three_forms_of_the_error(values, noise, beta):
     prior = RectangularSpectrumPrior(beta, Spectrum(values))
@@ -61,6 +62,7 @@ def test_rectangular_law_has_its_moments_and_three_forms_of_the_error(values, no
         assert np.isclose(form, found.value[0], rtol=1e-9, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_laws_of_factors_come_out_of_their_own_singular_values():
     # Quantiles of the closed forms at next to no noise stand for the spectrum of products of Gaussian factors.
     for beta, rho in ((1.0, 0.5), (2.0, 0.3)):
@@ -89,6 +91,7 @@ def test_equal_values_of_a_square_matrix_are_a_symmetric_law():
     assert np.allclose(square.denoise(s)[inside], mirrored.denoise(s)[inside], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_weights_that_noise_cannot_tell_apart_are_replaced_without_a_trace():
     x, p = np.sort(power_law(1.25, 300).values), np.full(300, 1 / 300)
     for noise in (1e-3, 0.05):
@@ -102,6 +105,7 @@ def test_weights_that_noise_cannot_tell_apart_are_replaced_without_a_trace():
         assert np.isclose(law.curves[0].mmse()[0], whole.mmse()[0], rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_quadrature_with_a_cut_has_soft_thresholds_exactly():
     for law in (
         SymmetricAtomsLaw((0.0, 1.0, 3.0), (0.5, 0.3, 0.2), [0.05, 0.4]),

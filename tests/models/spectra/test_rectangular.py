@@ -121,6 +121,7 @@ def test_edges(oracle, point):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", TWO_BULKS + ONE_BULK)
 def test_density_and_hilbert_transform_inside_every_bulk(oracle, point):
     exact = oracle(*point)
@@ -250,6 +251,7 @@ def test_vanishing_width(beta):
         assert_convergence(column, 0.1)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(moderate)
 def test_mmse_is_below_prior_variance_and_noise(point):
