@@ -21,7 +21,7 @@ SUITE = ("tests/conformance", "tests/interface/test_commands.py", "tests/models/
 CHOSEN = "(square and probit) or sparse-signs or perceptron or hebb or theory] or is_checked"
 CONFORMANCE = tuple(f"tests/conformance/test_{name}.py" for name in ("models", "learners", "theory"))
 ASKED = (*CONFORMANCE, *SUITE[1:])
-PYTEST = ("-m", "pytest", "-v", "-p", "no:cacheprovider", "-m", "not slow")
+PYTEST = ("-m", "pytest", "-v", "-p", "no:cacheprovider")
 # How many checks there are at least of each.
 LEAST = {"probit": 10, "sparse": 3, "perceptron": 8, "hebb": 8, "theory": 4, "is_checked": 4}
 
