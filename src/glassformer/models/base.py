@@ -210,19 +210,17 @@ class Model(Trainable, ABC):
         claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)
         if channel.discrete and not followed:
             errors["label_error"] = channel.wrong_of(turn @ own @ turn.T, turn @ cross, power, turn @ claimed @ turn.T)
-        if not self.overlap_shape and (followed or not channel.predictable):
+        if not channel.predictable or (followed and not self.overlap_shape):
             return errors
-        prediction, plugin = channel.errors_of(own, cross, power, claimed)
+        errors["prediction_error"], errors["plugin_error"] = channel.errors_of(own, cross, power, claimed)
         if not self.overlap_shape:
-            return {**errors, "prediction_error": prediction, "plugin_error": plugin}
+            return errors
         own, cross = turn @ own @ turn.T, turn @ cross
         return {
             **errors,
             "row_error": rows,
             "overlap": cross,
             "cosine": np.diag(cross) / np.sqrt(np.maximum(np.diag(own) * np.diag(power), 1e-300)),
-            "prediction_error": prediction,
-            "plugin_error": plugin,
         }
 
     of_link = declared(False, "True when labels are a function of one's own of the fields of several rows.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -194,7 +195,7 @@ class BilinearSequenceRegression(Model):
             "alpha": unit,
         }
 
-    @property
+    @cached_property
     def _correlated(self) -> bool:
         return are_correlated(self.token_correlation)
 

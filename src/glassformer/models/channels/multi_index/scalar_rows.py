@@ -99,10 +99,9 @@ class ScalarRowsChannel(Channel):
     def label_from(self, fields: Array, source: Array) -> Array:
         """Labels without their noise."""
         del source
-        clean = self.clean or self.scalar.clean
-        if clean is None:
+        if self.scalar.clean is None:
             raise IncompatibleError(f"channel {self.label} has no labels apart from their noise")
-        return np.asarray(clean(fields[:, 0, 0]))
+        return np.asarray(self.scalar.clean(fields[:, 0, 0]))
 
     @property
     def predictable(self) -> bool:
