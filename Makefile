@@ -10,7 +10,8 @@ OUT ?= out
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 # One process per core, each with one thread: threads that wait for each other cost more than they bring.
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+# Some environments forbid to keep bytecode: every process that a test starts would read all sources anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 DOCS := $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 INPUTS := pyproject.toml constraints.txt
 REFERENCE := $(wildcard ../shared/reference)

@@ -434,6 +434,8 @@ def test_a_killed_worker_is_replaced(tmp_path, undisturbed):
     assert content(tmp_path / "store") == undisturbed
 
 
+# The documented job below has two processes as well.
+@pytest.mark.statistics
 @pytest.mark.slow
 def test_two_processes_share_a_store(tmp_path, undisturbed):
     together = [started(tmp_path) for _ in range(2)]

@@ -73,16 +73,16 @@ def _last_layer_by_quadrature(skip):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", ["linear-committee", "large-skip"])
+@pytest.mark.parametrize("limit", ["linear-committee", pytest.param("large-skip", marks=pytest.mark.statistics)])
 def test_first_threshold_agrees_with_quadrature(limit):
     """Labels of both limits show the same vectors."""
     mass, growth = _last_layer_by_quadrature(1.0)
     assert mass == pytest.approx(1, abs=1e-6)
-    found = instability(DeepAttention(limit=limit, points=128), np.eye(2), np.eye(2), accuracy=0.02)
+    found = instability(DeepAttention(limit=limit, points=64), np.eye(2), np.eye(2), accuracy=0.05)
     assert np.diag(found.matrix) == pytest.approx([0, 1], abs=1e-6)
     # Five standard errors of sampled averages, and what sampled posteriors leave out.
     assert found.rate == pytest.approx(growth, abs=5 * found.error + 3 * abs(found.missing))
-    assert found.error < 0.02 * growth
+    assert found.error < 0.05 * growth
 
 
 @pytest.mark.slow
@@ -125,6 +125,7 @@ def test_layers_of_a_committee_have_one_threshold():
     assert found["weak_recovery"].alpha < found["weak_recovery_2"].alpha < found["perfect_recovery"].alpha
 
 
+@pytest.mark.statistics
 @pytest.mark.slow
 def test_labels_say_as_much_of_every_layer_of_a_committee():
     channel = DeepAttention(depth=3, limit="linear-committee", points=64).channel
