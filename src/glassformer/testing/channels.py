@@ -1,0 +1,103 @@
+"""Channels: scores, labels and information against each other, at several covariances of what is open."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glassformer.core.integral import Array
+from glassformer.models.base import Model
+from glassformer.models.channels.base import Channel
+from glassformer.testing.differences import derivative
+from glassformer.testing.report import POLICY, Case, Worst
+from glassformer.theory.bounds import drawn, information_bound
+from glassformer.theory.equation_of_state import information_at
+
+
+def score(case: Case) -> float:
+    """Scores, their mean where they are sampled, against differences of the log partition along every field."""
+    return max(_score(case.model, variance, case.seed) for variance in _covariances(case.model))
+
+
+def nishimori(case: Case) -> float:
+    """Means of scores against zero, squares against slopes and, where it is no average of them, what is expected."""
+    return max(_nishimori(case.model, variance, case.seed) for variance in _covariances(case.model))
+
+
+def information(case: Case) -> Worst:
+    """The information of every row, against scores times true deviations and against its bound."""
+    return max(_information(case.model, variance, case.seed) for variance in _covariances(case.model))
+
+
+def _covariances(model: Model) -> list[Array]:
+    """Posterior covariances: with some overlap between rows where the model has any, and none known perfectly."""
+    prior = model.prior.in_rows
+    if prior.rows == 1:
+        return [np.array([[variance]]) for variance in POLICY.variances]
+    shared = 0.0 if prior.diagonal else 0.08
+    return [np.diag(np.linspace(0.6, 0.4, prior.rows) - shared) + shared]
+
+
+def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array, Array]:
+    """The channel at its most careful, labels, what is known of their fields, and the true deviation from that."""
+    channel = model.channel.in_rows.careful()
+    return channel, *drawn(model, channel, variance, count, np.random.default_rng(seed))
+
+
+def _blur(model: Model) -> float:
+    """Relative error of the averages of a channel that is not sampled: what integration leaves open."""
+    value, error = information_at(model, np.array(POLICY.variances[:1]))
+    return float(error[0] / value[0])
+
+
+def _off(gaps: Array, allowed: Array | float) -> float:
+    """The largest mean over the first axis, in units of its standard errors and of what is allowed beside them."""
+    return float(np.max(np.abs(gaps.mean(axis=0)) / (POLICY.sigmas * gaps.std(axis=0) / np.sqrt(len(gaps)) + allowed)))
+
+
+def _score(model: Model, variance: Array, seed: int) -> float:
+    sampled = model.channel.in_rows.sampled
+    count, step, allowed = (120, 0.1, POLICY.sampled) if sampled else (12, 1e-3, max(POLICY.exact, 10 * _blur(model)))
+    channel, y, omega, _ = _drawn(model, variance, count, seed)
+    units = np.eye(omega[0].size).reshape(-1, *omega.shape[1:])
+    found = channel.scores(y, omega, variance)
+    score = 0.5 * (found.first + found.second).reshape(count, -1)
+    slopes = [
+        derivative(lambda x: channel.log_partition(y, x, variance), omega, step * unit, sampled) for unit in units
+    ]
+    own, gaps = (part if sampled else part[None] for part in (score, score - np.stack(slopes, axis=1) / step))
+    return _off(gaps, allowed * (1 + np.abs(own.mean(axis=0)).max(axis=0)))
+
+
+def _nishimori(model: Model, variance: Array, seed: int) -> float:
+    sampled = model.channel.in_rows.sampled
+    count, blur = (1000, POLICY.averaged) if sampled else (20_000, 10 * _blur(model) + POLICY.exact)
+    channel, y, omega, _ = _drawn(model, variance, count, seed)
+    found = channel.scores(y, omega, variance)
+    square = np.einsum("nak,nbk->nab", found.first, found.second)
+    information = square.mean(axis=0) if sampled else channel.information(variance[None]).value[0]
+    size = np.trace(information) if sampled else information[0, 0]
+    score = 0.5 * (found.first + found.second)
+    pairs = [(score, np.sqrt(size)), (square - found.curvature, size), (square - information, size)]
+    if not sampled:
+        expected = model.channel.in_rows.averages(variance[None]).log_partition.value[0]
+        pairs.append((channel.log_partition(y, omega, variance) - expected, 1.0))
+    return max(channel.law_gap / POLICY.law, *(_off(gaps, blur * scale) for gaps, scale in pairs))
+
+
+def _information(model: Model, variance: Array, seed: int) -> Worst:
+    count = 1000 if model.channel.in_rows.sampled else 20_000
+    channel, y, omega, deviation = _drawn(model, variance, count, seed)
+    found = channel.scores(y, omega, variance)
+    products = np.einsum("nak,nak->na", 0.5 * (found.first + found.second), deviation)
+    used, error = (np.diag(part[0]) for part in model.channel.in_rows.information(variance[None]))
+    units = np.eye(len(used))
+    bounds = [information_bound(model, variance, unit, seed=seed) for unit in units]
+    worst = Worst(0.0, "")
+    for k, bound in enumerate(bounds):
+        mean, blur = products[:, k].mean(), products[:, k].std() / np.sqrt(count)
+        above = (bound.value - used[k]) / (POLICY.sigmas * np.hypot(error[k], bound.error) + POLICY.exact)
+        gap = abs(mean - used[k]) / (POLICY.sigmas * np.hypot(error[k], blur) + POLICY.exact * used[k])
+        text = f"{used[k]:.6g} +- {error[k]:.2g} of {model.row_names[k]}, "
+        other = f"at least {bound.value:.6g} +- {bound.error:.2g}" if above > gap else f"{mean:.6g} +- {blur:.2g}"
+        worst = max(worst, Worst(float(max(above, gap)), text + other))
+    return worst

@@ -1,0 +1,47 @@
+"""Data: denoisers on signals that the prior draws, message passing on labels that the channel draws."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.integral import Integral
+from glassformer.experiments.simulation import simulate
+from glassformer.testing.differences import precisions
+from glassformer.testing.report import POLICY, Case
+from glassformer.theory.equation_of_state import natural_scale
+
+
+def denoiser(case: Case) -> float:
+    """The error that the prior claims against the one its denoiser makes on a signal that it draws."""
+    model, _, d, seed = case
+    size = model.at_size(d)
+    prior, rng = size.model.prior.in_rows, np.random.default_rng(seed)
+    if prior.stepwise:
+        raise IncompatibleError("the factors of a narrow matrix are found step by step, not by one denoiser")
+    wide = (d, d) if prior.symmetric else size.input_shape
+    shape = (prior.rows, *(wide if prior.diagonal else (d * d,)))
+    q_hat = precisions(model, 1.0)
+    signal, noise = prior.sample(shape, rng), rng.standard_normal(shape)
+    if prior.symmetric:
+        noise = (noise + np.swapaxes(noise, 1, 2)) / np.sqrt(2 * d)
+    field = np.tensordot(q_hat, signal, axes=1) + np.tensordot(np.sqrt(q_hat), noise, axes=1)
+    found = prior.denoise(field, q_hat)
+    gap = found.signal - signal
+    expected = np.diag(prior.covariance(Integral(q_hat[None], np.zeros((1, *q_hat.shape)))).value[0])
+    made = np.array([np.diag(prior.gram(gap, gap)), np.diag(found.variance)])
+    return float(np.max(np.abs(made - expected) / ((POLICY.sigmas * prior.power_deviation(shape) + 2 / d) * expected)))
+
+
+def size(case: Case) -> float:
+    """Errors in units of the teacher's power for one row, whose power fluctuates; row by row for several."""
+    model, alpha, d, seed = case
+    prior, sampled = model.prior.in_rows, model.channel.in_rows.sampled
+    usual = (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * natural_scale(model) + (prior.onset > 0)
+    d *= (2 if prior.diagonal else 5) if sampled else 1
+    result = simulate(model, [alpha or usual], d, instances=4, seed=seed)
+    if model.overlap_shape:
+        error, theory, blur = (result[f"row_{name}"] for name in ("error", "theory", "standard_error"))
+    else:
+        error, theory, blur = (result[name] for name in ("relative_error", "theory", "relative_standard_error"))
+    return float(np.max(np.abs(error - theory) / (POLICY.sigmas * blur + 4 / d)))

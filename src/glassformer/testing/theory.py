@@ -1,0 +1,77 @@
+"""Theory: thresholds against their bounds, free entropy against state evolution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.integral import Array, Integral
+from glassformer.testing.differences import derivative, precisions
+from glassformer.testing.report import POLICY, Case, Worst
+from glassformer.theory.bounds import growth_bound, information_bound
+from glassformer.theory.equation_of_state import natural_scale
+from glassformer.theory.free_entropy import free_entropy
+from glassformer.theory.state_evolution import evolved
+from glassformer.theory.subspaces import range_of
+from glassformer.theory.thresholds import Threshold, thresholds
+from glassformer.theory.weak_recovery import known_at_once
+
+
+def weak_recovery(case: Case) -> Worst:
+    """Thresholds of weak recovery, each against its bound at what is known before."""
+    model, seed = case.model, case.seed
+    prior, degrees = model.prior.in_rows, model.prior.degrees
+    entries = [entry for entry in thresholds(model).entries if entry.name.startswith("weak_recovery")]
+    if prior.side > 0 or (model.channel.even and prior.onset > 0):
+        raise IncompatibleError("no threshold of weak recovery follows from the labels alone")
+    worst, known = Worst(0.0, ""), np.zeros((prior.rows, prior.rows))
+    if not model.channel.even:
+        top = max(information_bound(model, np.eye(prior.rows), unit, seed=seed) for unit in np.eye(prior.rows))
+        start = degrees * prior.onset / top.value
+        worst, known = _above(entries[0], start, start * top.error / top.value), known_at_once(model)
+        entries = entries[1:]
+    for entry in entries:
+        variance = np.eye(prior.rows)
+        if known.any():
+            variance = evolved(model, np.array([entry.alpha]), subspace=known).value[0]
+        rate, error = growth_bound(model, variance, np.eye(prior.rows) - known, seed=seed)
+        # Labels that tell nothing in any cell bound nothing.
+        most, blur = (degrees / rate, degrees * error / rate**2) if rate > POLICY.sigmas * error else (np.inf, 0.0)
+        worst = max(worst, _above(entry, most, blur))
+        if entry.subspace is None or not np.isfinite(entry.alpha):
+            break
+        known = range_of(known + np.array(entry.subspace))
+    return worst
+
+
+def _above(entry: Threshold, most: float, blur: float) -> Worst:
+    """By how much a threshold is above its bound."""
+    numbers = f"{entry.name} = {entry.alpha:.6g} +- {entry.error_estimate:.2g}, at most {most:.6g} +- {blur:.2g}"
+    if not np.isfinite(most):
+        return Worst(0.0, numbers)
+    allowed = POLICY.sigmas * np.hypot(entry.error_estimate, blur) + POLICY.exact * (1 + most)
+    return Worst(float(max(0.0, (entry.alpha - most) / allowed)), numbers)
+
+
+def gradient(case: Case) -> float:
+    """Differences of the free entropy along states that are the prior's own, against its gradient there."""
+    model = case.model
+    prior, channel, alpha = model.prior.in_rows, model.channel.in_rows, 0.7 * natural_scale(model)
+    step, tolerance = (0.1, POLICY.slope) if channel.sampled else (1e-2, POLICY.exact)
+    scales = [0.5] if channel.sampled else np.geomspace(0.25, 5, 4)
+    start = precisions(model, scales)
+
+    def slope(function: Callable[[Array], Array]) -> Array:
+        return derivative(lambda t: function(start * np.exp(t)), np.zeros(()), np.array(step), channel.sampled) / step
+
+    def variance(q_hat: Array) -> Array:
+        return prior.covariance(Integral(q_hat, np.zeros_like(q_hat))).value
+
+    gain, (information, error) = -slope(variance), channel.information(variance(start))
+    output, entropy = np.einsum("knab,nab->kn", [alpha * information, prior.degrees * start], gain)
+    noise = free_entropy(model, alpha, start).error / step + alpha * np.einsum("nab,nab->n", error, np.abs(gain))
+    measured = 2 * slope(lambda q_hat: free_entropy(model, alpha, q_hat).value)
+    allowed = 2 * tolerance * (output + entropy) + POLICY.sigmas * noise
+    return float(np.max(np.abs(measured - output + entropy) / allowed))
