@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-import tomllib
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from glassformer import __version__
 from glassformer.core.errors import ParameterError, UnidentifiedError, in_file
-from glassformer.core.fingerprint import identified, identity
-from glassformer.core.ranges import numbers_from
+from glassformer.core.fingerprint import identity
 from glassformer.core.resources import require_resources
+from glassformer.experiments.sweeps.axes import labels, plain_values, values_of
 from glassformer.learners.registry import learner, learner_type, settings_meant
 from glassformer.models.registry import MODELS, build, meant, model_type
 
@@ -105,7 +102,7 @@ class Sweep:
         if (self.compute == "thresholds") == ("alpha" in self.grid):
             allowed = "no alpha" if self.compute == "thresholds" else "an axis alpha"
             raise ParameterError("grid", list(self.grid), f"{allowed}, to compute {self.compute}")
-        axes = {name: _values(name, values) for name, values in self.grid.items()}
+        axes = {name: values_of(name, values) for name, values in self.grid.items()}
         for name in axes:
             if name in self.parameters or name in self.simulation:
                 raise ParameterError(name, axes[name], "either an axis of the grid or a fixed value, not both")
@@ -179,43 +176,11 @@ class Sweep:
                 ``links``.
             IncompatibleError: parameters that exclude each other.
         """
-        try:
-            document = tomllib.loads(Path(path).read_text())
-        except (OSError, ValueError) as error:
-            raise ParameterError("sweep", Path(path).name, f"a file in TOML ({error})") from None
+        from glassformer.experiments.sweeps.document import arguments_of, read
+
+        document = read(Path(path))
         with in_file(path):
-            return cls._from_document(document, Path(path).parent, links)
-
-    @classmethod
-    def _from_document(cls, document: dict[str, Any], folder: Path, links: Sequence[str | Path]) -> Sweep:
-        from glassformer.experiments.sweeps.types import check
-
-        for name in document:
-            if name not in ("sweep", "parameters", "grid", "simulate", "settings"):
-                raise ParameterError(name, document[name], "the tables sweep, parameters, grid, simulate and settings")
-            check(name, document[name], dict[str, Any])
-        general = document.get("sweep", {})
-        for name in ("model", "compute"):
-            if name not in general:
-                raise ParameterError(name, None, "a value in the table [sweep]")
-        for name, value in general.items():
-            if name not in ("model", "compute", "learner"):
-                raise ParameterError(name, value, "model, compute and learner in the table [sweep]")
-        tables = {key: document.get(name, {}) for key, name in _TABLES.items()}
-        trusted = {Path(link).resolve() for link in links}
-        named = set()
-        entries = [entry for table in ("parameters", "grid", "settings") for entry in tables[table].items()]
-        for name, text in (found for entry in entries for found in _texts(*entry)):
-            file = folder / text.rpartition(":")[0]
-            if file.is_file() and file.resolve() not in trusted:
-                raise ParameterError(
-                    name, text, "a file that you name as well, since its code is run", f"add --link {file}"
-                )
-            named.add(file.resolve())
-        for link in links:
-            if Path(link).resolve() not in named:
-                raise ParameterError("link", str(link), "a file that the sweep names", "leave it out")
-        return cls(**general, **tables, folder=str(folder.resolve()))
+            return cls(**arguments_of(document, Path(path).parent, links))
 
     def built(self, parameters: Mapping[str, Any]) -> Any:
         """The model with these parameters."""
@@ -329,55 +294,3 @@ class Sweep:
 
 # What a point takes in memory, its record included.
 _POINT_BYTES = 4000
-_TABLES = {"parameters": "parameters", "grid": "grid", "simulation": "simulate", "settings": "settings"}
-
-
-def _values(name: str, values: Any) -> list[Any]:
-    """The values of an axis: a list of different ones, or ``"start:stop:count"``."""
-    found: list[Any]
-    if isinstance(values, str) and ":" in values:
-        found = list(numbers_from(name, values))
-    elif isinstance(values, list | tuple | np.ndarray):
-        found = [value.item() if isinstance(value, np.generic) else value for value in values]
-    else:
-        raise ParameterError(name, values, "a list of values, or start:stop:count")
-    if not found or len({identified(value) or id(value) for value in found}) < len(found):
-        raise ParameterError(name, values, "at least one value, all of them different")
-    return found
-
-
-def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """All texts in a value, those in lists included, with the name of the entry."""
-    if isinstance(value, str):
-        yield name, value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(name, item)
-
-
-def plain_values(named: Mapping[str, Any]) -> dict[str, Any]:
-    """The values in types that JSON knows; functions by their names."""
-    return {name: _plain(value) for name, value in named.items()}
-
-
-def labels(values: Sequence[Any]) -> list[Any]:
-    """The values of an axis in types that JSON knows, where names coincide with a part of the identity behind them.
-
-    Example:
-        >>> [len(label) for label in labels([lambda z: z, lambda z: 2 * z])], labels([0.5, abs])
-        ([15, 15], [0.5, 'abs'])
-    """
-    plain = [_plain(value) for value in values]
-    return [
-        f"{label} {(identified(value) or str(turn))[:6]}" if plain.count(label) > 1 else label
-        for turn, (label, value) in enumerate(zip(plain, values, strict=True))
-    ]
-
-
-def _plain(value: Any) -> Any:
-    """Numbers, texts and lists as they are, everything else by its name or as it is written."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return getattr(value, "__name__", None) or str(value).split(" at 0x")[0]

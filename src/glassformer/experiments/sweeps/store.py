@@ -17,7 +17,8 @@ from typing import Any
 from glassformer import __version__
 from glassformer.core.errors import DataError
 from glassformer.core.files import made, replaced
-from glassformer.experiments.sweeps.plan import FORMAT, Point, Sweep, plain_values
+from glassformer.experiments.sweeps.axes import plain_values
+from glassformer.experiments.sweeps.plan import FORMAT, Point, Sweep
 
 FAILED = "failed"
 
