@@ -157,8 +157,8 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dic
             # Where the label is the field, the prediction is that of the mean: theory has one error for both.
             if optimum is None or error in optimum.columns:
                 columns[f"{name}_theory"] = best(error, columns[error])
-    if "prediction_error" in columns:
-        columns["label_noise"] = best("label_noise", theory)
+    if optimum is not None and "prediction_error" in columns and "label_noise" in optimum.columns:
+        columns["label_noise"] = optimum["label_noise"]
     return columns
 
 

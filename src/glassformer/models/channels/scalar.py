@@ -206,6 +206,7 @@ class ScalarChannel(Decisions, ABC):
     noise_law = declared("", "Name of the law by which labels differ from their link, where it is no Gaussian noise.")
 
     label_noise = declared(0.0, "Mean square of the label's own noise, counted as ``prediction_error`` is.")
+    error_unit = declared(1.0, "What squared errors on a label, summed over its entries, are divided by.")
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none.
