@@ -49,7 +49,7 @@ class Run(Ending):
         overlap: inner products of estimated with true rows, shape (P, P).
         cosine: cosine similarity of each estimated row with its true one.
         prediction_error: squared error on new labels of their average over the claimed posterior, the labels' own noise
-            left out.
+            left out; counted as in theory, per label, or of one attention layer per token.
         plugin_error: squared error on new labels of those that the estimated rows would have.
         label_error: share of new labels, without their own noise, that the most probable ones miss; of discrete labels.
     """

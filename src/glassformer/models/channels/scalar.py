@@ -213,7 +213,8 @@ class ScalarChannel(Decisions, ABC):
 
         ``prediction_error`` is the squared error of the posterior mean of the label without its own noise, and
         ``plugin_error`` that of the label at :math:`\omega`; ``label_noise`` stands beside them: the sum is what is
-        measured on noisy labels. ``label_error`` counts the wrong ones among discrete labels. ``label_mse`` and
+        measured on noisy labels. Squares are summed over the entries of a label, and divided by ``error_unit``.
+        ``label_error`` counts the wrong ones among discrete labels. ``label_mse`` and
         ``label_mse_plugin``, squared errors whose noise counts for some channels, go with the next version.
         """
         del variance
