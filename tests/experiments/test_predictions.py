@@ -148,9 +148,10 @@ def test_message_passing_predicts_as_theory_says(name):
         assert gap < 3 * found[f"{quantity}_standard_error"][0] + allowed * theory[0]
 
 
+# The last of two layers is known to within a tenth of its error at this size, and to theory of so few points.
 ROWS = {
     "product": (SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1, noise=0.1, points=512), 5.0, 300, 6, 0.03),
-    "two layers": (DeepAttention(points=256), 0.6, 600, 6, 0.03),
+    "two layers": (DeepAttention(points=256), 0.6, 600, 6, 0.1),
     "two wide layers": (DeepAttentionIndexed(0.5), 0.2, 60, 3, 0.15),
 }
 
