@@ -15,9 +15,19 @@ SCALAR = {
     "linear attention": AttentionIndexed(0.5, channel="linear", noise=NOISE),
     "softmax": AttentionIndexed(0.5),
     "noisy softmax": AttentionIndexed(0.5, noise=NOISE),
+    "three tokens": AttentionIndexed(0.5, tokens=3, temperature=2.0),
+    "linear, correlated tokens": AttentionIndexed(0.5, channel="linear", noise=NOISE, token_correlation=0.5),
+    "softmax, correlated tokens": AttentionIndexed(0.5, token_correlation=0.5),
+    "linear, untied": AttentionIndexed(0.5, channel="linear", noise=NOISE, untied=True),
+    "softmax, untied": AttentionIndexed(0.5, untied=True),
+    "sums of rows": AttentionIndexed(0.5, tokens=3, channel=lambda h: np.tanh(h.sum(axis=-1)), noise=NOISE),
 }
 # Mean square of the noise in the unit of the prediction error: per label, per component, per row of the matrix.
-EXPECTED = {"gaussian": NOISE, "tanh": NOISE, "linear attention": NOISE, "noisy softmax": 2 * NOISE}
+EXPECTED = {
+    **dict.fromkeys(("gaussian", "tanh", "linear attention"), NOISE),
+    **dict.fromkeys(("linear, correlated tokens", "linear, untied", "sums of rows"), NOISE),
+    "noisy softmax": 2 * NOISE,
+}
 
 
 @pytest.mark.parametrize("name", SCALAR)
@@ -28,6 +38,33 @@ def test_the_noise_stands_beside_the_error_not_in_it(name):
     np.testing.assert_allclose(found["label_noise"], EXPECTED.get(name, 0.0))
     assert model.channel.label_noise == found["label_noise"][0]
     assert found.get("plugin_error", found["prediction_error"])[1] >= found["prediction_error"][1]
+
+
+@pytest.mark.parametrize("name", SCALAR)
+def test_the_noise_of_labels_is_counted_as_their_errors_are(name):
+    channel, rng = SCALAR[name].channel, np.random.default_rng(3)
+    fields = rng.standard_normal((20_000, *channel.field_components))
+    noise = channel.sample(fields, rng) - channel.clean(fields)
+    squares = np.sum(noise.reshape(len(noise), -1) ** 2, axis=1) / channel.error_unit
+    # Of 20,000 squares, 1 per cent of the mean is the standard error for one entry.
+    assert np.mean(squares) == pytest.approx(EXPECTED.get(name, 0.0), rel=0.05)
+
+
+@pytest.mark.parametrize("name", SCALAR)
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_an_estimate_as_good_as_the_posterior_mean_predicts_as_theory_says(name, share):
+    """The errors that simulations measure are those of the limits: on normal fields of these overlaps."""
+    model = SCALAR[name]
+    rows, power = model.channel.in_rows, model.prior.in_rows.self_overlap
+    samples = rows.samples_of((1 - share) * power, (1 - share) * power, power, points=4096)
+    measured = rows.errors_on(samples, share * power)
+    found = rows.label_errors(share * power[None])
+    expected = found["prediction_error"][0], found.get("plugin_error", found["prediction_error"])[0]
+    assert rows.predictable
+    # Of 4096 quasi-random samples; two pairs of draws from each posterior add their noise to the former.
+    assert measured[0] == pytest.approx(expected[0], rel=0.05)
+    if "plugin_error" in found or rows.linear or "linear" in name:
+        assert measured[1] == pytest.approx(expected[1], rel=0.03)
 
 
 @pytest.mark.slow

@@ -29,7 +29,8 @@ def test_an_estimate_as_good_as_the_posterior_mean_errs_as_often_as_theory_says(
     """Gram matrices of the limit of large sizes: what is counted is what the channel promises at that overlap."""
     channel = MODELS[name].channel.in_rows
     power = MODELS[name].prior.in_rows.self_overlap
-    found = channel.wrong_of((1 - share) * power, (1 - share) * power, power, share * power)
+    samples = channel.samples_of((1 - share) * power, (1 - share) * power, power, points=4096)
+    found = channel.wrong_on(samples, share * power)
     expected = channel.wrong_labels(share * power[None])
     assert found == pytest.approx(expected.value[0], abs=0.012)
 
@@ -41,7 +42,7 @@ def test_several_indices():
     once = np.arccos(np.sqrt(0.7)) / np.pi
     found = channel.wrong_labels(0.3 * np.eye(2)[None])
     assert found.value[0] == pytest.approx(2 * once * (1 - once), abs=4 * found.error[0] + 0.01)
-    assert channel.wrong_of(*3 * [np.eye(2)], 1e-9 * np.eye(2)) < 0.002
+    assert channel.wrong_on(channel.samples_of(*3 * [np.eye(2)]), 1e-9 * np.eye(2)) < 0.002
     table = channel.label_errors(0.3 * np.eye(2)[None])
     assert table["label_error"][0] == found.value[0]
 
@@ -80,7 +81,8 @@ def test_errors_of_predictions_are_measured_of_one_matrix(channel, noise):
     model = BilinearSequenceRegression(rho=0.5, channel=channel, noise=noise)
     rows, share = model.channel.in_rows, 0.4
     one = np.ones((1, 1))
-    prediction, plugin = rows.errors_of((1 - share) * one, (1 - share) * one, one, share * one)
+    samples = rows.samples_of((1 - share) * one, (1 - share) * one, one)
+    prediction, plugin = rows.errors_on(samples, share * one)
     table = rows.label_errors(share * one[None])
     assert prediction == pytest.approx(table["prediction_error"][0], rel=0.08)
     # Of the 512 same samples; posterior copies add their own noise to the former.

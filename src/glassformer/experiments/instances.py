@@ -26,6 +26,7 @@ from glassformer.learners.data_set import DataSet
 from glassformer.learners.registry import taking
 from glassformer.models import FiniteSize
 from glassformer.models.designs.generated import GeneratedDesign
+from glassformer.models.new_samples import NewInputs
 
 # Inputs that are drawn again whenever they are needed, or shared out over devices.
 GENERATED, SHARDED = "generated", "sharded"
@@ -48,7 +49,7 @@ class Run(Ending):
         overlap: inner products of estimated with true rows, shape (P, P).
         cosine: cosine similarity of each estimated row with its true one.
         prediction_error: squared error on new labels of their average over the claimed posterior, the labels' own noise
-            left out.
+            left out; counted as in theory, per label, or of one attention layer per token.
         plugin_error: squared error on new labels of those that the estimated rows would have.
         label_error: share of new labels, without their own noise, that the most probable ones miss; of discrete labels.
     """
@@ -159,7 +160,8 @@ class Experiment:
         """One instance: what was learned, and how good that is."""
         model = self.size.model
         signal, found = self._learned(designs, samples, seed, checkpoint)
-        measured = [model.measured(estimate, signal, found.variance) for estimate in found.estimates]
+        new = NewInputs(self.size.design, self.size.input_shape, (seed, 4))
+        measured = [model.measured(estimate, signal, found.variance, new=new) for estimate in found.estimates]
         reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(Ending)}
         for name in measured[0]:
             mean = np.mean([one[name] for one in measured], axis=0)

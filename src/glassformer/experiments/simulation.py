@@ -73,11 +73,12 @@ def simulate(
         latter), ``relative_error`` (summed error over summed power of the teachers, free of the fluctuation of the
         latter) with its standard error, ``alpha_realised``, and what the model and the learner have of
         ``training_error``, ``training_loss``, ``rank``, ``early_stopped_error`` (least error along the way),
-        ``row_error``, ``overlap``, ``cosine``, ``prediction_error`` and ``plugin_error`` (on new labels without their
-        own noise), and for discrete labels ``label_error`` (the share of wrong ones). These and the rows come with the
-        Bayes-optimal ones (``row_theory``, ``prediction_theory``, ``plugin_theory``, ``label_theory``). Every run
-        counts in the
-        means, however it ended; the status of a row is that of its first run that did not converge.
+        ``row_error``, ``overlap``, ``cosine``, for labels that are numbers ``prediction_error`` and ``plugin_error``
+        (on new labels without their own noise, in the unit of :func:`~glassformer.theory.limits.limits`), and for
+        discrete labels ``label_error`` (the share of wrong ones). These come with their standard errors
+        (``prediction_standard_error``), these and the rows with the Bayes-optimal ones, where there are any
+        (``row_theory``, ``prediction_theory``, ``plugin_theory``, ``label_theory``). Every run counts in the means,
+        however it ended; the status of a row is that of its first run that did not converge.
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.
@@ -157,8 +158,8 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dic
             # Where the label is the field, the prediction is that of the mean: theory has one error for both.
             if optimum is None or error in optimum.columns:
                 columns[f"{name}_theory"] = best(error, columns[error])
-    if "prediction_error" in columns:
-        columns["label_noise"] = best("label_noise", theory)
+    if optimum is not None and "prediction_error" in columns and "label_noise" in optimum.columns:
+        columns["label_noise"] = optimum["label_noise"]
     return columns
 
 

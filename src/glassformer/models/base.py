@@ -17,6 +17,7 @@ from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
 from glassformer.models.designs.base import Design
 from glassformer.models.designs.correlated import CorrelatedDesign
+from glassformer.models.new_samples import NewInputs
 from glassformer.models.priors.base import Prior
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.models.students.base import Trainable
@@ -181,7 +182,12 @@ class Model(Trainable, ABC):
         return (*self.overlap_shape[:1], *design.row_shape)
 
     def measured(
-        self, estimate: Array, signal: Array, variance: Array | None = None, followed: bool = False
+        self,
+        estimate: Array,
+        signal: Array,
+        variance: Array | None = None,
+        followed: bool = False,
+        new: NewInputs | None = None,
     ) -> dict[str, Any]:
         """Errors of an estimate, with the signs or rotations of its rows, which labels do not see, that suit it best.
 
@@ -191,6 +197,8 @@ class Model(Trainable, ABC):
             variance: posterior covariance that the estimate claims, shape (P, P); none by default.
             followed: without the label error, and for one row without those of predictions, which are no part of
                 histories and more work than all the rest.
+            new: inputs whose labels are predicted; by default fields of new samples are normal, with the inner products
+                of the rows, as in the limit of large sizes.
 
         Returns:
             ``error`` and ``prior_error``; ``label_error`` where labels are discrete; ``prediction_error`` and
@@ -208,11 +216,14 @@ class Model(Trainable, ABC):
             return errors
         own, power = prior.gram(found, found), prior.gram(true, true)
         claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)
-        if channel.discrete and not followed:
-            errors["label_error"] = channel.wrong_of(turn @ own @ turn.T, turn @ cross, power, turn @ claimed @ turn.T)
-        if not channel.predictable or (followed and not self.overlap_shape):
+        if followed and not self.overlap_shape:
             return errors
-        errors["prediction_error"], errors["plugin_error"] = channel.errors_of(own, cross, power, claimed)
+        samples = channel.samples_of(own, cross, power) if new is None else new.samples(found, true)
+        if channel.discrete and not followed:
+            turned = samples._replace(estimated=turn @ samples.estimated)
+            errors["label_error"] = channel.wrong_on(turned, turn @ claimed @ turn.T)
+        if channel.predictable:
+            errors["prediction_error"], errors["plugin_error"] = channel.errors_on(samples, claimed)
         if not self.overlap_shape:
             return errors
         own, cross = turn @ own @ turn.T, turn @ cross

@@ -29,7 +29,7 @@ COMMANDS = {
     "landscape": Command("landscape", "free entropy against the overlap"),
     "hysteresis": Command("hysteresis", "fixed points followed up and down in the sample ratio"),
     "trajectory": Command("trajectory", "error after every step of an algorithm, in theory and on data"),
-    "simulate": Command("simulate", "an algorithm on simulated data, next to theory"),
+    "simulate": Command("simulate", "an algorithm on simulated data, next to theory; --json: on new labels too"),
     "phase-diagram": Command("phase_diagram", "thresholds against a parameter of the model", takes_alpha=False),
     "explore": Command("explore", "move sliders in the browser", takes_model=False),
     "figure": Command("figure", "compute and draw a figure of the papers", takes_model=False),

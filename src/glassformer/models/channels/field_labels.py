@@ -61,6 +61,7 @@ class FieldLabels(Decisions, ABC):
 
     linear = declared(False, "True when the label is one field itself, with Gaussian noise or none.")
     label_noise = declared(0.0, "Mean square of the label's own noise, counted as prediction errors are.")
+    error_unit = declared(1.0, "What squared errors on a label, summed over its entries, are divided by.")
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:

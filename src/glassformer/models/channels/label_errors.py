@@ -23,8 +23,7 @@ from glassformer.models.channels.field_labels import FieldLabels
 class Draws:
     """How many draws tell the errors of labels."""
 
-    samples: int = 512  # new ones of one estimate
-    copies: int = 2  # of each from its posterior, in either half
+    samples: int = 512  # new ones of one estimate, from the law of their fields
     decided: int = 512  # points per replica on which decisions on discrete labels are counted
 
 
@@ -41,6 +40,20 @@ class PredictionErrors(NamedTuple):
 
     bayes: Integral
     plugin: Integral
+
+
+class NewSamples(NamedTuple):
+    """New samples, and what one estimate knows of them.
+
+    Attributes:
+        estimated: fields that the estimate has on them, shape (n, P, K).
+        fields: true ones.
+        deviations: two standard normal ones of each, shape (n, 2, P, K), for draws from a posterior.
+    """
+
+    estimated: Array
+    fields: Array
+    deviations: Array
 
 
 class LabelErrors(FieldLabels):
@@ -70,7 +83,8 @@ class LabelErrors(FieldLabels):
             plugin = self.label_from(used[:, None] * mean, silent)
             apart = np.mean([(first - second) ** 2 for first in pairs[0] for second in pairs[1]], axis=0)
             first, second = (0.5 * (above + below) - plugin for above, below in pairs)
-            rows.append([_replica_means(part, self.points) for part in (0.5 * apart, first * second)])
+            squares = [_replica_means(part, self.points) for part in (0.5 * apart, first * second)]
+            rows.append(np.array(squares) / self.error_unit)
         found = np.array(rows)
         bayes, gap, both = (mean_of_replicas(part) for part in (found[:, 0], found[:, 1], found.sum(axis=1)))
         # What is known to be positive is, within its error.
@@ -111,45 +125,48 @@ class LabelErrors(FieldLabels):
             rows.append(wrong.reshape(REPLICAS, -1).mean(axis=1))
         return mean_of_replicas(np.array(rows))
 
-    def wrong_of(self, own: Array, cross: Array, true: Array, variance: Array) -> float:
-        """That share for one estimate that was measured; arguments as of :meth:`errors_of`."""
-        joint = square_root(np.block([[own, cross], [cross.T, true]]))
-        points = normal_points(2 * self.rows * self.columns, _POLICY.decided, REPLICAS)
-        points = points.reshape(-1, len(joint), self.columns)
-        estimated, fields = np.split(joint @ points, 2, axis=1)
-        return float(np.mean(self.decided(estimated, variance) != self.truth(fields)))
-
-    def errors_of(self, own: Array, cross: Array, true: Array, variance: Array) -> tuple[float, float]:
-        """Squared errors on labels of new samples, as :meth:`prediction_errors`, of one estimate that was measured.
+    def samples_of(self, own: Array, cross: Array, true: Array, points: int = _POLICY.samples) -> NewSamples:
+        """New samples of one estimate that was measured, from the normal law of fields with these inner products.
 
         Args:
             own: inner products of the estimated rows, shape (P, P).
             cross: of estimated with true rows.
             true: of true rows.
+            points: how many, a power of two.
+        """
+        joint = square_root(np.block([[own, cross], [cross.T, true]]))
+        drawn = normal_points(4 * self.rows * self.columns, points, 1).reshape(points, -1, self.columns)
+        both, deviations = np.split(drawn, 2, axis=1)
+        estimated, fields = np.split(joint @ both, 2, axis=1)
+        return NewSamples(estimated, fields, deviations.reshape(points, 2, self.rows, self.columns))
+
+    def wrong_on(self, samples: NewSamples, variance: Array) -> float:
+        """Share of their labels, as :meth:`wrong_labels`, that the most probable one under this covariance misses."""
+        return float(np.mean(self.decided(samples.estimated, variance) != self.truth(samples.fields)))
+
+    def errors_on(self, samples: NewSamples, variance: Array) -> tuple[float, float]:
+        """Squared errors on their labels, counted as :meth:`prediction_errors`.
+
+        Args:
+            samples: of one estimate.
             variance: the covariance that the estimate claims, over which the Bayes predictor averages.
 
         Returns:
             Error of the average label over the claimed posterior, and of the label of the estimated rows.
         """
-        joint = square_root(np.block([[own, cross], [cross.T, true]]))
-        size = self.rows * self.columns
-        points = normal_points((2 + 2 * _POLICY.copies) * size, _POLICY.samples, 1).reshape(
-            _POLICY.samples, -1, self.columns
+        label, plugin = (self._silent(part) for part in (samples.fields, samples.estimated))
+        spread = np.moveaxis(square_root(variance) @ samples.deviations, 1, 0)
+        # Two independent means, of fields on either side: their product has no bias from the noise of either.
+        first, second = (
+            label - 0.5 * (self._silent(samples.estimated + part) + self._silent(samples.estimated - part))
+            for part in spread
         )
-        both, deviations = np.split(points, [2 * self.rows], axis=1)
-        estimated, fields = np.split(joint @ both, 2, axis=1)
-        copies = deviations.reshape(_POLICY.samples, 2 * _POLICY.copies, self.rows, self.columns)
-        silent = np.zeros((_POLICY.samples, self.sources))
-        label, plugin = (self.label_from(part, silent) for part in (fields, estimated))
-        likely = estimated[:, None] + square_root(variance) @ copies
-        drawn = self.label_from(
-            likely.reshape(-1, *self.field_components), np.repeat(silent, 2 * _POLICY.copies, axis=0)
-        )
-        # Two halves of the copies are two independent means, whose product has no bias from their noise.
-        halves = drawn.reshape(_POLICY.samples, 2, _POLICY.copies, -1).mean(axis=2)
-        gaps = label.reshape(_POLICY.samples, 1, -1) - halves
-        bayes = np.sum(gaps[:, 0] * gaps[:, 1], axis=1)
-        return float(np.mean(bayes)), float(np.mean(np.sum((label - plugin).reshape(_POLICY.samples, -1) ** 2, axis=1)))
+        bayes, squares = np.sum(first * second, axis=1), np.sum((label - plugin) ** 2, axis=1)
+        return float(np.mean(bayes)) / self.error_unit, float(np.mean(squares)) / self.error_unit
+
+    def _silent(self, fields: Array) -> Array:
+        """Labels of fields without their own noise, flattened."""
+        return self.label_from(fields, np.zeros((len(fields), self.sources))).reshape(len(fields), -1)
 
 
 def _replica_means(squares: Array, points: int) -> Array:

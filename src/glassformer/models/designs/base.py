@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from glassformer.core.declarations import declared
 from glassformer.core.integral import Array
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How new inputs are drawn."""
+
+    at_once: int = 2_000_000  # numbers in memory
+
+
+_POLICY = Drawing()
 
 
 class Design(ABC):
@@ -79,6 +90,23 @@ class Design(ABC):
         if self.several_rows:
             return self.adjoint(score, instance)
         return self.adjoint(score.reshape(self.field_shape), instance)[None]
+
+    @classmethod
+    def new_fields(cls, signals: Array, shape: tuple[int, int], samples: int, rng: np.random.Generator) -> Array:
+        """Fields of signals on the same new samples, shape (signals, samples, P, K).
+
+        From new inputs, drawn a part at a time; designs that know the law of their fields draw from it.
+
+        Args:
+            signals: shape (signals, P, *row_shape), with ``P = 1`` for one row.
+            shape: of the input of one sample.
+            samples: how many.
+            rng: what they are drawn from.
+        """
+        size = max(1, _POLICY.at_once // (shape[0] * shape[1]))
+        counts = [min(size, samples - start) for start in range(0, samples, size)]
+        parts = (cls.sample(count, shape, rng) for count in counts)
+        return np.concatenate([np.stack([part.fields(one, 0) for one in signals]) for part in parts], axis=1)
 
     damping = declared(0.0, "Damping with which message passing begins: more for inputs far from Gaussian.")
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
-from glassformer.models.designs.stored import StoredDesign
+from glassformer.models.designs.stored import StoredDesign, normal_fields
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,10 @@ class DenseDesign(StoredDesign):
         matrix = self.inputs[instance].reshape(self.samples, rows * columns)
         product = score.astype(matrix.dtype, copy=False) @ matrix
         return product.reshape(rows, columns).astype(np.float64, copy=False) / sqrt(rows * columns)
+
+    @classmethod
+    def new_fields(cls, signals: Array, shape: tuple[int, int], samples: int, rng: np.random.Generator) -> Array:
+        return normal_fields(signals, 1, samples, rng)
 
     def variances(self) -> Array:
         """Of the fields of a signal of independent entries of unit variance, shape (samples,)."""

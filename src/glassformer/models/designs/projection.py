@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer.core.integral import Array
-from glassformer.models.designs.stored import StoredDesign
+from glassformer.models.designs.stored import StoredDesign, normal_fields
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,14 @@ class ProjectionDesign(StoredDesign):
             part = tokens[:, :, head * length : (head + 1) * length]
             fields[:, head :: self.heads] = np.swapaxes(part @ weights[head :: self.heads].T, 1, 2)
         return fields / np.sqrt(length)
+
+    @classmethod
+    def new_fields(cls, signals: Array, shape: tuple[int, int], samples: int, rng: np.random.Generator) -> Array:
+        fields = np.empty((len(signals), samples, signals.shape[1], shape[0]))
+        for head in range(cls.heads):
+            # Rows of different heads see different coordinates.
+            fields[:, :, head :: cls.heads] = normal_fields(signals[:, head :: cls.heads], shape[0], samples, rng)
+        return fields
 
     def adjoint(self, score: Array, instance: int) -> Array:
         tokens, length = self.inputs[instance], self.signal_shape[1]

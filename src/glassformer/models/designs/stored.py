@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.models.designs.base import Design
 
 _STORAGE: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
@@ -78,3 +79,21 @@ class StoredDesign(Design):
     def inputs_per_sample(self) -> int:
         """Numbers of one sample's input."""
         return int(np.prod(self.inputs.shape[2:]))
+
+
+def normal_fields(signals: Array, columns: int, samples: int, rng: np.random.Generator) -> Array:
+    """Fields that are sums over independent inputs, which are normal with the signals' inner products as covariance.
+
+    Args:
+        signals: shape (signals, P, *row_shape).
+        columns: independent fields of each row.
+        samples: how many.
+        rng: what they are drawn from.
+
+    Returns:
+        Shape (signals, samples, P, columns).
+    """
+    flat = signals.reshape(signals.shape[0] * signals.shape[1], -1)
+    root = square_root(flat @ flat.T / flat.shape[1])
+    fields = root @ rng.standard_normal((samples, len(flat), columns))
+    return np.moveaxis(fields.reshape(samples, *signals.shape[:2], columns), 1, 0)

@@ -79,9 +79,16 @@ class CorrelatedLinearChannel(LinearAttentionChannel):
         gains, modes = self._modes
         return np.asarray(self._residual(y, np.zeros_like(omega)) @ modes - gains * (omega @ modes))
 
+    def clean(self, h: Array) -> Array:
+        return super().clean(self._mixed(h))
+
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        return super().sample(self._mixed(h), rng)
+
+    def _mixed(self, h: Array) -> Array:
+        """Components of the indices of correlated tokens."""
         gains, modes = self._modes
-        return super().sample((gains * (h @ modes)) @ modes.T, rng)
+        return np.asarray((gains * (h @ modes)) @ modes.T)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         gains, modes = self._modes
@@ -125,7 +132,7 @@ class CorrelatedSoftmaxChannel(SoftmaxAttentionChannel):
     def _inverse(self) -> Array:
         return np.linalg.inv(np.array(self.root))
 
-    def _attention(self, h: Array) -> Array:
+    def clean(self, h: Array) -> Array:
         root = np.array(self.root)
         return row_softmax(self.temperature * (root @ self._matrices(h) @ root))
 

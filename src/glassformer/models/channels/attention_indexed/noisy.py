@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from glassformer.core.errors import LinkError, ParameterError
 from glassformer.models.channels.attention_indexed.correlated import Root
 from glassformer.models.channels.attention_indexed.pairs import to_matrices
-from glassformer.models.channels.attention_indexed.prediction import prediction_error
+from glassformer.models.channels.attention_indexed.prediction import prediction_errors
 from glassformer.models.channels.attention_indexed.projected import checked_tokens
 from glassformer.models.channels.link.contract import unfit_size
 from glassformer.models.channels.sampled import Posterior, SampledChannel, in_parts, require_data, weighed
@@ -132,22 +132,26 @@ class NoisyAttentionChannel(SampledChannel):
     def source_dimensions(self) -> int:
         return int(np.prod(self.label_shape))
 
+    def clean(self, field: Array) -> Array:
+        return np.asarray(self.function(to_matrices(field, self.tokens)), dtype=float)
+
+    @property
+    def error_unit(self) -> float:
+        """Errors are counted per token, whatever the shape of the label."""
+        return float(self.tokens)
+
     def label_from(self, field: Array, source: Array) -> Array:
-        clean = np.asarray(self.function(to_matrices(field, self.tokens)), dtype=float)
+        clean = self.clean(field)
         return np.asarray(clean + np.sqrt(self.noise) * source.reshape(clean.shape))
 
     @property
     def label_noise(self) -> float:
-        return float(self.noise * np.prod(self.label_shape) / self.tokens)
+        return float(self.noise * np.prod(self.label_shape) / self.error_unit)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|^2/T` of a new label without its own noise."""
+        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|^2/T`; ``plugin_error`` beside it."""
         sizes = (self.components, self.tokens)
-
-        def link(field: Array) -> Array:
-            return np.asarray(self.function(to_matrices(field, self.tokens)))
-
-        return prediction_error(link, *sizes, self.power, variance, self.label_noise)
+        return prediction_errors(self.clean, *sizes, self.power, variance, self.label_noise)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
         v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
@@ -162,7 +166,7 @@ class NoisyAttentionChannel(SampledChannel):
     def _values(self, field: Array) -> Array:
         """Labels without noise, flattened, of fields of shape (..., K)."""
         flat = field.reshape(-1, self.components)
-        return np.asarray(self.function(to_matrices(flat, self.tokens)), dtype=float).reshape(*field.shape[:-1], -1)
+        return self.clean(flat).reshape(*field.shape[:-1], -1)
 
     def _jacobian(self, field: Array) -> Array:
         """Derivatives of the labels, shape (n, m, K), by differences: they only shape the sampling density."""

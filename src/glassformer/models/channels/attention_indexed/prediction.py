@@ -32,31 +32,34 @@ _POLICY = Quadrature()
 _OWN, _OTHER = np.array([[3.0, 2.0], [2.0, 3.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])
 
 
-def prediction_error(
+def prediction_errors(
     link: Callable[[Array], Array], size: int, tokens: int, power: float, variance: Array, noise: float
 ) -> dict[str, Array]:
-    r"""Error per row of the posterior mean of ``y = link(h)``, from two copies of ``h`` with the same :math:`\omega`.
+    r"""Errors per token on ``y = link(h)``, from two copies of ``h`` with the same :math:`\omega`.
 
     .. math:: E\|y - E[y\mid\omega]\|^2 = \tfrac12 E\|y(h) - y(h')\|^2, \qquad \omega\sim N(0, Q_0 - V),
 
-    which stays precise where the error is small and needs no average inside an average. Nothing is returned for so many
-    tokens that the points would fill the memory. ``size`` is the number of components of ``h``.
+    of the posterior mean, which stays precise where the error is small and needs no average inside an average; that of
+    :math:`y(\omega)` is larger by :math:`E\,(y(h) - y(\omega))\cdot(y(h') - y(\omega))`. Nothing is returned for so
+    many tokens that the points would fill the memory. ``size`` is the number of components of ``h``.
     """
     if tokens > _POLICY.tokens or not np.isfinite(power):
         return {}
     t, u, w = np.split(normal_points(3 * size), 3, axis=-1)
-    means, errors = [], []
+    shape, found = np.shape(variance), []
     for v in np.ravel(variance):
         omega = np.sqrt(max(power - v, 0.0)) * t
         first, second = (link(omega + np.sqrt(v) * x) for x in (u, w))
-        square = np.reshape((first - second) ** 2, (*t.shape[:2], -1)).sum(axis=-1)
-        mean, error = mean_and_error(0.5 * square.mean(axis=1) / tokens)
-        means.append(mean)
-        errors.append(error)
-    shape = np.shape(variance)
-    mean, error = np.reshape(means, shape), np.reshape(errors, shape)
+        plugin = link(omega)
+        bayes, gap = 0.5 * (first - second) ** 2, (first - plugin) * (second - plugin)
+        parts = [np.reshape(part, (*t.shape[:2], -1)).sum(axis=-1).mean(axis=1) / tokens for part in (bayes, gap)]
+        (mean, error), (beyond, _), (_, both) = (mean_and_error(part) for part in (*parts, parts[0] + parts[1]))
+        # What is known to be positive is, within its error.
+        found.append([mean, error, mean + np.maximum(beyond, 0.0), both])
+    mean, error, plugin, both = np.array(found).T.reshape(4, *shape)
     named = {"prediction_error": mean, "prediction_standard_error": error, "label_noise": np.full(shape, noise)}
-    return {**named, "label_mse": mean, "label_mse_standard_error": error}
+    beside = {"plugin_error": plugin, "plugin_standard_error": both}
+    return {**named, **beside, "label_mse": mean, "label_mse_standard_error": error}
 
 
 def row_errors(tokens: int, power: float, variance: Array) -> dict[str, Array]:

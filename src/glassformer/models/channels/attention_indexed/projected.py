@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.models.channels.attention_indexed.pairs import pair_indices, to_components, to_matrices
-from glassformer.models.channels.attention_indexed.prediction import prediction_error
+from glassformer.models.channels.attention_indexed.prediction import prediction_errors
 from glassformer.models.channels.attention_indexed.softmax import row_softmax
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
@@ -114,6 +114,14 @@ class LinearProjection(ProjectedChannel):
     def label_noise(self) -> float:
         return self.noise
 
+    @property
+    def error_unit(self) -> float:
+        """The squared norm of labels whose components are one: errors are counted per component."""
+        return float(np.sum(self._matrices(np.ones(self.field_components)) ** 2))
+
+    def clean(self, h: Array) -> Array:
+        return self._matrices(h)
+
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         noise = np.sqrt(self.noise) * rng.standard_normal(h.shape) if self.noise else 0.0
         return self._matrices(h + noise)
@@ -136,15 +144,20 @@ class SoftmaxProjection(ProjectedChannel):
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
-        return self._attention(h)
+        return self.clean(h)
 
-    def _attention(self, h: Array) -> Array:
+    @property
+    def error_unit(self) -> float:
+        """Errors are counted per row."""
+        return float(self.tokens)
+
+    def clean(self, h: Array) -> Array:
         return row_softmax(self._matrices(self.temperature * h))
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label, with its standard error."""
+        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|_F^2/T` on a new label; ``plugin_error`` beside it."""
         sizes = (self.field_components[0], self.tokens)
-        return prediction_error(self._attention, *sizes, self.power, variance, self.label_noise)
+        return prediction_errors(self.clean, *sizes, self.power, variance, self.label_noise)
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,10 @@ class ScalarRowsChannel(Channel):
         return self.scalar.label_noise
 
     @property
+    def error_unit(self) -> float:
+        return self.scalar.error_unit
+
+    @property
     def traceable_label(self) -> Callable[[Any], Any]:
         if self.smooth is None or not has_slope(self.smooth, (1, 1)):
             raise IncompatibleError("needs a label of single projections that JAX can differentiate")
@@ -101,7 +105,7 @@ class ScalarRowsChannel(Channel):
         del source
         if self.scalar.clean is None:
             raise IncompatibleError(f"channel {self.label} has no labels apart from their noise")
-        return np.asarray(self.scalar.clean(fields[:, 0, 0]))
+        return np.asarray(self.scalar.clean(self._fields(fields)))
 
     @property
     def predictable(self) -> bool:
