@@ -113,14 +113,15 @@ class MessagePassing(Learner):
 
     def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.gamp import learned
+        from glassformer.learners.snapshots import Snapshots
 
-        history: list[dict[str, Any]] = []
+        snapshots = Snapshots(model, data.teacher)
 
         def follow(state: GampState) -> None:
             if state.first:
-                history.clear()
-            elif data.teacher is not None:
+                snapshots.clear()
+            else:
                 estimate = state.estimate.signal if model.overlap_shape else state.estimate.signal[0]
-                history.append(data.followed(model, estimate, state.estimate.variance))
+                snapshots.take(estimate, state.estimate.variance)
 
-        return learned(model, data, self, history, watch=follow)
+        return replace(learned(model, data, self, watch=follow), history=snapshots.developed())

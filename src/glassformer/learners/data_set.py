@@ -12,6 +12,7 @@ from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
 from glassformer.learners.own_data.arrays import first_bad
+from glassformer.learners.snapshots import Snapshots
 from glassformer.models.base import Model
 from glassformer.models.priors.base import Side
 
@@ -62,9 +63,10 @@ class DataSet:
         """The beginning of what is random in the learner."""
         return np.random.default_rng([self.seed, 3])
 
-    def followed(self, model: Model, estimate: Array, variance: Array | None = None) -> dict[str, Any]:
+    def followed(self, model: Model, estimate: Array) -> dict[str, Any]:
         """What is worth following of an estimate on its way; nothing without a teacher."""
         if self.teacher is None:
             return {}
-        measured = model.measured(estimate, self.teacher, variance, followed=True)
-        return {name: value for name, value in measured.items() if name in model.followed}
+        snapshots = Snapshots(model, self.teacher)
+        snapshots.take(estimate)
+        return snapshots.developed()[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -149,10 +149,8 @@ def solution_of(model: Model, runs: list[Run[GampState]]) -> Solution:
     )
 
 
-def learned(
-    model: Model, data: DataSet, settings: MessagePassing, history: Sequence[dict[str, Any]] = (), **inside: Any
-) -> Reached:
-    """What a learner makes of a data set by :func:`passed`, and snapshots along the way."""
+def learned(model: Model, data: DataSet, settings: MessagePassing, **inside: Any) -> Reached:
+    """What a learner makes of a data set by :func:`passed`."""
     own, y = observed(model, data.design, data.labels)
     found = passed(model, own, y, settings, data.seed, side=data.side, **inside)
     return Reached.of(
@@ -161,5 +159,4 @@ def learned(
         claimed_error=float(found.error_estimate[0]),
         nishimori_ratio=float(found.extra["nishimori_ratio"][0]),
         damping=float(found.extra["damping"][0]),
-        history=history,
     )

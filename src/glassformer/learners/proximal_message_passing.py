@@ -64,16 +64,18 @@ class ProximalMessagePassing(RegularisedRisk):
     def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.message_passing import message_passing
         from glassformer.learners.algorithms.proximal_passing import ProximalStep
+        from glassformer.learners.snapshots import Snapshots
         from glassformer.theory.risk.in_time import BEGIN
 
-        history: list[dict[str, Any]] = []
+        snapshots = Snapshots(model, data.teacher)
 
         def follow(state: ProximalState) -> None:
             if not state.first:
-                history.append(data.followed(model, state.estimate))
+                snapshots.take(state.estimate)
 
         step = ProximalStep(self.risk_of(model, data), BEGIN * float(model.prior.second_moment), _POLICY.still)
         run = message_passing(step, self.max_iterations, damping=0.0, watch=follow)
+        history = snapshots.developed()
         if not history and data.teacher is not None:
             told = f"loss {step.risk.loss.name} is straight around an estimate of zero"
             raise IncompatibleError(f"{told}, and message passing takes no first step: use theory alone, without d")

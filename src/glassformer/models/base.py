@@ -15,6 +15,7 @@ from glassformer.core.declarations import declared
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.resources import require_resources
+from glassformer.models.comparison import compared
 from glassformer.models.designs.base import Design
 from glassformer.models.designs.correlated import CorrelatedDesign
 from glassformer.models.new_samples import NewInputs
@@ -172,22 +173,12 @@ class Model(Trainable, ABC):
             raise IncompatibleError(f"this is for a signal of one matrix, not for the rows of {self.name}")
         return cast(ScalarPrior, self.prior)
 
-    @property
-    def followed(self) -> tuple[str, ...]:
-        """What of :meth:`measured` is worth following on the way to an estimate."""
-        return ("row_error", "cosine", "prediction_error", "plugin_error") if self.overlap_shape else ("error",)
-
     def signal_shape(self, design: Design) -> tuple[int, ...]:
         """Shape of the signal behind a design: rows first, where there are several."""
         return (*self.overlap_shape[:1], *design.row_shape)
 
     def measured(
-        self,
-        estimate: Array,
-        signal: Array,
-        variance: Array | None = None,
-        followed: bool = False,
-        new: NewInputs | None = None,
+        self, estimate: Array, signal: Array, variance: Array | None = None, new: NewInputs | None = None
     ) -> dict[str, Any]:
         """Errors of an estimate, with the signs or rotations of its rows, which labels do not see, that suit it best.
 
@@ -195,8 +186,6 @@ class Model(Trainable, ABC):
             estimate: of the signal.
             signal: the true one.
             variance: posterior covariance that the estimate claims, shape (P, P); none by default.
-            followed: without the label error, and for one row without those of predictions, which are no part of
-                histories and more work than all the rest.
             new: inputs whose labels are predicted; by default fields of new samples are normal, with the inner products
                 of the rows, as in the limit of large sizes.
 
@@ -204,35 +193,19 @@ class Model(Trainable, ABC):
             ``error`` and ``prior_error``; ``label_error`` where labels are discrete; ``prediction_error`` and
             ``plugin_error`` where they are numbers; for several rows also ``row_error``, ``overlap`` and ``cosine``.
         """
-        prior, channel = self.prior.in_rows, self.channel.in_rows
-        shape = (prior.rows, *signal.shape[bool(self.overlap_shape) :])
-        found, true = estimate.reshape(shape), signal.reshape(shape)
-        cross = prior.gram(found, true)
-        turn = channel.row_symmetries.aligning(cross)
-        gap, known = np.tensordot(turn, found, axes=1) - true, true - prior.mean(shape)
-        rows = np.diag(prior.gram(gap, gap))
-        errors = {"error": float(np.mean(rows)), "prior_error": float(np.mean(np.diag(prior.gram(known, known))))}
+        found = compared(self, estimate, signal, variance)
         if self.uncharted is not None:
-            return errors
-        own, power = prior.gram(found, found), prior.gram(true, true)
-        claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)
-        if followed and not self.overlap_shape:
-            return errors
-        samples = channel.samples_of(own, cross, power) if new is None else new.samples(found, true)
-        if channel.discrete and not followed:
-            turned = samples._replace(estimated=turn @ samples.estimated)
-            errors["label_error"] = channel.wrong_on(turned, turn @ claimed @ turn.T)
+            return found.errors
+        channel, inner = self.channel.in_rows, found.inner
+        samples = channel.samples_of(*inner[:3]) if new is None else new.samples(found.estimate, found.signal)
+        on_labels: dict[str, Any] = {}
+        if channel.discrete:
+            turned = samples._replace(estimated=found.turn @ samples.estimated)
+            on_labels["label_error"] = channel.wrong_on(turned, found.turn @ inner.claimed @ found.turn.T)
         if channel.predictable:
-            errors["prediction_error"], errors["plugin_error"] = channel.errors_on(samples, claimed)
-        if not self.overlap_shape:
-            return errors
-        own, cross = turn @ own @ turn.T, turn @ cross
-        return {
-            **errors,
-            "row_error": rows,
-            "overlap": cross,
-            "cosine": np.diag(cross) / np.sqrt(np.maximum(np.diag(own) * np.diag(power), 1e-300)),
-        }
+            both = channel.errors_on(samples, inner.claimed)
+            on_labels |= zip(("prediction_error", "plugin_error"), map(float, both), strict=True)
+        return {**found.errors, **on_labels, **(found.of_rows if self.overlap_shape else {})}
 
     of_link = declared(False, "True when labels are a function of one's own of the fields of several rows.")
     few_rows = declared(False, "True when fixed points at a few sample ratios cost no more than the thresholds.")

@@ -95,7 +95,7 @@ def _evaluated(closed: Any, arguments: Sequence[Entries]) -> list[Entries]:
 
 
 def _moved(equation: Any) -> bool:
-    """Whether numbers change their places alone, which needs no compiler: one program each takes as long as all else."""
+    """Whether numbers change their places alone, which needs no program of its own."""
     return equation.primitive.name in MOVING and equation.primitive.name != "gather"
 
 

@@ -46,7 +46,7 @@ class NewSamples(NamedTuple):
     """New samples, and what one estimate knows of them.
 
     Attributes:
-        estimated: fields that the estimate has on them, shape (n, P, K).
+        estimated: fields that the estimate has on them, shape (n, P, K), or (..., n, P, K) for several estimates.
         fields: true ones.
         deviations: two standard normal ones of each, shape (n, 2, P, K), for draws from a posterior.
     """
@@ -129,44 +129,49 @@ class LabelErrors(FieldLabels):
         """New samples of one estimate that was measured, from the normal law of fields with these inner products.
 
         Args:
-            own: inner products of the estimated rows, shape (P, P).
+            own: inner products of the estimated rows, shape (..., P, P): with axes in front for several estimates.
             cross: of estimated with true rows.
             true: of true rows.
             points: how many, a power of two.
         """
-        joint = square_root(np.block([[own, cross], [cross.T, true]]))
+        joint = np.concatenate(
+            [np.concatenate([own, cross], axis=-1), np.concatenate([np.swapaxes(cross, -1, -2), true], axis=-1)],
+            axis=-2,
+        )
         drawn = normal_points(4 * self.rows * self.columns, points, 1).reshape(points, -1, self.columns)
         both, deviations = np.split(drawn, 2, axis=1)
-        estimated, fields = np.split(joint @ both, 2, axis=1)
+        estimated, fields = np.split(square_root(joint)[..., None, :, :] @ both, 2, axis=-2)
         return NewSamples(estimated, fields, deviations.reshape(points, 2, self.rows, self.columns))
 
     def wrong_on(self, samples: NewSamples, variance: Array) -> float:
         """Share of their labels, as :meth:`wrong_labels`, that the most probable one under this covariance misses."""
         return float(np.mean(self.decided(samples.estimated, variance) != self.truth(samples.fields)))
 
-    def errors_on(self, samples: NewSamples, variance: Array) -> tuple[float, float]:
+    def errors_on(self, samples: NewSamples, variance: Array) -> tuple[Array, Array]:
         """Squared errors on their labels, counted as :meth:`prediction_errors`.
 
         Args:
-            samples: of one estimate.
-            variance: the covariance that the estimate claims, over which the Bayes predictor averages.
+            samples: of one estimate, or with axes in front of several.
+            variance: the covariance that each claims, shape (..., P, P), over which the Bayes predictor averages.
 
         Returns:
             Error of the average label over the claimed posterior, and of the label of the estimated rows.
         """
         label, plugin = (self._silent(part) for part in (samples.fields, samples.estimated))
-        spread = np.moveaxis(square_root(variance) @ samples.deviations, 1, 0)
+        spread = np.moveaxis(square_root(variance)[..., None, None, :, :] @ samples.deviations, -3, 0)
         # Two independent means, of fields on either side: their product has no bias from the noise of either.
         first, second = (
             label - 0.5 * (self._silent(samples.estimated + part) + self._silent(samples.estimated - part))
             for part in spread
         )
-        bayes, squares = np.sum(first * second, axis=1), np.sum((label - plugin) ** 2, axis=1)
-        return float(np.mean(bayes)) / self.error_unit, float(np.mean(squares)) / self.error_unit
+        bayes, squares = (np.sum(part, axis=-1).mean(axis=-1) for part in (first * second, (label - plugin) ** 2))
+        return bayes / self.error_unit, squares / self.error_unit
 
     def _silent(self, fields: Array) -> Array:
-        """Labels of fields without their own noise, flattened."""
-        return self.label_from(fields, np.zeros((len(fields), self.sources))).reshape(len(fields), -1)
+        """Labels of fields without their own noise, their entries on one axis."""
+        flat = fields.reshape(-1, *fields.shape[-2:])
+        labels = self.label_from(flat, np.zeros((len(flat), self.sources)))
+        return labels.reshape(*fields.shape[:-2], -1)
 
 
 def _replica_means(squares: Array, points: int) -> Array:
