@@ -9,7 +9,7 @@ import pytest
 
 from glassformer import DeepAttention, SequenceMultiIndex
 from glassformer.core.numerics.quasi_random import confident
-from glassformer.models.channels.control_variates import controlled
+from glassformer.models.channels.control_variates import controlled, information
 from glassformer.theory.instability import instability
 
 MODELS = {
@@ -96,3 +96,19 @@ def test_thin_shells_are_followed():
     )
     assert np.all(np.abs(faint.value - none.value) < 3 * (faint.error + none.error))
     assert np.all(faint.error < 0.05 * none.value)
+
+
+def test_information_turns_with_the_rows():
+    """What little is known of a direction that is no row has the error of little, not that of its large entries."""
+    rng = np.random.default_rng(0)
+    values, truth = np.array([0.2, 0.6, 0.95]), rng.standard_normal((8, 64, 3, 1))
+    truth /= np.sqrt(values)[:, None]
+    levels = [[known * truth + 0.3 * rng.standard_normal(truth.shape) for known in (0.5, 0.5)] for _ in range(3)]
+    slopes = 0.2 * rng.standard_normal((3, 8, 64, 3, 3))
+    levels = [[*level, slope + np.swapaxes(slope, -1, -2)] for level, slope in zip(levels, slopes, strict=True)]
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    turned = [[turn @ first, turn @ second, turn @ slope @ turn.T] for first, second, slope in levels]
+    here = information(levels, truth, np.diag(values), 64)
+    there = information(turned, turn @ truth, turn * values @ turn.T, 64)
+    for found, again in zip(here, there, strict=True):
+        np.testing.assert_allclose(turn @ found @ turn.T, again, atol=1e-10)

@@ -109,7 +109,7 @@ def growth_bound(
     """
     size, columns = model.prior.in_rows.rows, model.channel.in_rows.columns
     variance = np.eye(size) if variance is None else variance
-    directions, matrices = symmetric_basis(np.eye(size) if unknown is None else unknown, model)
+    directions, matrices, _ = symmetric_basis(np.eye(size) if unknown is None else unknown, model)
     inverse = directions.T @ np.linalg.inv(variance) @ directions
     own = len(inverse)
 

@@ -121,7 +121,9 @@ def _response(channel: Channel, variance: Array, unknown: Array, basis: Basis, k
 
 def _turned(response: Response, basis: Basis) -> _Response:
     slopes = (response.first, response.second, response.truth)
-    parts = [*(_rotated(part, basis.directions) for part in slopes), response.weight]
+    first, second, truth = (_rotated(part, basis.directions) for part in slopes)
+    # What a sampled posterior breaks of a symmetry is noise. The true deviations have none.
+    parts = [_blind(first, basis.blind), _blind(second, basis.blind), truth, response.weight]
     return _Response(*(part.reshape(response.replicas, -1, *part.shape[1:]) for part in parts))
 
 
@@ -151,6 +153,14 @@ def _rotated(response: Array, directions: Array) -> Array:
     """Responses of shape (n, P, L, P, L) in the given directions, shape (n, k, L^2, k)."""
     turned = np.einsum("pa,nplqm,qb->nalmb", directions, response, directions, optimize=True)
     return turned.reshape(*turned.shape[:2], -1, turned.shape[-1])
+
+
+def _blind(slopes: Array, projector: Array | None) -> Array:
+    """Slopes of shape (n, k, L^2, k) as labels say that are blind to rotations of the rows."""
+    if projector is None:
+        return slopes
+    flat = np.moveaxis(slopes, 2, 1)
+    return np.moveaxis((flat.reshape(*flat.shape[:2], -1) @ projector).reshape(flat.shape), 1, 2)
 
 
 class _Image(NamedTuple):

@@ -20,10 +20,19 @@ _RANGE = 0.05
 
 
 class Basis(NamedTuple):
-    """Orthonormal directions, shape (P, k), and an orthonormal basis of the symmetric matrices on them, (n, k, k)."""
+    """Orthonormal directions, shape (P, k), and an orthonormal basis of the symmetric matrices on them, (n, k, k).
+
+    Attributes:
+        directions: of the subspace.
+        matrices: that may overlap.
+        blind: projector on the matrices, flattened, that rotations and exchanges of the rows leave alone, where labels
+            are blind to these: what they say of the subspace is one, data point by data point. None where there is no
+            such thing.
+    """
 
     directions: Array
     matrices: Array
+    blind: Array | None = None
 
 
 def symmetric_basis(unknown: Array, model: Model) -> Basis:
@@ -48,7 +57,11 @@ def symmetric_basis(unknown: Array, model: Model) -> Basis:
     if not np.allclose(symmetries.unturned(unknown[None])[0], unknown):
         return Basis(directions, matrices[allowed])
     level = directions.T @ symmetries.unturned(full[allowed]) @ directions
-    return Basis(directions, _independent(matrices[allowed], level))
+    blind = None
+    if symmetries.turned:
+        units = directions @ np.eye(size**2).reshape(-1, size, size) @ directions.T
+        blind = (directions.T @ symmetries.unturned(units) @ directions).reshape(size**2, size**2)
+    return Basis(directions, _independent(matrices[allowed], level), blind)
 
 
 def _independent(matrices: Array, level: Array) -> Array:

@@ -9,6 +9,9 @@ import numpy as np
 from glassformer.core.integral import Array
 from glassformer.core.numerics.extrapolation import remainder
 
+# Spread of a control, relative to its target's, that is rounding.
+_ROUNDING = 1e-10
+
 
 def information(
     levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int, silent: Sequence[Array] = ()
@@ -19,6 +22,9 @@ def information(
     score times true deviation) and the deviation a known square: their differences are control variates. So is what the
     same sample says of labels that say nothing: where they say little, it is most of the noise.
 
+    Entries are those between the eigenvectors of the covariance. What is known little is a difference of entries that
+    are large where it is no entry itself, and weights that are fitted to each of them leave their noise in it.
+
     Args:
         levels: scores, twice, and minus their slopes, shape (replicas, points, ...), with most work first.
         true: whitened deviations that labels were made of.
@@ -26,6 +32,22 @@ def information(
         shown: data points of each replica that tell the bias.
         silent: scores, twice, and minus their slopes for labels that say nothing; empty where unknown.
     """
+    values, axes = np.linalg.eigh(v)
+    turned = [_seen_along(axes, *level) for level in levels]
+    still = _seen_along(axes, *silent) if silent else ()
+    found, missing = _along(turned, axes.T @ true, np.diag(values), shown, still)
+    return axes @ found @ axes.T, axes @ missing @ axes.T
+
+
+def _seen_along(axes: Array, first: Array, second: Array, slope: Array) -> tuple[Array, Array, Array]:
+    """Scores, twice, and minus their slopes in an orthonormal basis, the columns of ``axes``."""
+    return axes.T @ first, axes.T @ second, axes.T @ slope @ axes
+
+
+def _along(
+    levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int, silent: Sequence[Array]
+) -> tuple[Array, Array]:
+    """The same, entry by entry."""
     square, controls = _estimates(levels[0], true, v, silent)
     size = len(v)
     found, weights = np.empty((len(square), size, size)), np.empty((size, size, controls.shape[-1]))
@@ -74,7 +96,8 @@ def controlled(target: Array, controls: Array) -> Array:
 def _fitted(target: Array, controls: Array) -> tuple[Array, Array]:
     """Those means, and weights of the controls, shape (replicas, c)."""
     scale = np.std(controls, axis=(0, 1))
-    kept = scale > 0
+    # What vanishes but for rounding would be so many random numbers.
+    kept = scale > _ROUNDING * np.std(target)
     used = controls[..., kept] / scale[kept]
     columns = np.concatenate([np.ones_like(target)[..., None], used, target[..., None]], axis=-1)
     # Triangular factors know all products of the columns, and lose no digits to their squares.
