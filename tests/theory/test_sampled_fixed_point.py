@@ -39,9 +39,9 @@ class RoughMap:
         return matrices
 
 
-def found(rough, start, slope):
+def found(rough, start, slope, unstable=False):
     one = np.array([[[start]]])
-    extra = {"slope": np.array([[[slope]]]), "q_hat": one, "q_hat_error": one}
+    extra = {"slope": np.array([[[slope]]]), "q_hat": one, "q_hat_error": one, "unstable": np.array([unstable])}
     nothing = np.zeros(1)
     place = Solution(one, [Status.CONVERGED], nothing, nothing.astype(int), nothing, np.zeros((1, 1)), extra)
     return refined(rough, place, Iteration(tolerance=1e-4, floor=1e-6))
@@ -80,6 +80,21 @@ def test_a_point_that_repels_is_left_even_where_few_points_blur_it(status):
         )
 
     assert _stable(solve, np.array([[[0.8]]]), np.arange(1), Iteration(tolerance=1e-4)).value.item() == 0.1
+
+
+def test_a_point_that_no_push_leaves_for_a_stable_one_is_not_converged():
+    """Wherever states are pushed to, slopes lead away: what is found last is no fixed point to print."""
+
+    def solve(state, index):
+        nothing = np.zeros(len(index))
+        extra = {"slope": np.full((len(index), 1, 1), 1.5)}
+        return Solution(0.9 * state, [Status.CONVERGED], nothing, nothing.astype(int), nothing, np.zeros((1, 1)), extra)
+
+    assert _stable(solve, np.array([[[0.8]]]), np.arange(1), Iteration(tolerance=1e-4)).extra["unstable"].tolist() == [
+        True
+    ]
+    ends = [found(RoughMap(slow=0.5, bend=0.0), 0.01, 0.5, unstable).status for unstable in (False, True)]
+    assert ends == [[Status.CONVERGED], [Status.INTEGRATION_NOT_CONVERGED]]
 
 
 @pytest.mark.slow

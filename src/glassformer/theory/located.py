@@ -40,7 +40,8 @@ def located(
         beside: those found already from elsewhere, whose slopes are taken where they are found again.
 
     Returns:
-        :class:`Solution`; ``extra["slope"]`` is the slope of that map there, on flattened covariances.
+        :class:`Solution`; ``extra["slope"]`` is the slope of that map there, on flattened covariances, and
+        ``extra["unstable"]`` tells where all pushes have led to points that are left as well.
     """
     everything = np.arange(len(start))
 
@@ -104,8 +105,7 @@ def _stable(solve: Callable[[Array, Index], Solution], start: Array, index: Inde
     todo = np.flatnonzero(_stopped(solution))
     for _ in range(POLICY.pushes):
         values, vectors = np.linalg.eig(solution.extra["slope"][todo])
-        leading = np.argmax(values.real, axis=1)
-        unstable = np.take_along_axis(values.real, leading[:, None], axis=1)[:, 0] > POLICY.unstable
+        leading, unstable = np.argmax(values.real, axis=1), repelling(solution.extra["slope"][todo])
         direction = np.take_along_axis(vectors.real, leading[:, None, None], axis=2)[unstable, :, 0]
         todo = todo[unstable]
         if todo.size == 0:
@@ -117,7 +117,19 @@ def _stable(solve: Callable[[Array, Index], Solution], start: Array, index: Inde
         moved = _moved(again.value, solution.value[todo], settings)
         solution = solution.overlaid(todo[moved], again.at(moved))
         todo = todo[moved & _stopped(again)]
-    return solution
+    unstable = np.zeros(len(start), dtype=bool)
+    unstable[todo] = repelling(solution.extra["slope"][todo])
+    return replace(solution, extra={**solution.extra, "unstable": unstable})
+
+
+def repelling(slope: Array) -> Flags:
+    """Where a slope of the map has an eigenvalue that leads away from its fixed point.
+
+    Example:
+        >>> repelling(np.array([[[0.5]], [[1.5]]])).tolist()
+        [False, True]
+    """
+    return np.asarray(np.linalg.eigvals(slope).real.max(axis=1, initial=0.0) > POLICY.unstable)
 
 
 def _stopped(solution: Solution) -> Flags:

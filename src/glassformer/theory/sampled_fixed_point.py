@@ -18,6 +18,7 @@ from glassformer.core.progress import note
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.theory.evolution_map import EvolutionMap
+from glassformer.theory.located import repelling
 from glassformer.theory.sampled_search import POLICY, is_covariance
 
 
@@ -32,10 +33,12 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
 
     Returns:
         :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error, and
-        with ``leading`` ``extra["slope"]`` the slope of the map. The error estimate is what residual and sampling
-        amount to at the fixed point, with a confidence of 95 %.
+        with ``leading`` ``extra["slope"]`` is the slope of the map and ``extra["unstable"]`` as for ``place``. The error
+        estimate is what residual and sampling amount to at the fixed point, with a confidence of 95 %. Points that no
+        push has left for a stable one are not converged, unless slopes of more points say that they attract.
     """
     start, (batch, size) = place.value, place.value.shape[:2]
+    unstable = place.extra["unstable"].copy()
     gain = _attracting(place.extra["slope"])
     best = replace(
         place,
@@ -73,6 +76,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
             gain[where] = _corrected(gain[where], flat - last[0, where], gap - last[1, where], rough)
         else:
             gain[where] = _attracting(slopes)
+            unstable[where] &= repelling(slopes)
         last[:, where] = flat, gap
         step = fine.respected(np.einsum("nij,nj->ni", gain[where], gap).reshape(here.shape), here)
         length, blur = np.linalg.norm(step, axis=(1, 2)), _blur(gain[where], rest, less - mapped)
@@ -105,9 +109,10 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         ended = shortened if leading else waited[where] >= POLICY.patience
         where = where[usable & ~done & ~ended]
     status[where[least[where] <= POLICY.least * merit[where]]] = Status.CONVERGED
+    status[unstable & (status == Status.CONVERGED)] = Status.INTEGRATION_NOT_CONVERGED
     status[(merit > POLICY.meaningless) & np.isfinite(merit)] = Status.INTEGRATION_NOT_CONVERGED
     if leading:
-        best.extra["slope"] = np.eye(size * size) - np.linalg.inv(gain)
+        best.extra.update(slope=np.eye(size * size) - np.linalg.inv(gain), unstable=unstable)
     return replace(best, status=status.tolist(), iterations=spent)
 
 
