@@ -33,7 +33,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
 
     Returns:
         :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error, and
-        with ``leading`` ``extra["slope"]`` is the slope of the map and ``extra["unstable"]`` as for ``place``. The error
+        with ``leading`` ``extra["slope"]`` is the slope of the map and ``extra["unstable"]`` as in ``place``. The error
         estimate is what residual and sampling amount to at the fixed point, with a confidence of 95 %. Points that no
         push has left for a stable one are not converged, unless slopes of more points say that they attract.
     """
