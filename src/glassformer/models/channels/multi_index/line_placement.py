@@ -24,9 +24,11 @@ class Lines:
     wider: float = 1.4  # spread of lines around these, over theirs
     narrowest: float = 0.2  # that spread at least
     reach: float = 7.5  # half-length of a line
-    cells: int = 96  # on it
+    cells: int = 56  # on it
+    centre: float = 4.2  # half as many times the length of those next to its middle
+    growth: int = 16  # even power with which they grow from there, the last ones to ten times that length
     halvings: int = 24  # of a cell that holds the edge of an interval
-    first: int = 2  # halvings of one that holds a point
+    first: int = 1  # halvings of one that holds a point
     secants: int = 7  # that follow
     same: float = 1e-9  # difference of labels that are the same
     root: float = 1e-5  # deviation of a label at a crossing that is none of a jump
@@ -57,15 +59,15 @@ class Bundle(NamedTuple):
     Attributes:
         base: whitened coordinates of their middles, shape (n, D, m, D).
         weight: importance weights, shape (n, D, m).
-        start: the fields of their middles, shape (n, D, m, P, L).
         turned: what each whitened coordinate changes the fields by, shape (n, D, P, L).
+        omega: the fields where all coordinates vanish, shape (n, P, L).
         label: of the level sets, shape (n, k).
     """
 
     base: Any
     weight: Any
-    start: Any
     turned: Any
+    omega: Any
     label: Any
 
 
@@ -99,7 +101,7 @@ def placed(label: Any, omega: Any, root: Any, lines: Any, pilot: Any, link: Call
 
         base, weight = _around(lines, *_near(distance, pilot))
         unit = jnp.eye(rows * columns).reshape(-1, rows, columns)
-        return Bundle(base, weight, fields(base), root @ unit, label)
+        return Bundle(base, weight, root @ unit, omega, label)
 
     return jax.vmap(one)(label, omega, root, lines)
 
