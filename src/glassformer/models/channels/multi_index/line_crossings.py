@@ -68,7 +68,7 @@ class Crossings:
     def points(self, lines: Bundle) -> Crossed:
         """Points at which the label passes through the one observed; those at which it jumps over it have no weight."""
         # A sign is wrong next to a crossing alone, whose cell is then the next one, unless cells are as short as that.
-        short = np.abs(lines.turned).max(axis=(2, 3)).min() < POLICY.short
+        short = lines.spread.min() < POLICY.short
         at = _changing(np.asarray(self._compiled["above"](*_on_lines(lines, np.float64 if short else np.float32))))
         weight, place = self._searched("solved closely" if short else "solved", at, lines)
         return Crossed(at // _NODES, weight, place)

@@ -139,8 +139,9 @@ def _moments(data: Data, kinds: list[_Kind], lines: Array, pilot: Array) -> tupl
     """Moments of some data points; ``lines`` of each as in :func:`_lines`."""
     bundle = kinds[0].crossings.placed(data, lines, pilot)
     sums = [_over_lines(kind, bundle, lines.shape) for kind in kinds]
-    # A level set of positive measure has no points apart from it that matter.
-    massive = sums[0][0].sum(axis=(1, 2)) > POLICY.massive
+    # A level set of positive measure has no points apart from it that matter. A node of a grid that meets a point has
+    # the label of its surroundings, which are the wider in whitened coordinates the less these change the fields.
+    massive = sums[0][0].sum(axis=(1, 2)) > POLICY.massive / bundle.spread
     chosen = [np.where(_like(massive, first), first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
     return _combined(chosen, kinds[-1].scale(pilot.shape[1]))
 

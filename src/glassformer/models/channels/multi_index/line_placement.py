@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from glassformer.core.numerics.written_out import written_out
 
@@ -37,7 +38,7 @@ class Lines:
     at_once: int = 4096  # crossings searched in one go: always as many, so that one length is compiled
     batch: int = 128  # data points whose lines are followed at once, so that temporaries stay in the cache
     numbers: int = 800_000  # in the pool of random shifts
-    massive: float = 1e-9  # share of a level set in intervals from which on it has positive measure
+    massive: float = 1e-9  # share of a level set in intervals from which on it has positive measure, times their spread
     shown: int = 2**14  # random fields that show the labels there are
     decisive: float = 1e-9  # variance below which the mean alone decides between them
 
@@ -69,6 +70,11 @@ class Bundle(NamedTuple):
     turned: Any
     omega: Any
     label: Any
+
+    @property
+    def spread(self) -> Any:
+        """What the whitened coordinate of least effect changes the fields of each data point by, shape (n,)."""
+        return np.abs(self.turned).max(axis=(2, 3)).min(axis=1)
 
 
 def placed(label: Any, omega: Any, root: Any, lines: Any, pilot: Any, link: Callable[[Any], Any]) -> Bundle:
