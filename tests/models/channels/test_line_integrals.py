@@ -75,6 +75,17 @@ def test_scores_in_quadrants():
 
 
 @pytest.mark.slow
+def test_points_next_to_nodes_of_a_grid_are_no_atoms():
+    """Where fields are known, both rows share what labels tell in one of four quadrants, and one has it in two."""
+    channel = SequenceMultiIndex(lambda z: jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0), 2, points=256).channel
+    value, error = channel.information(1e-8 * np.eye(2)[None])
+    exact = np.array([[0.375, 0.125], [0.125, 0.375]])
+    assert np.all(np.abs(1e-8 * value[0] - exact) < 3 * 1e-8 * error[0])
+    # Each of them left out would be as much.
+    assert 1e-8 * error[0, 0, 1] < 5e-4
+
+
+@pytest.mark.slow
 def test_functions_written_out_are_the_same():
     x = np.random.default_rng(0).standard_normal((3, 2))
 

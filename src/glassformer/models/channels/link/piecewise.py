@@ -170,7 +170,10 @@ class _Cut(NamedTuple):
 
 
 def _new_cuts(places: list[float], known: list[_Cut]) -> list[_Cut]:
-    return [_Cut(x, x) for x in places if all(abs(x - cut.place) > SCAN.apart for cut in known)]
+    ends = np.sort([-np.inf, *(cut.place for cut in known), np.inf])
+    after = np.searchsorted(ends[1:], places)
+    near = np.minimum(np.abs(places - ends[after]), np.abs(ends[after + 1] - places)) <= SCAN.apart
+    return [_Cut(x, x) for x, close in zip(places, near, strict=True) if not close]
 
 
 def _table(link: Function) -> tuple[Array, Array]:

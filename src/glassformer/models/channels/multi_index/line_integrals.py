@@ -113,7 +113,7 @@ def _nothing(x: Any, datum: Any) -> Any:
 
 
 class _Sums(NamedTuple):
-    """Integrals of one, ``x`` and ``x x^T`` over the level set, summed over axes, shape (n, m, ...)."""
+    """Integrals of one, ``x`` and ``x x^T`` over the level set, summed over axes, shape (n, groups of lines, ...)."""
 
     zeroth: Array
     first: Array
@@ -139,8 +139,9 @@ def _moments(data: Data, kinds: list[_Kind], lines: Array, pilot: Array) -> tupl
     """Moments of some data points; ``lines`` of each as in :func:`_lines`."""
     bundle = kinds[0].crossings.placed(data, lines, pilot)
     sums = [_over_lines(kind, bundle, lines.shape) for kind in kinds]
-    # A level set of positive measure has no points apart from it that matter.
-    massive = sums[0][0].sum(axis=(1, 2)) > POLICY.massive
+    # A level set of positive measure has no points apart from it that matter. A node of a grid that meets a point has
+    # the label of its surroundings, which are the wider in whitened coordinates the less these change the fields.
+    massive = sums[0][0].sum(axis=(1, 2)) > POLICY.massive / bundle.spread
     chosen = [np.where(_like(massive, first), first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
     return _combined(chosen, kinds[-1].scale(pilot.shape[1]))
 
@@ -182,8 +183,8 @@ def _ratio(part: Array, zeroth: Array) -> Array:
 def _over_lines(kind: _Kind, bundle: Bundle, shape: tuple[int, ...]) -> list[Array]:
     """Integrals of one, ``x`` and ``x x^T`` over the level set, by halves and parts of the lines along all axes."""
     count, halves, parts, each, _ = shape
-    grouped = [part.reshape(count, halves, parts, each, *part.shape[2:]) for part in kind.along(bundle)]
-    return [part.sum(axis=3) / (parts * each) for part in grouped]
+    found = kind.along(bundle, each)
+    return [part.reshape(count, halves, parts, *part.shape[2:]) / (parts * each) for part in found]
 
 
 @dataclass(frozen=True)
@@ -197,8 +198,8 @@ class _Kind(ABC):
         """Share of the integrals along all axes that the level set counts for."""
 
     @abstractmethod
-    def along(self, lines: Bundle) -> _Sums:
-        """Integrals over the part of each line in the level set."""
+    def along(self, lines: Bundle, each: int) -> _Sums:
+        """Integrals over the part of lines in the level set, summed over so many that are next to each other."""
 
 
 class _Intervals(_Kind):
@@ -208,15 +209,16 @@ class _Intervals(_Kind):
         # Every axis alone integrates over the whole of it.
         return 1 / axes
 
-    def along(self, lines: Bundle) -> _Sums:
+    def along(self, lines: Bundle, each: int) -> _Sums:
         line, place, leaves, open_end = self.crossings.edges(lines)
         height = np.exp(-0.5 * place**2) / np.sqrt(2 * np.pi)
         parts = (ndtr(place), -height, ndtr(place) - place * height)
         m0, m1, m2 = (_summed(line, leaves * part, open_end.shape) for part in parts)
         # Of a difference of two probabilities rounding is all that may be left.
         along = [lines.weight * part for part in (np.maximum(m0 + open_end, 0.0), m1, m2 + open_end)]
-        each = [self._along(axis, lines.base[:, axis], *(m[:, axis] for m in along)) for axis in range(m0.shape[1])]
-        return _Sums(*(np.sum(part, axis=0) for part in zip(*each, strict=True)))
+        axes = [self._along(axis, lines.base[:, axis], *(m[:, axis] for m in along)) for axis in range(m0.shape[1])]
+        whole = [np.sum(part, axis=0) for part in zip(*axes, strict=True)]
+        return _Sums(*(part.reshape(len(part), -1, each, *part.shape[2:]).sum(axis=2) for part in whole))
 
     @staticmethod
     def _along(axis: int, base: Array, m0: Array, m1: Array, m2: Array) -> _Sums:
@@ -238,14 +240,19 @@ class _Points(_Kind):
         # The weights of a point add to one over the axes.
         return 1.0
 
-    def along(self, lines: Bundle) -> _Sums:
-        count, axes, each = lines.weight.shape
+    def along(self, lines: Bundle, each: int) -> _Sums:
+        count, axes, along = lines.weight.shape
         line, weight, x = self.crossings.points(lines)
-        own, every = line // (axes * each) * each + line % each, range(axes)
-        first = weight * x.T
-        found = [_summed(own, part, (count, each)) for part in (weight, *first)]
-        squares = [[_summed(own, first[a] * x[:, b], (count, each)) for b in every] for a in every]
-        return _Sums(found[0], np.stack(found[1:], axis=-1), np.moveaxis(np.array(squares), (0, 1), (-2, -1)))
+        group = (line // (axes * along) * along + line % along) // each
+        shape, first = (count, along // each), weight * x.T
+        pairs = [(a, b) for a in range(axes) for b in range(a + 1)]
+        zeroth, *found = (
+            _summed(group, part, shape) for part in (weight, *first, *(first[a] * x[:, b] for a, b in pairs))
+        )
+        second = np.empty((*shape, axes, axes))
+        for (a, b), part in zip(pairs, found[axes:], strict=True):
+            second[..., a, b] = second[..., b, a] = part
+        return _Sums(zeroth, np.stack(found[:axes], axis=-1), second)
 
 
 def _summed(index: NDArray[np.intp], part: Array, shape: tuple[int, ...]) -> Array:

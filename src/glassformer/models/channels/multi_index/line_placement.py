@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from glassformer.core.numerics.written_out import written_out
 
@@ -24,9 +25,11 @@ class Lines:
     wider: float = 1.4  # spread of lines around these, over theirs
     narrowest: float = 0.2  # that spread at least
     reach: float = 7.5  # half-length of a line
-    cells: int = 96  # on it
+    cells: int = 56  # on it
+    centre: float = 4.2  # half as many times the length of those next to its middle
+    growth: int = 16  # even power with which they grow from there, the last ones to ten times that length
     halvings: int = 24  # of a cell that holds the edge of an interval
-    first: int = 2  # halvings of one that holds a point
+    first: int = 1  # halvings of one that holds a point
     secants: int = 7  # that follow
     same: float = 1e-9  # difference of labels that are the same
     root: float = 1e-5  # deviation of a label at a crossing that is none of a jump
@@ -35,7 +38,7 @@ class Lines:
     at_once: int = 4096  # crossings searched in one go: always as many, so that one length is compiled
     batch: int = 128  # data points whose lines are followed at once, so that temporaries stay in the cache
     numbers: int = 800_000  # in the pool of random shifts
-    massive: float = 1e-9  # share of a level set in intervals from which on it has positive measure
+    massive: float = 1e-9  # share of a level set in intervals from which on it has positive measure, times their spread
     shown: int = 2**14  # random fields that show the labels there are
     decisive: float = 1e-9  # variance below which the mean alone decides between them
 
@@ -57,16 +60,21 @@ class Bundle(NamedTuple):
     Attributes:
         base: whitened coordinates of their middles, shape (n, D, m, D).
         weight: importance weights, shape (n, D, m).
-        start: the fields of their middles, shape (n, D, m, P, L).
         turned: what each whitened coordinate changes the fields by, shape (n, D, P, L).
+        omega: the fields where all coordinates vanish, shape (n, P, L).
         label: of the level sets, shape (n, k).
     """
 
     base: Any
     weight: Any
-    start: Any
     turned: Any
+    omega: Any
     label: Any
+
+    @property
+    def spread(self) -> Any:
+        """What the whitened coordinate of least effect changes the fields of each data point by, shape (n,)."""
+        return np.abs(self.turned).max(axis=(2, 3)).min(axis=1)
 
 
 def placed(label: Any, omega: Any, root: Any, lines: Any, pilot: Any, link: Callable[[Any], Any]) -> Bundle:
@@ -99,7 +107,7 @@ def placed(label: Any, omega: Any, root: Any, lines: Any, pilot: Any, link: Call
 
         base, weight = _around(lines, *_near(distance, pilot))
         unit = jnp.eye(rows * columns).reshape(-1, rows, columns)
-        return Bundle(base, weight, fields(base), root @ unit, label)
+        return Bundle(base, weight, root @ unit, omega, label)
 
     return jax.vmap(one)(label, omega, root, lines)
 
