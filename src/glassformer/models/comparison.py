@@ -32,7 +32,7 @@ class Comparison(NamedTuple):
     """What an estimate and the signal have in common, after what labels do not see has been undone.
 
     Attributes:
-        estimate: of shape (P, *row_shape), as it was given.
+        estimate: of shape ``(P, *row_shape)``, as it was given.
         signal: the true one, likewise.
         turn: signs, exchanges or rotations of the estimated rows that suit the signal best, shape (P, P).
         inner: products of the rows as they were given.

@@ -44,7 +44,7 @@ class NewInputs:
     seed: tuple[int, ...]
 
     def samples(self, estimate: Array, truth: Array) -> NewSamples:
-        """Fields that an estimate and the truth, shape (P, *row_shape), have on them."""
+        """Fields that an estimate and the truth, shape ``(P, *row_shape)``, have on them."""
         rng = np.random.default_rng(self.seed)
         signals = np.stack([estimate, truth])
         estimated, fields = self.design.new_fields(signals, self.shape, _POLICY.samples, rng)

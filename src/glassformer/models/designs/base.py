@@ -98,7 +98,7 @@ class Design(ABC):
         From new inputs, drawn a part at a time; designs that know the law of their fields draw from it.
 
         Args:
-            signals: shape (signals, P, *row_shape), with ``P = 1`` for one row.
+            signals: shape ``(signals, P, *row_shape)``, with ``P = 1`` for one row.
             shape: of the input of one sample.
             samples: how many.
             rng: what they are drawn from.

@@ -85,7 +85,7 @@ def normal_fields(signals: Array, columns: int, samples: int, rng: np.random.Gen
     """Fields that are sums over independent inputs, which are normal with the signals' inner products as covariance.
 
     Args:
-        signals: shape (signals, P, *row_shape).
+        signals: shape ``(signals, P, *row_shape)``.
         columns: independent fields of each row.
         samples: how many.
         rng: what they are drawn from.
