@@ -15,18 +15,9 @@ from numpy.typing import NDArray
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.written_out import written_out
+from glassformer.models.channels.multi_index.line_grids import grid
 from glassformer.models.channels.multi_index.line_placement import POLICY, Bundle, Data, placed
 from glassformer.models.channels.multi_index.line_search import Cells, halved, solved
-
-
-def _grid() -> Array:
-    """Ends of cells: alike where fields are likely, longer where a level set that is missed has hardly any weight."""
-    even = np.linspace(-1.0, 1.0, POLICY.cells + 1)
-    return POLICY.centre * even * (1 + (POLICY.reach / POLICY.centre - 1) * even**POLICY.growth)
-
-
-_GRID = _grid()
-_NODES = len(_GRID)
 
 
 class Crossed(NamedTuple):
@@ -45,9 +36,10 @@ class Crossed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Crossings:
-    """Searches for the crossings of lines with the level sets of one link, compiled once."""
+    """Searches for the crossings of lines, of so many cells, with the level sets of one link, compiled once."""
 
     link: Callable[[Any], Any]
+    cells: int
 
     def placed(self, data: Data, lines: Array, pilot: Array) -> Bundle:
         """Lines through the fields of data points, as :func:`~.line_placement.placed` has them."""
@@ -61,24 +53,24 @@ class Crossings:
             -1 where it begins; and whether each line ends inside, shape (n, D, m).
         """
         inside = np.asarray(self._compiled["equal"](*_on_lines(lines, np.float64)))
-        at = _changing(inside)
+        at = self._changing(inside)
         (place,) = self._searched("halved", at, lines)
-        return at // _NODES, place, np.where(inside.ravel()[at], 1.0, -1.0), inside[..., -1]
+        return at // (self.cells + 1), place, np.where(inside.ravel()[at], 1.0, -1.0), inside[..., -1]
 
     def points(self, lines: Bundle) -> Crossed:
         """Points at which the label passes through the one observed; those at which it jumps over it have no weight."""
         # A sign is wrong next to a crossing alone, whose cell is then the next one, unless cells are as short as that.
         short = lines.spread.min() < POLICY.short
-        at = _changing(np.asarray(self._compiled["above"](*_on_lines(lines, np.float64 if short else np.float32))))
+        at = self._changing(np.asarray(self._compiled["above"](*_on_lines(lines, np.float64 if short else np.float32))))
         weight, place = self._searched("solved closely" if short else "solved", at, lines)
-        return Crossed(at // _NODES, weight, place)
+        return Crossed(at // (self.cells + 1), weight, place)
 
     @cached_property
     def _compiled(self) -> dict[str, Specialised]:
         return {
             "placed": Specialised(placed, link=self.link),
-            "equal": Specialised(_on_grid, link=self.link, test=_equal),
-            "above": Specialised(_on_grid, link=self.link, test=_above),
+            "equal": Specialised(_on_grid, link=self.link, test=_equal, cells=self.cells),
+            "above": Specialised(_on_grid, link=self.link, test=_above, cells=self.cells),
             "halved": Specialised(halved, link=self.link),
             "solved": Specialised(solved, link=self.link, rough=np.float32),
             "solved closely": Specialised(solved, link=self.link, rough=np.float64),
@@ -88,32 +80,30 @@ class Crossings:
         """What a search finds in the cells behind nodes, counted as those are: one entry for each."""
         filled = np.zeros(-(-max(len(at), 1) // POLICY.at_once) * POLICY.at_once, dtype=np.intp)
         filled[: len(at)] = at
-        found = [self._compiled[search](_cells(part, lines)) for part in filled.reshape(-1, POLICY.at_once)]
+        found = [self._compiled[search](self._cells(part, lines)) for part in filled.reshape(-1, POLICY.at_once)]
         return [np.concatenate(columns)[: len(at)] for columns in zip(*found, strict=True)]
 
+    def _changing(self, flags: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Nodes, counted line by line, behind which a truth value changes on the way to the next of their line."""
+        flat = flags.ravel()
+        at = np.flatnonzero(flat[1:] != flat[:-1])
+        return np.asarray(at[at % (self.cells + 1) != self.cells])
 
-def _changing(flags: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Nodes, counted line by line, behind which a truth value changes on the way to the next of their line."""
-    flat = flags.ravel()
-    at = np.flatnonzero(flat[1:] != flat[:-1])
-    return np.asarray(at[at % _NODES != POLICY.cells])
-
-
-def _cells(at: NDArray[np.intp], lines: Bundle) -> Cells:
-    axes, each, size = lines.base.shape[1:]
-    line, place = np.divmod(at, _NODES)
-    datum = line // (axes * each)
-    return Cells(
-        line // each % axes,
-        # Several times as fast as indices.
-        lines.base.reshape(-1, size).take(line, axis=0),
-        lines.weight.ravel().take(line),
-        lines.turned.take(datum, axis=0),
-        lines.omega.take(datum, axis=0),
-        lines.label.take(datum, axis=0),
-        _GRID.take(place),
-        _GRID.take(place + 1),
-    )
+    def _cells(self, at: NDArray[np.intp], lines: Bundle) -> Cells:
+        axes, each, size = lines.base.shape[1:]
+        (line, place), ends = np.divmod(at, self.cells + 1), grid(self.cells)
+        datum = line // (axes * each)
+        return Cells(
+            line // each % axes,
+            # Several times as fast as indices.
+            lines.base.reshape(-1, size).take(line, axis=0),
+            lines.weight.ravel().take(line),
+            lines.turned.take(datum, axis=0),
+            lines.omega.take(datum, axis=0),
+            lines.label.take(datum, axis=0),
+            ends.take(place),
+            ends.take(place + 1),
+        )
 
 
 def _on_lines(lines: Bundle, precision: type) -> list[Array]:
@@ -121,15 +111,15 @@ def _on_lines(lines: Bundle, precision: type) -> list[Array]:
 
 
 def _on_grid(
-    base: Any, turned: Any, omega: Any, label: Any, link: Callable[[Any], Any], test: Callable[[Any], Any]
+    base: Any, turned: Any, omega: Any, label: Any, link: Callable[[Any], Any], test: Callable[[Any], Any], cells: int
 ) -> Any:
     """A truth value on the grid of every line, shape (n, D, m, cells + 1)."""
-    quick, grid = written_out(link), jnp.asarray(_GRID, base.dtype)
+    quick, ends = written_out(link), jnp.asarray(grid(cells), base.dtype)
 
     def of_datum(own: Any, directions: Any, middle: Any, y: Any) -> Any:
         def of_axis(places: Any, along: Any) -> Any:
             start = sum((places[:, q, None, None] * d for q, d in enumerate(directions)), middle)
-            return jax.vmap(lambda z: jax.vmap(lambda t: test(quick(z + t * along) - y))(grid))(start)
+            return jax.vmap(lambda z: jax.vmap(lambda t: test(quick(z + t * along) - y))(ends))(start)
 
         return jax.vmap(of_axis)(own, directions)
 

@@ -29,6 +29,7 @@ from glassformer.core.numerics.quasi_random import normal_points, turns
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.line_crossings import Crossings
+from glassformer.models.channels.multi_index.line_grids import cells_for
 from glassformer.models.channels.multi_index.line_placement import POLICY, Bundle, Data
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
@@ -78,6 +79,11 @@ class LineChannel(LinkRowsChannel):
         fields = np.random.default_rng(2).standard_normal((POLICY.shown, *self.field_components))
         return np.unique(self.truth(fields), axis=0)
 
+    @cached_property
+    def cells(self) -> int:
+        """Cells of lines. Discrete labels have none that are missed for being crossed twice."""
+        return POLICY.cells if self.discrete else cells_for(self.link, self.indices, self.tokens)
+
     @property
     def family(self) -> Family:
         return Family(partial(Functions, _nothing, _nothing, self.link))
@@ -90,7 +96,7 @@ class LineChannel(LinkRowsChannel):
 
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:
         lines, pilot = _lines(self.latents, self.effort.points), normal_points(self.latents, POLICY.pilot, 1)[0]
-        crossings = Crossings(self.link)
+        crossings = Crossings(self.link, self.cells)
         kinds: list[_Kind] = [_Intervals(crossings)] * (self.atoms > 0) + [_Points(crossings)] * (self.atoms < 1)
 
         def work(index: Any, chunk: Any) -> Any:

@@ -25,7 +25,10 @@ class Lines:
     wider: float = 1.4  # spread of lines around these, over theirs
     narrowest: float = 0.2  # that spread at least
     reach: float = 7.5  # half-length of a line
-    cells: int = 56  # on it
+    cells: int = 56  # on it, where links are smooth
+    finer: tuple[int, ...] = (1, 2, 4, 8)  # times as many of waves, and what they are told by
+    unseen: float = 1e-3  # share of the weight of level sets that two crossings in one cell may hide
+    probed: int = 512  # lines that tell it
     centre: float = 4.2  # half as many times the length of those next to its middle
     growth: int = 16  # even power with which they grow from there, the last ones to ten times that length
     halvings: int = 24  # of a cell that holds the edge of an interval

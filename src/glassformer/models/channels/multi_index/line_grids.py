@@ -1,0 +1,79 @@
+"""Cells of lines: as short as the waves of a link ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.integral import Array
+from glassformer.core.numerics.batching import mapped
+from glassformer.core.remembered import remembered
+from glassformer.models.channels.multi_index.line_placement import POLICY
+
+
+@lru_cache(maxsize=8)
+def grid(cells: int) -> Array:
+    """Ends of cells: alike where fields are likely, longer where a level set that is missed has hardly any weight.
+
+    Of twice as many cells every other end is one of these.
+
+    Example:
+        >>> ends = grid(56)
+        >>> bool(np.allclose(grid(112)[::2], ends)), ends[[0, 28, 56]].tolist()
+        (True, [-7.5, 0.0, 7.5])
+    """
+    even = np.linspace(-1.0, 1.0, cells + 1)
+    return np.asarray(POLICY.centre * even * (1 + (POLICY.reach / POLICY.centre - 1) * even**POLICY.growth))
+
+
+def cells_for(link: Callable[[Any], Any], indices: int, tokens: int) -> int:
+    """The number of cells whose crossings hold all but a negligible share of the level sets of continuous labels.
+
+    Two crossings in one cell are not seen. Lines next to them cross the set along other axes, with the rest of the
+    weight: what counts is what is missing of it, for fields of which nothing is known yet, where waves are shortest.
+
+    Args:
+        link: label of fields of shape (P, L), its entries on one axis.
+        indices: ``P``.
+        tokens: ``L``.
+    """
+    found: int = remembered(lambda: _cells_for(link, (indices, tokens)), "cells of lines", link, indices, tokens)
+    return found
+
+
+def _cells_for(link: Callable[[Any], Any], shape: tuple[int, int]) -> int:
+    weight, cell, line = _weighed(link, shape)
+    total = weight.sum()
+    for factor in POLICY.finer[:-1]:
+        # Crossings of one coarse cell: of an odd number one is found, of an even number none.
+        place = line * factor * POLICY.cells + cell * factor // POLICY.finer[-1]
+        _, own, count = np.unique(place, return_inverse=True, return_counts=True)
+        seen = np.sum(np.where(count % 2 == 1, np.bincount(own, weight) / count, 0.0)) if total > 0 else 0.0
+        if total - seen <= POLICY.unseen * total:
+            return POLICY.cells * factor
+    return POLICY.cells * POLICY.finer[-1]
+
+
+def _weighed(link: Callable[[Any], Any], shape: tuple[int, int]) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
+    """Weights of the crossings of probed lines with level sets of labels, their cells of the finest grid, and lines."""
+    rng, size, ends = np.random.default_rng(4), shape[0] * shape[1], grid(POLICY.cells * POLICY.finer[-1])
+    base, axis = rng.standard_normal((POLICY.probed, size)), rng.integers(size, size=POLICY.probed)
+
+    def labels(points: Array) -> Array:
+        return np.asarray(mapped(link, points.reshape(-1, *shape)))[:, 0].reshape(points.shape[:-1])
+
+    along = np.eye(size)[axis]
+    rest = base * (1 - along)
+    above = labels(rest[:, None] + ends[:, None] * along[:, None]) > labels(base)[:, None]
+    line, cell = np.nonzero(above[:, 1:] != above[:, :-1])
+    place = 0.5 * (ends[cell] + ends[cell + 1])
+    at, steps = rest[line] + place[:, None] * along[line], POLICY.step * np.eye(size)
+    gradient = (labels(at[:, None] + steps) - labels(at[:, None] - steps)) / (2 * POLICY.step)
+    square = np.sum(gradient**2, axis=1)
+    own = np.abs(gradient[np.arange(len(line)), axis[line]])
+    weight = np.exp(-0.5 * place**2) * np.divide(own, square, out=np.zeros_like(own), where=square > 0)
+    return np.where(np.isfinite(weight), weight, 0.0), cell, line
