@@ -193,7 +193,8 @@ class LinkChannel(ScalarChannel):
 
     def label_integrals(self, variance: Array) -> dict[str, Integral]:
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
-        found = [self._facts.label_errors(x) for x in v.ravel().tolist()]
+        facts = self._facts
+        found = [facts.label_errors(x) for x in v.ravel().tolist()]
         values, errors = (np.stack(parts, axis=-1).reshape(-1, *v.shape) for parts in zip(*found, strict=True))
         names = ["prediction_error", "plugin_error", *(["label_error"] if self.discrete else [])]
         return {name: Integral(values[k], errors[k]) for k, name in enumerate(names)}
