@@ -91,7 +91,7 @@ def refined(values: Iterable[Array], enough: float, least: float = 1e-20) -> Int
 
 def normal_density(x: Array) -> Array:
     """Standard normal density, elementwise."""
-    return np.asarray(np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi))
+    return np.asarray(np.exp(-0.5 * x**2) * (1 / np.sqrt(2 * np.pi)))
 
 
 def lattice(reach: float, step: float) -> Array:

@@ -97,7 +97,10 @@ class NoisySteps:
     def _labels(self, values: Array, spacing: float) -> Iterator[Array]:
         """Lattice points near the values, a block at a time."""
         reach = int(np.ceil(WINDOW * np.sqrt(self.noise) / spacing))
-        centres = np.unique(np.rint(values / spacing)).astype(np.int64)
-        places: NDArray[np.int64] = np.unique(centres[:, None] + np.arange(-reach, reach + 1))
+        centres = np.sort(np.rint(values / spacing)).astype(np.int64)
+        if np.all(np.diff(centres) <= 2 * reach + 1):
+            places: NDArray[np.int64] = np.arange(centres[0] - reach, centres[-1] + reach + 1)
+        else:
+            places = np.unique(centres[:, None] + np.arange(-reach, reach + 1))
         for start in range(0, places.size, _COLUMNS):
             yield np.asarray(spacing * places[start : start + _COLUMNS], dtype=np.float64)

@@ -18,4 +18,4 @@ def interval_mass(low: Array, high: Array) -> Array:
         1.128588
     """
     flip = low + high > 0
-    return np.asarray(np.where(flip, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)))
+    return np.asarray(ndtr(np.where(flip, -low, high)) - ndtr(np.where(flip, -high, low)))
