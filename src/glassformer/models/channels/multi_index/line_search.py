@@ -120,20 +120,13 @@ def _bracketed(value: Callable[[Any], Any], low: Any, high: Any) -> Any:
         return tuple(jnp.where(same, *pair) for pair in ((middle, a), (b, middle), (found, fa), (fb, found)))
 
     def secant(_: int, state: Any) -> Any:
-        a, b, fa, fb, side, best, least = state
-        slope = fb - fa
-        place = jnp.clip(a - fa * (b - a) / jnp.where(slope == 0, 1.0, slope), a, b)
+        old, new, f_old, f_new = state
+        slope = f_new - f_old
+        place = new - f_new * (new - old) / jnp.where(slope == 0, 1.0, slope)
         found = value(place)
-        same = (found > 0) == (fa > 0)
-        better = jnp.abs(found) < least
         # An end that is kept twice running counts half: this makes the convergence superlinear.
-        new_fa = jnp.where(same, found, jnp.where(side < 0, 0.5 * fa, fa))
-        new_fb = jnp.where(same, jnp.where(side > 0, 0.5 * fb, fb), found)
-        ends = jnp.where(same, place, a), jnp.where(same, b, place)
-        kept = jnp.where(better, place, best), jnp.where(better, jnp.abs(found), least)
-        return *ends, new_fa, new_fb, jnp.where(same, 1.0, -1.0).astype(side.dtype), *kept
+        across = (found > 0) != (f_new > 0)
+        return jnp.where(across, new, old), place, jnp.where(across, f_new, 0.5 * f_old), found
 
     state = jax.lax.fori_loop(0, POLICY.first, halve, (low, high, value(low), value(high)))
-    left, right = (jnp.abs(part) for part in state[2:])
-    kept = jnp.where(left < right, state[0], state[1]), jnp.minimum(left, right)
-    return jax.lax.fori_loop(0, POLICY.secants, secant, (*state, jnp.zeros_like(low), *kept))[-2]
+    return jax.lax.fori_loop(0, POLICY.secants, secant, state)[1]
