@@ -70,7 +70,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(name):
     assert np.all(np.abs(gap.mean(axis=0)) < 4 * error + 0.02)
 
 
-@pytest.mark.parametrize("name", one_in_the_suite("noisy"))
+@pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_information_is_twice_the_slope_of_the_expected_log_partition(name):
     model, step = MODELS[name], 0.05
     channel, v = model.channel.with_points(512), covariance_of(model)

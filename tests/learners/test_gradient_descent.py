@@ -275,7 +275,13 @@ def test_baselines_from_the_command_line(capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "own", [{"learning_rate": 0.2}, {"momentum": 0.8, "learning_rate": 0.1}, {"optimizer": "adam"}], ids=str
+    "own",
+    [
+        {"learning_rate": 0.2},
+        pytest.param({"momentum": 0.8, "learning_rate": 0.1}, marks=pytest.mark.statistics),
+        {"optimizer": "adam"},
+    ],
+    ids=str,
 )
 def test_weight_decay_is_one_objective_for_every_optimizer(own):
     """At full width the minimum is that of the nuclear norm with 2 w sqrt(r)/(dL)^(1/4), per root of its size."""
