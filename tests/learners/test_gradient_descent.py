@@ -113,7 +113,7 @@ def test_a_rate_that_diverges_is_halved_until_it_does_not():
 
 @pytest.mark.slow
 def test_steps_too_short_to_learn_are_not_called_converged():
-    design, _, labels = drawn(30, 5, 1)
+    design, _, labels = drawn(120, 6, 1)
     short = descend(factor_student(design, labels, 1), GradientDescent(learning_rate=1e-6), np.random.default_rng(2))
     assert not short.trained.status.ok
     silent = descend(factor_student(design, 0 * labels, 1), GradientDescent(), np.random.default_rng(2))
