@@ -36,6 +36,7 @@ SLOW = {
 SLOW_MARKS = {
     "linear": pytest.mark.statistics,
     "softmax": pytest.mark.statistics,
+    "hardmax": pytest.mark.statistics,
     "narrow": pytest.mark.statistics,
     "link": pytest.mark.statistics,
     "rows": pytest.mark.statistics,

@@ -77,7 +77,7 @@ def test_message_passing_follows_it_where_it_settles_and_where_it_does_not():
         (WIDE, ("square", "nuclear", 0.2), 0.8),
         (SIGNS, ("logistic", "elastic", 0.4), 1.0),
         (LINEAR, ("huber", "ridge", 0.3), 0.7),
-        (HARDMAX, ("cross-entropy", "trace", 0.5), 1.0),
+        pytest.param(HARDMAX, ("cross-entropy", "trace", 0.5), 1.0, marks=pytest.mark.statistics),
     ],
 )
 def test_where_message_passing_settles_is_the_minimiser(model, learner, alpha):
