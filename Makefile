@@ -12,14 +12,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # One process per core, each with one thread: threads that wait for each other cost more than they bring.
 # Some environments forbid to keep bytecode: every process that a test starts would read all sources anew.
 PYTEST := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
-DOCS := $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+DOCS := $(BIN)/sphinx-build -W --keep-going -q -b html
 INPUTS := pyproject.toml constraints.txt
 REFERENCE := $(wildcard ../shared/reference)
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo explore test suite types fast statistics docs bench dist oldest format clean
+.PHONY: help demo explore test suite types fast statistics docs checked-docs bench dist oldest format clean
 
 help:
 	@echo "make demo    recompute a published figure: PNG, CSV and summary in $(OUT)/"
@@ -45,7 +45,7 @@ test: .venv/.ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@# Types and documentation take one core each for a minute; beside the tests that core is not idle.
-	@$(MAKE) --no-print-directory --jobs=3 suite types docs
+	@$(MAKE) --no-print-directory --jobs=3 suite types checked-docs
 
 suite: .venv/.ready-test
 	$(PYTEST) -m "not statistics"
@@ -54,8 +54,12 @@ types: .venv/.ready-test
 	$(BIN)/mypy
 
 docs: .venv/.ready-test
-	$(DOCS)
+	$(DOCS) docs docs/_build/html
 	@echo "written to docs/_build/html"
+
+checked-docs: .venv/.ready-test
+	@# The same pages without those of the sources.
+	$(DOCS) -t checked docs docs/_build/checked
 
 fast: .venv/.ready-test
 	$(PYTEST) -m "not slow and not statistics" tests

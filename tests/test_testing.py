@@ -34,7 +34,9 @@ SLOW = {
     "attention": DeepAttention(points=256),
 }
 SLOW_MARKS = {
+    "linear": pytest.mark.statistics,
     "softmax": pytest.mark.statistics,
+    "hardmax": pytest.mark.statistics,
     "narrow": pytest.mark.statistics,
     "link": pytest.mark.statistics,
     "rows": pytest.mark.statistics,
@@ -114,7 +116,7 @@ def report_of(channel):
         pytest.param(WrongSample(0.3, times=1.2), {"Nishimori"}, marks=pytest.mark.statistics),
         pytest.param(WrongSlope(0.3), {"Nishimori"}, marks=pytest.mark.statistics),
         (Unnormalised(0.3), {"Nishimori"}),
-        (WrongInformation(0.3), {"Nishimori", "gradient"}),
+        pytest.param(WrongInformation(0.3), {"Nishimori", "gradient"}, marks=pytest.mark.statistics),
         (Raises(0.3), {"score"}),
     ],
 )

@@ -10,8 +10,8 @@ import numpy as np
 
 from glassformer import DeepAttention, limits
 
-model = DeepAttention(depth=2, tokens=2, skip=1.0, points=64)
-curve = limits(model, np.array([0.1, 0.25, 0.4, 0.6, 0.85, 1.1]), throw=False)
+model = DeepAttention(depth=2, tokens=2, skip=1.0, points=32)
+curve = limits(model, np.array([0.15, 0.3, 0.5, 0.7, 0.9]), throw=False)
 settled = [status.ok for status in curve.status]
 for row, name in enumerate(model.row_names):
     plt.plot(curve["alpha"][settled], 1 - curve["row_error"][settled, row], "o:", label=name)

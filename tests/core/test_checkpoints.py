@@ -64,8 +64,7 @@ def interrupted(monkeypatch, at):
 @pytest.mark.parametrize(
     "name",
     [
-        "gd",
-        pytest.param("averaged-gd", marks=pytest.mark.statistics),
+        *(pytest.param(name, marks=pytest.mark.statistics) for name in ("gd", "averaged-gd")),
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("exploring", "sgd")),
     ],
 )
@@ -98,7 +97,14 @@ def test_training_continues_as_if_it_had_not_been_interrupted(name, tmp_path, mo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", [name for name in RUNS if name != "exploring"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [  # All learners: tests/conformance/test_learners.py.
+        pytest.param(name, marks=pytest.mark.slow if name == "gd" else pytest.mark.statistics)
+        for name in RUNS
+        if name != "exploring"
+    ],
+)
 def test_finished_runs_are_read_and_nothing_is_drawn_again(algorithm, tmp_path, monkeypatch):
     model, alpha, d, settings = RUNS[algorithm]
     ask = {"d": d, "instances": 2, "algorithm": algorithm, "settings": settings, "checkpoint": tmp_path}

@@ -183,9 +183,13 @@ def test_another_learner_has_other_keys():
 
 @pytest.mark.slow
 def test_vectors_and_matrices_keep_their_shape(tmp_path):
-    parameters = {"depth": 2, "points": 32}
-    run_sweep(Sweep("attention", {"side_information": [0.2], "alpha": [0.1]}, parameters=parameters), tmp_path)
-    found = collect(tmp_path)
+    # The link of the README, whose programs are compiled once for all tests.
+    link = "import jax.numpy as jnp\n\ndef gated(z):\n    return z[0, 0] * jnp.tanh(z[1, 0])\n"
+    (tmp_path / "links.py").write_text(link)
+    parameters = {"link": "links.py:gated", "indices": 2, "tokens": 1, "noise": 0.1, "points": 64}
+    grid = {"side_information": [0.2], "alpha": [0.1]}
+    run_sweep(Sweep("smi", grid, parameters=parameters, folder=str(tmp_path)), tmp_path / "store")
+    found = collect(tmp_path / "store")
     assert found["overlap"].dims == ("side_information", "alpha", "row", "column")
     assert {"overlap_1_2", "row_error_2", "error", "status"} <= set(to_frame(found).columns)
 

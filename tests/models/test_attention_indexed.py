@@ -64,7 +64,7 @@ def test_published_quadratic_network():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.0, 0.2, pytest.param(1.0, marks=pytest.mark.statistics), np.inf])
-@pytest.mark.parametrize("tokens", [2, 3, 5])
+@pytest.mark.parametrize("tokens", [2, pytest.param(3, marks=pytest.mark.statistics), 5])
 @pytest.mark.parametrize("channel", ["linear", "softmax"])
 def test_all_numbers_of_tokens_collapse(channel, tokens, rho):
     first = AttentionIndexed(rho, 1, "linear")
@@ -440,7 +440,7 @@ def test_fields_and_their_transpose(storage):
 @pytest.mark.parametrize(
     ("channel", "tokens", "ratio"),
     [
-        ("linear", 1, 0.6),
+        pytest.param("linear", 1, 0.6, marks=pytest.mark.statistics),
         ("softmax", 2, 0.5),
         pytest.param("softmax", 3, 0.8, marks=pytest.mark.statistics),
         ("hardmax", 2, 2.5),

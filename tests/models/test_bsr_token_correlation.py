@@ -149,11 +149,15 @@ def test_theory_of_every_learner_is_refused(learner):
 
 STEPS = {"max_steps": 100}
 FITTED = [Ridge(), NuclearNorm(), RegularisedRisk(strength=0.1), VectorMessagePassing(), chosen("gamp")]
-FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS), AveragedGradientDescent(starts=2, **STEPS)]
+FITTED = [*FITTED, BlindMessagePassing(), GradientDescent(**STEPS)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", FITTED, ids=lambda learner: learner.name)
+@pytest.mark.parametrize(
+    "algorithm",
+    [*FITTED, pytest.param(AveragedGradientDescent(starts=2, **STEPS), marks=pytest.mark.statistics)],
+    ids=lambda learner: learner.name,
+)
 def test_learners_learn_from_it_beside_no_theory(algorithm):
     found = simulate(CORRELATED, [1.5], d=12, instances=2, algorithm=algorithm)
     assert isinstance(found, Simulation)

@@ -43,7 +43,7 @@ def unmet(estimator):
     ("kind", "arguments"),
     [
         (BilinearRegressor, QUICK),
-        (BilinearClassifier, {"strengths": 2, "folds": 2, "tolerance": 1e-3}),
+        pytest.param(BilinearClassifier, {"strengths": 2, "folds": 2, "tolerance": 1e-3}, marks=pytest.mark.statistics),
         *((kind, {"strength": 1.0, "tolerance": 1e-3}) for kind in (AttentionRegressor, AttentionClassifier)),
     ],
 )

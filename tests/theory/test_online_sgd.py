@@ -145,7 +145,7 @@ def test_without_overlap_even_labels_are_never_learned():
 def test_the_time_of_escape_grows_like_the_logarithm_of_the_dimension():
     """Two equal factors of the overlap at the start are two equal delays."""
     starts = [cosine_start(1, cosine) for cosine in (1e-2, 1e-3, 1e-4)]
-    time = np.linspace(0, 40, 101)
+    time = np.linspace(0, 40, 51)
     escape = [online_sgd(SQUARE, time, Pace(0.15, 4), start, points=64).arrival().value[0] for start in starts]
     delays = np.diff(escape)
     assert delays[0] > 1

@@ -29,7 +29,7 @@ HARDMAX = AttentionIndexed(rho=0.5, tokens=2, channel="hardmax")
         (LINEAR, RegularisedRisk("square", "nuclear", 0.1), [0.5, 1.2]),
         pytest.param(WIDE, RegularisedRisk("square", "nuclear"), [0.8], marks=pytest.mark.statistics),
         pytest.param(LINEAR, RegularisedRisk("huber", "elastic", 0.2), [0.5], marks=pytest.mark.statistics),
-        (SIGNS, RegularisedRisk("logistic", "nuclear", 0.3), [2.0]),
+        pytest.param(SIGNS, RegularisedRisk("logistic", "nuclear", 0.3), [2.0], marks=pytest.mark.statistics),
         (SIGNS, RegularisedRisk("hinge", "ridge", 0.3), [1.0]),
         pytest.param(QUADRATIC, RegularisedRisk("square", "trace", 0.1), [0.3], marks=pytest.mark.statistics),
         (QUADRATIC, RegularisedRisk("square", "pinned"), [0.6]),
@@ -77,7 +77,7 @@ def test_message_passing_follows_it_where_it_settles_and_where_it_does_not():
         (WIDE, ("square", "nuclear", 0.2), 0.8),
         (SIGNS, ("logistic", "elastic", 0.4), 1.0),
         (LINEAR, ("huber", "ridge", 0.3), 0.7),
-        (HARDMAX, ("cross-entropy", "trace", 0.5), 1.0),
+        pytest.param(HARDMAX, ("cross-entropy", "trace", 0.5), 1.0, marks=pytest.mark.statistics),
     ],
 )
 def test_where_message_passing_settles_is_the_minimiser(model, learner, alpha):

@@ -46,7 +46,7 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
     Example:
         >>> from glassformer import BilinearSequenceRegression
         >>> model = BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute")
-        >>> found = follow_branches(model, np.linspace(0.5, 1.1, 13))
+        >>> found = follow_branches(model, np.linspace(0.5, 1.1, 7))
         >>> bool(found["two_branches"].any()), found.notes[0].split(":")[0]
         (True, 'two branches')
     """

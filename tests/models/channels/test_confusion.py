@@ -58,8 +58,7 @@ def test_flipped_signs_agree_with_plain_quadrature(epsilon, v):
 @pytest.mark.parametrize(
     "law",
     [
-        Flip(0.1),
-        pytest.param(Neighbour(0.2), marks=pytest.mark.statistics),
+        *(pytest.param(law, marks=pytest.mark.statistics) for law in (Flip(0.1), Neighbour(0.2))),
         Confusion([[1, 0, 0], [0.5, 0.5, 0], [0, 0.1, 0.9]]),
     ],
 )
@@ -113,7 +112,8 @@ def test_even_labels_become_learnable_later():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("cut", "epsilon"), [(0.7, 0.1), pytest.param(0.7, 0.3, marks=pytest.mark.statistics), (1.3, 0.1)]
+    ("cut", "epsilon"),
+    [(0.7, 0.1), *(pytest.param(*pair, marks=pytest.mark.statistics) for pair in [(0.7, 0.3), (1.3, 0.1)])],
 )
 def test_weak_recovery_of_even_labels_has_the_digits_it_claims(cut, epsilon):
     """Their slope at vanishing overlap is a closed form: next to V = 1 averages over the mean field keep theirs."""

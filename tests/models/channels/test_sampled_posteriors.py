@@ -73,7 +73,8 @@ def test_the_bias_of_few_latents_is_in_the_estimate(name, noise):
 
 @pytest.mark.slow
 def test_errors_hold_what_is_missing():
-    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, noise=0.1, points=32)
+    # The link of the README, whose programs are compiled once for all tests.
+    model = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, noise=0.1, points=64)
     found = model.channel.averages(np.eye(2)[None] * 0.5)
     assert np.all(np.abs(found.missing[0].diagonal()) > 0)
     spread = np.std(found.replicas[0], axis=0, ddof=1) / np.sqrt(8)

@@ -45,11 +45,11 @@ for kind, shape, signal_shape in (
     )
     assert sharded.first(10).forward(signal, 0).shape[0] == 10
 model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
-stored = DenseDesign.sample(450, (30, 30), rng)
-labels = model.channel.sample(stored.forward(model.prior.sample((30, 30), rng), 0), rng)
+stored = DenseDesign.sample(200, (20, 20), rng)
+labels = model.channel.sample(stored.forward(model.prior.sample((20, 20), rng), 0), rng)
 several, one = gamp(model, ShardedDesign(stored), labels), gamp(model, ShardedDesign(stored, jax.devices()[:1]), labels)
 gaps["gamp"] = float(np.max(np.abs(several.value - one.value)))
-for model, alpha, d in ((model, 0.5, 30), (AttentionIndexed(0.5), 0.1, 30)):
+for model, alpha, d in ((model, 0.5, 20), (AttentionIndexed(0.5), 0.1, 20)):
     plain, shared = (simulate(model, [alpha], d, 1, storage=kept)["error"][0] for kept in ("float32", "sharded"))
     gaps[model.name] = float(abs(plain - shared))
 print(json.dumps(gaps))
