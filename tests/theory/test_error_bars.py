@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import DeepAttention, SequenceMultiIndex
+from glassformer import DeepAttention, SequenceMultiIndex, limits
 from glassformer.core.numerics.quasi_random import confident
 from glassformer.models.channels.control_variates import controlled, information
 from glassformer.theory.instability import instability
@@ -112,3 +112,16 @@ def test_information_turns_with_the_rows():
     there = information(turned, turn @ truth, turn * values @ turn.T, 64)
     for found, again in zip(here, there, strict=True):
         np.testing.assert_allclose(turn @ found @ turn.T, again, atol=1e-10)
+
+
+def test_errors_on_labels_hold_those_of_the_fixed_points():
+    """The label is the field: what is missed of it is the variance, known as well as the fixed point."""
+    model = SequenceMultiIndex(lambda z: z[0, 0], noise_law="laplace:0.5", points=32)
+    found = limits(model, [0.8])
+    alone = model.channel.label_errors(found["error"][:, None, None])
+    gap = np.abs(alone["prediction_error"] - found["error"])
+    assert np.all(gap < confident(8) * alone["prediction_standard_error"])
+    for name in ("prediction_standard_error", "plugin_standard_error"):
+        of_the_point = np.sqrt(found[name] ** 2 - alone[name] ** 2)
+        # Parts of an error estimate are added, those of a standard error squared.
+        assert 0.55 < of_the_point[0] * confident(8) / found["error_estimate"][0] < 1.2

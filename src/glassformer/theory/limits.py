@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.integral import Array
+from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.results import Table
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.models.base import Model, counting_threshold
+from glassformer.models.channels.base import Channel
 from glassformer.theory.equation_of_state import resolved_curve
 from glassformer.theory.free_entropy import free_entropy
 from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
@@ -75,7 +77,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         ``error_estimate`` (absolute, of ``error``), ``residual`` and ``iterations``. Models of several rows have
         matrices in the columns ``overlap`` and ``q_hat``, ``row_error`` with the error of each row,
         ``q_hat_off_diagonal`` (the largest entry off the diagonal, relative), ``prediction_error`` and
-        ``plugin_error`` on new labels, with standard errors.
+        ``plugin_error`` on new labels, with standard errors that count those of the fixed points.
 
     Raises:
         ParameterError: ``alpha`` is out of range.
@@ -105,7 +107,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
             **row_columns(model, best.value),
             "q_hat": q_hat.reshape(shape),
             **({"q_hat_off_diagonal": off_diagonal(q_hat)} if model.overlap_shape else {}),
-            **model.channel.in_rows.label_errors(best.value, model.last_layer),
+            **_on_labels(model, best),
             "algorithmic_error": mean_error(ends.uninformed.value),
             "informed_error": mean_error(informed),
             "error_estimate": _error_estimate(best),
@@ -124,6 +126,45 @@ def _error_estimate(found: Solution) -> Array:
     """Those of the variances, which are not told from zero below what one that vanishes iterates to."""
     error = mean_error(found.value)
     return np.where(error <= _POLICY.perfect, np.maximum(found.error_estimate, error), found.error_estimate)
+
+
+def _on_labels(model: Model, best: Solution) -> dict[str, Array]:
+    """Errors on labels, whose standard errors count what those of the fixed points make of them."""
+    channel = model.channel.in_rows
+    found = channel.label_errors(best.value, model.last_layer)
+    bars = [name for name in found if name.endswith("standard_error")]
+    if not bars:
+        return found
+    places = np.stack([_inside(channel, best.value[:, None] + sign * _directions(best)) for sign in (1, -1)])
+    beside = channel.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)
+    for bar in bars:
+        own = bar.replace("standard_error", "error")
+        own = own if own in found else bar.removesuffix("_standard_error")
+        # Wrong labels that are counted take long, and change in proportion to the squares of what is missed.
+        name = own if own in beside else "prediction_error"
+        change = beside[name].reshape(places.shape[:3]) - found[name][:, None]
+        # Towards an edge of what is possible there may be no way.
+        moved = np.sqrt(np.sum(np.max(change**2, axis=0), axis=1))
+        if name != own:
+            moved *= found[own] / np.maximum(found[name], 1e-300)
+        found[bar] = np.where(np.isfinite(best.error_estimate), np.hypot(found[bar], moved), np.inf)
+    return found
+
+
+def _directions(best: Solution) -> Array:
+    """Independent errors of fixed points, shape (batch, parts, P, P), no more of them than there are entries."""
+    parts = np.where(np.isfinite(best.error_estimate)[:, None, None, None], best.extra["moved"], 0.0)
+    _, length, axes = np.linalg.svd(parts.reshape(*parts.shape[:2], -1), full_matrices=False)
+    size = parts.shape[-1]
+    few = size * (size + 1) // 2
+    return np.asarray((length[..., None] * axes)[:, :few].reshape(len(parts), -1, size, size))
+
+
+def _inside(channel: Channel, covariances: Array) -> Array:
+    """The nearest covariances that fields may have."""
+    power = channel.self_overlap
+    capped = power - with_eigenvalues(power - covariances, lambda values: np.maximum(values, 0.0))
+    return with_eigenvalues(capped, lambda values: np.maximum(values, channel.smallest))
 
 
 def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:

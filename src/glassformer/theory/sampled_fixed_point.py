@@ -17,6 +17,7 @@ from glassformer.core.numerics.quasi_random import confident
 from glassformer.core.progress import note
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
+from glassformer.models.channels.field_averages import REPLICAS
 from glassformer.theory.evolution_map import EvolutionMap
 from glassformer.theory.located import repelling
 from glassformer.theory.sampled_search import POLICY, is_covariance
@@ -32,10 +33,12 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         leading: to where more points are to follow: with slopes anew at every step, and less closely.
 
     Returns:
-        :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error, and
-        with ``leading`` ``extra["slope"]`` is the slope of the map and ``extra["unstable"]`` as in ``place``. The error
-        estimate is what residual and sampling amount to at the fixed point, with a confidence of 95 %. Points that no
-        push has left for a stable one are not converged, unless slopes of more points say that they attract.
+        :class:`Solution`; ``extra["q_hat"]`` is :math:`\hat Q` there, ``extra["q_hat_error"]`` its standard error,
+        ``extra["moved"]``, shape (batch, parts, P, P), what independent parts of the error move the point by at one
+        standard error, and with ``leading`` ``extra["slope"]`` is the slope of the map and ``extra["unstable"]`` as in
+        ``place``. The error estimate is what residual and sampling amount to at the fixed point, with a confidence of
+        95 %. Points that no push has left for a stable one are not converged, unless slopes of more points say that
+        they attract.
     """
     start, (batch, size) = place.value, place.value.shape[:2]
     unstable = place.extra["unstable"].copy()
@@ -45,7 +48,10 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         value=start.copy(),
         residual=place.residual.copy(),
         error_estimate=np.full(batch, np.inf),
-        extra={name: place.extra[name].copy() for name in ("q_hat", "q_hat_error")},
+        extra={
+            **{name: place.extra[name].copy() for name in ("q_hat", "q_hat_error")},
+            "moved": np.zeros((batch, REPLICAS + 3, size, size)),
+        },
     )
     status = np.array(place.status, dtype=object)
     state, spent, waited = start.copy(), place.iterations.copy(), np.zeros(batch, dtype=int)
@@ -69,7 +75,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         status[where[~finite]] = Status.NON_FINITE
         flat, gap = here.reshape(len(where), -1), (mapped - here).reshape(len(where), -1)
         if slopes is None:
-            blur = _blur(gain[where], rest, less - mapped)
+            blur = _size(_apart(gain[where], rest, less - mapped))
             # A residual that has turned is known to vanish on the way, however short that was.
             turned = np.sum(gap * last[1, where], axis=1) < 0
             rough = np.where(turned, 0.0, POLICY.seen * blur)
@@ -79,9 +85,13 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
             unstable[where] &= repelling(slopes)
         last[:, where] = flat, gap
         step = fine.respected(np.einsum("nij,nj->ni", gain[where], gap).reshape(here.shape), here)
-        length, blur = np.linalg.norm(step, axis=(1, 2)), _blur(gain[where], rest, less - mapped)
+        apart = _apart(gain[where], rest, less - mapped)
+        length, blur = np.linalg.norm(step, axis=(1, 2)), _size(apart)
         # What sampled posteriors leave out is no matter of confidence.
-        missing = np.linalg.norm(np.einsum("nij,nj->ni", gain[where], (more - mapped).reshape(len(where), -1)), axis=1)
+        left_out = np.einsum("nij,nj->ni", gain[where], (more - mapped).reshape(len(where), -1))
+        missing = np.linalg.norm(left_out, axis=1)
+        confidence = confident(rest.shape[1], POLICY.confidence)
+        sure = np.stack([left_out, POLICY.left * step.reshape(len(where), -1)], axis=1) / confidence
         spent[where] += 1
         # The best so far is what a search that gets no further ends with.
         waited[where] = np.where(length < POLICY.gain * least[where], 0, waited[where] + 1)
@@ -89,8 +99,10 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         improved = where[better]
         least[improved], merit[improved] = length[better], (blur + missing)[better]
         best.value[improved], best.residual[improved] = here[better], np.linalg.norm(gap[better], axis=1)
-        total = POLICY.left * length + confident(rest.shape[1], POLICY.confidence) * blur + missing
+        total = POLICY.left * length + confidence * blur + missing
         best.error_estimate[improved] = total[better]
+        parts = np.concatenate([apart, sure], axis=1)[better]
+        best.extra["moved"][improved] = parts.reshape(*parts.shape[:2], size, size)
         for name, part in zip(("q_hat", "q_hat_error"), kept, strict=True):
             best.extra[name][improved] = part[improved]
         norm = np.linalg.norm(flat, axis=1)
@@ -135,16 +147,21 @@ def _attracting(slope: Array) -> Array:
     return np.asarray(np.linalg.inv(np.where(repelled[:, :, None], mirrored, away)), dtype=float)
 
 
-def _blur(gain: Array, rest: Array, unseen: Array) -> Array:
-    """Standard error of fixed points from maps of all but one replica, shape (n, replicas, P, P), by the jackknife.
+def _apart(gain: Array, rest: Array, unseen: Array) -> Array:
+    """What fixed points move by, shape (n, parts, P^2), from maps of all but one replica, shape (n, replicas, P, P).
 
-    Beside it what ``unseen`` data, of which the sample has none, change the map by, shape (n, P, P).
+    Squares of the parts add up to the variance: those of the jackknife, and beside them what ``unseen`` data, of which
+    the sample has none, change the map by, shape (n, P, P).
     """
     count = rest.shape[1]
     apart = np.sqrt((count - 1) / count) * (rest - rest.mean(axis=1, keepdims=True))
     parts = np.concatenate([apart, unseen[:, None]], axis=1)
-    moved = np.einsum("nij,nrj->nri", gain, parts.reshape(*parts.shape[:2], -1))
-    return np.asarray(np.sqrt(np.sum(moved**2, axis=(1, 2))))
+    return np.asarray(np.einsum("nij,nrj->nri", gain, parts.reshape(*parts.shape[:2], -1)))
+
+
+def _size(apart: Array) -> Array:
+    """Standard error that these parts amount to, shape (n,)."""
+    return np.asarray(np.sqrt(np.sum(apart**2, axis=(1, 2))))
 
 
 def _within(here: Array, step: Array, share: Array) -> Array:

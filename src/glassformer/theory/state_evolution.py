@@ -16,10 +16,12 @@ from numpy.typing import ArrayLike
 from glassformer.core.checks import as_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.quasi_random import confident
 from glassformer.core.resources import require_resources
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
+from glassformer.models.channels.field_averages import REPLICAS
 from glassformer.theory.evolution_map import POLICY, EvolutionMap, held, side_known
 from glassformer.theory.fixed_point import Flags, fixed_point
 from glassformer.theory.located import located
@@ -82,7 +84,7 @@ def state_evolution(
     if not isinstance(start, str):
         start = _checked_start(start, shape).reshape(len(alpha), *model.prior.in_rows.self_overlap.shape)
     found = evolved(model, alpha, start, settings, origin, subspace=subspace, clamped=clamped)
-    extra = {name: np.reshape(part, shape) for name, part in found.extra.items()}
+    extra = {name: np.reshape(found.extra[name], shape) for name in ("q_hat", "q_hat_error")}
     return replace(found, value=found.value.reshape(shape), extra=extra)
 
 
@@ -124,8 +126,14 @@ def evolved(
     more = replace(fine, channel=channel.louder.with_points(fine.channel.points))
     nearby = np.where(is_covariance(found.value)[:, None, None], found.value, first)
     other = refined(more, located(more.with_fewer(POLICY.coarse).hasty(), nearby, settings, sloped(more)), settings)
-    moved = np.linalg.norm(other.value - found.value, axis=(1, 2))
-    return replace(found, error_estimate=found.error_estimate + np.where(other.settled, moved, np.inf))
+    change = other.value - found.value
+    moved = np.linalg.norm(change, axis=(1, 2))
+    apart = np.concatenate([found.extra["moved"], change[:, None] / confident(REPLICAS)], axis=1)
+    return replace(
+        found,
+        error_estimate=found.error_estimate + np.where(other.settled, moved, np.inf),
+        extra={**found.extra, "moved": apart},
+    )
 
 
 def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution]]:
@@ -168,7 +176,9 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
 def _iterated(update: EvolutionMap, start: Array, settings: Iteration, origin: Array | None) -> Solution:
     kept = np.full((2, *start.shape), np.nan)
     found = fixed_point(lambda variance, index: update(variance, index, kept), start, settings, _inside, origin)
-    return replace(found, extra={"q_hat": kept[0], "q_hat_error": kept[1]})
+    # Of one row, for which there is but one way to move.
+    moved = found.error_estimate[:, None, None, None] / confident(REPLICAS)
+    return replace(found, extra={"q_hat": kept[0], "q_hat_error": kept[1], "moved": moved})
 
 
 def _inside(states: Array) -> Flags:

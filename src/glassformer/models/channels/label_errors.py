@@ -90,13 +90,16 @@ class LabelErrors(FieldLabels):
         # What is known to be positive is, within its error.
         return PredictionErrors(bayes, Integral(bayes.value + np.maximum(gap.value, 0.0), both.error))
 
-    def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
+    def label_errors(
+        self, variance: Array, last_layer: Array | None = None, decisions: bool = True
+    ) -> dict[str, Array]:
         """Errors on new labels at posterior covariances of shape (batch, P, P), by name, with standard errors.
 
         Args:
             variance: posterior covariances.
             last_layer: one for the rows of the last layer, where there are others, for the error of a predictor that
                 has learned nothing else.
+            decisions: whether to count wrong labels as well, where labels are discrete: that asks for posteriors.
         """
         found = self.prediction_errors(variance)
         alone = {} if last_layer is None else {"plugin_error_last_layer": last_layer}
@@ -106,7 +109,7 @@ class LabelErrors(FieldLabels):
             "plugin_error": found.plugin.value,
             "plugin_standard_error": found.plugin.error,
             "label_noise": np.full(len(variance), self.label_noise),
-            **(self._wrong(variance) if self.discrete else {}),
+            **(self._wrong(variance) if self.discrete and decisions else {}),
             **{name: self.prediction_errors(variance, rows).plugin.value for name, rows in alone.items()},
         }
 

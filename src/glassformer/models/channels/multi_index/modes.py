@@ -20,6 +20,7 @@ class Sampling:
     first_damping: float = 0.1  # of the steps to a mode
     easier: float = 0.2  # factor of that after a step that leads down
     harder: float = 5.0  # and after one that does not
+    longest: float = 4.0  # step to a mode, in standard deviations of the prior
     impossible: float = 1e30  # cost of a latent that cannot be
     wider: float = 1.1  # width of the sampling density around a mode over the Laplace one
     degrees: int = 6  # of freedom of the Student densities of the mixture
@@ -63,7 +64,10 @@ def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) 
     def step(_: int, state: Any) -> Any:
         x, cost, precision, gradient, damping = state
         inverse = _once(triangular_inverse(cholesky(precision + damping * jnp.diag(jnp.diag(precision)))))
-        trial = _once(x - inverse.T @ (inverse @ gradient))
+        move = inverse.T @ (inverse @ gradient)
+        # Where a likelihood falls like an exponential of an exponential, slopes lead out of all that is possible.
+        shorter = jnp.minimum(1.0, POLICY.longest / jnp.maximum(jnp.sqrt(move @ move), POLICY.longest))
+        trial = _once(x - shorter * move)
         new_cost, new_precision, new_gradient = expand(trial)
         better = new_cost < cost
         pick = partial(jnp.where, better)

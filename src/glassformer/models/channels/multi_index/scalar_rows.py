@@ -111,13 +111,15 @@ class ScalarRowsChannel(Channel):
     def predictable(self) -> bool:
         return self.scalar.clean is not None
 
-    def label_errors(self, variance: Array, last_layer: Array | None = None) -> dict[str, Array]:
+    def label_errors(
+        self, variance: Array, last_layer: Array | None = None, decisions: bool = True
+    ) -> dict[str, Array]:
         """By quadrature, with errors where labels are those of a link of several rows; sampled where there is none."""
         if self.clean is None:
             return {name: np.asarray(value) for name, value in self.scalar.label_error(variance[:, 0, 0]).items()}
         integrals = self.scalar.label_integrals(variance[:, 0, 0])
         if not integrals:
-            return super().label_errors(variance, last_layer)
+            return super().label_errors(variance, last_layer, decisions)
         found = {"label_noise": np.full(len(variance), self.label_noise)}
         for name, integral in integrals.items():
             found[name], found[name.replace("error", "standard_error")] = integral
