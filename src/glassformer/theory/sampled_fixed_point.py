@@ -102,7 +102,8 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
         total = POLICY.left * length + confidence * blur + missing
         best.error_estimate[improved] = total[better]
         parts = np.concatenate([apart, sure], axis=1)[better]
-        best.extra["moved"][improved] = parts.reshape(*parts.shape[:2], size, size)
+        # Averages that are exact have one replica, and no more parts than that.
+        best.extra["moved"][improved, : parts.shape[1]] = parts.reshape(*parts.shape[:2], size, size)
         for name, part in zip(("q_hat", "q_hat_error"), kept, strict=True):
             best.extra[name][improved] = part[improved]
         norm = np.linalg.norm(flat, axis=1)
