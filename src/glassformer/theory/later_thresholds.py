@@ -44,12 +44,14 @@ class Step(NamedTuple):
         error_estimate: absolute.
         matrix: positive semi-definite of unit trace, its range is the subspace.
         degenerate: whether several subspaces become unstable at once.
+        silent: up to where, within the error, nothing is found, of one that is at no ratio.
     """
 
     alpha: float
     error_estimate: float
     matrix: Array
     degenerate: bool
+    silent: float = np.inf
 
 
 def next_step(

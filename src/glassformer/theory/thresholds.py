@@ -53,7 +53,8 @@ class Threshold:
 
     Attributes:
         name: what begins.
-        alpha: where, in the model's unit; infinity when it never does, NaN when the notion does not apply.
+        alpha: where, in the model's unit; infinity when it never does, NaN when the notion does not apply or
+            averages are too rough to tell.
         error_estimate: absolute error of ``alpha``; zero for closed forms, NaN where ``alpha`` is no finite number.
         note: how to read it.
         layer: the row it belongs to, for models of several rows; None otherwise.
@@ -237,7 +238,9 @@ def _staircase(model: Model, begin: int) -> list[Threshold]:
         name = "weak_recovery" if number == 1 else f"weak_recovery_{number}"
         place = (name, step.alpha, step.error_estimate)
         if not np.isfinite(step.alpha):
-            entries.append(Threshold(*place, "no direction grows, within the error: nothing is found on this scale"))
+            what = "averages are too rough: more data points tell" if np.isnan(step.alpha) else "no direction grows"
+            note = f"{what}; within the error nothing is found up to alpha = {step.silent:.2g}"
+            entries.append(Threshold(*place, note))
             continue
         if step.degenerate:
             note = "several directions are found at once, within the error: none is singled out"

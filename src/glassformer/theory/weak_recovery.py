@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.integral import Array
 from glassformer.models.base import Model, require_theory
+from glassformer.theory.equation_of_state import natural_scale
 from glassformer.theory.instability import GROWTH, instability
 from glassformer.theory.later_thresholds import SEARCH, Step, next_step
 from glassformer.theory.subspaces import of_whole_rows, projector_on, range_of
@@ -39,7 +40,8 @@ _POLICY = Policy()
 def staircase(model: Model) -> list[Step]:
     """Thresholds of weak recovery beyond what any data tell, one subspace after the other, in order of their ratios.
 
-    An infinite one ends the list where nothing is known and, within the error, nothing grows.
+    An infinite one ends the list where nothing is known and, within the error, nothing grows, one that is NaN where
+    averages are too rough to tell.
     """
     prior, known = model.prior.in_rows, known_at_once(model)
     if np.trace(known) > 0.5:
@@ -66,9 +68,13 @@ def staircase(model: Model) -> list[Step]:
 def _first(model: Model, unknown: Array | None = None, accuracy: float = GROWTH.accuracy) -> Step:
     everything = np.eye(model.prior.in_rows.rows)
     found = instability(model, everything, everything if unknown is None else unknown, accuracy)
-    if found.rate <= GROWTH.errors * found.error + abs(found.missing) or found.rate <= SEARCH.no_growth:
-        return Step(np.inf, 0.0, found.matrix, found.degenerate)
-    alpha = model.prior.degrees / found.rate
+    blur, degrees = GROWTH.errors * found.error + abs(found.missing), model.prior.degrees
+    if found.rate <= max(blur, SEARCH.no_growth):
+        silent = degrees / max(found.rate + blur, SEARCH.no_growth)
+        # Averages so rough that they allow for the growth of any model do not say that nothing grows.
+        alpha = np.inf if silent > natural_scale(model) else np.nan
+        return Step(alpha, 0.0, found.matrix, found.degenerate, silent)
+    alpha = degrees / found.rate
     return Step(alpha, alpha * found.blur, found.matrix, found.degenerate)
 
 
@@ -113,8 +119,8 @@ def subspace_threshold(
             later thresholds, which ask for a fixed point as well, are never asked for more than half a per cent.
 
     Returns:
-        :class:`Step`; its ``alpha`` is infinite where nothing grows, and NaN where nothing does up to sixty times the
-        ratio at which something would be found first.
+        :class:`Step`; its ``alpha`` is infinite where nothing grows, and NaN where averages are too rough to tell, or
+        where nothing does up to sixty times the ratio at which something would be found first.
 
     Raises:
         ParameterError: no such row, or directions of another number of rows.
