@@ -78,11 +78,11 @@ def test_first_threshold_agrees_with_quadrature(limit):
     """Labels of both limits show the same vectors."""
     mass, growth = _last_layer_by_quadrature(1.0)
     assert mass == pytest.approx(1, abs=1e-6)
-    found = instability(DeepAttention(limit=limit, points=64), np.eye(2), np.eye(2), accuracy=0.05)
+    found = instability(DeepAttention(limit=limit, points=128), np.eye(2), np.eye(2), accuracy=0.02)
     assert np.diag(found.matrix) == pytest.approx([0, 1], abs=1e-6)
     # Five standard errors of sampled averages, and what sampled posteriors leave out.
     assert found.rate == pytest.approx(growth, abs=5 * found.error + 3 * abs(found.missing))
-    assert found.error < 0.05 * growth
+    assert found.error < 0.02 * growth
 
 
 @pytest.mark.slow

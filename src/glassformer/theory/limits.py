@@ -10,11 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
+from glassformer.core.numerics.quasi_random import confident
 from glassformer.core.results import Table
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.models.base import Model, counting_threshold
 from glassformer.models.channels.base import Channel
+from glassformer.models.channels.field_averages import REPLICAS
 from glassformer.theory.equation_of_state import resolved_curve
 from glassformer.theory.free_entropy import free_entropy
 from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
@@ -30,6 +32,7 @@ class Policy:
         perfect: a variance that iterates to this is zero.
         many: sample ratios from which on the equation of state saves more than it costs.
         noted: relative size from which on what a prior neglects is worth a note.
+        told: relative standard error of fixed points up to which errors on labels have their share of it, unasked.
     """
 
     exact: tuple[float, float, float] = (1e-6, 1e-12, 10.0)
@@ -37,6 +40,7 @@ class Policy:
     perfect: float = 1e-11
     many: int = 16
     noted: float = 0.1
+    told: float = 1e-4
 
 
 _POLICY = Policy()
@@ -130,25 +134,42 @@ def _error_estimate(found: Solution) -> Array:
 
 def _on_labels(model: Model, best: Solution) -> dict[str, Array]:
     """Errors on labels, whose standard errors count what those of the fixed points make of them."""
-    channel = model.channel.in_rows
-    found = channel.label_errors(best.value, model.last_layer)
-    bars = [name for name in found if name.endswith("standard_error")]
+    found = model.channel.in_rows.label_errors(best.value, model.last_layer)
+    bars = {bar: _quantity(bar, found) for bar in found if bar.endswith("standard_error")}
     if not bars:
         return found
+    # Of one row and one token, 1 - q^k is at least k q^(k-1) (1 - q): errors grow no faster than the variance.
+    missed = best.error_estimate / np.maximum(mean_error(best.value), best.error_estimate) / confident(REPLICAS)
+    far = np.flatnonzero(~(missed <= _POLICY.told))
+    moved = {own: missed * found[own] for own in bars.values()}
+    if far.size:
+        beside = _moved(model, best.at(far), {own: found[own][far] for own in bars.values()})
+        for own, change in beside.items():
+            moved[own][far] = change
+    return {**found, **{bar: np.hypot(found[bar], moved[own]) for bar, own in bars.items()}}
+
+
+def _quantity(bar: str, found: dict[str, Array]) -> str:
+    """The quantity that a standard error belongs to."""
+    own = bar.replace("standard_error", "error")
+    return own if own in found else bar.removesuffix("_standard_error")
+
+
+def _moved(model: Model, best: Solution, found: dict[str, Array]) -> dict[str, Array]:
+    """What standard errors of fixed points change errors on labels by, infinite where they are."""
+    channel = model.channel.in_rows
     places = np.stack([_inside(channel, best.value[:, None] + sign * _directions(best)) for sign in (1, -1)])
     beside = channel.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)
-    for bar in bars:
-        own = bar.replace("standard_error", "error")
-        own = own if own in found else bar.removesuffix("_standard_error")
+    moved = {}
+    for own in found:
         # Wrong labels that are counted take long, and change in proportion to the squares of what is missed.
         name = own if own in beside else "prediction_error"
         change = beside[name].reshape(places.shape[:3]) - found[name][:, None]
         # Towards an edge of what is possible there may be no way.
-        moved = np.sqrt(np.sum(np.max(change**2, axis=0), axis=1))
-        if name != own:
-            moved *= found[own] / np.maximum(found[name], 1e-300)
-        found[bar] = np.where(np.isfinite(best.error_estimate), np.hypot(found[bar], moved), np.inf)
-    return found
+        size = np.sqrt(np.sum(np.max(change**2, axis=0), axis=1))
+        share = 1.0 if name == own else found[own] / np.maximum(found[name], 1e-300)
+        moved[own] = np.where(np.isfinite(best.error_estimate), share * size, np.inf)
+    return moved
 
 
 def _directions(best: Solution) -> Array:

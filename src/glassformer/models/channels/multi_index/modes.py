@@ -66,7 +66,7 @@ def find_mode(target: Callable[[Any], tuple[Any, Any]], start: Any, steps: int) 
         inverse = _once(triangular_inverse(cholesky(precision + damping * jnp.diag(jnp.diag(precision)))))
         move = inverse.T @ (inverse @ gradient)
         # Where a likelihood falls like an exponential of an exponential, slopes lead out of all that is possible.
-        shorter = jnp.minimum(1.0, POLICY.longest / jnp.maximum(jnp.sqrt(move @ move), POLICY.longest))
+        shorter = POLICY.longest / jnp.maximum(jnp.sqrt(move @ move), POLICY.longest)
         trial = _once(x - shorter * move)
         new_cost, new_precision, new_gradient = expand(trial)
         better = new_cost < cost
