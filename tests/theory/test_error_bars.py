@@ -10,7 +10,7 @@ import pytest
 from glassformer import DeepAttention, SequenceMultiIndex, limits
 from glassformer.core.numerics.quasi_random import confident
 from glassformer.models.channels.control_variates import controlled, information
-from glassformer.theory.instability import instability
+from glassformer.theory.instability import Instability, _goal, instability
 
 MODELS = {
     "a link with noise": SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), 2, 1, noise=0.3, points=256),
@@ -125,3 +125,9 @@ def test_errors_on_labels_hold_those_of_the_fixed_points():
         of_the_point = np.sqrt(found[name] ** 2 - alone[name] ** 2)
         # Parts of an error estimate are added, those of a standard error squared.
         assert 0.55 < of_the_point[0] * confident(8) / found["error_estimate"][0] < 1.2
+
+
+@pytest.mark.parametrize(("error", "goal"), [(1e-4, 5e-4), (3e-3, 5e-4), (8e-3, 4e-3), (0.05, np.inf)])
+def test_growth_is_asked_for_as_well_as_data_points_within_reach_tell(error, goal):
+    found = Instability(2.0, 2 * error, np.eye(1), False, np.full(8, 2.0))
+    assert _goal(found, 5e-4) == goal

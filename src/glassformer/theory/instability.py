@@ -32,6 +32,8 @@ class Growth:
     most: int = 64  # factor of data points that is out of reach
     largest: int = 100_000_000  # numbers of the largest array of responses
     accuracy: float = 5e-4  # asked of the eigenvalue at the leading threshold
+    rough: float = 4e-3  # asked where that is out of reach, of few more data points
+    few: int = 8  # how many times more, at most
     degenerate: float = 2e-3  # share of the largest eigenvalue within which eigenvalues count as one
     errors: float = 4.0  # standard errors within which they do, beside that
 
@@ -76,7 +78,7 @@ def instability(
     Equation :eq:`weak-recovery` of the documentation.
 
     Data points, ``finer`` times those of state evolution, are doubled until the eigenvalue has the relative
-    ``accuracy``, where that is within reach.
+    ``accuracy``, where that is within reach, or a rough one where that needs but few more.
     """
     channel = model.channel.in_rows
     size = 8 * channel.points * (channel.rows * channel.columns) ** 2
@@ -85,8 +87,8 @@ def instability(
     points = max(min(GROWTH.fewest, channel.points), int(finer * channel.points))
     sampled = channel.with_points(points).response(variance, 0, unknown)
     response, found = _turned(sampled, basis), growth_of(model, basis, sampled)
-    within_reach = channel.sampled and found.error <= accuracy * np.sqrt(GROWTH.most) * found.rate
-    while within_reach and found.error > accuracy * found.rate and points < most * channel.points:
+    goal = _goal(found, accuracy) if channel.sampled else np.inf
+    while found.error > goal * found.rate and points < most * channel.points:
         note(f"growth of what is not yet known, {2 * points} data points")
         response = response.joined(_response(channel.with_points(2 * points), variance, unknown, basis, points))
         points, again = 2 * points, _fastest(model, basis, response)
@@ -99,6 +101,13 @@ def instability(
     # No matter of chance, nor of confidence.
     change = abs(_fastest(model, basis, louder).rate - found.rate)
     return found._replace(missing=abs(found.missing) + change)
+
+
+def _goal(found: Instability, accuracy: float) -> float:
+    """The relative error that is worth more data points, infinite where none is within reach."""
+    goals = ((accuracy, GROWTH.most), (max(accuracy, GROWTH.rough), GROWTH.few))
+    within = (goal for goal, more in goals if found.error <= goal * np.sqrt(more) * found.rate)
+    return next(within, np.inf)
 
 
 class _Response(NamedTuple):
