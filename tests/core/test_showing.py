@@ -79,6 +79,7 @@ def test_every_result_shows_and_draws_itself(name, tmp_path):
     found, words = computed(name), RESULTS[name][1]
     shown = found._repr_html_()
     assert words in shown
+    assert words in str(found)
     assert shown.count("<tr") == len(found.to_pandas()) + 1 or "..." in shown
     picture = found.plot(tmp_path / "picture.svg", size=(4, 3), theme="dark")
     assert (tmp_path / "picture.svg").stat().st_size > 1000
@@ -103,6 +104,9 @@ def test_what_did_not_converge_is_marked_and_says_what_to_do():
     assert Status.OSCILLATING.remedy.split(":")[0] in shown
     assert "&lt;m&gt;" in shown
     assert "a &lt; b" in shown
+    title, _, *rows, remark, remedy = str(bad).splitlines()
+    assert (title, len(rows), remark) == ("<m>: a = 1", 2, "a < b")
+    assert remedy == f"oscillating: {Status.OSCILLATING.remedy}"
     one = np.ones(1)
     ended = Solution(one, [Status.ITERATION_LIMIT], one, one, one, np.geomspace(1, 0.1, 5)[:, None])
     assert "max_iterations" in ended._repr_html_()

@@ -65,24 +65,45 @@ class Shown:
         getattr(plots, self.drawing)(self, picture)
         return kept[0]
 
-    def _repr_html_(self) -> str:
-        from glassformer.core.solution import Status
-
+    def __str__(self) -> str:
         frame = self.to_pandas()
-        remedies = {str(status): status.remedy for status in Status if not status.ok}
-        marks = {"status": lambda name: f"\N{WARNING SIGN} {name}" if name in remedies else name}
+        table = frame.to_string(index=False, max_rows=_ROWS, na_rep="-", float_format=_number)
+        return "\n".join([self.title, table, *self._said(frame)])
+
+    def _repr_html_(self) -> str:
+        frame = self.to_pandas()
         table = frame.to_html(
             index=False,
             border=0,
             max_rows=_ROWS,
             na_rep="-",
-            float_format=lambda number: f"{number:.7g}",
-            formatters=marks if "status" in frame else None,
+            float_format=_number,
+            formatters={"status": _marked} if "status" in frame else None,
         )
-        ends = [name for name in dict.fromkeys(frame.get("status", ())) if name in remedies]
-        said = [*self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
         wide = f'<div style="overflow-x: auto">{table}</div>'
-        return f"<p><b>{escape(self.title)}</b></p>{wide}" + "".join(f"<p>{escape(text)}</p>" for text in said)
+        said = "".join(f"<p>{escape(text)}</p>" for text in self._said(frame))
+        return f"<p><b>{escape(self.title)}</b></p>{wide}{said}"
+
+    def _said(self, frame: pandas.DataFrame) -> list[str]:
+        """What a reader should know, and what to do about rows that are not good."""
+        remedies = _remedies()
+        ends = [name for name in dict.fromkeys(frame.get("status", ())) if name in remedies]
+        return [*self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
+
+
+def _number(value: float) -> str:
+    return f"{value:.7g}"
+
+
+def _marked(status: str) -> str:
+    return f"\N{WARNING SIGN} {status}" if status in _remedies() else status
+
+
+def _remedies() -> dict[str, str]:
+    """Of statuses that are not good."""
+    from glassformer.core.solution import Status
+
+    return {str(status): status.remedy for status in Status if not status.ok}
 
 
 class ShownOfModel(Shown):

@@ -73,7 +73,7 @@ class Run(Ending):
 class Simulation(Table):
     """A :class:`~glassformer.core.results.Table` that also keeps every run, in ``instances[point][instance]``."""
 
-    instances: Sequence[Sequence[Run]] = field(default_factory=list)
+    instances: Sequence[Sequence[Run]] = field(default_factory=list, repr=False)
     drawing = "plot_simulation"
 
     def rows(self) -> list[dict[str, Any]]:
