@@ -7,16 +7,15 @@ other, on all lines at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from glassformer.core.numerics.entries import Entries, entries, filled
+from glassformer.core.numerics.entries import Entries, entries
 from glassformer.models.channels.multi_index.line_grids import grid
 from glassformer.models.channels.multi_index.line_placement import POLICY, Bundle, Data, placed
-from glassformer.models.channels.multi_index.line_search import Common, Lines
+from glassformer.models.channels.multi_index.line_search import Changes, Common, Lines, farther
 
 
 class Sums(NamedTuple):
@@ -54,7 +53,9 @@ def integrals(
     def along(sums: Sums, own: Any) -> tuple[Sums, None]:
         axis, bundle, direction = own
         x = entries(jnp.moveaxis(bundle.base, -1, 0), 1)
-        middle = reduce(_added, (_scaled(part, d) for part, d in zip(x, turned, strict=True)), _columns(data.omega))
+        middle = _columns(data.omega)
+        for place, changes in zip(x, turned, strict=True):
+            middle = farther(middle, changes, place)
         found = common(Lines(axis, middle, turned, entries(direction, 2), _columns(data.label), link), rough)
         moments = _followed(found, cells, bundle.weight.shape)
 
@@ -66,10 +67,8 @@ def integrals(
 
     size = len(turned)
     start = Sums(*(jnp.zeros((count, halves, parts, *(size,) * k)) for k in range(3)))
-    axes = jnp.arange(size)
-    directions = jnp.stack([jnp.stack(list(part.ravel())).reshape(*part.shape, count, 1) for part in turned])
     by_axis = Bundle(*(jnp.moveaxis(part, 1, 0) for part in bundle))
-    return jax.lax.scan(along, start, (axes, by_axis, directions))[0]
+    return jax.lax.scan(along, start, (jnp.arange(size), by_axis, _directions(data)))[0]
 
 
 def _columns(array: Any) -> Entries:
@@ -77,47 +76,53 @@ def _columns(array: Any) -> Entries:
     return entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
 
 
-def _turned(data: Data) -> list[Entries]:
-    """What each whitened coordinate changes the fields by."""
+def _turned(data: Data) -> list[Changes]:
+    """What each whitened coordinate changes the fields by: roots are lower triangular, columns apart."""
+    root, (rows, columns) = _columns(data.root), data.omega.shape[1:]
+    return [{(p, c): root[p, r] for p in range(r, rows)} for r in range(rows) for c in range(columns)]
+
+
+def _directions(data: Data) -> Any:
+    """The same as one array, shape (D, P, L, n, 1)."""
     rows, columns = data.omega.shape[1:]
-    unit = jnp.eye(rows * columns).reshape(-1, rows, columns)
-    return [_columns(data.root @ own) for own in unit]
-
-
-def _scaled(factor: Any, parts: Entries) -> Entries:
-    return filled(parts.shape, (factor * part for part in parts.ravel()))
-
-
-def _added(a: Entries, b: Entries) -> Entries:
-    return filled(a.shape, (x + y for x, y in zip(a.ravel(), b.ravel(), strict=True)))
+    unit = jnp.eye(rows * columns).reshape(-1, 1, rows, columns)
+    return jnp.moveaxis(data.root @ unit, 1, -1)[..., None]
 
 
 def _followed(common: Common, cells: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
     """Integrals of 1, ``t`` and ``t^2`` on every line."""
-    ends = jnp.asarray(grid(cells))
+    ends, each = jnp.asarray(grid(cells)), POLICY.cells
+    flags = [_flags(common, ends[first : first + each + 1], shape) for first in range(0, cells, each)]
 
-    def piece(k: Any, sums: Any) -> Any:
-        own = jax.lax.dynamic_slice(ends, (k * POLICY.cells,), (POLICY.cells + 1,))
-        flags = jax.lax.fori_loop(0, POLICY.cells + 1, lambda j, word: _digit(word, j, common.flag(own[j])), none)
-        changes = (flags ^ (flags >> 1)) & (2**POLICY.cells - 1)
+    def next_change(state: Any) -> Any:
+        changes, sums = state
+        here, cell, before = jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
+        left = []
+        for k, (own, word) in enumerate(zip(changes, flags, strict=True)):
+            first = ~here & (own != 0)
+            place = jax.lax.population_count((own & -own) - 1)
+            cell = jnp.where(first, k * each + place.astype(jnp.int32), cell)
+            before = jnp.where(first, (word >> place) & 1 == 1, before)
+            here |= first
+            left.append(jnp.where(first, own & (own - 1), own))
+        found = common.crossed(ends[cell], ends[cell + 1], here, before)
+        return left, jax.tree.map(jnp.add, sums, found)
 
-        def next_change(state: Any) -> Any:
-            changes, sums = state
-            here = changes != 0
-            cell = jnp.where(here, jax.lax.population_count((changes & -changes) - 1), 0)
-            before = (flags >> cell) & 1 == 1
-            found = common.crossed(own[cell], own[cell + 1], here, before)
-            return changes & (changes - 1), jax.tree.map(jnp.add, sums, found)
+    def unfinished(state: Any) -> Any:
+        return jnp.any(jnp.stack([jnp.any(own != 0) for own in state[0]]))
 
-        return jax.lax.while_loop(lambda state: jnp.any(state[0] != 0), next_change, (changes, sums))[1]
-
-    none = jnp.zeros(shape, jnp.uint64)
-    left = common.left(jnp.broadcast_to(common.flag(ends[-1]), shape))
-    return jax.lax.fori_loop(0, cells // POLICY.cells, piece, left)
+    changes = [(word ^ (word >> 1)) & (2**each - 1) for word in flags]
+    beyond = common.left((flags[-1] >> each) & 1 == 1)
+    return jax.lax.while_loop(unfinished, next_change, (changes, beyond))[1]
 
 
-def _digit(word: Any, place: Any, flag: Any) -> Any:
-    return word | (flag.astype(word.dtype) << place.astype(word.dtype))
+def _flags(common: Common, ends: Any, shape: tuple[int, int]) -> Any:
+    """Truth values at some nodes, the digits of one number for each line."""
+
+    def digit(k: Any, word: Any) -> Any:
+        return word | (common.flag(ends[k]).astype(word.dtype) << k.astype(word.dtype))
+
+    return jax.lax.fori_loop(0, len(ends), digit, jnp.zeros(shape, jnp.uint64))
 
 
 def _of_lines(axis: Any, base: Entries, moments: list[Any], over_lines: Callable[[Any], Any]) -> Sums:

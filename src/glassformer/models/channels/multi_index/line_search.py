@@ -17,6 +17,9 @@ from glassformer.core.numerics.entries import Entries, filled
 from glassformer.core.numerics.written_out import by_entries
 from glassformer.models.channels.multi_index.line_placement import POLICY
 
+Changes = dict[tuple[int, int], Any]
+"""What is added to some entries, arrays of shape (n, 1); the others are not computed anew."""
+
 
 class Lines(NamedTuple):
     """Lines along one axis of the whitened coordinates of n data points, m along each.
@@ -24,22 +27,23 @@ class Lines(NamedTuple):
     Attributes:
         axis: which.
         middle: the fields of their middles, arrays of shape (n, m).
-        turned: what each whitened coordinate changes the fields by, arrays of shape (n, 1).
-        along: the same for the coordinate that runs along the lines.
+        turned: what each whitened coordinate changes the fields by, where it does.
+        along: what the coordinate that runs along the lines does, arrays of shape (n, 1).
         label: of the level sets, arrays of shape (n, 1).
         link: of the labels.
     """
 
     axis: Any
     middle: Entries
-    turned: list[Entries]
+    turned: list[Changes]
     along: Entries
     label: Entries
     link: Callable[[Any], Any]
 
     def fields(self, place: Any) -> Entries:
         """Those at a place of each line."""
-        return _farther(self.middle, self.along, place)
+        pairs = zip(self.middle.ravel(), self.along.ravel(), strict=True)
+        return filled(self.middle.shape, (own + place * part for own, part in pairs))
 
     def deviations(self, fields: Entries) -> Entries:
         """The label of fields less the one observed."""
@@ -127,22 +131,25 @@ def intervals(lines: Lines, rough: Any) -> Common:
     return Common(inside, crossed, left)
 
 
-def _farther(fields: Entries, direction: Entries, step: Any) -> Entries:
-    pairs = zip(fields.ravel(), direction.ravel(), strict=True)
-    return filled(fields.shape, (own + step * part for own, part in pairs))
+def farther(fields: Entries, changes: Changes, step: Any) -> Entries:
+    """Fields so many steps farther."""
+    moved = fields.copy()
+    for place, change in changes.items():
+        moved[place] = moved[place] + step * change
+    return moved
 
 
 def _height(place: Any) -> Any:
     return jnp.exp(-0.5 * place**2) / np.sqrt(2 * np.pi)
 
 
-def _with_gradient(value: Callable[[Entries], Any], fields: Entries, turned: list[Entries]) -> tuple[Any, list[Any]]:
+def _with_gradient(value: Callable[[Entries], Any], fields: Entries, turned: list[Changes]) -> tuple[Any, list[Any]]:
     """A function of the fields, and its changes with whitened coordinates.
 
     By differences: compiled, the derivative of a maximum compares numbers that may have been rounded twice.
     """
     here = value(fields)
-    return here, [(value(_farther(fields, own, POLICY.step)) - here) / POLICY.step for own in turned]
+    return here, [(value(farther(fields, own, POLICY.step)) - here) / POLICY.step for own in turned]
 
 
 def _bracketed(value: Callable[[Any], Any], low: Any, high: Any) -> Any:
