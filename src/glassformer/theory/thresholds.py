@@ -20,7 +20,7 @@ from glassformer.models.channels.exponents import Exponents
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state, natural_scale, resolved_curve
 from glassformer.theory.state_evolution import evolved
 from glassformer.theory.subspaces import group_named
-from glassformer.theory.weak_recovery import staircase
+from glassformer.theory.weak_recovery import information_at, staircase
 
 
 @dataclass(frozen=True)
@@ -206,9 +206,9 @@ def _weak_recovery(model: Model) -> list[Threshold]:
     prior = model.prior.in_rows
     if model.channel.even and prior.side == 0:
         return [_weak_recovery_of_even(model)] if model.has_curve else _staircase(model, 1)
-    information, error = model.channel.in_rows.information(np.eye(prior.rows)[None])
-    row = int(np.argmax(np.diag(information[0])))
-    slope, blur = float(information[0, row, row]), float(error[0, row, row])
+    information, error = information_at(model, np.eye(prior.rows))
+    row = int(np.argmax(np.diag(information)))
+    slope, blur = float(information[row, row]), float(error[row, row])
     start = prior.degrees * prior.onset / slope
     found = f"{model.row_names[row]} first" if prior.rows > 1 else _UNSTABLE
     note = found if prior.onset else "any data help: the labels are not even in h"

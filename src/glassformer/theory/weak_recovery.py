@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.integral import Array
+from glassformer.core.remembered import remembered
 from glassformer.models.base import Model, require_theory
 from glassformer.theory.equation_of_state import natural_scale
 from glassformer.theory.instability import GROWTH, instability
@@ -45,7 +46,7 @@ def staircase(model: Model) -> list[Step]:
     """
     prior, known = model.prior.in_rows, known_at_once(model)
     if np.trace(known) > 0.5:
-        scale = prior.degrees / float(np.linalg.eigvalsh(_information(model, np.eye(prior.rows))[0])[-1])
+        scale = prior.degrees / float(np.linalg.eigvalsh(information_at(model, np.eye(prior.rows))[0])[-1])
         steps, start, farthest = [], _POLICY.nearest * scale, _POLICY.farthest * scale
     else:
         first = _first(model)
@@ -91,7 +92,7 @@ def known_at_once(model: Model) -> Array:
     known = np.zeros((size, size))
     for _ in range(size):
         outside = np.eye(size) - known
-        value, error = _information(model, np.eye(size) - 0.5 * known)
+        value, error = information_at(model, np.eye(size) - 0.5 * known)
         values, vectors = np.linalg.eigh(outside @ value @ outside)
         found = vectors[:, values > GROWTH.errors * np.linalg.norm(error) + SEARCH.no_growth]
         if found.shape[1] == 0:
@@ -100,8 +101,10 @@ def known_at_once(model: Model) -> Array:
     return np.where(np.abs(known) < _POLICY.rounding, 0.0, known)
 
 
-def _information(model: Model, variance: Array) -> tuple[Array, Array]:
-    value, error = model.channel.in_rows.information(variance[None])
+def information_at(model: Model, variance: Array) -> tuple[Array, Array]:
+    """Information at one covariance, and its error; that of zero overlap is asked for by all steps."""
+    channel = model.channel.in_rows
+    value, error = remembered(lambda: channel.information(variance[None]), "information", channel, variance)
     return value[0], error[0]
 
 

@@ -87,6 +87,17 @@ def test_points_next_to_nodes_of_a_grid_are_no_atoms():
     assert 1e-8 * error[0, 0, 1] < 5e-4
 
 
+def test_log_partitions_of_atoms_are_probabilities():
+    """They came out larger by the logarithm of the number of axes."""
+    channel = SequenceMultiIndex(lambda z: jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0), 2).channel
+    omega = np.random.default_rng(0).standard_normal((64, 2, 1)) * 0.6
+    found = channel.log_partition(np.zeros(64), omega, 0.64 * np.eye(2))
+    gap = found - norm.logcdf(-omega[:, :, 0] / 0.8).sum(axis=1)
+    # Of 128 lines along each axis; a few times what the largest of so many leaves.
+    assert np.abs(gap).max() < 0.15
+    assert np.abs(gap.mean()) < 4 * gap.std() / np.sqrt(len(gap))
+
+
 def _fast(z):
     return z[0, 0] + jnp.sin(6 * z[1, 0]) + 0.2 * z[1, 0]
 

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.integral import Array
@@ -29,7 +28,7 @@ def chunks(data: Any, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[A
         turns = np.arange(start, min(start + length, count))
         start += length
         index = np.pad(turns, (0, length - len(turns)), mode="edge")
-        yield index, jax.tree.map(lambda part, index=index: jnp.asarray(part[index]), data), len(turns)
+        yield index, jax.tree.map(lambda part, index=index: np.asarray(part)[index], data), len(turns)
 
 
 def in_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, rest: int = _REST) -> list[Array]:
@@ -62,6 +61,7 @@ def mapped(function: Callable[..., Any], data: Any, *numbers: float) -> Any:
         numbers: for whose values nothing is compiled anew.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> mapped(jnp.exp, np.zeros(3)).tolist()
         [1.0, 1.0, 1.0]
         >>> mapped(jnp.add, np.zeros(3), 2.0).tolist()

@@ -100,7 +100,7 @@ def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort,
     count, pool = len(jax.tree.leaves(data)[0]), sample.starts.shape[-1]
 
     def work(index: Any, chunk: Any) -> Any:
-        return moments(jnp.asarray(turns(index, count, points, pool)), chunk, sample, numbers)
+        return moments(turns(index, count, points, pool), chunk, sample, numbers)
 
     # One length: compiling takes longer than all but the largest computations.
     found: list[Any] = in_chunks(work, data, most=sent, rest=sent)

@@ -1,134 +1,139 @@
-"""Where lines cross the level sets of a label: bracketed on a grid, then searched, however many there are."""
+"""Integrals over what lines have in common with the level set of a label, along all axes, compiled as one program.
+
+Truth values at the nodes of a line's grid are the digits of one number, whose changes are followed one after the
+other, on all lines at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from numpy.typing import NDArray
 
-from glassformer.core.integral import Array
-from glassformer.core.numerics.compiled import Specialised
-from glassformer.core.numerics.written_out import written_out
+from glassformer.core.numerics.entries import Entries, entries
 from glassformer.models.channels.multi_index.line_grids import grid
 from glassformer.models.channels.multi_index.line_placement import POLICY, Bundle, Data, placed
-from glassformer.models.channels.multi_index.line_search import Cells, halved, solved
+from glassformer.models.channels.multi_index.line_search import Changes, Common, Lines, farther
 
 
-class Crossed(NamedTuple):
-    """What lines cross, one entry for each crossing.
+class Sums(NamedTuple):
+    """Integrals of one, ``x`` and ``x x^T`` over the level set, shape (n, halves, parts, ...)."""
 
-    Attributes:
-        line: which, counted over data points, axes and the lines along them.
-        weight: of the crossing in integrals over the level set, shape (crossings,).
-        at: its whitened coordinates, shape (crossings, D).
+    zeroth: Any
+    first: Any
+    second: Any
+
+
+def integrals(
+    data: Data,
+    lines: Any,
+    pilot: Any,
+    link: Callable[[Any], Any],
+    common: Callable[[Lines, Any], Common],
+    rough: Any,
+    cells: int,
+) -> Sums:
+    """Parts' shares of means over lines, summed over axes.
+
+    Args:
+        data: labels and fields.
+        lines: places of lines, as :func:`~.line_placement.placed` takes them.
+        pilot: likewise.
+        link: of the labels.
+        common: what of lines counts.
+        rough: type of the numbers that tell where.
+        cells: of a line, a multiple of those that one number holds.
     """
+    bundle = placed(data, lines, pilot, link)
+    count, halves, parts, each, _ = lines.shape
+    turned = _turned(data)
 
-    line: NDArray[np.intp]
-    weight: Array
-    at: Array
+    def along(sums: Sums, own: Any) -> tuple[Sums, None]:
+        axis, bundle, direction = own
+        x = entries(jnp.moveaxis(bundle.base, -1, 0), 1)
+        middle = _columns(data.omega)
+        for place, changes in zip(x, turned, strict=True):
+            middle = farther(middle, changes, place)
+        found = common(Lines(axis, middle, turned, entries(direction, 2), _columns(data.label), link), rough)
+        moments = _followed(found, cells, bundle.weight.shape)
 
+        def over_lines(part: Any) -> Any:
+            return part.reshape(count, halves, parts, each).sum(axis=-1) / (parts * each)
 
-@dataclass(frozen=True, eq=False)
-class Crossings:
-    """Searches for the crossings of lines, of so many cells, with the level sets of one link, compiled once."""
+        more = _of_lines(axis, x, [bundle.weight * part for part in moments], over_lines)
+        return jax.tree.map(jnp.add, sums, more), None
 
-    link: Callable[[Any], Any]
-    cells: int
-
-    def placed(self, data: Data, lines: Array, pilot: Array) -> Bundle:
-        """Lines through the fields of data points, as :func:`~.line_placement.placed` has them."""
-        return Bundle(*map(np.asarray, self._compiled["placed"](*data, lines, pilot)))
-
-    def edges(self, lines: Bundle) -> tuple[NDArray[np.intp], Array, Array, NDArray[np.bool_]]:
-        """Edges of the intervals on which the label is the one observed.
-
-        Returns:
-            The line of each edge, counted over data points and axes; its place on it; 1 where the interval ends there,
-            -1 where it begins; and whether each line ends inside, shape (n, D, m).
-        """
-        inside = np.asarray(self._compiled["equal"](*_on_lines(lines, np.float64)))
-        at = self._changing(inside)
-        (place,) = self._searched("halved", at, lines)
-        return at // (self.cells + 1), place, np.where(inside.ravel()[at], 1.0, -1.0), inside[..., -1]
-
-    def points(self, lines: Bundle) -> Crossed:
-        """Points at which the label passes through the one observed; those at which it jumps over it have no weight."""
-        # A sign is wrong next to a crossing alone, whose cell is then the next one, unless cells are as short as that.
-        short = lines.spread.min() < POLICY.short
-        at = self._changing(np.asarray(self._compiled["above"](*_on_lines(lines, np.float64 if short else np.float32))))
-        weight, place = self._searched("solved closely" if short else "solved", at, lines)
-        return Crossed(at // (self.cells + 1), weight, place)
-
-    @cached_property
-    def _compiled(self) -> dict[str, Specialised]:
-        return {
-            "placed": Specialised(placed, link=self.link),
-            "equal": Specialised(_on_grid, link=self.link, test=_equal, cells=self.cells),
-            "above": Specialised(_on_grid, link=self.link, test=_above, cells=self.cells),
-            "halved": Specialised(halved, link=self.link),
-            "solved": Specialised(solved, link=self.link, rough=np.float32),
-            "solved closely": Specialised(solved, link=self.link, rough=np.float64),
-        }
-
-    def _searched(self, search: str, at: NDArray[np.intp], lines: Bundle) -> list[Array]:
-        """What a search finds in the cells behind nodes, counted as those are: one entry for each."""
-        filled = np.zeros(-(-max(len(at), 1) // POLICY.at_once) * POLICY.at_once, dtype=np.intp)
-        filled[: len(at)] = at
-        found = [self._compiled[search](self._cells(part, lines)) for part in filled.reshape(-1, POLICY.at_once)]
-        return [np.concatenate(columns)[: len(at)] for columns in zip(*found, strict=True)]
-
-    def _changing(self, flags: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Nodes, counted line by line, behind which a truth value changes on the way to the next of their line."""
-        flat = flags.ravel()
-        at = np.flatnonzero(flat[1:] != flat[:-1])
-        return np.asarray(at[at % (self.cells + 1) != self.cells])
-
-    def _cells(self, at: NDArray[np.intp], lines: Bundle) -> Cells:
-        axes, each, size = lines.base.shape[1:]
-        (line, place), ends = np.divmod(at, self.cells + 1), grid(self.cells)
-        datum = line // (axes * each)
-        return Cells(
-            line // each % axes,
-            # Several times as fast as indices.
-            lines.base.reshape(-1, size).take(line, axis=0),
-            lines.weight.ravel().take(line),
-            lines.turned.take(datum, axis=0),
-            lines.omega.take(datum, axis=0),
-            lines.label.take(datum, axis=0),
-            ends.take(place),
-            ends.take(place + 1),
-        )
+    size = len(turned)
+    start = Sums(*(jnp.zeros((count, halves, parts, *(size,) * k)) for k in range(3)))
+    by_axis = Bundle(*(jnp.moveaxis(part, 1, 0) for part in bundle))
+    return jax.lax.scan(along, start, (jnp.arange(size), by_axis, _directions(data)))[0]
 
 
-def _on_lines(lines: Bundle, precision: type) -> list[Array]:
-    return [part.astype(precision) for part in (lines.base, lines.turned, lines.omega, lines.label)]
+def _columns(array: Any) -> Entries:
+    """Entries of what data points have, of shape (n, 1), so that lines stand beside them."""
+    return entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
 
 
-def _on_grid(
-    base: Any, turned: Any, omega: Any, label: Any, link: Callable[[Any], Any], test: Callable[[Any], Any], cells: int
-) -> Any:
-    """A truth value on the grid of every line, shape (n, D, m, cells + 1)."""
-    quick, ends = written_out(link), jnp.asarray(grid(cells), base.dtype)
-
-    def of_datum(own: Any, directions: Any, middle: Any, y: Any) -> Any:
-        def of_axis(places: Any, along: Any) -> Any:
-            start = sum((places[:, q, None, None] * d for q, d in enumerate(directions)), middle)
-            return jax.vmap(lambda z: jax.vmap(lambda t: test(quick(z + t * along) - y))(ends))(start)
-
-        return jax.vmap(of_axis)(own, directions)
-
-    return jax.vmap(of_datum)(base, turned, omega, label)
+def _turned(data: Data) -> list[Changes]:
+    """What each whitened coordinate changes the fields by: roots are lower triangular, columns apart."""
+    root, (rows, columns) = _columns(data.root), data.omega.shape[1:]
+    return [{(p, c): root[p, r] for p in range(r, rows)} for r in range(rows) for c in range(columns)]
 
 
-def _above(value: Any) -> Any:
-    return value[0] > 0
+def _directions(data: Data) -> Any:
+    """The same as one array, shape (D, P, L, n, 1)."""
+    rows, columns = data.omega.shape[1:]
+    unit = jnp.eye(rows * columns).reshape(-1, 1, rows, columns)
+    return jnp.moveaxis(data.root @ unit, 1, -1)[..., None]
 
 
-def _equal(value: Any) -> Any:
-    return jnp.all(jnp.abs(value) < POLICY.same)
+def _followed(common: Common, cells: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
+    """Integrals of 1, ``t`` and ``t^2`` on every line."""
+    ends, each = jnp.asarray(grid(cells)), POLICY.cells
+    flags = [_flags(common, ends[first : first + each + 1], shape) for first in range(0, cells, each)]
+
+    def next_change(state: Any) -> Any:
+        changes, sums = state
+        here, cell, before = jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
+        left = []
+        for k, (own, word) in enumerate(zip(changes, flags, strict=True)):
+            first = ~here & (own != 0)
+            place = jax.lax.population_count((own & -own) - 1)
+            cell = jnp.where(first, k * each + place.astype(jnp.int32), cell)
+            before = jnp.where(first, (word >> place) & 1 == 1, before)
+            here |= first
+            left.append(jnp.where(first, own & (own - 1), own))
+        found = common.crossed(ends[cell], ends[cell + 1], here, before)
+        return left, jax.tree.map(jnp.add, sums, found)
+
+    def unfinished(state: Any) -> Any:
+        return jnp.any(jnp.stack([jnp.any(own != 0) for own in state[0]]))
+
+    changes = [(word ^ (word >> 1)) & (2**each - 1) for word in flags]
+    beyond = common.left((flags[-1] >> each) & 1 == 1)
+    return jax.lax.while_loop(unfinished, next_change, (changes, beyond))[1]
+
+
+def _flags(common: Common, ends: Any, shape: tuple[int, int]) -> Any:
+    """Truth values at some nodes, the digits of one number for each line."""
+
+    def digit(k: Any, word: Any) -> Any:
+        return word | (common.flag(ends[k]).astype(word.dtype) << k.astype(word.dtype))
+
+    return jax.lax.fori_loop(0, len(ends), digit, jnp.zeros(shape, jnp.uint64))
+
+
+def _of_lines(axis: Any, base: Entries, moments: list[Any], over_lines: Callable[[Any], Any]) -> Sums:
+    """Integrals over lines along one axis, from those of their own coordinate, which is zero in ``base``."""
+    m0, m1, m2 = moments
+    own = [axis == q for q in range(len(base))]
+    first = [jnp.where(mine, m1, m0 * x) for mine, x in zip(own, base, strict=True)]
+    second = {
+        (a, b): over_lines(jnp.where(own[a], jnp.where(own[b], m2, m1 * base[b]), first[b] * base[a]))
+        for a in range(len(base))
+        for b in range(a + 1)
+    }
+    rows = [jnp.stack([second[max(a, b), min(a, b)] for b in range(len(base))], axis=-1) for a in range(len(base))]
+    return Sums(over_lines(m0), jnp.stack(list(map(over_lines, first)), axis=-1), jnp.stack(rows, axis=-2))

@@ -10,27 +10,27 @@ found along axis ``j`` carries the weight
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 from scipy.stats import qmc
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
+from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import normal_points, turns
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
-from glassformer.models.channels.multi_index.line_crossings import Crossings
+from glassformer.models.channels.multi_index.line_crossings import Sums, integrals
 from glassformer.models.channels.multi_index.line_grids import cells_for
-from glassformer.models.channels.multi_index.line_placement import POLICY, Bundle, Data
+from glassformer.models.channels.multi_index.line_placement import POLICY, Data, spread
+from glassformer.models.channels.multi_index.line_search import Common, intervals, points
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
 _TINY = 1e-300
@@ -96,34 +96,48 @@ class LineChannel(LinkRowsChannel):
 
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:
         lines, pilot = _lines(self.latents, self.effort.points), normal_points(self.latents, POLICY.pilot, 1)[0]
-        crossings = Crossings(self.link, self.cells)
-        kinds: list[_Kind] = [_Intervals(crossings)] * (self.atoms > 0) + [_Points(crossings)] * (self.atoms < 1)
+        most = max(POLICY.at_once // int(np.prod(lines.shape[1:4])), 1)
 
         def work(index: Any, chunk: Any) -> Any:
-            label, mean, factor = (np.asarray(part) for part in chunk)
+            data = Data(*map(np.asarray, chunk))
             turn = turns(index, len(y), self.points, len(lines))
-            parts = [slice(start, start + POLICY.batch) for start in range(0, len(label), POLICY.batch)]
             found = [
-                _moments(Data(label[part], mean[part], factor[part]), kinds, lines[turn[part]], pilot) for part in parts
+                self._moments(Data(*(part[some] for part in data)), lines[turn[some]], pilot)
+                for some in (slice(start, start + most) for start in range(0, len(turn), most))
             ]
             return [np.concatenate(columns) for columns in zip(*found, strict=True)]
 
         found: list[Any] = in_chunks(work, (self.observed(y), np.asarray(omega, dtype=float), root))
         return Moments(*found)
 
+    def _moments(self, data: Data, lines: Array, pilot: Array) -> tuple[Array, ...]:
+        """Moments of some data points; ``lines`` of each as in :func:`_lines`."""
+        wide = spread(data.root)
+        # A sign is wrong next to a crossing alone, whose cell is then the next one, unless cells are as short as that.
+        at_points = "points closely" if wide.min() < POLICY.short else "points"
+        kinds = ["intervals"] * (self.atoms > 0) + [at_points] * (self.atoms < 1)
+        sums = [Sums(*map(np.asarray, self._compiled[kind](data, lines, pilot))) for kind in kinds]
+        # A level set of positive measure has no points apart from it that matter. A node of a grid that meets a point
+        # has the label of its surroundings, the wider in whitened coordinates the less these change the fields.
+        massive = sums[0].zeroth.sum(axis=(1, 2)) > POLICY.massive / wide
+        return _combined([np.where(_like(massive, a), a, b) for a, b in zip(sums[0], sums[-1], strict=True)])
+
+    @cached_property
+    def _compiled(self) -> dict[str, Specialised]:
+        def of(common: Callable[..., Common], rough: type) -> Specialised:
+            return Specialised(integrals, link=self.link, common=common, rough=rough, cells=self.cells)
+
+        return {
+            "intervals": of(intervals, np.float64),
+            "points": of(points, np.float32),
+            "points closely": of(points, np.float64),
+        }
+
 
 def _nothing(x: Any, datum: Any) -> Any:
     """Lines need no search for modes."""
     del datum
     return x
-
-
-class _Sums(NamedTuple):
-    """Integrals of one, ``x`` and ``x x^T`` over the level set, summed over axes, shape (n, groups of lines, ...)."""
-
-    zeroth: Array
-    first: Array
-    second: Array
 
 
 @lru_cache(maxsize=4)
@@ -141,18 +155,7 @@ def _lines(dimension: int, count: int) -> Array:
     return points
 
 
-def _moments(data: Data, kinds: list[_Kind], lines: Array, pilot: Array) -> tuple[Array, ...]:
-    """Moments of some data points; ``lines`` of each as in :func:`_lines`."""
-    bundle = kinds[0].crossings.placed(data, lines, pilot)
-    sums = [_over_lines(kind, bundle, lines.shape) for kind in kinds]
-    # A level set of positive measure has no points apart from it that matter. A node of a grid that meets a point has
-    # the label of its surroundings, which are the wider in whitened coordinates the less these change the fields.
-    massive = sums[0][0].sum(axis=(1, 2)) > POLICY.massive / bundle.spread
-    chosen = [np.where(_like(massive, first), first, last) for first, last in zip(sums[0], sums[-1], strict=True)]
-    return _combined(chosen, kinds[-1].scale(pilot.shape[1]))
-
-
-def _combined(integrals: list[Array], scale: float) -> tuple[Array, ...]:
+def _combined(integrals: list[Array]) -> tuple[Array, ...]:
     """Moments from the integrals of 1, ``x`` and ``x x^T`` along the lines, shape (n, 2 halves, 2 parts, ...)."""
     halves = [part.sum(axis=2) for part in integrals]
     whole = [part.sum(axis=1) for part in halves]
@@ -168,7 +171,7 @@ def _combined(integrals: list[Array], scale: float) -> tuple[Array, ...]:
     means, squares = (2 * plain[k - 1] - np.mean(_ratio(parts[k], parts[0]), axis=2) for k in (1, 2))
     within = np.mean(plain[1] - _outer(plain[0], plain[0]), axis=1)
     covariance = 2 * (square - _outer(mean, mean)) - within
-    log_partition = np.log(0.5 * scale * np.maximum(whole[0], _TINY))
+    log_partition = np.log(0.5 * np.maximum(whole[0], _TINY))
     pairs = [part[:, half] for part in (means, squares) for half in (0, 1)]
     return log_partition, *pairs[:2], covariance, *pairs[2:], np.ones_like(log_partition)
 
@@ -184,83 +187,3 @@ def _like(few: Any, many: Array) -> Any:
 
 def _ratio(part: Array, zeroth: Array) -> Array:
     return np.asarray(part / _like(np.maximum(zeroth, _TINY), part))
-
-
-def _over_lines(kind: _Kind, bundle: Bundle, shape: tuple[int, ...]) -> list[Array]:
-    """Integrals of one, ``x`` and ``x x^T`` over the level set, by halves and parts of the lines along all axes."""
-    count, halves, parts, each, _ = shape
-    found = kind.along(bundle, each)
-    return [part.reshape(count, halves, parts, *part.shape[2:]) / (parts * each) for part in found]
-
-
-@dataclass(frozen=True)
-class _Kind(ABC):
-    """What lines have in common with level sets."""
-
-    crossings: Crossings
-
-    @abstractmethod
-    def scale(self, axes: int) -> float:
-        """Share of the integrals along all axes that the level set counts for."""
-
-    @abstractmethod
-    def along(self, lines: Bundle, each: int) -> _Sums:
-        """Integrals over the part of lines in the level set, summed over so many that are next to each other."""
-
-
-class _Intervals(_Kind):
-    """Intervals on which the label is the one observed."""
-
-    def scale(self, axes: int) -> float:
-        # Every axis alone integrates over the whole of it.
-        return 1 / axes
-
-    def along(self, lines: Bundle, each: int) -> _Sums:
-        line, place, leaves, open_end = self.crossings.edges(lines)
-        height = np.exp(-0.5 * place**2) / np.sqrt(2 * np.pi)
-        parts = (ndtr(place), -height, ndtr(place) - place * height)
-        m0, m1, m2 = (_summed(line, leaves * part, open_end.shape) for part in parts)
-        # Of a difference of two probabilities rounding is all that may be left.
-        along = [lines.weight * part for part in (np.maximum(m0 + open_end, 0.0), m1, m2 + open_end)]
-        axes = [self._along(axis, lines.base[:, axis], *(m[:, axis] for m in along)) for axis in range(m0.shape[1])]
-        whole = [np.sum(part, axis=0) for part in zip(*axes, strict=True)]
-        return _Sums(*(part.reshape(len(part), -1, each, *part.shape[2:]).sum(axis=2) for part in whole))
-
-    @staticmethod
-    def _along(axis: int, base: Array, m0: Array, m1: Array, m2: Array) -> _Sums:
-        """Moments of lines along one axis, from those of their own coordinate."""
-        first = m0[..., None] * base
-        second = _outer(first, base)
-        mixed = m1[..., None] * base
-        second[..., axis, :] += mixed
-        second[..., :, axis] += mixed
-        second[..., axis, axis] += m2
-        first[..., axis] += m1
-        return _Sums(m0, first, second)
-
-
-class _Points(_Kind):
-    """Points at which the label passes through the one observed."""
-
-    def scale(self, axes: int) -> float:
-        # The weights of a point add to one over the axes.
-        return 1.0
-
-    def along(self, lines: Bundle, each: int) -> _Sums:
-        count, axes, along = lines.weight.shape
-        line, weight, x = self.crossings.points(lines)
-        group = (line // (axes * along) * along + line % along) // each
-        shape, first = (count, along // each), weight * x.T
-        pairs = [(a, b) for a in range(axes) for b in range(a + 1)]
-        zeroth, *found = (
-            _summed(group, part, shape) for part in (weight, *first, *(first[a] * x[:, b] for a, b in pairs))
-        )
-        second = np.empty((*shape, axes, axes))
-        for (a, b), part in zip(pairs, found[axes:], strict=True):
-            second[..., a, b] = second[..., b, a] = part
-        return _Sums(zeroth, np.stack(found[:axes], axis=-1), second)
-
-
-def _summed(index: NDArray[np.intp], part: Array, shape: tuple[int, ...]) -> Array:
-    """Sums of what belongs to each entry of an array, counted along it."""
-    return np.asarray(np.bincount(index, part, minlength=int(np.prod(shape))).reshape(shape))

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from glassformer.core.integral import Array
 from glassformer.core.numerics.written_out import written_out
 
 
@@ -38,8 +39,7 @@ class Lines:
     root: float = 1e-5  # deviation of a label at a crossing that is none of a jump
     step: float = 1e-5  # of the differences that make a gradient, in whitened coordinates
     short: float = 3e-3  # whitened deviation of fields, below which cells are too short for single precision
-    at_once: int = 4096  # crossings searched in one go: always as many, so that one length is compiled
-    batch: int = 128  # data points whose lines are followed at once, so that temporaries stay in the cache
+    at_once: int = 2**14  # lines along each axis that are followed at once, so that temporaries stay in the cache
     numbers: int = 800_000  # in the pool of random shifts
     massive: float = 1e-9  # share of a level set in intervals from which on it has positive measure, times their spread
     shown: int = 2**14  # random fields that show the labels there are
@@ -63,30 +63,22 @@ class Bundle(NamedTuple):
     Attributes:
         base: whitened coordinates of their middles, shape (n, D, m, D).
         weight: importance weights, shape (n, D, m).
-        turned: what each whitened coordinate changes the fields by, shape (n, D, P, L).
-        omega: the fields where all coordinates vanish, shape (n, P, L).
-        label: of the level sets, shape (n, k).
     """
 
     base: Any
     weight: Any
-    turned: Any
-    omega: Any
-    label: Any
-
-    @property
-    def spread(self) -> Any:
-        """What the whitened coordinate of least effect changes the fields of each data point by, shape (n,)."""
-        return np.abs(self.turned).max(axis=(2, 3)).min(axis=1)
 
 
-def placed(label: Any, omega: Any, root: Any, lines: Any, pilot: Any, link: Callable[[Any], Any]) -> Bundle:
+def spread(root: Array) -> Array:
+    """What the whitened coordinate of least effect changes the fields by, shape (n,), from roots of shape (n, P, P)."""
+    return np.asarray(np.abs(root).max(axis=1).min(axis=1))
+
+
+def placed(data: Data, lines: Any, pilot: Any, link: Callable[[Any], Any]) -> Bundle:
     """Lines of data points.
 
     Args:
-        label: as in :class:`Data`.
-        omega: as in it.
-        root: as in it.
+        data: labels and fields.
         lines: standard normal places at which each data point's lines cross the other coordinates, shape (n, 2 halves,
             2 parts, lines, D - 1). The first half of each part is drawn from the prior, the second around the level
             set: either half of a quasi-random sample is one itself.
@@ -95,7 +87,8 @@ def placed(label: Any, omega: Any, root: Any, lines: Any, pilot: Any, link: Call
     """
     quick = written_out(link)
 
-    def one(label: Any, omega: Any, root: Any, lines: Any) -> Bundle:
+    def one(datum: Data, lines: Any) -> Bundle:
+        label, omega, root = datum
         rows, columns = omega.shape
 
         def fields(x: Any) -> Any:
@@ -108,11 +101,9 @@ def placed(label: Any, omega: Any, root: Any, lines: Any, pilot: Any, link: Call
             found = jax.vmap(lambda z: jnp.sum(jnp.abs(quick(z) - label)))(fields(x))
             return jnp.where(jnp.isnan(found), jnp.inf, found)
 
-        base, weight = _around(lines, *_near(distance, pilot))
-        unit = jnp.eye(rows * columns).reshape(-1, rows, columns)
-        return Bundle(base, weight, root @ unit, omega, label)
+        return Bundle(*_around(lines, *_near(distance, pilot)))
 
-    return jax.vmap(one)(label, omega, root, lines)
+    return jax.vmap(one)(data, lines)
 
 
 def _near(distance: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:

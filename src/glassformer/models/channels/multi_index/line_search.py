@@ -1,112 +1,155 @@
-"""The place in a cell of a line at which it crosses the level set of a label: compiled for many cells at once."""
+"""What lines have in common with the level set of a label, cell by cell: points, or intervals that begin and end.
+
+Everything is compiled for many lines at once, and written out number by number.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import ndtr
 
-from glassformer.core.numerics.written_out import written_out
+from glassformer.core.numerics.entries import Entries, filled
+from glassformer.core.numerics.written_out import by_entries
 from glassformer.models.channels.multi_index.line_placement import POLICY
 
+Changes = dict[tuple[int, int], Any]
+"""What is added to some entries, arrays of shape (n, 1); the others are not computed anew."""
 
-class Cells(NamedTuple):
-    """Cells of lines, and what they belong to, one entry for each.
+
+class Lines(NamedTuple):
+    """Lines along one axis of the whitened coordinates of n data points, m along each.
 
     Attributes:
-        axis: which coordinate runs along the line, shape (cells,).
-        base: whitened coordinates of the line's middle, shape (cells, D).
-        weight: of the line, shape (cells,).
-        turned: what each whitened coordinate changes the fields by, shape (cells, D, P, L).
-        omega: the fields where all of them vanish, shape (cells, P, L).
-        label: of the level set, shape (cells, k).
-        low, high: ends of the cell, shape (cells,).
+        axis: which.
+        middle: the fields of their middles, arrays of shape (n, m).
+        turned: what each whitened coordinate changes the fields by, where it does.
+        along: what the coordinate that runs along the lines does, arrays of shape (n, 1).
+        label: of the level sets, arrays of shape (n, 1).
+        link: of the labels.
     """
 
     axis: Any
-    base: Any
-    weight: Any
-    turned: Any
-    omega: Any
-    label: Any
-    low: Any
-    high: Any
+    middle: Entries
+    turned: list[Changes]
+    along: Entries
+    label: Entries
+    link: Callable[[Any], Any]
 
-    def line(self, kind: Any) -> Callable[[Any], Any]:
-        """The fields at a place of one cell's line, in the precision of a kind."""
-        terms = zip(self.base, self.turned, strict=True)
-        start = sum((x * direction for x, direction in terms), self.omega).astype(kind)
-        along = _own(self.axis, self.turned).astype(kind)
-        return lambda t: start + t * along
+    def fields(self, place: Any) -> Entries:
+        """Those at a place of each line."""
+        pairs = zip(self.middle.ravel(), self.along.ravel(), strict=True)
+        return filled(self.middle.shape, (own + place * part for own, part in pairs))
+
+    def deviations(self, fields: Entries) -> Entries:
+        """The label of fields less the one observed."""
+        pairs = zip(by_entries(self.link)(fields), self.label, strict=True)
+        return filled(self.label.shape, (value - own for value, own in pairs))
+
+    def rounded(self, kind: Any) -> Lines:
+        """The same in another precision."""
+
+        def own(parts: Entries) -> Entries:
+            return filled(parts.shape, (part.astype(kind) for part in parts.ravel()))
+
+        return self._replace(middle=own(self.middle), along=own(self.along), label=own(self.label))
 
 
-def _own(axis: Any, parts: Iterable[Any]) -> Any:
-    """The part of the axis that a line runs along."""
-    return sum((jnp.where(axis == q, part, 0.0) for q, part in enumerate(parts)), jnp.zeros(()))
+class Common(NamedTuple):
+    """What lines have in common with level sets.
+
+    Attributes:
+        flag: a truth value at places, which changes from node to node where there is something.
+        crossed: integrals of 1, ``t`` and ``t^2``, from the ends of a cell, whether it is one in which the flag
+            changes, and the flag before.
+        left: the same integrals behind the last node, from the flag there.
+    """
+
+    flag: Callable[[Any], Any]
+    crossed: Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]
+    left: Callable[[Any], tuple[Any, Any, Any]]
 
 
-def halved(cells: Cells, link: Callable[[Any], Any]) -> tuple[Any]:
-    """The place between two ends at which the label begins or ceases to be the one observed."""
+def points(lines: Lines, rough: Any) -> Common:
+    r"""Points at which the label passes through the one observed, weighted by :math:`|\partial_jg|/|\nabla g|^2`.
 
-    def one(cell: Cells) -> Any:
-        fields = cell.line(cell.base.dtype)
+    Numbers of the type ``rough`` say where; Newton's step from there has all digits.
+    """
+    near = lines.rounded(rough)
 
-        def inside(t: Any) -> Any:
-            return jnp.all(jnp.abs(link(fields(t)) - cell.label) < POLICY.same)
+    def above(place: Any) -> Any:
+        return near.deviations(near.fields(place.astype(rough)))[0] > 0
 
-        before = inside(cell.low)
+    def crossed(low: Any, high: Any, here: Any, before: Any) -> tuple[Any, Any, Any]:
+        del before
+        ends = low.astype(rough), high.astype(rough)
+        start = _bracketed(lambda t: near.deviations(near.fields(t))[0].astype(rough), *ends).astype(low.dtype)
+        value, gradient = _with_gradient(lambda z: lines.deviations(z)[0], lines.fields(start), lines.turned)
+        slope = sum(jnp.where(lines.axis == q, part, 0.0) for q, part in enumerate(gradient))
+        step = -value / jnp.where(slope == 0, 1.0, slope)
+        size = sum(part**2 for part in gradient)
+        # A jump of the label is no root.
+        root = here & (jnp.abs(value) <= POLICY.root * (1 + jnp.sqrt(size))) & (size > 0)
+        place = jnp.where(root, jnp.clip(start + step, low, high), 0.0)
+        weight = jnp.where(root, _height(place) * jnp.abs(slope) / size, 0.0)
+        return weight, weight * place, weight * place**2
 
+    def left(last: Any) -> tuple[Any, Any, Any]:
+        nothing = jnp.zeros(last.shape)
+        return nothing, nothing, nothing
+
+    return Common(above, crossed, left)
+
+
+def intervals(lines: Lines, rough: Any) -> Common:
+    """Intervals on which the label is the one observed; along every axis alone they add to the whole level set."""
+    del rough
+
+    def inside(place: Any) -> Any:
+        same = [jnp.abs(part) < POLICY.same for part in lines.deviations(lines.fields(place))]
+        return jnp.all(jnp.stack(same), axis=0)
+
+    def crossed(low: Any, high: Any, here: Any, before: Any) -> tuple[Any, Any, Any]:
         def halve(_: int, ends: Any) -> Any:
             middle = 0.5 * (ends[0] + ends[1])
             same = inside(middle) == before
             return jnp.where(same, middle, ends[0]), jnp.where(same, ends[1], middle)
 
-        low, high = jax.lax.fori_loop(0, POLICY.halvings, halve, (cell.low, cell.high))
-        return 0.5 * (low + high)
+        place = 0.5 * sum(jax.lax.fori_loop(0, POLICY.halvings, halve, (low, high)))
+        # Where the interval ends there is more of it, where it begins less.
+        sign = jnp.where(here, jnp.where(before, 1.0, -1.0), 0.0) / len(lines.turned)
+        return sign * ndtr(place), -sign * _height(place), sign * (ndtr(place) - place * _height(place))
 
-    return (jax.vmap(one)(cells),)
+    def left(last: Any) -> tuple[Any, Any, Any]:
+        open_end = last / len(lines.turned)
+        return open_end, jnp.zeros(last.shape), open_end
 
-
-def solved(cells: Cells, link: Callable[[Any], Any], rough: Any) -> tuple[Any, Any]:
-    """Points between two ends at which the label passes through the one observed.
-
-    Numbers of the type ``rough`` say where; Newton's step from there has all digits.
-
-    Returns:
-        Weights of the points, zero where the label jumps, and their whitened coordinates.
-    """
-    quick = written_out(link)
-
-    def one(cell: Cells) -> tuple[Any, Any]:
-        near, own = cell.line(rough), cell.label[0].astype(rough)
-        ends = cell.low.astype(rough), cell.high.astype(rough)
-        start = _bracketed(lambda t: quick(near(t))[0].astype(rough) - own, *ends).astype(cell.base.dtype)
-        fields = cell.line(start.dtype)(start)
-        value, gradient = _with_gradient(lambda z: quick(z)[0] - cell.label[0], fields, cell.turned)
-        slope = _own(cell.axis, gradient)
-        step = -value / jnp.where(slope == 0, 1.0, slope)
-        place = jnp.clip(start + step, cell.low, cell.high)
-        size = sum(part**2 for part in gradient)
-        # A jump of the label is no root.
-        root = (jnp.abs(value) <= POLICY.root * (1 + jnp.sqrt(size))) & (size > 0)
-        height = jnp.exp(-0.5 * place**2) / np.sqrt(2 * np.pi)
-        weight = cell.weight * height * jnp.abs(slope) / size
-        at = jnp.where(jnp.arange(len(gradient)) == cell.axis, place, cell.base)
-        return jnp.where(root, weight, 0.0), jnp.where(root, at, 0.0)
-
-    return jax.vmap(one)(cells)
+    return Common(inside, crossed, left)
 
 
-def _with_gradient(value: Callable[[Any], Any], fields: Any, turned: Any) -> tuple[Any, list[Any]]:
+def farther(fields: Entries, changes: Changes, step: Any) -> Entries:
+    """Fields so many steps farther."""
+    moved = fields.copy()
+    for place, change in changes.items():
+        moved[place] = moved[place] + step * change
+    return moved
+
+
+def _height(place: Any) -> Any:
+    return jnp.exp(-0.5 * place**2) / np.sqrt(2 * np.pi)
+
+
+def _with_gradient(value: Callable[[Entries], Any], fields: Entries, turned: list[Changes]) -> tuple[Any, list[Any]]:
     """A function of the fields, and its changes with whitened coordinates.
 
     By differences: compiled, the derivative of a maximum compares numbers that may have been rounded twice.
     """
     here = value(fields)
-    return here, [(value(fields + POLICY.step * d) - here) / POLICY.step for d in turned]
+    return here, [(value(farther(fields, own, POLICY.step)) - here) / POLICY.step for own in turned]
 
 
 def _bracketed(value: Callable[[Any], Any], low: Any, high: Any) -> Any:

@@ -24,6 +24,8 @@ class Policy:
     thick: float = 0.05  # share of noise in the variance of labels from which on the usual work will do
     most: int = 8192  # latents of a data point where it is smaller
     afforded: int = 512  # latents that all data points can have
+    hasty: int = 4  # how many times fewer of them tell where fixed points are
+    fewest: int = 128  # of these, unless there are no more
 
 
 _POLICY = Policy()
@@ -56,6 +58,11 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
     @property
     def louder(self) -> Self | None:
         return replace(self, noise=_POLICY.louder * self.noise) if self.negligible else None
+
+    def hasty(self) -> Self:
+        # What few latents leave out is less than what few data points do.
+        fewer = max(self.effort.points // _POLICY.hasty, min(_POLICY.fewest, self.effort.points))
+        return replace(self, effort=replace(self.effort, points=fewer))
 
     @property
     def sources(self) -> int:
