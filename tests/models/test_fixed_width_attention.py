@@ -11,6 +11,7 @@ def test_message_passing_at_eight_columns():
     found = simulate(model, [2.0], d=60, instances=2)
     assert abs(found["relative_error"][0] - found["theory"][0]) < 0.06
     assert found.parameters["width"] == 8
+    assert "order 0.13" in found.notes[0]
     np.testing.assert_allclose(found["alpha_realised"], 2.0)
 
 

@@ -102,7 +102,8 @@ def simulate(
     own = learner.theory(size, ratios, optimum)
     notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []
     theory = nothing if isinstance(own, str) else own
-    return experiment.table(_columns(runs, theory, optimum), runs, [*size.remarks, *notes, *_hard(optimum)])
+    remarks = [*size.remarks, *experiment.size.remarks, *notes, *_hard(optimum)]
+    return experiment.table(_columns(runs, theory, optimum), runs, remarks)
 
 
 def experiment_of(

@@ -12,7 +12,7 @@ from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data
 from glassformer.core.options import as_text, parameter
 from glassformer.core.ranges import number_from
-from glassformer.models.base import FiniteSize, Model, require_teacher
+from glassformer.models.base import FiniteSize, Model, beside_narrow, require_teacher
 from glassformer.models.channels.attention_indexed.named import NAMES, attention_channel, untied_channel
 from glassformer.models.designs.base import Design
 from glassformer.models.designs.pairs import PairDesign
@@ -274,10 +274,11 @@ class AttentionIndexed(Model):
             channel = channel.at_power(SymmetricSpectrumPrior(spectrum).second_moment)
         prior = self.prior if rho is None and self.width is None and spectrum is None else None
         model = replace(self, rho=rho, channel=channel, prior=prior, link=None, spectrum=spectrum)
+        narrow = beside_narrow(self.width, (d, d))
         if self.untied:
-            return FiniteSize(model, PairDesign, (2 * self.tokens, d), float(d * d))
+            return FiniteSize(model, PairDesign, (2 * self.tokens, d), float(d * d), narrow)
         unit = wide * d if self.width is not None else d * d
-        return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(unit))
+        return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(unit), narrow)
 
     def require_teacher(self, d: int) -> None:
         wide = self._wide(d)

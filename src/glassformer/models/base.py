@@ -26,6 +26,9 @@ from glassformer.models.students.base import Trainable
 # Ratios beyond these equal their limits to rounding, and would only lose digits.
 SMALLEST, LARGEST = 1e-9, 1e9
 
+# Share of the width in the size up to which a run is taken for one of negligible width.
+_NEGLIGIBLE = 0.02
+
 
 @dataclass(frozen=True)
 class FiniteSize:
@@ -36,12 +39,32 @@ class FiniteSize:
         design: the class of its inputs, or what draws them in the place of one.
         input_shape: shape of one sample's input.
         unit: number of samples at sample ratio one.
+        remarks: what theory leaves out at this size.
     """
 
     model: Model
     design: type[Design] | CorrelatedDesign
     input_shape: tuple[int, int]
     unit: float
+    remarks: tuple[str, ...] = ()
+
+
+def beside_narrow(width: int | None, shape: tuple[int, int]) -> tuple[str, ...]:
+    """What theory of negligible width leaves out of a matrix of this fixed width and shape.
+
+    Example:
+        >>> beside_narrow(8, (100, 100))[0]
+        'width = 8 of 100: theory is that of a width far below the size, runs have terms of order 0.08 beside it'
+        >>> beside_narrow(1, (100, 100))
+        ()
+    """
+    size = min(shape)
+    if width is None or width < _NEGLIGIBLE * size:
+        return ()
+    return (
+        f"width = {width} of {size}: theory is that of a width far below the size, runs have terms of order "
+        f"{width / size:.2g} beside it",
+    )
 
 
 class Model(Trainable, ABC):

@@ -13,7 +13,7 @@ from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data
 from glassformer.core.options import as_text, parameter
 from glassformer.core.ranges import number_from
-from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, is_ratio, require_teacher
+from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, beside_narrow, is_ratio, require_teacher
 from glassformer.models.channels.confusion import CONFUSIONS
 from glassformer.models.channels.named import NAMES, scalar_channel
 from glassformer.models.designs.base import Design
@@ -263,7 +263,7 @@ class BilinearSequenceRegression(Model):
         root = correlation_root(self.token_correlation, shape[0])
         design = CorrelatedDesign(root) if self._correlated else DenseDesign
         unit = self.width * sum(shape) if self.width is not None else shape[0] * d
-        return FiniteSize(model, design, shape, float(unit))
+        return FiniteSize(model, design, shape, float(unit), beside_narrow(self.width, shape))
 
     def require_teacher(self, d: int) -> None:
         shape, wide = (max(1, round(self.beta * d)), d), self._wide(d)
