@@ -24,7 +24,7 @@ class Search:
     sloped: int = 4  # factor of points that slopes, which only lead there, can do without
     seen: float = 2.0  # standard errors of a fixed point that a step needs for its ends to tell slopes
     gain: float = 0.7  # share of the step that a round has to leave behind
-    patience: int = 2  # rounds without that gain, after which the best will do
+    patience: int = 4  # rounds without that gain, after which the best will do
     unstable: float = 1.005  # eigenvalue of the slope above which a point is left
     push: float = 0.03  # length of the push that leaves it
     pushes: int = 6  # how often at most
