@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from glassformer.core.numerics.entries import Entries, entries
 from glassformer.models.channels.multi_index.line_grids import grid
 from glassformer.models.channels.multi_index.line_placement import POLICY, Bundle, Data, placed
-from glassformer.models.channels.multi_index.line_search import Changes, Common, Lines, farther
+from glassformer.models.channels.multi_index.line_search import Changes, Common, Hidden, Lines, farther
 
 
 class Sums(NamedTuple):
@@ -34,6 +34,7 @@ def integrals(
     common: Callable[[Lines, Any], Common],
     rough: Any,
     cells: int,
+    sharp: bool,
 ) -> Sums:
     """Parts' shares of means over lines, summed over axes.
 
@@ -45,6 +46,7 @@ def integrals(
         common: what of lines counts.
         rough: type of the numbers that tell where.
         cells: of a line, a multiple of those that one number holds.
+        sharp: whether cells may hide points next to jumps and kinks.
     """
     bundle = placed(data, lines, pilot, link)
     count, halves, parts, each, _ = lines.shape
@@ -58,6 +60,8 @@ def integrals(
             middle = farther(middle, changes, place)
         found = common(Lines(axis, middle, turned, entries(direction, 2), _columns(data.label), link), rough)
         moments = _followed(found, cells, bundle.weight.shape)
+        if sharp and found.hidden is not None:
+            moments = jax.tree.map(jnp.add, moments, _uncovered(found.hidden, cells, bundle.weight.shape))
 
         def over_lines(part: Any) -> Any:
             return part.reshape(count, halves, parts, each).sum(axis=-1) / (parts * each)
@@ -94,26 +98,62 @@ def _followed(common: Common, cells: int, shape: tuple[int, int]) -> tuple[Any, 
     ends, each = jnp.asarray(grid(cells)), POLICY.cells
     flags = [_flags(common, ends[first : first + each + 1], shape) for first in range(0, cells, each)]
 
-    def next_change(state: Any) -> Any:
-        changes, sums = state
+    def found(cell: Any, here: Any, before: Any) -> Any:
+        return common.crossed(ends[cell], ends[cell + 1], here, before)
+
+    changes = [(word ^ (word >> 1)) & (2**each - 1) for word in flags]
+    beyond = common.left((flags[-1] >> each) & 1 == 1)
+    return _one_by_one(changes, flags, found, beyond)
+
+
+def _one_by_one(cells: list[Any], flags: list[Any], found: Callable[[Any, Any, Any], Any], start: Any) -> Any:
+    """What is found in cells given by digits, added to ``start``, one cell of all lines after the other."""
+    shape = cells[0].shape
+
+    def next_cell(state: Any) -> Any:
+        cells, sums = state
         here, cell, before = jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
         left = []
-        for k, (own, word) in enumerate(zip(changes, flags, strict=True)):
+        for k, (own, word) in enumerate(zip(cells, flags, strict=True)):
             first = ~here & (own != 0)
             place = jax.lax.population_count((own & -own) - 1)
-            cell = jnp.where(first, k * each + place.astype(jnp.int32), cell)
+            cell = jnp.where(first, k * POLICY.cells + place.astype(jnp.int32), cell)
             before = jnp.where(first, (word >> place) & 1 == 1, before)
             here |= first
             left.append(jnp.where(first, own & (own - 1), own))
-        found = common.crossed(ends[cell], ends[cell + 1], here, before)
-        return left, jax.tree.map(jnp.add, sums, found)
+        return left, jax.tree.map(jnp.add, sums, found(cell, here, before))
 
     def unfinished(state: Any) -> Any:
         return jnp.any(jnp.stack([jnp.any(own != 0) for own in state[0]]))
 
-    changes = [(word ^ (word >> 1)) & (2**each - 1) for word in flags]
-    beyond = common.left((flags[-1] >> each) & 1 == 1)
-    return jax.lax.while_loop(unfinished, next_change, (changes, beyond))[1]
+    return jax.lax.while_loop(unfinished, next_cell, (cells, start))[1]
+
+
+def _uncovered(hidden: Hidden, cells: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
+    """Integrals over points in cells whose ends have the same flag, though values beside them point to another one."""
+    ends, each = jnp.asarray(grid(cells)), POLICY.cells
+    # The outermost cells, seven standard deviations away, hide nothing that matters.
+    nodes = jnp.pad(ends, 1, mode="edge")
+
+    def words(first: int) -> Any:
+        def digit(k: Any, state: Any) -> Any:
+            word, before, low, high = state
+            behind = hidden.value(nodes[first + k + 3])
+            sign = low > 0
+            left, right = 2 * low - before > 0, 2 * high - behind > 0
+            hides = ((high > 0) == sign) & ((left != sign) | (right != sign))
+            return word | (hides.astype(word.dtype) << k.astype(word.dtype)), low, high, behind
+
+        start = jnp.zeros(shape, jnp.uint64), *(hidden.value(nodes[first + k]) for k in range(3))
+        return jax.lax.fori_loop(0, each, digit, start)[0]
+
+    def found(cell: Any, here: Any, before: Any) -> Any:
+        del before
+        return hidden.found([nodes[cell + k] for k in range(4)], here)
+
+    hiding = [words(first) for first in range(0, cells, each)]
+    nothing = tuple(jnp.zeros(shape) for _ in range(3))
+    return _one_by_one(hiding, hiding, found, nothing)
 
 
 def _flags(common: Common, ends: Any, shape: tuple[int, int]) -> Any:

@@ -28,7 +28,7 @@ from glassformer.core.numerics.quasi_random import normal_points, turns
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.line_crossings import Sums, integrals
-from glassformer.models.channels.multi_index.line_grids import cells_for
+from glassformer.models.channels.multi_index.line_grids import cells_for, sharp
 from glassformer.models.channels.multi_index.line_placement import POLICY, Data, spread
 from glassformer.models.channels.multi_index.line_search import Common, intervals, points
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
@@ -84,6 +84,18 @@ class LineChannel(LinkRowsChannel):
         """Cells of lines. Discrete labels have none that are missed for being crossed twice."""
         return POLICY.cells if self.discrete else cells_for(self.link, self.indices, self.tokens)
 
+    @cached_property
+    def sharp(self) -> bool:
+        """Whether cells hide points next to jumps and kinks from lines that run in other directions than the axes."""
+        return not self.discrete and sharp(self.link, self.indices, self.tokens, self.cells)
+
+    @cached_property
+    def far(self) -> bool:
+        """Whether labels are far from zero next to their spread."""
+        fields = np.random.default_rng(2).standard_normal((POLICY.probed, *self.field_components))
+        low, middle, high = np.quantile(self.label_from(fields, fields), (0.25, 0.5, 0.75))
+        return not self.discrete and bool(abs(middle) > POLICY.far * (high - low))
+
     @property
     def family(self) -> Family:
         return Family(partial(Functions, _nothing, _nothing, self.link))
@@ -114,7 +126,7 @@ class LineChannel(LinkRowsChannel):
         """Moments of some data points; ``lines`` of each as in :func:`_lines`."""
         wide = spread(data.root)
         # A sign is wrong next to a crossing alone, whose cell is then the next one, unless cells are as short as that.
-        at_points = "points closely" if wide.min() < POLICY.short else "points"
+        at_points = "points closely" if wide.min() < POLICY.short or self.far else "points"
         kinds = ["intervals"] * (self.atoms > 0) + [at_points] * (self.atoms < 1)
         sums = [Sums(*map(np.asarray, self._compiled[kind](data, lines, pilot))) for kind in kinds]
         # A level set of positive measure has no points apart from it that matter. A node of a grid that meets a point
@@ -125,7 +137,8 @@ class LineChannel(LinkRowsChannel):
     @cached_property
     def _compiled(self) -> dict[str, Specialised]:
         def of(common: Callable[..., Common], rough: type) -> Specialised:
-            return Specialised(integrals, link=self.link, common=common, rough=rough, cells=self.cells)
+            own = {"cells": self.cells, "sharp": self.sharp}
+            return Specialised(integrals, link=self.link, common=common, rough=rough, **own)
 
         return {
             "intervals": of(intervals, np.float64),

@@ -30,6 +30,10 @@ class Lines:
     finer: tuple[int, ...] = (1, 2, 4, 8)  # times as many of waves, and what they are told by
     unseen: float = 1e-3  # share of the weight of level sets that two crossings in one cell may hide
     probed: int = 512  # lines that tell it
+    turned: int = 4  # times as many, in all directions, tell what jumps and kinks hide where fields are correlated
+    sharp: float = 1e-2  # share that those may hide: smooth curves do, and have most of it along other axes
+    apart: float = 1e-4  # share of a cell between two points, below which they are one
+    far: float = 16.0  # median of labels over their spread from which on single precision is none of their changes
     centre: float = 4.2  # half as many times the length of those next to its middle
     growth: int = 16  # even power with which they grow from there, the last ones to ten times that length
     halvings: int = 24  # of a cell that holds the edge of an interval

@@ -59,6 +59,19 @@ class Lines(NamedTuple):
         return self._replace(middle=own(self.middle), along=own(self.along), label=own(self.label))
 
 
+class Hidden(NamedTuple):
+    """What cells hide whose ends have the same flag.
+
+    Attributes:
+        value: at places, whose sign is the flag.
+        found: integrals of 1, ``t`` and ``t^2``, from four nodes, the ends of a cell between two others, and whether
+            it is to be searched.
+    """
+
+    value: Callable[[Any], Any]
+    found: Callable[[list[Any], Any], tuple[Any, Any, Any]]
+
+
 class Common(NamedTuple):
     """What lines have in common with level sets.
 
@@ -67,11 +80,13 @@ class Common(NamedTuple):
         crossed: integrals of 1, ``t`` and ``t^2``, from the ends of a cell, whether it is one in which the flag
             changes, and the flag before.
         left: the same integrals behind the last node, from the flag there.
+        hidden: what cells whose ends have the same flag may hide; None for nothing.
     """
 
     flag: Callable[[Any], Any]
     crossed: Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]
     left: Callable[[Any], tuple[Any, Any, Any]]
+    hidden: Hidden | None = None
 
 
 def points(lines: Lines, rough: Any) -> Common:
@@ -81,13 +96,18 @@ def points(lines: Lines, rough: Any) -> Common:
     """
     near = lines.rounded(rough)
 
+    def roughly(place: Any) -> Any:
+        return near.deviations(near.fields(place.astype(rough)))[0].astype(rough)
+
     def above(place: Any) -> Any:
-        return near.deviations(near.fields(place.astype(rough)))[0] > 0
+        return roughly(place) > 0
 
     def crossed(low: Any, high: Any, here: Any, before: Any) -> tuple[Any, Any, Any]:
         del before
-        ends = low.astype(rough), high.astype(rough)
-        start = _bracketed(lambda t: near.deviations(near.fields(t))[0].astype(rough), *ends).astype(low.dtype)
+        return counted(*at(_bracketed(roughly, low.astype(rough), high.astype(rough)), low, high, here))
+
+    def at(start: Any, low: Any, high: Any, here: Any) -> tuple[Any, Any]:
+        start = start.astype(low.dtype)
         value, gradient = _with_gradient(lambda z: lines.deviations(z)[0], lines.fields(start), lines.turned)
         slope = sum(jnp.where(lines.axis == q, part, 0.0) for q, part in enumerate(gradient))
         step = -value / jnp.where(slope == 0, 1.0, slope)
@@ -95,14 +115,27 @@ def points(lines: Lines, rough: Any) -> Common:
         # A jump of the label is no root.
         root = here & (jnp.abs(value) <= POLICY.root * (1 + jnp.sqrt(size))) & (size > 0)
         place = jnp.where(root, jnp.clip(start + step, low, high), 0.0)
-        weight = jnp.where(root, _height(place) * jnp.abs(slope) / size, 0.0)
+        return place, jnp.where(root, _height(place) * jnp.abs(slope) / size, 0.0)
+
+    def counted(place: Any, weight: Any) -> tuple[Any, Any, Any]:
         return weight, weight * place, weight * place**2
+
+    def hidden(nodes: list[Any], here: Any) -> tuple[Any, Any, Any]:
+        _, low, high, _ = nodes
+        ends = [node.astype(rough) for node in nodes]
+        starts = _converged(roughly, *ends[:2]), _converged(roughly, ends[3], ends[2])
+        inside = [here & (start >= ends[1]) & (start <= ends[2]) for start in starts]
+        (first, own), (second, other) = (at(start, low, high, own) for start, own in zip(starts, inside, strict=True))
+        # From both sides the search may end at the same point.
+        twice = (own > 0) & (jnp.abs(first - second) < POLICY.apart * (high - low))
+        both = counted(first, own), counted(second, jnp.where(twice, 0.0, other))
+        return jax.tree.map(jnp.add, *both)
 
     def left(last: Any) -> tuple[Any, Any, Any]:
         nothing = jnp.zeros(last.shape)
         return nothing, nothing, nothing
 
-    return Common(above, crossed, left)
+    return Common(above, crossed, left, Hidden(roughly, hidden))
 
 
 def intervals(lines: Lines, rough: Any) -> Common:
@@ -162,6 +195,13 @@ def _bracketed(value: Callable[[Any], Any], low: Any, high: Any) -> Any:
         same = (found > 0) == (fa > 0)
         return tuple(jnp.where(same, *pair) for pair in ((middle, a), (b, middle), (found, fa), (fb, found)))
 
+    halved = jax.lax.fori_loop(0, POLICY.first, halve, (low, high, value(low), value(high)))
+    return _converged(value, *halved)
+
+
+def _converged(value: Callable[[Any], Any], low: Any, high: Any, *values: Any) -> Any:
+    """The same from two places next to a root, which need not be between them."""
+
     def secant(_: int, state: Any) -> Any:
         old, new, f_old, f_new = state
         slope = f_new - f_old
@@ -171,5 +211,4 @@ def _bracketed(value: Callable[[Any], Any], low: Any, high: Any) -> Any:
         across = (found > 0) != (f_new > 0)
         return jnp.where(across, new, old), place, jnp.where(across, f_new, 0.5 * f_old), found
 
-    state = jax.lax.fori_loop(0, POLICY.first, halve, (low, high, value(low), value(high)))
-    return jax.lax.fori_loop(0, POLICY.secants, secant, state)[1]
+    return jax.lax.fori_loop(0, POLICY.secants, secant, (low, high, *(values or (value(low), value(high)))))[1]
