@@ -92,9 +92,11 @@ class LineChannel(LinkRowsChannel):
     @cached_property
     def far(self) -> bool:
         """Whether labels are far from zero next to their spread."""
+        if self.discrete:
+            return False
         fields = np.random.default_rng(2).standard_normal((POLICY.probed, *self.field_components))
         low, middle, high = np.quantile(self.label_from(fields, fields), (0.25, 0.5, 0.75))
-        return not self.discrete and bool(abs(middle) > POLICY.far * (high - low))
+        return bool(abs(middle) > POLICY.far * (high - low))
 
     @property
     def family(self) -> Family:
