@@ -139,7 +139,8 @@ def _turned(response: Response, basis: Basis) -> _Response:
 def growth_of(model: Model, basis: Basis, response: Response) -> Instability:
     """The fastest growth, and what sampled posteriors leave out of it."""
     found, *fewer = (_fastest(model, basis, _turned(part, basis)) for part in (response, *response.fewer))
-    return found._replace(missing=float(remainder([np.array(level.rate) for level in (found, *fewer)])))
+    rates = [np.array(level.rate) for level in (found, *fewer)]
+    return found._replace(missing=float(remainder(rates, model.channel.lessened)))
 
 
 def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:

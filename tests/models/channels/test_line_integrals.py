@@ -137,6 +137,39 @@ def test_kinks_and_jumps_hide_nothing_from_correlated_fields(link, density):
     assert gap.std() < 0.03
 
 
+def _scores_on_a_cusp(y, omega):
+    """Where the label is ``sqrt(|z1|) + z2``: its level set is two half parabolas, ``z1`` plus or minus a square."""
+    root = np.linspace(0, 3, 601)
+    fields = np.stack([np.stack([sign * root**2 + 0 * y, y - root]) for sign in (-1, 1)], axis=1).reshape(2, -1)
+    white = np.linalg.solve(np.linalg.cholesky(CORRELATED), fields - omega[:, None])
+    weight = np.abs(np.tile(root, 2)) * np.exp(-0.5 * np.sum(white**2, axis=0))
+    return np.linalg.solve(CORRELATED, fields @ weight / weight.sum() - omega)
+
+
+@pytest.mark.slow
+def test_errors_count_what_cells_hide():
+    """Next to a cusp crossings are as near to each other as one likes: .1148 +- .0006 for .1243."""
+    rng, count = np.random.default_rng(0), 16384
+    omega = np.sqrt(0.3) * rng.standard_normal((count, 1)) * np.ones(2)
+    z = omega + rng.standard_normal((count, 2)) @ np.linalg.cholesky(CORRELATED).T
+    y = np.sqrt(np.abs(z[:, 0])) + z[:, 1]
+    scores = np.array([_scores_on_a_cusp(*pair) for pair in zip(y, omega, strict=True)])
+    channel = SequenceMultiIndex(lambda z: jnp.sqrt(jnp.abs(z[0, 0])) + z[1, 0], 2, points=512).channel
+    (value,), (error,) = channel.information(CORRELATED[None])
+    assert np.all(np.abs(value - scores.T @ scores / count) < 2.5 * error)
+    assert np.all(error < 0.01)
+
+
+@pytest.mark.slow
+def test_jumps_are_found_where_cells_are_shortest():
+    """They were judged by themselves, and seemed to hide nothing: .0047 +- .0003 for what vanishes."""
+    channel = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0] ** 2) % 1, 2, points=16).channel
+    value, error = channel.information(np.diag([1, 0.35])[None])
+    assert channel.sharp
+    assert np.all(np.abs(value[0]) < 3 * error[0] + 1e-4)
+    assert np.all(error[0] < 2e-3)
+
+
 def test_labels_far_from_zero():
     """In single precision they have no digits left: 0.407 +- 0.006 for what is 0.484."""
     near, far = (

@@ -35,6 +35,8 @@ def test_geometric_errors_are_what_is_missing(power, kept):
 
 def test_of_exact_results_nothing_is_missing():
     assert np.all(remainder([np.ones(3)]) == 0)
+    # Halves of the work that lose twice as much miss what the last of them lost.
+    assert remainder([np.array(1.0), np.array(1.1), np.array(1.3)], 2) == pytest.approx(-0.1)
     assert np.all(remainder([np.ones(3)] * 3) == 0)
 
 

@@ -66,6 +66,7 @@ class Channel(LabelErrors):
         return self
 
     sampled = declared(True, "True when averages are sampled anew at every state, and scores carry a sampling error.")
+    lessened = declared(4, "How many times less work is behind each further posterior, where there are several.")
     smallest = declared(1e-12, "Smallest variance at which averages can be had.")
 
     law_gap = declared(0.0, "By how much drawn labels and a given density disagree, a share of the probability.")
@@ -88,7 +89,10 @@ class Channel(LabelErrors):
         """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""
 
     def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
-        """The posterior; where it is sampled, means of what fourths, then sixteenths of the work make of it as well."""
+        """The posterior; where it is sampled, or searched for, what shares of the work make of it as well.
+
+        Of each :attr:`lessened` times less than of the last; where it is sampled, means over all such shares.
+        """
         return (self.posterior(y, omega, variance),)
 
     def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
@@ -123,10 +127,11 @@ class Channel(LabelErrors):
         pairs = []
         for k, v in enumerate(variance):
             scores = [[part[k] for part in level[:3]] for level in levels]
-            raw = information(scores, deviation[k], v, shown, [part[k] for part in silent])
+            raw = information(scores, deviation[k], v, shown, [part[k] for part in silent], self.lessened)
             pairs.append([self.row_symmetries.respected(part, self.self_overlap - v) for part in raw])
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
-        missing_log = np.array([remainder([level[3][k].mean() for level in levels]) for k in range(len(variance))])
+        partitions = ([level[3][k].mean() for level in levels] for k in range(len(variance)))
+        missing_log = np.array([remainder(part, self.lessened) for part in partitions])
         found_information, log_partition = (mean_of_replicas(part) for part in (replicas, levels[0][3].mean(axis=2)))
         unseen = _POLICY.points / (REPLICAS * self.points)
         value, error = found_information
@@ -137,7 +142,7 @@ class Channel(LabelErrors):
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
         r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L) each.
 
-        Where posteriors are sampled, those of a fourth and a sixteenth of the work follow.
+        Those of shares of the work follow, as in :meth:`posteriors`.
         """
         raise NotImplementedError
 

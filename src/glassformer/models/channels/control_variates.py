@@ -14,7 +14,7 @@ _ROUNDING = 1e-10
 
 
 def information(
-    levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int, silent: Sequence[Array] = ()
+    levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int, silent: Sequence[Array] = (), lessened: float = 4
 ) -> tuple[Array, Array]:
     """Information of each replica, shape (replicas, P, P), and what less work per data point says is missing from it.
 
@@ -31,11 +31,12 @@ def information(
         v: covariance, shape (P, P).
         shown: data points of each replica that tell the bias.
         silent: scores, twice, and minus their slopes for labels that say nothing; empty where unknown.
+        lessened: how many times less work is behind each level than behind the last.
     """
     values, axes = np.linalg.eigh(v)
     turned = [_seen_along(axes, *level) for level in levels]
     still = _seen_along(axes, *silent) if silent else ()
-    found, missing = _along(turned, axes.T @ true, np.diag(values), shown, still)
+    found, missing = _along(turned, axes.T @ true, np.diag(values), shown, still, lessened)
     return axes @ found @ axes.T, axes @ missing @ axes.T
 
 
@@ -45,7 +46,7 @@ def _seen_along(axes: Array, first: Array, second: Array, slope: Array) -> tuple
 
 
 def _along(
-    levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int, silent: Sequence[Array]
+    levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int, silent: Sequence[Array], lessened: float
 ) -> tuple[Array, Array]:
     """The same, entry by entry."""
     square, controls = _estimates(levels[0], true, v, silent)
@@ -62,7 +63,7 @@ def _along(
     ]
     # The same weights for all: what controls vary by has no part in what levels differ by.
     means = [np.mean(square - np.einsum("rpabc,abc->rpab", known, weights), axis=(0, 1)) for square, known in few]
-    return found, remainder(means)
+    return found, remainder(means, lessened)
 
 
 def _estimates(level: Sequence[Array], u: Array, v: Array, silent: Sequence[Array]) -> tuple[Array, Array]:

@@ -57,7 +57,7 @@ class Response(NamedTuple):
         truth: what true deviations make of them.
         weight: of each data point, shape (n,); one on average.
         replicas: of the data, one after the other.
-        fewer: the same with a fourth, then a sixteenth of the work on each data point; none without sampling.
+        fewer: the same with shares of the work on each data point, less and less; none where it is exact.
     """
 
     first: Array

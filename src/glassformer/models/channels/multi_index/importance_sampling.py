@@ -63,7 +63,8 @@ class Moments(NamedTuple):
         covariance: shape (n, f, f).
         first_square, second_square: independent estimates of the second moments, shape (n, f, f).
         effective: effective number of samples, shape (n,).
-        fewer: means of what parts of the latents give, fourths and then sixteenths; none where nothing is sampled.
+        fewer: means of what parts of the latents give, fourths and then sixteenths, or what longer cells of lines do;
+            none where nothing is sampled or searched for.
         silent: two independent means, shape (n, f), and second moments beyond one, (n, f, f), of the same latents
             without labels: their expectations vanish. None where features are not the latents.
     """

@@ -1,7 +1,8 @@
 """Integrals over what lines have in common with the level set of a label, along all axes, compiled as one program.
 
 Truth values at the nodes of a line's grid are the digits of one number, whose changes are followed one after the
-other, on all lines at once.
+other, on all lines at once. What longer cells would have found of the same is told beside it: two changes in one cell
+are not seen, and how much was hidden by longer ones tells what these still hide.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from glassformer.models.channels.multi_index.line_search import Changes, Common,
 
 
 class Sums(NamedTuple):
-    """Integrals of one, ``x`` and ``x x^T`` over the level set, shape (n, halves, parts, ...)."""
+    """Integrals of one, ``x`` and ``x x^T`` over the level set, shape (longer, n, halves, parts, ...).
+
+    The first axis runs over lengths of cells, the shortest first.
+    """
 
     zeroth: Any
     first: Any
@@ -61,16 +65,17 @@ def integrals(
         found = common(Lines(axis, middle, turned, entries(direction, 2), _columns(data.label), link), rough)
         moments = _followed(found, cells, bundle.weight.shape)
         if sharp and found.hidden is not None:
-            moments = jax.tree.map(jnp.add, moments, _uncovered(found.hidden, cells, bundle.weight.shape))
+            beside = [_uncovered(found.hidden, cells, longer, bundle.weight.shape) for longer in POLICY.longer]
+            moments = jax.tree.map(lambda part, *more: part + jnp.stack(more), moments, *beside)
 
         def over_lines(part: Any) -> Any:
-            return part.reshape(count, halves, parts, each).sum(axis=-1) / (parts * each)
+            return part.reshape(len(part), count, halves, parts, each).sum(axis=-1) / (parts * each)
 
         more = _of_lines(axis, x, [bundle.weight * part for part in moments], over_lines)
         return jax.tree.map(jnp.add, sums, more), None
 
     size = len(turned)
-    start = Sums(*(jnp.zeros((count, halves, parts, *(size,) * k)) for k in range(3)))
+    start = Sums(*(jnp.zeros((len(POLICY.longer), count, halves, parts, *(size,) * k)) for k in range(3)))
     by_axis = Bundle(*(jnp.moveaxis(part, 1, 0) for part in bundle))
     return jax.lax.scan(along, start, (jnp.arange(size), by_axis, _directions(data)))[0]
 
@@ -94,20 +99,37 @@ def _directions(data: Data) -> Any:
 
 
 def _followed(common: Common, cells: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """Integrals of 1, ``t`` and ``t^2`` on every line."""
+    """Integrals of 1, ``t`` and ``t^2`` on every line, shape (longer, ...)."""
     ends, each = jnp.asarray(grid(cells)), POLICY.cells
     flags = [_flags(common, ends[first : first + each + 1], shape) for first in range(0, cells, each)]
+    changes = [(word ^ (word >> 1)) & (2**each - 1) for word in flags]
 
     def found(cell: Any, here: Any, before: Any) -> Any:
-        return common.crossed(ends[cell], ends[cell + 1], here, before)
+        own = common.crossed(ends[cell], ends[cell + 1], here, before)
+        seen = [_first_of_odd(changes, cell, longer) for longer in POLICY.longer]
+        return jax.tree.map(lambda part: jnp.stack([jnp.where(by, part, 0.0) for by in seen]), own)
 
-    changes = [(word ^ (word >> 1)) & (2**each - 1) for word in flags]
     beyond = common.left((flags[-1] >> each) & 1 == 1)
-    return _one_by_one(changes, flags, found, beyond)
+    start = tuple(jnp.stack([part] * len(POLICY.longer)) for part in beyond)
+    return _one_by_one(changes, flags, each, found, start)
 
 
-def _one_by_one(cells: list[Any], flags: list[Any], found: Callable[[Any, Any, Any], Any], start: Any) -> Any:
-    """What is found in cells given by digits, added to ``start``, one cell of all lines after the other."""
+def _first_of_odd(changes: list[Any], cell: Any, longer: int) -> Any:
+    """Whether cells so many times as long find the change in this one: of an odd number the first, of an even none."""
+    if longer == 1:
+        return True
+    number, place = cell // POLICY.cells, cell % POLICY.cells
+    word = sum(jnp.where(number == k, own, 0) for k, own in enumerate(changes))
+    start = place // longer * longer
+    together = (word >> start.astype(word.dtype)) & (2**longer - 1)
+    before = together & ((1 << (place - start).astype(word.dtype)) - 1)
+    return (jax.lax.population_count(together) % 2 == 1) & (before == 0)
+
+
+def _one_by_one(
+    cells: list[Any], flags: list[Any], each: int, found: Callable[[Any, Any, Any], Any], start: Any
+) -> Any:
+    """What is found in cells given by so many digits of each word, added to ``start``, one of all lines at a time."""
     shape = cells[0].shape
 
     def next_cell(state: Any) -> Any:
@@ -117,7 +139,7 @@ def _one_by_one(cells: list[Any], flags: list[Any], found: Callable[[Any, Any, A
         for k, (own, word) in enumerate(zip(cells, flags, strict=True)):
             first = ~here & (own != 0)
             place = jax.lax.population_count((own & -own) - 1)
-            cell = jnp.where(first, k * POLICY.cells + place.astype(jnp.int32), cell)
+            cell = jnp.where(first, k * each + place.astype(jnp.int32), cell)
             before = jnp.where(first, (word >> place) & 1 == 1, before)
             here |= first
             left.append(jnp.where(first, own & (own - 1), own))
@@ -129,9 +151,12 @@ def _one_by_one(cells: list[Any], flags: list[Any], found: Callable[[Any, Any, A
     return jax.lax.while_loop(unfinished, next_cell, (cells, start))[1]
 
 
-def _uncovered(hidden: Hidden, cells: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """Integrals over points in cells whose ends have the same flag, though values beside them point to another one."""
-    ends, each = jnp.asarray(grid(cells)), POLICY.cells
+def _uncovered(hidden: Hidden, cells: int, longer: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
+    """Integrals over points in cells whose ends have the same flag, though values beside them point to another one.
+
+    Of cells so many times as long as the shortest.
+    """
+    ends, each = jnp.asarray(grid(cells)[::longer]), POLICY.cells // longer
     # The outermost cells, seven standard deviations away, hide nothing that matters.
     nodes = jnp.pad(ends, 1, mode="edge")
 
@@ -151,9 +176,9 @@ def _uncovered(hidden: Hidden, cells: int, shape: tuple[int, int]) -> tuple[Any,
         del before
         return hidden.found([nodes[cell + k] for k in range(4)], here)
 
-    hiding = [words(first) for first in range(0, cells, each)]
+    hiding = [words(first) for first in range(0, cells // longer, each)]
     nothing = tuple(jnp.zeros(shape) for _ in range(3))
-    return _one_by_one(hiding, hiding, found, nothing)
+    return _one_by_one(hiding, hiding, each, found, nothing)
 
 
 def _flags(common: Common, ends: Any, shape: tuple[int, int]) -> Any:

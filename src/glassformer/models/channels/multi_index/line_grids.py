@@ -61,8 +61,8 @@ def sharp(link: Callable[[Any], Any], indices: int, tokens: int, cells: int) -> 
 def _cells_for(link: Callable[[Any], Any], shape: tuple[int, int]) -> int:
     size = shape[0] * shape[1]
     crossings = _weighed(link, shape, np.eye(size)[np.random.default_rng(3).integers(size, size=POLICY.probed)])
-    enough = (factor for factor in POLICY.finer[:-1] if _hidden(*crossings, factor) <= POLICY.unseen)
-    return POLICY.cells * next(enough, POLICY.finer[-1])
+    enough = (factor for factor in POLICY.finer[:-2] if _hidden(*crossings, factor) <= POLICY.unseen)
+    return POLICY.cells * next(enough, POLICY.finer[-2])
 
 
 def _hidden(weight: Array, cell: NDArray[np.intp], line: NDArray[np.intp], factor: int) -> float:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from glassformer.core.declarations import declared
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
@@ -46,6 +47,8 @@ class LineChannel(LinkRowsChannel):
     """
 
     atoms: float
+    lessened = declared(2, "How many times longer cells are in each further posterior.")
+
     effort: Effort = field(default=Effort(points=POLICY.lines, starts=1, steps=1), kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
@@ -122,10 +125,12 @@ class LineChannel(LinkRowsChannel):
             return [np.concatenate(columns) for columns in zip(*found, strict=True)]
 
         found: list[Any] = in_chunks(work, (self.observed(y), np.asarray(omega, dtype=float), root))
-        return Moments(*found)
+        size = len(found) // len(POLICY.longer)
+        whole, *fewer = (Moments(*found[start : start + size]) for start in range(0, len(found), size))
+        return whole._replace(fewer=tuple(fewer))
 
-    def _moments(self, data: Data, lines: Array, pilot: Array) -> tuple[Array, ...]:
-        """Moments of some data points; ``lines`` of each as in :func:`_lines`."""
+    def _moments(self, data: Data, lines: Array, pilot: Array) -> list[Array]:
+        """Moments of some data points, then those of longer cells; ``lines`` of each as in :func:`_lines`."""
         wide = spread(data.root)
         # A sign is wrong next to a crossing alone, whose cell is then the next one, unless cells are as short as that.
         at_points = "points closely" if wide.min() < POLICY.short or self.far else "points"
@@ -133,8 +138,9 @@ class LineChannel(LinkRowsChannel):
         sums = [Sums(*map(np.asarray, self._compiled[kind](data, lines, pilot))) for kind in kinds]
         # A level set of positive measure has no points apart from it that matter. A node of a grid that meets a point
         # has the label of its surroundings, the wider in whitened coordinates the less these change the fields.
-        massive = sums[0].zeroth.sum(axis=(1, 2)) > POLICY.massive / wide
-        return _combined([np.where(_like(massive, a), a, b) for a, b in zip(sums[0], sums[-1], strict=True)])
+        massive = sums[0].zeroth[0].sum(axis=(1, 2)) > POLICY.massive / wide
+        chosen = [np.where(_like(massive, a[0]), a, b) for a, b in zip(sums[0], sums[-1], strict=True)]
+        return [part for own in zip(*chosen, strict=True) for part in _combined(list(own))]
 
     @cached_property
     def _compiled(self) -> dict[str, Specialised]:

@@ -27,7 +27,8 @@ class Lines:
     narrowest: float = 0.2  # that spread at least
     reach: float = 7.5  # half-length of a line
     cells: int = 56  # on it, where links are smooth
-    finer: tuple[int, ...] = (1, 2, 4, 8)  # times as many of waves, and what they are told by
+    longer: tuple[int, ...] = (1, 2, 4)  # times as long: what such cells hide tells what theirs do
+    finer: tuple[int, ...] = (1, 2, 4, 8, 16)  # times as many of waves, but the last: they are told by those
     unseen: float = 1e-3  # share of the weight of level sets that two crossings in one cell may hide
     probed: int = 512  # lines that tell it
     turned: int = 4  # times as many, in all directions, tell what jumps and kinks hide where fields are correlated
