@@ -35,8 +35,10 @@ def test_geometric_errors_are_what_is_missing(power, kept):
 
 def test_of_exact_results_nothing_is_missing():
     assert np.all(remainder([np.ones(3)]) == 0)
-    # Halves of the work that lose twice as much miss what the last of them lost.
+    # Half of the work that loses twice as much misses what was lost last.
     assert remainder([np.array(1.0), np.array(1.1), np.array(1.3)], 2) == pytest.approx(-0.1)
+    # Where errors fall as its root: 1 + 0.1 less 1 + 0.2 at a fourth.
+    assert remainder([np.array(1.1), np.array(1.2)]) == pytest.approx(-0.1)
     assert np.all(remainder([np.ones(3)] * 3) == 0)
 
 

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from glassformer.core.integral import Array
 
-# What a fourfold work leaves of a change: no less than where errors fall as its inverse, no more than where they fall
-# as its fifth root.
-_LEAST, _MOST = 0.25, 0.75
+# Powers of the work that errors are believed to fall with: at most, where nothing tells, and at least (a fourth of the
+# work leaves three quarters of an error).
+_FASTEST, _UNKNOWN, _SLOWEST = 1.0, 0.5, float(np.log(4 / 3) / np.log(4))
 
 
 def remainder(levels: Sequence[Array], share: float = 4) -> Array:
-    r"""What is still missing from the first of three results, each found with so many times less work than the last.
+    r"""What is still missing from the first of three results, each found with ``share`` times less work than the last.
 
     Changes fall geometrically: of the last one, :math:`\delta`, and the one before, :math:`\delta'`,
 
-    .. math:: \frac{\rho}{1-\rho}\delta, \qquad \rho = |\delta|/|\delta'|, \quad 4^{-p}\le\rho\le(4/3)^{-p},\quad p = \log_4s,
+    .. math:: \frac{\rho}{1-\rho}\delta, \qquad \rho = |\delta|/|\delta'|, \quad s^{-1}\le\rho\le s^{-0.21},
 
-    with a share of ``1/s`` of the work: where it is a fourth, from a third of the change, as where errors fall as one
-    over the work, to three times the change.
+    with a share ``s``. Of four it is from a third of the change, as where errors fall as one over the work, to three
+    times the change. Of two results it is what is missing where errors fall as the root of the work.
 
     Args:
         levels: the results, with most work first, numbers or arrays of one shape; of a single one nothing is missing.
-        share: ``s``.
+        share: how many times less work is behind each than behind the one before it.
 
     Example:
         >>> float(remainder([np.array(1 + 0.01), np.array(1 + 0.02), np.array(1 + 0.04)])).__round__(6)
@@ -33,9 +34,11 @@ def remainder(levels: Sequence[Array], share: float = 4) -> Array:
     """
     if len(levels) == 1:
         return np.zeros_like(levels[0])
-    whole, fourth, sixteenth = levels
-    last, before = whole - fourth, fourth - sixteenth
-    size = float(np.linalg.norm(before))
-    least, most = (kept ** np.emath.logn(4, share) for kept in (_LEAST, _MOST))
-    rate = float(np.clip(np.linalg.norm(last) / size, least, most)) if size > 0 else most
+    last, *before = (more - less for more, less in pairwise(levels))
+    rate = _rate(last, before[0], share) if before else share**-_UNKNOWN
     return np.asarray(rate / (1 - rate) * last)
+
+
+def _rate(last: Array, before: Array, share: float) -> float:
+    size, least, most = float(np.linalg.norm(before)), share**-_FASTEST, share**-_SLOWEST
+    return float(np.clip(np.linalg.norm(last) / size, least, most)) if size > 0 else most

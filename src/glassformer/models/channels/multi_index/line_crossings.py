@@ -8,6 +8,7 @@ are not seen, and how much was hidden by longer ones tells what these still hide
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -62,10 +63,11 @@ def integrals(
         middle = _columns(data.omega)
         for place, changes in zip(x, turned, strict=True):
             middle = farther(middle, changes, place)
-        found = common(Lines(axis, middle, turned, entries(direction, 2), _columns(data.label), link), rough)
-        moments = _followed(found, cells, bundle.weight.shape)
-        if sharp and found.hidden is not None:
-            beside = [_uncovered(found.hidden, cells, longer, bundle.weight.shape) for longer in POLICY.longer]
+        through = Lines(axis, middle, turned, entries(direction, 2), _columns(data.label), link)
+        moments = _followed(common(through, rough), cells, bundle.weight.shape)
+        if sharp:
+            search = partial(_uncovered, through, partial(common, rough=rough), cells, shape=bundle.weight.shape)
+            beside = map(search, POLICY.longer)
             moments = jax.tree.map(lambda part, *more: part + jnp.stack(more), moments, *beside)
 
         def over_lines(part: Any) -> Any:
@@ -151,34 +153,67 @@ def _one_by_one(
     return jax.lax.while_loop(unfinished, next_cell, (cells, start))[1]
 
 
-def _uncovered(hidden: Hidden, cells: int, longer: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
+def _uncovered(
+    lines: Lines, common: Callable[[Lines], Common], cells: int, longer: int, shape: tuple[int, int]
+) -> tuple[Any, Any, Any]:
     """Integrals over points in cells whose ends have the same flag, though values beside them point to another one.
 
     Of cells so many times as long as the shortest.
     """
     ends, each = jnp.asarray(grid(cells)[::longer]), POLICY.cells // longer
     # The outermost cells, seven standard deviations away, hide nothing that matters.
-    nodes = jnp.pad(ends, 1, mode="edge")
+    nodes, hidden = jnp.pad(ends, 1, mode="edge"), common(lines).hidden
+    if hidden is None:
+        return tuple(jnp.zeros(shape) for _ in range(3))
+    hiding = [_hiding(hidden, nodes[first : first + each + 3], shape) for first in range(0, cells // longer, each)]
 
-    def words(first: int) -> Any:
-        def digit(k: Any, state: Any) -> Any:
-            word, before, low, high = state
-            behind = hidden.value(nodes[first + k + 3])
-            sign = low > 0
-            left, right = 2 * low - before > 0, 2 * high - behind > 0
-            hides = ((high > 0) == sign) & ((left != sign) | (right != sign))
-            return word | (hides.astype(word.dtype) << k.astype(word.dtype)), low, high, behind
+    def along(some: Any, here: Any) -> Any:
+        search = common(lines.some(some, shape[1])).hidden
+        words = [jnp.where(here, word.ravel()[some], 0) for word in hiding]
 
-        start = jnp.zeros(shape, jnp.uint64), *(hidden.value(nodes[first + k]) for k in range(3))
-        return jax.lax.fori_loop(0, each, digit, start)[0]
+        def found(cell: Any, here: Any, before: Any) -> Any:
+            del before
+            return search.found([nodes[cell + k] for k in range(4)], here)
 
-    def found(cell: Any, here: Any, before: Any) -> Any:
-        del before
-        return hidden.found([nodes[cell + k] for k in range(4)], here)
+        return _one_by_one(words, words, each, found, tuple(jnp.zeros(some.shape) for _ in range(3)))
 
-    hiding = [words(first) for first in range(0, cells // longer, each)]
-    nothing = tuple(jnp.zeros(shape) for _ in range(3))
-    return _one_by_one(hiding, hiding, each, found, nothing)
+    return _along_few(sum(word != 0 for word in hiding) > 0, along)
+
+
+def _hiding(hidden: Hidden, nodes: Any, shape: tuple[int, int]) -> Any:
+    """Whether cells may hide something, the digits of one number for each line; of all nodes but the outer ones."""
+
+    def digit(k: Any, state: Any) -> Any:
+        word, before, low, high = state
+        behind = hidden.value(nodes[k + 3])
+        sign = low > 0
+        left, right = 2 * low - before > 0, 2 * high - behind > 0
+        hides = ((high > 0) == sign) & ((left != sign) | (right != sign))
+        return word | (hides.astype(word.dtype) << k.astype(word.dtype)), low, high, behind
+
+    start = jnp.zeros(shape, jnp.uint64), *(hidden.value(nodes[k]) for k in range(3))
+    return jax.lax.fori_loop(0, len(nodes) - 3, digit, start)[0]
+
+
+def _along_few(which: Any, along: Callable[[Any, Any], Any]) -> tuple[Any, Any, Any]:
+    """Integrals along lines that are few, a block of them after the other; all others have none.
+
+    Args:
+        which: lines there are, shape (n, m).
+        along: integrals along lines of these numbers, those that are there.
+    """
+    size, block = which.size, -(-which.size // POLICY.blocks)
+    places = jnp.nonzero(which.ravel(), size=size + block, fill_value=size)[0]
+
+    def next_block(state: Any) -> Any:
+        start, sums = state
+        own = jax.lax.dynamic_slice(places, (start,), (block,))
+        found = along(jnp.minimum(own, size - 1), own < size)
+        return start + block, jax.tree.map(lambda part, more: part.at[own].add(more, mode="drop"), sums, found)
+
+    start = (0, tuple(jnp.zeros(size) for _ in range(3)))
+    found = jax.lax.while_loop(lambda state: state[0] < jnp.sum(which), next_block, start)[1]
+    return jax.tree.map(lambda part: part.reshape(which.shape), found)
 
 
 def _flags(common: Common, ends: Any, shape: tuple[int, int]) -> Any:

@@ -27,7 +27,7 @@ class Lines:
     narrowest: float = 0.2  # that spread at least
     reach: float = 7.5  # half-length of a line
     cells: int = 56  # on it, where links are smooth
-    longer: tuple[int, ...] = (1, 2, 4)  # times as long: what such cells hide tells what theirs do
+    longer: tuple[int, ...] = (1, 2)  # times as long: what longer ones hide tells what theirs do
     finer: tuple[int, ...] = (1, 2, 4, 8, 16)  # times as many of waves, but the last: they are told by those
     unseen: float = 1e-3  # share of the weight of level sets that two crossings in one cell may hide
     probed: int = 512  # lines that tell it
@@ -45,6 +45,7 @@ class Lines:
     step: float = 1e-5  # of the differences that make a gradient, in whitened coordinates
     short: float = 3e-3  # whitened deviation of fields, below which cells are too short for single precision
     at_once: int = 2**14  # lines along each axis that are followed at once, so that temporaries stay in the cache
+    blocks: int = 32  # of those lines, few of which have cells that hide something
     numbers: int = 800_000  # in the pool of random shifts
     massive: float = 1e-9  # share of a level set in intervals from which on it has positive measure, times their spread
     shown: int = 2**14  # random fields that show the labels there are

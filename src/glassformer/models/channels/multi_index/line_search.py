@@ -50,6 +50,18 @@ class Lines(NamedTuple):
         pairs = zip(by_entries(self.link)(fields), self.label, strict=True)
         return filled(self.label.shape, (value - own for value, own in pairs))
 
+    def some(self, places: Any, each: int) -> Lines:
+        """Lines of these numbers alone, in one row; so many belong to every data point."""
+
+        def own(part: Any) -> Any:
+            return part[places // each, places % each if part.shape[1] > 1 else 0]
+
+        def all_of(parts: Entries) -> Entries:
+            return filled(parts.shape, map(own, parts.ravel()))
+
+        turned = [{place: own(change) for place, change in changes.items()} for changes in self.turned]
+        return Lines(self.axis, all_of(self.middle), turned, all_of(self.along), all_of(self.label), self.link)
+
     def rounded(self, kind: Any) -> Lines:
         """The same in another precision."""
 
