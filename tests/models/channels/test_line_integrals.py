@@ -157,13 +157,13 @@ def test_errors_count_what_cells_hide():
     channel = SequenceMultiIndex(lambda z: jnp.sqrt(jnp.abs(z[0, 0])) + z[1, 0], 2, points=512).channel
     (value,), (error,) = channel.information(CORRELATED[None])
     assert np.all(np.abs(value - scores.T @ scores / count) < 2.5 * error)
-    assert np.all(error < 0.01)
+    assert np.all(error < 0.015)
 
 
 @pytest.mark.slow
 def test_jumps_are_found_where_cells_are_shortest():
     """They were judged by themselves, and seemed to hide nothing: .0047 +- .0003 for what vanishes."""
-    channel = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0] ** 2) % 1, 2, points=16).channel
+    channel = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0] ** 2) % 1, 2, points=32).channel
     value, error = channel.information(np.diag([1, 0.35])[None])
     assert channel.sharp
     assert np.all(np.abs(value[0]) < 3 * error[0] + 1e-4)

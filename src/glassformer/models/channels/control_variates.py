@@ -14,7 +14,12 @@ _ROUNDING = 1e-10
 
 
 def information(
-    levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int, silent: Sequence[Array] = (), lessened: float = 4
+    levels: Sequence[Sequence[Array]],
+    true: Array,
+    v: Array,
+    shown: int,
+    silent: Sequence[Array] = (),
+    lessened: float = 4,
 ) -> tuple[Array, Array]:
     """Information of each replica, shape (replicas, P, P), and what less work per data point says is missing from it.
 

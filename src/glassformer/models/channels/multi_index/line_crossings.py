@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from glassformer.core.numerics.entries import Entries, entries
 from glassformer.models.channels.multi_index.line_grids import grid
 from glassformer.models.channels.multi_index.line_placement import POLICY, Bundle, Data, placed
-from glassformer.models.channels.multi_index.line_search import Changes, Common, Hidden, Lines, farther
+from glassformer.models.channels.multi_index.line_search import Changes, Common, Hidden, Lines, Seeking, farther
 
 
 class Sums(NamedTuple):
@@ -36,7 +36,7 @@ def integrals(
     lines: Any,
     pilot: Any,
     link: Callable[[Any], Any],
-    common: Callable[[Lines, Any], Common],
+    common: Seeking,
     rough: Any,
     cells: int,
     sharp: bool,
@@ -121,7 +121,9 @@ def _first_of_odd(changes: list[Any], cell: Any, longer: int) -> Any:
     if longer == 1:
         return True
     number, place = cell // POLICY.cells, cell % POLICY.cells
-    word = sum(jnp.where(number == k, own, 0) for k, own in enumerate(changes))
+    word = changes[0]
+    for k, own in enumerate(changes[1:], 1):
+        word = jnp.where(number == k, own, word)
     start = place // longer * longer
     together = (word >> start.astype(word.dtype)) & (2**longer - 1)
     before = together & ((1 << (place - start).astype(word.dtype)) - 1)
@@ -163,8 +165,6 @@ def _uncovered(
     ends, each = jnp.asarray(grid(cells)[::longer]), POLICY.cells // longer
     # The outermost cells, seven standard deviations away, hide nothing that matters.
     nodes, hidden = jnp.pad(ends, 1, mode="edge"), common(lines).hidden
-    if hidden is None:
-        return tuple(jnp.zeros(shape) for _ in range(3))
     hiding = [_hiding(hidden, nodes[first : first + each + 3], shape) for first in range(0, cells // longer, each)]
 
     def along(some: Any, here: Any) -> Any:
@@ -177,7 +177,7 @@ def _uncovered(
 
         return _one_by_one(words, words, each, found, tuple(jnp.zeros(some.shape) for _ in range(3)))
 
-    return _along_few(sum(word != 0 for word in hiding) > 0, along)
+    return _along_few(jnp.any(jnp.stack([word != 0 for word in hiding]), axis=0), along)
 
 
 def _hiding(hidden: Hidden, nodes: Any, shape: tuple[int, int]) -> Any:

@@ -31,7 +31,7 @@ from glassformer.models.channels.multi_index.latent_functions import Family, Fun
 from glassformer.models.channels.multi_index.line_crossings import Sums, integrals
 from glassformer.models.channels.multi_index.line_grids import cells_for, sharp
 from glassformer.models.channels.multi_index.line_placement import POLICY, Data, spread
-from glassformer.models.channels.multi_index.line_search import Common, intervals, points
+from glassformer.models.channels.multi_index.line_search import Seeking, intervals, points
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel
 
 _TINY = 1e-300
@@ -144,7 +144,7 @@ class LineChannel(LinkRowsChannel):
 
     @cached_property
     def _compiled(self) -> dict[str, Specialised]:
-        def of(common: Callable[..., Common], rough: type) -> Specialised:
+        def of(common: Seeking, rough: type) -> Specialised:
             own = {"cells": self.cells, "sharp": self.sharp}
             return Specialised(integrals, link=self.link, common=common, rough=rough, **own)
 

@@ -6,7 +6,7 @@ Everything is compiled for many lines at once, and written out number by number.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -92,13 +92,19 @@ class Common(NamedTuple):
         crossed: integrals of 1, ``t`` and ``t^2``, from the ends of a cell, whether it is one in which the flag
             changes, and the flag before.
         left: the same integrals behind the last node, from the flag there.
-        hidden: what cells whose ends have the same flag may hide; None for nothing.
+        hidden: what cells whose ends have the same flag may hide.
     """
 
     flag: Callable[[Any], Any]
     crossed: Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]
     left: Callable[[Any], tuple[Any, Any, Any]]
-    hidden: Hidden | None = None
+    hidden: Hidden
+
+
+class Seeking(Protocol):
+    """What lines have in common with level sets, searched for with numbers of the type ``rough``."""
+
+    def __call__(self, lines: Lines, rough: Any) -> Common: ...
 
 
 def points(lines: Lines, rough: Any) -> Common:
@@ -173,7 +179,7 @@ def intervals(lines: Lines, rough: Any) -> Common:
         open_end = last / len(lines.turned)
         return open_end, jnp.zeros(last.shape), open_end
 
-    return Common(inside, crossed, left)
+    return Common(inside, crossed, left, Hidden(jnp.zeros_like, lambda nodes, _: left(nodes[0])))
 
 
 def farther(fields: Entries, changes: Changes, step: Any) -> Entries:
