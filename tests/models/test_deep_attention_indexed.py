@@ -160,7 +160,8 @@ def test_perfect_recovery_is_where_labels_are_as_many_as_unknowns():
 
 @pytest.mark.statistics
 def test_state_evolution_recovers_perfectly_above_the_counting_threshold_only():
-    table = limits(MODEL, [0.34, 0.41])
+    # Averages over a few hundred data points are not what is tested.
+    table = limits(MODEL, [0.34, 0.41], throw=False)
     assert np.all(table["row_error"][0] > 1e-3)
     assert np.all(table["row_error"][1] < 1e-5)
 

@@ -12,6 +12,10 @@ from glassformer.core.numerics.extrapolation import remainder
 # Spread of a control, relative to its target's, that is rounding.
 _ROUNDING = 1e-10
 
+# Standard errors by which the information and what scores say of true deviations may differ by chance, of eight
+# replicas and many entries, and how much larger than what they differ by the error may be.
+_CHANCE, _LARGER = 5.0, 1.5
+
 
 def information(
     levels: Sequence[Sequence[Array]],
@@ -26,6 +30,9 @@ def information(
     The square of the score has three estimates of one mean (the product of independent scores, minus the slope,
     score times true deviation) and the deviation a known square: their differences are control variates. So is what the
     same sample says of labels that say nothing: where they say little, it is most of the noise.
+
+    Where sampled posteriors are wrong (modes that were not found, sheets that few points cover badly) all of a sample
+    is wrong alike. What scores say of true deviations then says so: it is far from what their squares say.
 
     Entries are those between the eigenvectors of the covariance. What is known little is a difference of entries that
     are large where it is no entry itself, and weights that are fitted to each of them leave their noise in it.
@@ -60,20 +67,41 @@ def _along(
     for place in np.ndindex(size, size):
         own, fitted = _fitted(square[(..., *place)], controls[(..., *place, slice(None))])
         found[(slice(None), *place)], weights[place] = own, fitted.mean(axis=0)
+    wrong = _LARGER * _contradicted(square, controls, weights)
     if len(levels) == 1:
-        return found, np.zeros((size, size))
+        return found, wrong
     few = [
         _estimates([part[:, :shown] for part in level], true[:, :shown], v, [part[:, :shown] for part in silent])
         for level in levels
     ]
     # The same weights for all: what controls vary by has no part in what levels differ by.
     means = [np.mean(square - np.einsum("rpabc,abc->rpab", known, weights), axis=(0, 1)) for square, known in few]
-    return found, remainder(means, lessened)
+    missing = remainder(means, lessened)
+    return found, np.where(wrong > np.abs(missing), wrong, missing)
+
+
+def _contradicted(square: Array, controls: Array, weights: Array) -> Array:
+    """How far the information is from what scores say of true deviations, shape (P, P); zero if it may be by chance."""
+    # What is left of the controls has mean zero whatever was sampled.
+    gaps = np.einsum("rpabc,abc->rpab", controls, weights) - controls[..., _TOLD]
+    sure = np.delete(controls, [_SLOPES, _TOLD], axis=-1)
+    found = np.empty((2, *weights.shape[:2]))
+    for place in np.ndindex(found.shape[1:]):
+        replicas = controlled(gaps[(..., *place)], sure[(..., *place, slice(None))])
+        found[(slice(None), *place)] = replicas.mean(), replicas.std(ddof=1) / np.sqrt(len(replicas))
+    gap, error = np.abs(found)
+    # Posteriors that are wrong anywhere are right nowhere.
+    return gap + 2 * error if np.any(gap > _CHANCE * error) else np.zeros_like(gap)
+
+
+# Controls that vanish if posteriors are right: squares less slopes, and less scores times true deviations.
+_SLOPES, _TOLD = 0, 1
 
 
 def _estimates(level: Sequence[Array], u: Array, v: Array, silent: Sequence[Array]) -> tuple[Array, Array]:
     """Squares of scores, shape (replicas, points, P, P), and variables of mean zero, one axis more."""
     g, h, c = level
+    # In the order of _SLOPES and _TOLD.
     square = _product(g, h)
     known = _product(u, u) - u.shape[-1] * np.linalg.inv(v)
     controls = [square - c, square - _product(0.5 * (g + h), u), known]

@@ -34,7 +34,7 @@ class Policy:
     tried: int = 512  # random fields on which a link is tried
     few: int = 32  # distinct labels among them up to which they are taken for discrete
     many: int = 2**14  # fields among which labels that sets of positive measure share show more than once
-    negligible: float = 3e-4  # noise variance, in units of that of the label, that stands for none
+    negligible: float = 3e-4  # variance of the noise that stands for none, of labels on a normal scale
     fewer: int = 8  # factor of data points that work on each of them leaves no time for
     least: int = 32  # data points
 
@@ -64,7 +64,8 @@ def link_channel(
     With noise the posterior is importance sampled, with more latents for fewer data points where the noise is below a
     twentieth of the label's variance. Without, a label of one entry, or a discrete one, is integrated
     along lines on which its level sets are found exactly. Continuous labels of several entries without noise are given
-    a noise of variance 3e-4 of theirs; what four times of it changes is part of the errors. So is, of all that is
+    a noise of variance 3e-4 once every entry is mapped to one that is nearly normal; what four times of it changes is
+    part of the errors. So is, of all that is
     sampled, what fewer latents say is missing.
 
     Args:
@@ -121,16 +122,17 @@ def link_channel(
         atoms = 1.0 if discrete else _atoms(flat, indices, tokens)
         return LineChannel(flat, indices, tokens, shape, symmetric, atoms, points=points)
     from glassformer.models.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel, followed
+    from glassformer.models.channels.multi_index.normal_scores import NormalScores
 
-    power = float(np.mean(np.var(tried, axis=0)))
     if noise > 0:
+        power = float(np.mean(np.var(tried, axis=0)))
         effort, fewer = followed(noise / max(power, noise))
         return NoisyLinkRowsChannel(
             flat, indices, tokens, shape, symmetric, noise, effort=effort, points=max(_POLICY.least, points // fewer)
         )
     # The posterior is a thin shell around a level set: more starts and points follow it, for fewer data points.
-    small, fewer = _POLICY.negligible * power, max(_POLICY.least, points // _POLICY.fewer)
-    return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, True, effort=_THIN, points=fewer)
+    small, fewer, scale = _POLICY.negligible, max(_POLICY.least, points // _POLICY.fewer), NormalScores.of(tried)
+    return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, scale, effort=_THIN, points=fewer)
 
 
 class _Tried(NamedTuple):

@@ -14,6 +14,7 @@ from glassformer.core.integral import Array
 from glassformer.models.channels.multi_index.importance_sampling import Effort
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.link_rows import LinkRowsChannel, of_whole_fields
+from glassformer.models.channels.multi_index.normal_scores import NormalScores
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,20 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
 
     Args:
         noise: :math:`\Delta > 0`, a variance.
-        negligible: whether the noise stands for none.
+        scale: of labels without noise, on which a little of it stands for none.
         effort: work of the sampling per data point.
         points: data points per replica of the averages.
     """
 
     noise: float
-    negligible: bool = False
+    scale: NormalScores | None = None
     effort: Effort = field(default=_EFFORT, kw_only=True)
     points: int = field(default=2048, kw_only=True)
+
+    @property
+    def negligible(self) -> bool:
+        """Whether the noise stands for none."""
+        return self.scale is not None
 
     @property
     def rank(self) -> float:
@@ -74,7 +80,7 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
 
     @cached_property
     def family(self) -> Family:
-        return Family(partial(_functions, self.link, self.symmetries), (float(self.noise),))
+        return Family(partial(_functions, self.link, self.symmetries, self.scale), (float(self.noise),))
 
     def label_from(self, fields: Array, source: Array) -> Array:
         clean = super().label_from(fields, source)
@@ -103,11 +109,23 @@ def _rank(link: Callable[[Any], Any], indices: int, tokens: int) -> float:
     return float(np.linalg.matrix_rank(slope))
 
 
-def _functions(link: Callable[[Any], Any], flips: Array, noise: Any) -> Functions:
+def _functions(link: Callable[[Any], Any], flips: Array, scale: NormalScores | None, noise: Any) -> Functions:
+    seen, log_slope = (_as_they_are, _nothing) if scale is None else (scale, scale.log_slope)
+
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
         """Residual of the label in standard deviations of the noise."""
         label, omega, root = datum
-        residual = (link(omega + root @ x.reshape(omega.shape)) - label) / jnp.sqrt(noise)
-        return residual[None], jnp.full(1, -0.5 * len(residual) * jnp.log(2 * np.pi * noise))
+        residual = (seen(link(omega + root @ x.reshape(omega.shape))) - seen(label)) / jnp.sqrt(noise)
+        height = log_slope(label) - 0.5 * len(residual) * jnp.log(2 * np.pi * noise)
+        return residual[None], jnp.reshape(height, 1)
 
     return of_whole_fields(target, link, flips)
+
+
+def _as_they_are(labels: Any) -> Any:
+    return labels
+
+
+def _nothing(labels: Any) -> float:
+    del labels
+    return 0.0
