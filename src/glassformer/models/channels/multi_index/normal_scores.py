@@ -63,9 +63,9 @@ class NormalScores(NamedTuple):
         return self.start + jnp.sum(self.slopes * grown, axis=1)
 
     def log_slope(self, labels: Any) -> Any:
-        """Logarithm of the volume that scores of a label have for one of its own, shape (k,)."""
+        """Logarithm of the volume that scores have for one of labels, at one label, shape (k,)."""
         past = labels[:, None] - self.knots
-        return jnp.sum(jnp.where((past > self.low) & (past <= self.high), jnp.log(self.slopes), 0.0))
+        return jnp.sum(jnp.log(jnp.where((past > self.low) & (past <= self.high), self.slopes, 1.0)))
 
 
 def _pieces(entry: Array) -> tuple[Array, Array, Array, Array, Array]:
@@ -82,7 +82,6 @@ def _pieces(entry: Array) -> tuple[Array, Array, Array, Array, Array]:
     width = np.diff(knots)
     low, high = np.zeros(pieces), width.copy()
     low[0], high[-1] = -np.inf, np.inf
-    # Pieces that are not there have no length.
-    first, low, high = (np.pad(part, (0, missing)) for part in (knots[:-1], low, high))
-    slopes = np.pad(np.diff(values) / width, (0, missing), constant_values=1.0)
+    # Pieces that are not there have neither length nor slope.
+    first, low, high, slopes = (np.pad(part, (0, missing)) for part in (knots[:-1], low, high, np.diff(values) / width))
     return np.asarray(values[0]), first, low, high, slopes
