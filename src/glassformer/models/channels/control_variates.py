@@ -77,7 +77,7 @@ def _along(
     # The same weights for all: what controls vary by has no part in what levels differ by.
     means = [np.mean(square - np.einsum("rpabc,abc->rpab", known, weights), axis=(0, 1)) for square, known in few]
     missing = remainder(means, lessened)
-    return found, np.where(wrong > np.abs(missing), wrong, missing)
+    return found, np.where(np.abs(wrong) > np.abs(missing), wrong, missing)
 
 
 def _contradicted(square: Array, controls: Array, weights: Array) -> Array:
@@ -89,9 +89,10 @@ def _contradicted(square: Array, controls: Array, weights: Array) -> Array:
     for place in np.ndindex(found.shape[1:]):
         replicas = controlled(gaps[(..., *place)], sure[(..., *place, slice(None))])
         found[(slice(None), *place)] = replicas.mean(), replicas.std(ddof=1) / np.sqrt(len(replicas))
-    gap, error = np.abs(found)
+    gap, error = found
     # Posteriors that are wrong anywhere are right nowhere.
-    return gap + 2 * error if np.any(gap > _CHANCE * error) else np.zeros_like(gap)
+    wrong = np.any(np.abs(gap) > _CHANCE * error)
+    return gap + 2 * np.copysign(error, gap) if wrong else np.zeros_like(gap)
 
 
 # Controls that vanish if posteriors are right: squares less slopes, and less scores times true deviations.
