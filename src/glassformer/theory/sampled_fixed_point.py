@@ -198,7 +198,7 @@ def _corrected(gain: Array, before: Array, here: Array, changed: Array, rough: A
 
     Steps are measured in units of the covariance: what little is unknown of one direction must not be taken for the
     slope of another. The gain is kept as well where the step is shorter than ``rough``: a sampled map is rough, and
-    that is no slope. Nor is a residual that falls by more than the step: the map is monotone.
+    that is no slope. Nor is a residual that falls by far more than the step: the map is monotone.
     """
     step = here - before
     moved, weighed = (part.reshape(len(here), -1) for part in (step, _weighed(step, before, here)))
@@ -206,7 +206,7 @@ def _corrected(gain: Array, before: Array, here: Array, changed: Array, rough: A
     left = np.einsum("ni,nij->nj", weighed, gain)
     scale, square = np.sum(left * changed, axis=1), np.sum(weighed * moved, axis=1)
     usable = np.isfinite(scale) & (np.abs(scale) > 1e-12 * square) & (scale != 0)
-    usable &= (np.linalg.norm(moved, axis=1) >= rough) & (np.sum(weighed * changed, axis=1) >= -square)
+    usable &= (np.linalg.norm(moved, axis=1) >= rough) & (np.sum(weighed * changed, axis=1) >= -POLICY.fall * square)
     with np.errstate(divide="ignore", invalid="ignore"):
         update = (moved + predicted)[:, :, None] * left[:, None, :] / scale[:, None, None]
     return np.asarray(np.where(usable[:, None, None], gain - update, gain))
