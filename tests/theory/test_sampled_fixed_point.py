@@ -40,11 +40,53 @@ class RoughMap:
 
 
 def found(rough, start, slope, unstable=False):
-    one = np.array([[[start]]])
-    extra = {"slope": np.array([[[slope]]]), "q_hat": one, "q_hat_error": one, "unstable": np.array([unstable])}
+    return from_place(rough, np.array([[[start]]]), np.array([[[slope]]]), unstable)
+
+
+def from_place(rough, start, slope, unstable=False):
+    extra = {"slope": slope, "q_hat": start, "q_hat_error": start, "unstable": np.array([unstable])}
     nothing = np.zeros(1)
-    place = Solution(one, [Status.CONVERGED], nothing, nothing.astype(int), nothing, np.zeros((1, 1)), extra)
+    place = Solution(start, [Status.CONVERGED], nothing, nothing.astype(int), nothing, np.zeros((1, 1)), extra)
     return refined(rough, place, Iteration(tolerance=1e-4, floor=1e-6))
+
+
+class KnownRowMap:
+    """Two rows, the second known to the smallest variance: what is left of a correlation with it roughens the first."""
+
+    alpha, smallest, contraction = np.ones(1), 1e-12, 0.4
+
+    def with_replicas(self, variance, index, kept):
+        kept[:, index] = 1.0
+        first, both, second = variance[:, 0, 0], variance[:, 0, 1], np.maximum(variance[:, 1, 1], self.smallest)
+        value = np.zeros_like(variance)
+        value[:, 0, 0] = 0.2717 + self.contraction * (first - 0.2717) + 0.5 * np.abs(both) / np.sqrt(first * second)
+        value[:, 0, 1] = value[:, 1, 0] = 0.2 * both
+        value[:, 1, 1] = 0.5 * second
+        apart = np.linspace(-1, 1, REPLICAS) / np.sqrt(REPLICAS - 1) * 1e-4
+        rest = value[:, None] + apart[:, None, None] * np.diag([1.0, 0.0])
+        return Sampled(value, rest, value, value)
+
+    def respected(self, matrices, variance):
+        del variance
+        return matrices
+
+
+@pytest.mark.parametrize(
+    ("first", "both", "second", "mixed"),
+    [
+        (0.27226556, 9.8109e-11, 9.882e-13, (0.4, -755.1, -2182.3, -6.332e7)),
+        (0.27165826, 7.1734e-10, 4.3275e-12, (0.4, 0.0, 0.0, 0.0)),
+        (0.27258213, 1.3514e-10, 3.7887e-12, (0.4, 0.0, 0.0, 0.0)),
+    ],
+)
+def test_a_row_that_is_known_does_not_spoil_the_slopes_of_another(first, both, second, mixed):
+    rough, slope = KnownRowMap(), np.diag([0.4, 0.2, 0.2, 0.45])
+    slope[0] = mixed
+    solution = from_place(rough, np.array([[[first, both], [both, second]]]), slope[None])
+    assert solution.status == [Status.CONVERGED]
+    assert solution.iterations[0] <= 10
+    assert abs(solution.value[0, 0, 0] - 0.2717) <= 2 * solution.error_estimate[0]
+    assert solution.residual[0] <= solution.error_estimate[0] <= 1e-3
 
 
 @pytest.mark.parametrize("start", [3e-4, 2e-3, 2e-2])

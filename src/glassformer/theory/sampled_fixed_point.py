@@ -43,6 +43,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
     start, (batch, size) = place.value, place.value.shape[:2]
     unstable = place.extra["unstable"].copy()
     gain = _attracting(place.extra["slope"])
+    gain_there = gain.copy()
     best = replace(
         place,
         value=start.copy(),
@@ -79,27 +80,32 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
             # A residual that has turned is known to vanish on the way, however short that was.
             turned = np.sum(gap * last[1, where], axis=1) < 0
             rough = np.where(turned, 0.0, POLICY.seen * blur)
-            gain[where] = _corrected(gain[where], flat - last[0, where], gap - last[1, where], rough)
+            before = last[0, where].reshape(here.shape)
+            gain[where] = _corrected(gain[where], before, here, gap - last[1, where], rough)
         else:
             gain[where] = _attracting(slopes)
             unstable[where] &= repelling(slopes)
         last[:, where] = flat, gap
         step = fine.respected(np.einsum("nij,nj->ni", gain[where], gap).reshape(here.shape), here)
         apart = _apart(gain[where], rest, less - mapped)
-        length, blur = np.linalg.norm(step, axis=(1, 2)), _size(apart)
+        length, off, blur = np.linalg.norm(step, axis=(1, 2)), np.linalg.norm(gap, axis=1), _size(apart)
+        if not leading:
+            # A monotone map is no nearer to its fixed point than its residual is long, whatever the gain says.
+            length = np.maximum(length, off)
         # What sampled posteriors leave out is no matter of confidence.
-        left_out = np.einsum("nij,nj->ni", gain[where], (more - mapped).reshape(len(where), -1))
-        missing = np.linalg.norm(left_out, axis=1)
+        left_out = _amplified(gain[where], (more - mapped).reshape(len(where), 1, -1))
+        missing = _size(left_out)
         confidence = confident(rest.shape[1], POLICY.confidence)
-        sure = np.stack([left_out, POLICY.left * step.reshape(len(where), -1)], axis=1) / confidence
+        sure = np.concatenate([left_out, POLICY.left * step.reshape(left_out.shape)], axis=1) / confidence
         spent[where] += 1
         # The best so far is what a search that gets no further ends with.
         waited[where] = np.where(length < POLICY.gain * least[where], 0, waited[where] + 1)
         better = usable & (length < least[where])
         improved = where[better]
         least[improved], merit[improved] = length[better], (blur + missing)[better]
-        best.value[improved], best.residual[improved] = here[better], np.linalg.norm(gap[better], axis=1)
-        total = POLICY.left * length + confidence * blur + missing
+        best.value[improved], best.residual[improved] = here[better], off[better]
+        gain_there[improved] = gain[improved]
+        total = np.maximum(POLICY.left * length + confidence * blur + missing, off)
         best.error_estimate[improved] = total[better]
         parts = np.concatenate([apart, sure], axis=1)[better]
         # Averages that are exact have one replica, and no more parts than that.
@@ -125,7 +131,7 @@ def refined(fine: EvolutionMap, place: Solution, settings: Iteration, leading: b
     status[unstable & (status == Status.CONVERGED)] = Status.INTEGRATION_NOT_CONVERGED
     status[(merit > POLICY.meaningless) & np.isfinite(merit)] = Status.INTEGRATION_NOT_CONVERGED
     if leading:
-        best.extra.update(slope=np.eye(size * size) - np.linalg.inv(gain), unstable=unstable)
+        best.extra.update(slope=np.eye(size * size) - np.linalg.inv(gain_there), unstable=unstable)
     return replace(best, status=status.tolist(), iterations=spent)
 
 
@@ -157,7 +163,13 @@ def _apart(gain: Array, rest: Array, unseen: Array) -> Array:
     count = rest.shape[1]
     apart = np.sqrt((count - 1) / count) * (rest - rest.mean(axis=1, keepdims=True))
     parts = np.concatenate([apart, unseen[:, None]], axis=1)
-    return np.asarray(np.einsum("nij,nrj->nri", gain, parts.reshape(*parts.shape[:2], -1)))
+    return _amplified(gain, parts.reshape(*parts.shape[:2], -1))
+
+
+def _amplified(gain: Array, parts: Array) -> Array:
+    """What fixed points move by where the map moves by these parts, shape (n, parts, P^2): no less, it is monotone."""
+    moved = np.einsum("nij,nrj->nri", gain, parts)
+    return np.asarray(moved * np.maximum(1.0, _size(parts) / np.maximum(_size(moved), 1e-300))[:, None, None])
 
 
 def _size(apart: Array) -> Array:
@@ -181,16 +193,27 @@ def _within(here: Array, step: Array, share: Array) -> Array:
     return moved
 
 
-def _corrected(gain: Array, moved: Array, changed: Array, rough: Array) -> Array:
+def _corrected(gain: Array, before: Array, here: Array, changed: Array, rough: Array) -> Array:
     """Broyden's update of ``(1 - F')^-1`` by what the residual did along the last step; kept where there was none.
 
-    It is kept as well where that step is shorter than ``rough``: a sampled map is rough, and that is no slope.
+    Steps are measured in units of the covariance: what little is unknown of one direction must not be taken for the
+    slope of another. The gain is kept as well where the step is shorter than ``rough``: a sampled map is rough, and
+    that is no slope. Nor is a residual that falls by far more than the step: the map is monotone.
     """
+    step = here - before
+    moved, weighed = (part.reshape(len(here), -1) for part in (step, _weighed(step, before, here)))
     predicted = np.einsum("nij,nj->ni", gain, changed)
-    left = np.einsum("ni,nij->nj", moved, gain)
-    scale = np.sum(left * changed, axis=1)
-    length = np.linalg.norm(moved, axis=1)
-    usable = np.isfinite(scale) & (np.abs(scale) > 1e-12 * length**2) & (scale != 0) & (length >= rough)
+    left = np.einsum("ni,nij->nj", weighed, gain)
+    scale, square = np.sum(left * changed, axis=1), np.sum(weighed * moved, axis=1)
+    usable = np.isfinite(scale) & (np.abs(scale) > 1e-12 * square) & (scale != 0)
+    usable &= (np.linalg.norm(moved, axis=1) >= rough) & (np.sum(weighed * changed, axis=1) >= -POLICY.fall * square)
     with np.errstate(divide="ignore", invalid="ignore"):
         update = (moved + predicted)[:, :, None] * left[:, None, :] / scale[:, None, None]
     return np.asarray(np.where(usable[:, None, None], gain - update, gain))
+
+
+def _weighed(step: Array, before: Array, here: Array) -> Array:
+    """``C^-1 step C^-1`` with the mean covariance ``C`` of both ends, whose eigenvalues may round to zero."""
+    values, vectors = np.linalg.eigh(np.nan_to_num(0.5 * (before + here)))
+    inverse = (vectors / np.maximum(values, 1e-12)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    return np.asarray(inverse @ step @ inverse)

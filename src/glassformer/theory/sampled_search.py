@@ -23,6 +23,7 @@ class Search:
     rounds: int = 24  # corrections by all points
     sloped: int = 4  # factor of points that slopes, which only lead there, can do without
     seen: float = 2.0  # standard errors of a fixed point that a step needs for its ends to tell slopes
+    fall: float = 2.0  # steps by which a residual may fall along one: beyond one it is noise
     gain: float = 0.7  # share of the step that a round has to leave behind
     patience: int = 4  # rounds without that gain, after which the best will do
     unstable: float = 1.005  # eigenvalue of the slope above which a point is left
