@@ -112,7 +112,7 @@ def points(lines: Lines, rough: Any) -> Common:
 
     Numbers of the type ``rough`` say where; Newton's step from there has all digits.
     """
-    near = lines.rounded(rough)
+    near, rounded = lines.rounded(rough), jnp.finfo(rough).eps / jnp.finfo(jnp.float32).eps
 
     def roughly(place: Any) -> Any:
         return near.deviations(near.fields(place.astype(rough)))[0].astype(rough)
@@ -130,8 +130,9 @@ def points(lines: Lines, rough: Any) -> Common:
         slope = sum(jnp.where(lines.axis == q, part, 0.0) for q, part in enumerate(gradient))
         step = -value / jnp.where(slope == 0, 1.0, slope)
         size = sum(part**2 for part in gradient)
-        # A jump of the label is no root.
-        root = here & (jnp.abs(value) <= POLICY.root * (1 + jnp.sqrt(size))) & (size > 0)
+        # A jump of the label is no root, not even one from next to it.
+        allowed = POLICY.root * (rounded + jnp.sqrt(size))
+        root = here & (jnp.abs(value) <= allowed) & (size > 0)
         place = jnp.where(root, jnp.clip(start + step, low, high), 0.0)
         return place, jnp.where(root, _height(place) * jnp.abs(slope) / size, 0.0)
 
