@@ -112,7 +112,7 @@ def points(lines: Lines, rough: Any) -> Common:
 
     Numbers of the type ``rough`` say where; Newton's step from there has all digits.
     """
-    near, rounded = lines.rounded(rough), jnp.finfo(rough).eps / jnp.finfo(jnp.float32).eps
+    near, rounded = lines.rounded(rough), np.finfo(rough).eps / np.finfo(np.float32).eps
 
     def roughly(place: Any) -> Any:
         return near.deviations(near.fields(place.astype(rough)))[0].astype(rough)
