@@ -148,10 +148,11 @@ class LineChannel(LinkRowsChannel):
             own = {"cells": self.cells, "sharp": self.sharp}
             return Specialised(integrals, link=self.link, common=common, rough=rough, **own)
 
+        along = partial(points, halvings=POLICY.kinked) if self.sharp else points
         return {
             "intervals": of(intervals, np.float64),
-            "points": of(points, np.float32),
-            "points closely": of(points, np.float64),
+            "points": of(along, np.float32),
+            "points closely": of(along, np.float64),
         }
 
 

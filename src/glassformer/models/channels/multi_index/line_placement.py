@@ -39,6 +39,7 @@ class Lines:
     growth: int = 16  # even power with which they grow from there, the last ones to ten times that length
     halvings: int = 24  # of a cell that holds the edge of an interval
     first: int = 1  # halvings of one that holds a point
+    kinked: int = 6  # the same where links have kinks: next to one that is level on one side secants hardly move
     secants: int = 7  # that follow
     same: float = 1e-9  # difference of labels that are the same
     root: float = 1e-5  # deviation of a label at a crossing that is none of a jump

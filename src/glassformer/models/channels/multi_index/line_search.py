@@ -107,10 +107,10 @@ class Seeking(Protocol):
     def __call__(self, lines: Lines, rough: Any) -> Common: ...
 
 
-def points(lines: Lines, rough: Any) -> Common:
+def points(lines: Lines, rough: Any, halvings: int = POLICY.first) -> Common:
     r"""Points at which the label passes through the one observed, weighted by :math:`|\partial_jg|/|\nabla g|^2`.
 
-    Numbers of the type ``rough`` say where; Newton's step from there has all digits.
+    Numbers of the type ``rough`` say where, after so many halvings of a cell; Newton's step from there has all digits.
     """
     near, rounded = lines.rounded(rough), np.finfo(rough).eps / np.finfo(np.float32).eps
 
@@ -122,7 +122,7 @@ def points(lines: Lines, rough: Any) -> Common:
 
     def crossed(low: Any, high: Any, here: Any, before: Any) -> tuple[Any, Any, Any]:
         del before
-        return counted(*at(_bracketed(roughly, low.astype(rough), high.astype(rough)), low, high, here))
+        return counted(*at(_bracketed(roughly, low.astype(rough), high.astype(rough), halvings), low, high, here))
 
     def at(start: Any, low: Any, high: Any, here: Any) -> tuple[Any, Any]:
         start = start.astype(low.dtype)
@@ -204,8 +204,8 @@ def _with_gradient(value: Callable[[Entries], Any], fields: Entries, turned: lis
     return here, [(value(farther(fields, own, POLICY.step)) - here) / POLICY.step for own in turned]
 
 
-def _bracketed(value: Callable[[Any], Any], low: Any, high: Any) -> Any:
-    """Where ``value`` vanishes between two ends, nearly, by Illinois iteration."""
+def _bracketed(value: Callable[[Any], Any], low: Any, high: Any, halvings: int) -> Any:
+    """Where ``value`` vanishes between two ends, nearly, by Illinois iteration after some halvings."""
 
     def halve(_: int, state: Any) -> Any:
         a, b, fa, fb = state
@@ -214,7 +214,7 @@ def _bracketed(value: Callable[[Any], Any], low: Any, high: Any) -> Any:
         same = (found > 0) == (fa > 0)
         return tuple(jnp.where(same, *pair) for pair in ((middle, a), (b, middle), (found, fa), (fb, found)))
 
-    halved = jax.lax.fori_loop(0, POLICY.first, halve, (low, high, value(low), value(high)))
+    halved = jax.lax.fori_loop(0, halvings, halve, (low, high, value(low), value(high)))
     return _converged(value, *halved)
 
 
