@@ -149,7 +149,7 @@ def _scores_on_a_cusp(y, omega):
 @pytest.mark.slow
 def test_errors_count_what_cells_hide():
     """Next to a cusp crossings are as near to each other as one likes: .1148 +- .0006 for .1243."""
-    rng, count = np.random.default_rng(0), 16384
+    rng, count = np.random.default_rng(0), 8192
     omega = np.sqrt(0.3) * rng.standard_normal((count, 1)) * np.ones(2)
     z = omega + rng.standard_normal((count, 2)) @ np.linalg.cholesky(CORRELATED).T
     y = np.sqrt(np.abs(z[:, 0])) + z[:, 1]
@@ -160,7 +160,7 @@ def test_errors_count_what_cells_hide():
     assert np.all(error < 0.015)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_jumps_are_found_where_cells_are_shortest():
     """They were judged by themselves, and seemed to hide nothing: .0047 +- .0003 for what vanishes."""
     channel = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0] ** 2) % 1, 2, points=32).channel
@@ -170,6 +170,7 @@ def test_jumps_are_found_where_cells_are_shortest():
     assert np.all(error[0] < 2e-3)
 
 
+@pytest.mark.slow
 def test_a_row_known_nearly_perfectly_hides_nothing_of_the_other():
     """Places next to jumps, where labels are all but right for all of them are near, were taken for points of the set.
 
@@ -183,6 +184,7 @@ def test_a_row_known_nearly_perfectly_hides_nothing_of_the_other():
     np.testing.assert_allclose(found[1], found[0], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_points_next_to_kinks_are_found_from_where_labels_are_level():
     """They took more steps than there were: four in a thousand were missed, and a threshold came out lower by two."""
     count, y = 8192, 0.7

@@ -39,7 +39,7 @@ def test_labels_that_tell_all_fields_say_so_in_any_units(link):
     assert np.all(error < 0.06)
 
 
-@pytest.mark.slow
+@pytest.mark.statistics
 def test_limits_of_labels_in_different_units():
     """The second row was never learned, with an error of .001."""
     found = limits(SequenceMultiIndex(lambda z: jnp.stack([1000 * z[0, 0], z[1, 0]]), 2, points=512), [0.3])

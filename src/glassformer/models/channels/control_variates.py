@@ -85,11 +85,11 @@ def _contradicted(square: Array, controls: Array, weights: Array) -> Array:
     # What is left of the controls has mean zero whatever was sampled.
     gaps = np.einsum("rpabc,abc->rpab", controls, weights) - controls[..., _TOLD]
     sure = np.delete(controls, [_SLOPES, _TOLD], axis=-1)
-    found = np.empty((2, *weights.shape[:2]))
-    for place in np.ndindex(found.shape[1:]):
-        replicas = controlled(gaps[(..., *place)], sure[(..., *place, slice(None))])
-        found[(slice(None), *place)] = replicas.mean(), replicas.std(ddof=1) / np.sqrt(len(replicas))
-    gap, error = found
+    gap, error = np.empty((2, *weights.shape[:2]))
+    for a, b in zip(*np.tril_indices(len(gap)), strict=True):
+        replicas = controlled(gaps[..., a, b], sure[..., a, b, :])
+        gap[a, b] = gap[b, a] = replicas.mean()
+        error[a, b] = error[b, a] = replicas.std(ddof=1) / np.sqrt(len(replicas))
     # Posteriors that are wrong anywhere are right nowhere.
     wrong = np.any(np.abs(gap) > _CHANCE * error)
     return gap + 2 * np.copysign(error, gap) if wrong else np.zeros_like(gap)
