@@ -235,7 +235,7 @@ class DeepAttention(Model):
             if inverts(network):
                 # Saturated layers need more of both, which leaves time for fewer data points.
                 simple = network.depth == 1 and network.rows == 2
-                effort, points = (Effort(64, 8, 8), self.points) if simple else (Effort(256, 32, 10), self.points // 4)
+                effort, points = (Effort(64, 16, 8), self.points) if simple else (Effort(256, 32, 10), self.points // 4)
                 return InvertedAttentionChannel(network, effort=effort, points=max(32, points))
         from glassformer.models.channels.multi_index.attention_network import attention_link
         from glassformer.models.channels.multi_index.link_channel import link_channel

@@ -17,8 +17,7 @@ from glassformer.core.numerics.extrapolation import remainder
 from glassformer.core.numerics.quasi_random import confident, mean_and_error
 from glassformer.core.progress import note
 from glassformer.models.base import Model
-from glassformer.models.channels.base import Channel
-from glassformer.models.channels.control_variates import controlled
+from glassformer.models.channels.control_variates import beyond_chance, controlled
 from glassformer.models.channels.field_averages import Response
 from glassformer.theory.subspaces import Basis, symmetric_basis
 
@@ -90,14 +89,17 @@ def instability(
     goal = _goal(found, accuracy) if channel.sampled else np.inf
     while found.error > goal * found.rate and points < most * channel.points:
         note(f"growth of what is not yet known, {2 * points} data points")
-        response = response.joined(_response(channel.with_points(2 * points), variance, unknown, basis, points))
-        points, again = 2 * points, _fastest(model, basis, response)
+        fresh = channel.with_points(2 * points).response(variance, points, unknown)
+        response = response.joined(_turned(fresh, basis))
+        points, again, newest = 2 * points, _fastest(model, basis, response), growth_of(model, basis, fresh)
         # A search that ends with the first small error ends with one that is too small by chance: errors fall no faster
         # than points grow.
-        found = again._replace(error=max(again.error, 0.5 * found.error), missing=found.missing)
+        found = again._replace(
+            error=max(again.error, 0.5 * found.error), missing=max(newest.missing, again.missing, key=abs)
+        )
     if channel.louder is None:
         return found
-    louder = _response(channel.louder.with_points(points), variance, unknown, basis)
+    louder = _turned(channel.louder.with_points(points).response(variance, 0, unknown), basis)
     # No matter of chance, nor of confidence.
     change = abs(_fastest(model, basis, louder).rate - found.rate)
     return found._replace(missing=abs(found.missing) + change)
@@ -123,12 +125,8 @@ class _Response(NamedTuple):
         return _Response(*(np.concatenate(pair, axis=1) for pair in zip(self, other, strict=True)))
 
 
-def _response(channel: Channel, variance: Array, unknown: Array, basis: Basis, known: int = 0) -> _Response:
-    """Slopes in the directions of the basis, on all points but the first ``known`` of each replica."""
-    return _turned(channel.response(variance, known, unknown), basis)
-
-
 def _turned(response: Response, basis: Basis) -> _Response:
+    """Slopes in the directions of the basis."""
     slopes = (response.first, response.second, response.truth)
     first, second, truth = (_rotated(part, basis.directions) for part in slopes)
     # What a sampled posterior breaks of a symmetry is noise. The true deviations have none.
@@ -140,7 +138,7 @@ def growth_of(model: Model, basis: Basis, response: Response) -> Instability:
     """The fastest growth, and what sampled posteriors leave out of it."""
     found, *fewer = (_fastest(model, basis, _turned(part, basis)) for part in (response, *response.fewer))
     rates = [np.array(level.rate) for level in (found, *fewer)]
-    return found._replace(missing=float(remainder(rates, model.channel.lessened)))
+    return found._replace(missing=max(found.missing, float(remainder(rates, model.channel.lessened)), key=abs))
 
 
 def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:
@@ -156,7 +154,8 @@ def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:
     # The identity projected on the eigenspace is what the map's powers tend to: positive semi-definite.
     matrix = np.einsum("ncc,nab->ab", modes[near], modes[near])
     full = basis.directions @ matrix @ basis.directions.T
-    return Instability(rate, error, full / np.trace(full), bool(near.sum() > 1), replicas[-1])
+    wrong = model.prior.in_rows.growth * _contradicted(modes[-1], _mixed(vectors[:, -1], images))
+    return Instability(rate, error, full / np.trace(full), bool(near.sum() > 1), replicas[-1], wrong)
 
 
 def _rotated(response: Array, directions: Array) -> Array:
@@ -211,3 +210,10 @@ def _entry(left: Array, image: _Image) -> Array:
     """<left, F(matrix)> of each replica of the data."""
     square, *controls = (np.tensordot(part, left, axes=2) for part in image)
     return controlled(square, np.stack(controls, axis=-1))
+
+
+def _contradicted(left: Array, image: _Image) -> float:
+    """How wrong <left, F(matrix)> may be by what true deviations say, to which both of a pair of slopes are alike."""
+    square, crossed, *sure = (np.tensordot(part, left, axes=2) for part in image)
+    told = controlled(square - crossed, np.stack(sure, axis=-1))
+    return float(beyond_chance(*mean_and_error(_entry(left, image) - told)))

@@ -128,16 +128,23 @@ class Channel(LabelErrors):
         for k, v in enumerate(variance):
             scores = [[part[k] for part in level[:3]] for level in levels]
             raw = information(scores, deviation[k], v, shown, [part[k] for part in silent], self.lessened)
-            pairs.append([self.row_symmetries.respected(part, self.self_overlap - v) for part in raw])
+            pairs.append(self._respected(raw, v))
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
         partitions = ([level[3][k].mean() for level in levels] for k in range(len(variance)))
         missing_log = np.array([remainder(part, self.lessened) for part in partitions])
-        found_information, log_partition = (mean_of_replicas(part) for part in (replicas, levels[0][3].mean(axis=2)))
+        log_partition = _with_systematic(mean_of_replicas(levels[0][3].mean(axis=2)), missing_log)
+        return self._of_replicas(replicas, missing, log_partition)
+
+    def _respected(self, parts: Sequence[Array], v: Array) -> list[Array]:
+        """Information as symmetries have it, at one covariance."""
+        return [self.row_symmetries.respected(part, self.self_overlap - v) for part in parts]
+
+    def _of_replicas(self, replicas: Array, missing: Array, log_partition: Integral) -> Averages:
+        """Averages from the information of each replica, (batch, replicas, P, P), and what is missing from all."""
         unseen = _POLICY.points / (REPLICAS * self.points)
-        value, error = found_information
+        value, error = mean_of_replicas(replicas)
         whole = Integral(value, np.hypot(error, unseen * np.abs(value)))
-        parts = (_with_systematic(whole, missing), _with_systematic(log_partition, missing_log))
-        return Averages(*parts, replicas, unseen, missing)
+        return Averages(_with_systematic(whole, missing), log_partition, replicas, unseen, missing)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
         r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L) each.
@@ -145,6 +152,10 @@ class Channel(LabelErrors):
         Those of shares of the work follow, as in :meth:`posteriors`.
         """
         raise NotImplementedError
+
+    def slopes_at(self, y: Array, omega: Array, variance: Array) -> Slopes:
+        """Slopes of n data points that share one posterior covariance, shape (P, P), those of a replica together."""
+        return self.slopes(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))
 
     def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
         """Slopes of the score on sampled data at one covariance; the first ``known`` points of each replica left out.
@@ -154,8 +165,7 @@ class Channel(LabelErrors):
         """
         stretch = np.eye(self.rows) if wider is None else self._stretch(variance, wider)
         omega, deviation, labels = (part[0] for part in self._data(variance[None], known, stretch))
-        spread = np.broadcast_to(variance, (len(omega), *variance.shape))
-        found = self._responding(self.slopes(labels, omega, spread), deviation, variance)
+        found = self._responding(self.slopes_at(labels, omega, variance), deviation, variance)
         if wider is None:
             return found
         white = np.linalg.cholesky(variance).T @ deviation

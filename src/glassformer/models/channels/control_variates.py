@@ -67,7 +67,7 @@ def _along(
     for place in np.ndindex(size, size):
         own, fitted = _fitted(square[(..., *place)], controls[(..., *place, slice(None))])
         found[(slice(None), *place)], weights[place] = own, fitted.mean(axis=0)
-    wrong = _LARGER * _contradicted(square, controls, weights)
+    wrong = _contradicted(square, controls, weights)
     if len(levels) == 1:
         return found, wrong
     few = [
@@ -90,9 +90,26 @@ def _contradicted(square: Array, controls: Array, weights: Array) -> Array:
         replicas = controlled(gaps[..., a, b], sure[..., a, b, :])
         gap[a, b] = gap[b, a] = replicas.mean()
         error[a, b] = error[b, a] = replicas.std(ddof=1) / np.sqrt(len(replicas))
+    return beyond_chance(gap, error)
+
+
+def beyond_chance(gap: Array, error: Array) -> Array:
+    """How wrong averages may be that differ so from what true deviations say; zero where that may be by chance.
+
+    Args:
+        gap: differences, of any shape.
+        error: their standard errors.
+
+    Example:
+        >>> (
+        ...     beyond_chance(np.array([0.1, 6.0]), np.ones(2)).tolist(),
+        ...     beyond_chance(np.array([0.1]), np.ones(1)).tolist(),
+        ... )
+        ([3.1500000000000004, 12.0], [0.0])
+    """
     # Posteriors that are wrong anywhere are right nowhere.
     wrong = np.any(np.abs(gap) > _CHANCE * error)
-    return gap + 2 * np.copysign(error, gap) if wrong else np.zeros_like(gap)
+    return np.asarray(_LARGER * (gap + 2 * np.copysign(error, gap)) if wrong else np.zeros_like(gap))
 
 
 # Controls that vanish if posteriors are right: squares less slopes, and less scores times true deviations.

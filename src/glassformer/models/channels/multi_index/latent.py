@@ -3,7 +3,7 @@ r"""Channels whose posterior is that of latent normal variables, sampled around 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -79,16 +79,20 @@ class LatentChannel(Channel):
         return self._slopes(found, inverse)
 
     def _slopes(self, found: Moments, inverse: Array) -> Slopes:
-        return [self._slopes_of(level, inverse) for level in (found, *found.fewer)]
+        return [
+            self._slopes_of((part.first, part.second), (part.first_square, part.second_square), inverse)
+            for part in (found, *found.fewer)
+        ]
 
-    def _slopes_of(self, found: Moments, inverse: Array) -> tuple[Array, Array]:
+    def _slopes_of(self, means: Sequence[Array], squares: Sequence[Array], inverse: Array) -> tuple[Array, Array]:
+        """From two independent estimates of the means and second moments of whitened deviations."""
         shape = (len(inverse), self.rows, self.columns, self.rows, self.columns)
         # The product of independent means has no bias.
-        mean = np.einsum("na,nb->nab", found.first, found.second)
+        mean = np.einsum("na,nb->nab", *means)
         known = 0.5 * (mean + np.swapaxes(mean, 1, 2)) + np.eye(mean.shape[1])
         first, second = (
             np.einsum("nap,nalbm,nbq->nplqm", inverse, (square - known).reshape(shape), inverse, optimize=True)
-            for square in (found.first_square, found.second_square)
+            for square in squares
         )
         return first, second
 

@@ -121,18 +121,20 @@ def link_channel(
 
         atoms = 1.0 if discrete else _atoms(flat, indices, tokens)
         return LineChannel(flat, indices, tokens, shape, symmetric, atoms, points=points)
-    from glassformer.models.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel, followed
-    from glassformer.models.channels.multi_index.normal_scores import NormalScores
-
     if noise > 0:
+        from glassformer.models.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel, followed
+
         power = float(np.mean(np.var(tried, axis=0)))
         effort, fewer = followed(noise / max(power, noise))
         return NoisyLinkRowsChannel(
             flat, indices, tokens, shape, symmetric, noise, effort=effort, points=max(_POLICY.least, points // fewer)
         )
+    from glassformer.models.channels.multi_index.noiseless_link_rows import NoiselessLinkRowsChannel
+    from glassformer.models.channels.multi_index.normal_scores import NormalScores
+
     # The posterior is a thin shell around a level set: more starts and points follow it, for fewer data points.
     small, fewer, scale = _POLICY.negligible, max(_POLICY.least, points // _POLICY.fewer), NormalScores.of(tried)
-    return NoisyLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, scale, effort=_THIN, points=fewer)
+    return NoiselessLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, scale, effort=_THIN, points=fewer)
 
 
 class _Tried(NamedTuple):

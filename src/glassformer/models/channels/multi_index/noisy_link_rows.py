@@ -21,7 +21,6 @@ from glassformer.models.channels.multi_index.normal_scores import NormalScores
 class Policy:
     """How the thin shells are followed that little noise makes of posteriors."""
 
-    louder: float = 4.0  # factor of a noise that stands for none at which its effect is seen
     thick: float = 0.05  # share of noise in the variance of labels from which on the usual work will do
     most: int = 8192  # latents of a data point where it is smaller
     afforded: int = 512  # latents that all data points can have
@@ -42,28 +41,13 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
 
     Args:
         noise: :math:`\Delta > 0`, a variance.
-        scale: of labels without noise, on which a little of it stands for none.
         effort: work of the sampling per data point.
         points: data points per replica of the averages.
     """
 
     noise: float
-    scale: NormalScores | None = None
     effort: Effort = field(default=_EFFORT, kw_only=True)
     points: int = field(default=2048, kw_only=True)
-
-    @property
-    def negligible(self) -> bool:
-        """Whether the noise stands for none."""
-        return self.scale is not None
-
-    @property
-    def rank(self) -> float:
-        return _rank(self.link, self.indices, self.tokens) if self.negligible else 0.0
-
-    @property
-    def louder(self) -> Self | None:
-        return replace(self, noise=_POLICY.louder * self.noise) if self.negligible else None
 
     def hasty(self) -> Self:
         # What few latents leave out is less than what few data points do.
@@ -71,20 +55,24 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
         return replace(self, effort=replace(self.effort, points=fewer))
 
     @property
+    def rank(self) -> float:
+        return 0.0
+
+    @property
     def sources(self) -> int:
-        return 0 if self.negligible else int(np.prod(self.shape, dtype=int))
+        return int(np.prod(self.shape, dtype=int))
 
     @property
     def label_noise(self) -> float:
-        return 0.0 if self.negligible else float(self.noise * np.prod(self.shape))
+        return float(self.noise * np.prod(self.shape))
 
     @cached_property
     def family(self) -> Family:
-        return Family(partial(_functions, self.link, self.symmetries, self.scale), (float(self.noise),))
+        return Family(partial(near_labels, self.link, self.symmetries, None), (float(self.noise),))
 
     def label_from(self, fields: Array, source: Array) -> Array:
         clean = super().label_from(fields, source)
-        return clean if self.negligible else clean + np.sqrt(self.noise) * source.reshape(clean.shape)
+        return clean + np.sqrt(self.noise) * source.reshape(clean.shape)
 
 
 def followed(share: float) -> tuple[Effort, int]:
@@ -99,17 +87,8 @@ def followed(share: float) -> tuple[Effort, int]:
     return replace(_EFFORT, points=points), points // _POLICY.afforded
 
 
-def _rank(link: Callable[[Any], Any], indices: int, tokens: int) -> float:
-    """Rank of the Jacobian of the link at a generic point."""
-    import jax
-
-    with jax.enable_x64(True):
-        at = jnp.asarray(np.random.default_rng(0).standard_normal((indices, tokens)))
-        slope = np.asarray(jax.jacfwd(link)(at)).reshape(-1, indices * tokens)
-    return float(np.linalg.matrix_rank(slope))
-
-
-def _functions(link: Callable[[Any], Any], flips: Array, scale: NormalScores | None, noise: Any) -> Functions:
+def near_labels(link: Callable[[Any], Any], flips: Array, scale: NormalScores | None, noise: Any) -> Functions:
+    """What is compiled of labels with normal noise, on a scale of their own if there is one."""
     seen, log_slope = (_as_they_are, _nothing) if scale is None else (scale, scale.log_slope)
 
     def target(x: Any, datum: Any) -> tuple[Any, Any]:

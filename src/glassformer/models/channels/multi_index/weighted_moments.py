@@ -42,10 +42,13 @@ def weighted_moments(
         shares: numbers of parts, powers of two.
     """
     finest = max(shares)
-    top, centre, sums = _summed(log_weight, values, 2 * finest)
+    # Halves, parts of them, and halves of those parts, unless a single latent stands for all.
+    ends = 2 if len(log_weight[0]) >= 4 * finest else 1
+    top, centre, sums = _summed(log_weight, values, 2 * finest * ends)
     found: list[Any] = []
     for share in shares:
-        sets = _Sums(*(jnp.sum(part.reshape(2, share, finest // share, *part.shape[1:]), axis=2) for part in sums))
+        sizes = (2, share, ends, finest // share)
+        sets = _Sums(*(jnp.sum(part.reshape(*sizes, *part.shape[1:]), axis=3) for part in sums))
         moments = _of_halves(top - jnp.log(len(log_weight[0]) // share), centre, sets)
         found += [jnp.moveaxis(jnp.mean(part, axis=0), -1, 0) for part in moments]
     return tuple(found)
@@ -75,29 +78,39 @@ def _halves(part: Any) -> tuple[Any, Any]:
 
 
 def _of_halves(log_unit: Any, centre: Any, sets: _Sums) -> tuple[Any, ...]:
-    """Moments from sets whose first axis runs over the two halves, those of the second one by one."""
-    total = sets.weight[0] + sets.weight[1]
-    known, usable = total > 0, sets.weight > 0
-    scale = jnp.where(usable, sets.weight, 1.0)[..., None, :]
-    share = (sets.weight[0] / jnp.where(known, total, 1.0))[..., None, :]
-    own = sets.first / scale
-    spread = sets.second / scale[..., None, :] - _outer(own)
+    """Moments from sets whose first axis runs over the two halves, the second over parts, the third over their halves.
+
+    The bias of ratios falls as one over the sample: twice a whole less its halves is free of it. Each half of the
+    sample is its own whole: one draw that outweighs all others then is in one of the two estimates alone.
+    """
+    own = _Sums(*(jnp.sum(part, axis=2) for part in sets))
+    total = own.weight[0] + own.weight[1]
+    mean, square = (_unbiased(getattr(own, name), getattr(sets, name), own.weight, sets.weight) for name in _RATIOS)
+    usable, known = own.weight > 0, total > 0
     # A half without any weight is replaced by the other.
-    own, spread = (jnp.where(_wide(usable, part), part, part[::-1]) for part in (own, spread))
-    # The bias of ratios falls as one over the sample: twice the whole minus the halves is free of it, and what halves
-    # differ by keeps two estimates of it apart, whose product has no bias from their noise.
-    mean = centre + (2 * share - 0.5) * own[0] + (1.5 - 2 * share) * own[1]
-    gap, apart, wide = 0.5 * (own[0] - own[1]), 0.5 * (spread[0] - spread[1]), share[..., None, :]
-    covariance = (2 * wide - 0.5) * spread[0] + (1.5 - 2 * wide) * spread[1] + 8 * wide * (1 - wide) * _outer(gap)
-    product = _outer(mean) - _outer(gap)
-    moments = (mean + gap, mean - gap, covariance, covariance + apart + product, covariance - apart + product)
+    mean, square = (jnp.where(_wide(usable, part), part, part[::-1]) for part in (mean, square))
+    crossed = 0.5 * (mean[0][..., :, None, :] * mean[1][..., None, :, :])
+    covariance = 0.5 * (square[0] + square[1]) - crossed - jnp.swapaxes(crossed, -2, -3)
+    shifted = _outer(centre) + square + centre[:, None] * mean[..., None, :, :] + mean[..., :, None, :] * centre
+    moments = (centre + mean[0], centre + mean[1], covariance, shifted[0], shifted[1])
     nothing, prior = jnp.zeros_like(centre), jnp.eye(len(centre))[:, :, None]
     chosen = [
         jnp.where(_wide(known, part), part, other)
         for part, other in zip(moments, (nothing, nothing, prior, prior, prior), strict=True)
     ]
     log_partition = jnp.where(known, log_unit + jnp.log(jnp.where(known, total, 1.0)), 0.0)
-    return log_partition, *chosen, total**2 / (sets.square[0] + sets.square[1])
+    return log_partition, *chosen, total**2 / (own.square[0] + own.square[1])
+
+
+# What is divided by the weights.
+_RATIOS = ("first", "second")
+
+
+def _unbiased(whole: Any, halves: Any, weight: Any, weights: Any) -> Any:
+    """Ratios to the weights, twice the whole less the mean of its halves; the whole where a half has no weight."""
+    one = whole / _wide(jnp.where(weight > 0, weight, 1.0), whole)
+    few = jnp.mean(halves / _wide(jnp.where(weights > 0, weights, 1.0), halves), axis=2)
+    return jnp.where(_wide(jnp.all(weights > 0, axis=2), one), 2 * one - few, one)
 
 
 def _wide(flags: Any, part: Any) -> Any:
