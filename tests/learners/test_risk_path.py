@@ -171,6 +171,23 @@ def test_samples_that_are_left_out_and_fitted_without(make, loss, penalty):
     assert np.sqrt(np.mean((found.fields[:6] - alone) ** 2)) < first * moved
 
 
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("given", ["asked for", "value"])
+def test_a_constant_is_left_out_where_one_was_fitted(constant, given):
+    """Of a ridge the hat matrix tells; a constant that nobody fitted costs no degree of freedom."""
+    design, labels = data(samples=70)
+    path = risk_path(design, labels, "square", "ridge", [0.05], intercept=constant, settings=ACCURATE)
+    intercept = constant if given == "asked for" else float(path.intercepts[0])
+    found = leave_one_out(design, labels, path.estimates[0], 0.05, "square", "ridge", intercept=intercept)
+    inputs = np.column_stack([design.inputs[0].reshape(70, -1) / 8, *([np.ones(70)] if constant else [])])
+    bend = np.diag([0.05] * 64 + [0.0] * constant)
+    hat = inputs @ np.linalg.solve(inputs.T @ inputs + bend, inputs.T)
+    residuals = (labels - hat @ labels) / (1 - np.diag(hat))
+    # Gaps of 1e-8 are residuals of their root, which single samples amplify.
+    np.testing.assert_allclose(labels - found.fields, residuals, atol=1e-2)
+    assert found.degrees == pytest.approx(np.trace(hat), rel=1e-6)
+
+
 def test_left_out_samples_tell_the_error_on_new_ones():
     rng = np.random.default_rng(0)
     design, new = DenseDesign.sample(400, (16, 16), rng), DenseDesign.sample(4000, (16, 16), rng)

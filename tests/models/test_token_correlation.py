@@ -119,6 +119,14 @@ def test_parts_of_attention_indices_agree(options):
     assert report.ok, str(report)
 
 
+def test_squared_errors_on_labels_are_those_of_predictions_and_their_noise():
+    channel = AttentionIndexed(rho=0.3, tokens=2, channel="linear", noise=0.3, token_correlation=0.6).channel
+    found = channel.label_error(np.array([0.24, 1.3]))
+    # Per component, of h -> C^(1/2) h C^(1/2): the squares of its eigenvalues 0.4, 0.8 and 1.6 have the mean 1.12.
+    np.testing.assert_allclose(found["prediction_error"], [1.12 * 0.24, 1.12 * 1.3], rtol=1e-12)
+    np.testing.assert_allclose(found["label_mse"], found["prediction_error"] + found["label_noise"], rtol=1e-12)
+
+
 @pytest.mark.slow
 def test_noiseless_attention_indices_tell_as_much_of_correlated_tokens():
     for channel in ("linear", "softmax"):

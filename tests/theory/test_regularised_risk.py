@@ -19,7 +19,10 @@ from glassformer import (
     limits,
     nuclear_norm_threshold,
     ridge_error,
+    simulate,
 )
+from glassformer.models.channels.confusion import Confusion
+from glassformer.models.channels.noisy_sign import NoisySignChannel
 from glassformer.models.spectra.nuclear_norm import trace_dimension
 from glassformer.theory.risk.fixed_points import solved
 from glassformer.theory.risk.limits import risk_limits
@@ -66,6 +69,39 @@ def test_sign_labels(loss, overlap, power, rank, wrong):
     found = [row[name][0] for name in ("overlap", "power", "rank", "label_error")]
     np.testing.assert_allclose(found, [overlap, power, rank, wrong], atol=1e-8)
     assert row["label_error"][0] == pytest.approx(np.arccos(row["cosine"][0]) / np.pi, abs=1e-10)
+
+
+def shifted(h):
+    return np.where(h > 0.5, 1.0, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "threshold"),
+    [
+        ({"channel": "sign", "noise_law": "flip:0.3"}, 0.0),
+        ({"channel": "sign", "noise_law": Confusion([[1.0, 0.0], [0.3, 0.7]])}, 0.0),
+        ({"channel": shifted}, 0.5),
+        ({"channel": shifted, "noise_law": "neighbour:0.2"}, 0.5),
+        ({"channel": NoisySignChannel(1.0, 0.5)}, -0.5),
+    ],
+)
+def test_wrong_labels_are_counted_without_their_own_noise(labels, threshold):
+    """Of the fitted field and the true one, as the optimum and runs count them."""
+    model, learner = bsr(**labels), RegularisedRisk("logistic", "ridge", 1.0)
+    row = learner.limits(model, [2.0])
+    cosine, own = row["cosine"][0], threshold / np.sqrt(row["power"][0])
+
+    def missed(h):
+        away = (own - cosine * h) / np.sqrt(1 - cosine**2)
+        return norm.pdf(h) * norm.cdf(away if h > threshold else -away)
+
+    wrong = quad(missed, -9, threshold, epsabs=1e-11)[0] + quad(missed, threshold, 9, epsabs=1e-11)[0]
+    assert row["label_error"][0] == pytest.approx(wrong, abs=1e-9)
+    assert row["label_error"][0] > limits(model, [2.0])["label_error"][0]
+    runs = simulate(model, [2.0], d=20, instances=4, seed=0, algorithm=learner)
+    # Four standard errors, and a term of order 1/d.
+    far = 4 * runs["label_standard_error"][0] + 0.2 / 20
+    assert runs["label_error"][0] == pytest.approx(row["label_error"][0], abs=far)
 
 
 @pytest.mark.parametrize(

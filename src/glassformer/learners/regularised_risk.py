@@ -46,8 +46,8 @@ class RegularisedRisk(Learner):
             :math:`\frac14\|Y_\mu - h_\mu\|_F^2` for square loss): weight decay on factors of full width. ``"pinned"``
             is for linear labels that are not centred: they show the trace of ``S``, which is fixed to the teacher's.
         strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the best by
-            theory: least error, of labels that are right or wrong least label error. Of no effect, and None, where the
-            trace is pinned.
+            theory: least error, of labels that are right or wrong largest cosine (for signs, least label error). Of no
+            effect, and None, where the trace is pinned.
         tolerance: duality gap at which a solution is accepted, relative to the risk of an estimate of zero.
         max_iterations: steps allowed.
 

@@ -145,7 +145,7 @@ def leave_one_out(
     loss: Any = "square",
     penalty: str = "nuclear",
     *,
-    intercept: float = 0.0,
+    intercept: bool | float = False,
     weights: ArrayLike | None = None,
 ) -> LeftOut:
     """What a minimiser would have said of each of its samples without having seen it, to first order.
@@ -159,7 +159,8 @@ def leave_one_out(
         strength: at which it is one.
         loss: as there, without kinks.
         penalty: as there.
-        intercept: that was added to the fields; the left-out samples had their part in it.
+        intercept: whether a constant was fitted, in which the left-out samples had their part: it is found again. Or
+            its value, 0 where none was.
         weights: as there, > 0.
 
     Returns:
@@ -180,11 +181,13 @@ def leave_one_out(
         >>> bool(np.std(labels - seen) < 0.5 < np.std(labels - unseen.fields)), bool(unseen.degrees < 100)
         (True, True)
     """
-    fit = prepared(design, labels, loss, penalty, True, weights)
+    fit = prepared(design, labels, loss, penalty, bool(intercept), weights)
     if not np.isfinite(fit.loss.sharpness):
         raise IncompatibleError(f"loss {fit.loss.name} has kinks, and no errors without a sample: use square or huber")
-    found = left_out(fit.at(strength, Shifted(fit.loss, intercept)), estimate, constant=True)
-    return found._replace(fields=found.fields + intercept)
+    asked = isinstance(intercept, bool | np.bool_)
+    shift = fit.best_intercept(fit.design.forward(estimate, 0)) if asked else float(intercept)
+    found = left_out(fit.at(strength, Shifted(fit.loss, shift)), estimate, constant=fit.intercept)
+    return found._replace(fields=found.fields + shift)
 
 
 def held_back(

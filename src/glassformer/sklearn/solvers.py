@@ -149,7 +149,8 @@ def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Miss
         return None
     once = task.merged()
     problem = (once.design, once.labels, path.estimates[-1], chosen.strength, settings.loss, settings.penalty)
-    found = leave_one_out(*problem, intercept=float(path.intercepts[-1]), weights=once.weights)
+    # With a constant of their own: the others tell a sample where all of them together have mean zero.
+    found = leave_one_out(*problem, intercept=True, weights=once.weights)
     fields, several = found.fields, len(once.labels)
     if several > 1 and found.degrees > _FREE * several:
         # The first order is not that of a fit which follows every label. With a constant of their own: the others tell

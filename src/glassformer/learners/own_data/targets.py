@@ -7,7 +7,7 @@ fall around these fields tells the noise.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
@@ -96,11 +96,11 @@ class Targets(Protocol):
     def unit_error(self) -> float:
         """Standard error of the unit of what new labels are missed by, relative."""
 
-    def missed(self, channel: ScalarChannel, error: Array, left: Array) -> tuple[Array, Array]:
+    def missed(self, channel: Any, error: Array, left: Array) -> tuple[Array, Array]:
         """By how much new labels are missed, shape (batch,) each: what better estimates would mend, and the rest.
 
         Args:
-            channel: of these labels, for fields of their variance.
+            channel: that of these labels, for fields of their variance.
             error: mean square of what predicted fields miss, shape (batch,).
             left: the same for the best multiple of the predictions.
         """
@@ -172,7 +172,7 @@ class NumberTargets:
         square = (self.labels - self.labels.mean()) ** 2
         return float(square.std() / square.mean() / np.sqrt(len(square)))
 
-    def missed(self, channel: ScalarChannel, error: Array, left: Array) -> tuple[Array, Array]:
+    def missed(self, channel: Any, error: Array, left: Array) -> tuple[Array, Array]:
         del left
         return self.power * error, np.full_like(error, self.power * channel.label_noise)
 
@@ -241,9 +241,9 @@ class ClassTargets:
     def with_noise(self, noise: float, times: float) -> ClassTargets:
         return replace(self, noise=noise, offset=self.offset * float(np.sqrt(times)))
 
-    def missed(self, channel: ScalarChannel, error: Array, left: Array) -> tuple[Array, Array]:
+    def missed(self, channel: Any, error: Array, left: Array) -> tuple[Array, Array]:
         """Of predictions whose threshold is the best one."""
-        all_of_it, least = channel.label_error(left)["label_error"], channel.label_error(np.zeros(1))["label_error"]
+        all_of_it, least = channel.missed(left), channel.missed(np.zeros(1))
         return all_of_it - least, np.full_like(error, least[0])
 
     def _misfit(self, place: Array, seen: Seen) -> float:

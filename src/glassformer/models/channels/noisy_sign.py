@@ -117,17 +117,25 @@ class NoisySignChannel(ScalarChannel):
         parts = (log_ndtr(s * t) * np.exp(log_ndtr(s * t) + 0.5 * t**2) for s in (1, -1))
         return self._average(v, sum(parts, np.zeros_like(t)))
 
+    @property
+    def without_noise(self) -> NoisySignChannel:
+        return replace(self, noise=0.0)
+
     def label_error(self, variance: Array) -> dict[str, Array]:
-        """``label_error``: the share of new labels that are not the more probable one."""
+        """``label_error``: the share of new labels without their noise that are not the more probable one."""
+        return {"label_error": self.without_noise.missed(variance)}
+
+    def missed(self, variance: Array) -> Array:
+        """The share of new labels, their noise included, that are not the more probable one."""
         v = np.asarray(variance, dtype=float)
         spread = np.maximum(np.sqrt(np.maximum(self.power - v, 0.0)), _ROUNDING)[:, None]
         edges = [np.broadcast_to([-_TAIL, 0.0, _TAIL], (len(v), 3))]
-        width = self._width(v)[:, None]
+        width = np.maximum(self._width(v), _ROUNDING)[:, None]
         edges += [(-self.offset + step * width) / spread for step in (-8.0, -3.0, -1.0, 0.0, 1.0, 3.0, 8.0)]
         x, weight = gauss_panels(np.sort(np.clip(np.concatenate(edges, axis=1), -_TAIL, _TAIL), axis=1), _NODES)
         t = (spread * x + self.offset) / width
         density = weight * np.exp(-0.5 * x**2) / np.sqrt(2 * np.pi)
-        return {"label_error": np.sum(density * ndtr(-np.abs(t)), axis=1)}
+        return np.asarray(np.sum(density * ndtr(-np.abs(t)), axis=1))
 
     def _width(self, variance: Array | float) -> Array:
         return np.sqrt(self.noise + np.asarray(variance, dtype=float))

@@ -205,6 +205,11 @@ class ScalarChannel(Decisions, ABC):
 
     noise_law = declared("", "Name of the law by which labels differ from their link, where it is no Gaussian noise.")
 
+    @property
+    def without_noise(self) -> ScalarChannel:
+        """The channel of discrete labels without their own noise: mistakes, or noise inside a threshold."""
+        return self
+
     label_noise = declared(0.0, "Mean square of the label's own noise, counted as ``prediction_error`` is.")
     error_unit = declared(1.0, "What squared errors on a label, summed over its entries, are divided by.")
 
@@ -214,7 +219,7 @@ class ScalarChannel(Decisions, ABC):
         ``prediction_error`` is the squared error of the posterior mean of the label without its own noise, and
         ``plugin_error`` that of the label at :math:`\omega`; ``label_noise`` stands beside them: the sum is what is
         measured on noisy labels. Squares are summed over the entries of a label, and divided by ``error_unit``.
-        ``label_error`` counts the wrong ones among discrete labels. ``label_mse`` and
+        ``label_error`` counts the wrong ones among discrete labels, without their own noise too. ``label_mse`` and
         ``label_mse_plugin``, squared errors whose noise counts for some channels, go with the next version.
         """
         del variance

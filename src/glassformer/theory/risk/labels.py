@@ -148,9 +148,12 @@ class Labels:
         return Answers(*map(np.concatenate, zip(*parts, strict=True)))
 
     def wrong(self, found: Learned) -> Array:
-        """Share of new labels +1 and -1 that are not the sign of the fitted field, shape (batch,)."""
-        y, t, density, _ = self._steps(found, [np.zeros((len(found.power), 1, 1))])
-        return np.asarray(np.sum(density * (y * t < 0), axis=(1, 2)))
+        """Share of new labels without their own noise that differ from those of the fitted field, shape (batch,)."""
+        clean = replace(self, channel=self.channel.without_noise)
+        # Interpolators of as many samples as unknowns have no finite power.
+        root = np.sqrt(np.minimum(_column(found.power), 1 / POLICY.none))
+        y, t, density, _ = clean._steps(found, [np.array(clean.channel.steps) / root])
+        return np.asarray(np.sum(density * (y != clean.channel.truth(root * t)), axis=(1, 2)))
 
     def margins(self) -> tuple[Array, Array]:
         """Products of labels +1 and -1 with their fields, and their chances."""

@@ -37,13 +37,15 @@ def risk_limits(
         loss: convex, of :mod:`glassformer.theory.risk.losses`.
         penalty: weights, of :mod:`glassformer.theory.risk.penalties`.
         strength: :math:`\lambda\ge 0`, 0 for the interpolator of least norm (square loss); None for the strength of
-            least error, of labels that are right or wrong that of least label error, and where the trace is pinned.
+            least error, of labels that are right or wrong that of the largest cosine (for signs and hardmax, of least
+            label error), and where the trace is pinned.
         throw: raise when a row did not converge.
 
     Returns:
         :class:`~glassformer.core.results.Table` with the columns ``alpha``, ``error``
         (:math:`E = Q_0 - 2m + q`), ``overlap`` (``m``), ``power`` (``q``), ``cosine`` (:math:`m/\sqrt{qQ_0}`),
-        ``label_error`` (share of new labels +1 and -1, or rows of hardmax labels, that are missed),
+        ``label_error`` (share of new labels +1 and -1, or rows of hardmax labels, without their own noise, that those
+        of the fitted field miss, as in :func:`~glassformer.theory.limits.limits`),
         ``training_loss`` and ``test_loss`` (means of the loss over samples), ``rank`` (of the estimate, per dimension
         of the smaller side), ``degrees`` (of freedom), ``effective_noise`` (:math:`\tau^2`), ``threshold``
         (:math:`\theta`, by which singular values are lowered), ``strength`` (NaN where it has no effect),
@@ -172,6 +174,6 @@ def _notes(problem: Problem, alpha: Array, point: Point) -> list[str]:
         text = "the best strength is below a thousandth of the largest useful one, and little depends on it"
         told[text] = small & ~none
     if problem.labels.decided:
-        text = "the best strength is that of least label_error: the error, one of scale, is not tuned and follows it"
+        text = "the best strength is that of largest cosine (signs: least label_error): the error is not tuned"
         told[text] = point.found.error > problem.power
     return [f"alpha = {', '.join(f'{a:g}' for a in alpha[rows])}: {text}" for text, rows in told.items() if rows.any()]

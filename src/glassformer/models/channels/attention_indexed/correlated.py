@@ -112,8 +112,7 @@ class CorrelatedLinearChannel(LinearAttentionChannel):
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         """``prediction_error``: of the indices of correlated tokens, per component, beside the ``label_noise``."""
-        found = super().label_error(variance)
-        return {**found, "prediction_error": found["prediction_error"] * np.mean(self._modes[0] ** 2)}
+        return super().label_error(np.asarray(variance, dtype=float) * np.mean(self._modes[0] ** 2))
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,10 @@ class MislabelledChannel(ScalarChannel):
     def truth(self, h: Array) -> Array:
         return self._truth.clean(h)
 
+    @property
+    def without_noise(self) -> ScalarChannel:
+        return self._truth
+
     def decided(self, omega: Array, variance: float) -> Array:
         log_z, _ = self._known(np.ravel(omega), np.full(np.size(omega), max(variance, _SMALLEST)))
         return np.asarray(self._alphabet.values[np.argmax(log_z, axis=0)].reshape(np.shape(omega)))
