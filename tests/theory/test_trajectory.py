@@ -12,6 +12,7 @@ from glassformer import (
     ParameterError,
     SequenceMultiIndex,
     follow,
+    follow_branches,
     limits,
     trajectory,
 )
@@ -115,6 +116,13 @@ def test_a_wrong_width_is_followed_to_its_limit():
     path = follow(NOISY, [0.0, 0.9], steps=30, algorithm=learner)["error"].reshape(2, -1)
     np.testing.assert_array_equal(path[0], 1.0)
     assert path[1, -1] == pytest.approx(learner.limits(NOISY, 0.9)["error"][0], rel=1e-6)
+
+
+def test_what_theory_takes_for_granted_is_said():
+    model = AttentionIndexed(width=2)
+    found = follow(model, 1.0, steps=1), follow_branches(model, [1.0, 1.2])
+    assert all(set(model.remarks) <= set(table.notes) for table in found)
+    assert any(note.startswith("width = 2 of 12") for note in follow(model, 1.0, steps=1, d=12, instances=1).notes)
 
 
 def test_what_has_no_such_theory_says_so():

@@ -96,7 +96,8 @@ def follow(
     columns = {key: column for name in names for key, column in _measured(runs, asked, name, steps).items()}
     parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
     found = replace(table, columns={**table.columns, **columns}, parameters=parameters)
-    return replace(found, notes=[*table.notes, *_restless(experiment.realised, runs), *_of_the_size(found, steps)])
+    remarks = [*experiment.size.remarks, *_restless(experiment.realised, runs), *_of_the_size(found, steps)]
+    return replace(found, notes=[*table.notes, *remarks])
 
 
 def _require_theory(learner: Learner, instances: int | None, seed: int | None) -> None:

@@ -123,6 +123,7 @@ def table_of(model: Model, alpha: Array, path: Path) -> Steps:
             "error_estimate": path.error.T.reshape(size),
         },
         status=[Status.CONVERGED if ok else Status.NON_FINITE for ok in finite.tolist()],
+        notes=model.remarks,
     )
 
 
