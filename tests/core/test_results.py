@@ -147,6 +147,30 @@ def test_every_status_has_a_remedy():
     assert all(status.remedy and str(status) == status.label for status in Status)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "named", "unnamed"),
+    [
+        ({"noise": 0.0, "noise_law": "poisson", "points": 256}, {"--data-points"}, {"--noise"}),
+        ({"noise": 0.0}, {"--noise"}, {"--data-points"}),
+        ({"noise": 0.0, "max_steps": 9}, {"max_steps"}, {"max_iterations", "--data-points"}),
+        ({"points": 256, "max_iterations": 9}, {"max_iterations", "--data-points"}, {"max_steps", "--noise"}),
+    ],
+)
+def test_remedies_name_what_a_result_has(parameters, named, unnamed):
+    statuses = (Status.INTEGRATION_NOT_CONVERGED, Status.ITERATION_LIMIT, Status.OSCILLATING)
+    tables = [Table("m", parameters, {"alpha": np.ones(1)}, [status]) for status in statuses]
+    said = " ".join(map(str, tables))
+    errors = []
+    for table in tables:
+        with pytest.raises(glassformer.ConvergenceError) as caught:
+            table.raise_unless_converged()
+        errors.append(str(caught.value))
+    for words in (said.partition(chr(10))[2], " ".join(errors)):
+        # One option stands for the limits of all learners.
+        words = words.replace("--max-iterations", "")
+        assert {name for name in named | unnamed if name in words} == named
+
+
 @pytest.mark.parametrize("name", glassformer.__all__)
 def test_public_names_exist(name):
     assert getattr(glassformer, name) is not None

@@ -529,5 +529,8 @@ def test_phase_diagram_is_a_table_of_thresholds():
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_constant_links_are_told_so(noise):
-    with pytest.raises(LinkError, match="depends on its field"):
-        SequenceMultiIndex(lambda z: 0 * z[0, 0], 1, 1, noise=noise)
+    for indices in (1, 2):
+        with pytest.raises(LinkError, match="depends on its field"):
+            SequenceMultiIndex(lambda z: 0 * z[0, 0], indices, 1, noise=noise)
+    # What normal fields give one in 30 000 times is no constant.
+    assert SequenceMultiIndex(lambda z: jnp.where(z[0, 0] + z[1, 0] > 6, 1.0, 0.0), 2, 1).indices == 2

@@ -485,6 +485,21 @@ def bistable_rows(noise, alpha):
     return model, table
 
 
+def test_limits_do_not_depend_on_what_was_asked_before():
+    """Even labels at a negligible width: a random start learns nothing, and labels tell enough from 1.9 on.
+
+    What is left of the information at zero overlap, 1e-32 of it or none, must not show; nor what curves are kept.
+    """
+    asked = {"beta": 1, "rho": 0, "noise": 0.05, "channel": "absolute"}
+    first, second, again = (
+        limits(BilinearSequenceRegression(**asked), [alpha], throw=False) for alpha in (1.8, 2, 1.8)
+    )
+    assert [str(table.status[0]) for table in (first, second, again)] == ["bistable"] * 3
+    assert (first["error"][0], second["error"][0]) == (1.0, second["informed_error"][0])
+    for name in ("error", "informed_error", "error_estimate"):
+        assert first[name][0] == again[name][0]
+
+
 @pytest.mark.slow  # half a minute: a noisy link on the whole equation of state
 def test_of_two_fixed_points_the_one_of_larger_free_entropy_is_optimal():
     """Both errors are listed; just inside the hard phase the uninformed one is optimal, further on the informed one."""

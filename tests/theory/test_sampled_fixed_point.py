@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from glassformer import SequenceMultiIndex, Status
+from glassformer.core.integral import Integral
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
-from glassformer.theory.evolution_map import Sampled
+from glassformer.models.channels.field_averages import Averages
+from glassformer.theory.evolution_map import EvolutionMap, Sampled
 from glassformer.theory.located import _stable
 from glassformer.theory.sampled_fixed_point import refined
 from glassformer.theory.state_evolution import state_evolution
@@ -157,3 +161,15 @@ def test_a_product_with_a_tanh_converges_next_to_its_threshold():
     assert solution.status == [Status.CONVERGED] * 3
     error = np.trace(solution.value, axis1=1, axis2=2) / 2
     np.testing.assert_allclose(error, 0.993, atol=2e-3)
+
+
+def test_slopes_where_sampling_errors_leave_information_below_zero():
+    """As for the map itself, what is negative within its error is none: of Gaussian weights dV = -dQ there."""
+    one = np.ones((1, 1, 1))
+    noisy = Averages(Integral(-3 * one, 10 * one), Integral(one, one), one[None], 0.0, 0 * one)
+    channel = SimpleNamespace(
+        sampled=True, smallest=1e-12, averages_and_slope=lambda state: (noisy, np.full((1, 1), 0.5))
+    )
+    update = EvolutionMap(SequenceMultiIndex(lambda z: z[0, 0], indices=1, tokens=1), np.ones(1), channel)
+    # Differences over a step of 1e-4.
+    assert update.slope(0.1 * one, np.arange(1)).item() == pytest.approx(0.5, rel=2e-4)

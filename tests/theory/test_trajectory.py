@@ -6,11 +6,13 @@ import pytest
 from glassformer import (
     AttentionIndexed,
     BilinearSequenceRegression,
+    BlindMessagePassing,
     IncompatibleError,
     MessagePassing,
     ParameterError,
     SequenceMultiIndex,
     follow,
+    follow_branches,
     limits,
     trajectory,
 )
@@ -77,6 +79,50 @@ def test_every_row_is_followed():
 
 def _product(points):
     return SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0] + z[0, 0], indices=2, tokens=1, noise=0.2, points=points)
+
+
+def test_vector_message_passing_steps_by_the_eigenvalues_of_independent_inputs():
+    """Finite sizes move sums over eigenvalues by about 1/n; state evolution is written out here."""
+    inputs = np.random.default_rng(0).standard_normal((400, 800)) / np.sqrt(800)
+    known, v = np.linalg.eigvalsh(inputs @ inputs.T), 1.0
+    path = follow(NOISY, 0.5, steps=40, algorithm="vamp")
+    for theory in path["error"][1:4]:
+        free = np.sum(v * known / (v * known + 0.1)) / 800
+        precision = free / (v * (1 - free))
+        error = NOISY.prior.mmse(np.array([precision])).value[0]
+        v = 1 / (1 / error - precision)
+        assert theory == pytest.approx(error, rel=5e-3)
+    assert path["error"][-1] == pytest.approx(limits(NOISY, 0.5)["error"][0], rel=1e-9)
+    assert path["error"][1] < trajectory(NOISY, 0.5, steps=1)["error"][1]
+
+
+def test_of_gaussian_weights_the_first_step_of_vector_message_passing_is_the_last():
+    model = BilinearSequenceRegression(beta=1, rho=np.inf, noise=0.3)
+    found = follow(model, [0.0, 0.8, 1.5], steps=2, algorithm="vamp")["error"].reshape(3, 3)
+    np.testing.assert_allclose(found[:, 1:], limits(model, [0.0, 0.8, 1.5])["error"][:, None] * np.ones(2), rtol=1e-9)
+
+
+@pytest.mark.parametrize("learner", ["vamp", "blind-gamp", BlindMessagePassing(assumed_rho=1.0)])
+def test_message_passing_on_linear_labels_has_runs_beside_its_equations(learner):
+    """Finite-size effects at d = 40 are about 0.02."""
+    table = follow(NOISY, 0.9, steps=5, d=40, instances=2, algorithm=learner)
+    assert np.nanmax(np.abs(table["measured_error"] - table["error"])) < 0.06
+    with pytest.raises(IncompatibleError, match=r"overlap = 0.1 is for gamp"):
+        follow(NOISY, 0.9, overlap=0.1, algorithm=learner)
+
+
+def test_a_wrong_width_is_followed_to_its_limit():
+    learner = BlindMessagePassing(assumed_rho=1.5)
+    path = follow(NOISY, [0.0, 0.9], steps=30, algorithm=learner)["error"].reshape(2, -1)
+    np.testing.assert_array_equal(path[0], 1.0)
+    assert path[1, -1] == pytest.approx(learner.limits(NOISY, 0.9)["error"][0], rel=1e-6)
+
+
+def test_what_theory_takes_for_granted_is_said():
+    model = AttentionIndexed(width=2)
+    found = follow(model, 1.0, steps=1), follow_branches(model, [1.0, 1.2])
+    assert all(set(model.remarks) <= set(table.notes) for table in found)
+    assert any(note.startswith("width = 2 of 12") for note in follow(model, 1.0, steps=1, d=12, instances=1).notes)
 
 
 def test_what_has_no_such_theory_says_so():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Protocol, Self
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, Self
 
 
 class GlassformerError(Exception):
@@ -76,9 +76,8 @@ class UnidentifiedError(GlassformerError):
 class Remedied(Protocol):
     """A status that knows what to do about it."""
 
-    @property
-    def remedy(self) -> str:
-        """One sentence for the user."""
+    def remedy_for(self, parameters: Mapping[str, Any]) -> str:
+        """One sentence for the user of a result with these parameters."""
 
 
 class ConvergenceError(GlassformerError, RuntimeError):
@@ -89,7 +88,8 @@ class ConvergenceError(GlassformerError, RuntimeError):
 
     def __init__(self, status: Remedied, solution: object) -> None:
         self.status, self.solution = status, solution
-        super().__init__(f"{status}: {status.remedy} (pass throw=False to receive the unconverged result)")
+        remedy = status.remedy_for(getattr(solution, "parameters", {}))
+        super().__init__(f"{status}: {remedy} (pass throw=False to receive the unconverged result)")
 
 
 def no_data(limit: str, remedy: str) -> IncompatibleError:

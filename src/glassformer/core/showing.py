@@ -36,6 +36,11 @@ class Shown:
         """Sentences that a reader of the numbers should know."""
         return ()
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What remedies may name; empty where it is not known."""
+        return {}
+
     @abstractmethod
     def to_pandas(self) -> pandas.DataFrame:
         """What is shown, as a data frame."""
@@ -86,7 +91,7 @@ class Shown:
 
     def _said(self, frame: pandas.DataFrame) -> list[str]:
         """What a reader should know, and what to do about rows that are not good."""
-        remedies = _remedies()
+        remedies = _remedies(self.settings)
         ends = [name for name in dict.fromkeys(frame.get("status", ())) if name in remedies]
         return [*self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
 
@@ -96,14 +101,14 @@ def _number(value: float) -> str:
 
 
 def _marked(status: str) -> str:
-    return f"\N{WARNING SIGN} {status}" if status in _remedies() else status
+    return f"\N{WARNING SIGN} {status}" if status in _remedies({}) else status
 
 
-def _remedies() -> dict[str, str]:
+def _remedies(settings: Mapping[str, Any]) -> dict[str, str]:
     """Of statuses that are not good."""
     from glassformer.core.solution import Status
 
-    return {str(status): status.remedy for status in Status if not status.ok}
+    return {str(status): status.remedy_for(settings) for status in Status if not status.ok}
 
 
 class ShownOfModel(Shown):
@@ -116,6 +121,11 @@ class ShownOfModel(Shown):
     def title(self) -> str:
         """The model and its parameters."""
         return heading(self.model, self.parameters)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Of the model and the learner."""
+        return self.parameters
 
 
 class Drawing:

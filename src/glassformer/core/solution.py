@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,10 @@ from glassformer.core.showing import Shown
 
 if TYPE_CHECKING:
     import pandas
+
+
+# Settings that end an iteration; the option of the command line is one for all.
+_LONGEST = ("max_iterations", "max_steps")
 
 
 class Status(Enum):
@@ -75,6 +79,31 @@ class Status(Enum):
 
     def __str__(self) -> str:
         return self.label
+
+    def remedy_for(self, parameters: Mapping[str, Any]) -> str:
+        """What to do about a result with these parameters, naming settings that it has.
+
+        Example:
+            >>> Status.INTEGRATION_NOT_CONVERGED.remedy_for({"noise": 0.0, "noise_law": "poisson", "points": 256})
+            'the error of the averages exceeds the tolerance: raise the points of sampled ones (points, --data-points)'
+            >>> Status.ITERATION_LIMIT.remedy_for({"max_steps": 100})
+            'the residual is still above the tolerance: move alpha away from a threshold, where convergence slows \
+down, or raise max_steps (--max-iterations)'
+        """
+        if not parameters:
+            return self.remedy
+        limit = next((name for name in _LONGEST if name in parameters), None)
+        points = ["raise the points of sampled %s (points, --data-points)"] if "points" in parameters else []
+        if self is Status.INTEGRATION_NOT_CONVERGED:
+            noise = "noise" in parameters and "noise_law" not in parameters
+            ways = [*(way % "ones" for way in points), *(["add noise (noise, --noise)"] if noise else [])]
+            return "the error of the averages exceeds the tolerance" + (f": {', or '.join(ways)}" if ways else "")
+        if self is Status.ITERATION_LIMIT:
+            steps = "max_iterations where settings have it" if limit is None else f"{limit} (--max-iterations)"
+            away = "move alpha away from a threshold, where convergence slows down"
+            ways = [away, *(way % "averages" for way in points), f"raise {steps}"]
+            return f"the residual is still above the tolerance: {', or '.join(ways)}"
+        return self.remedy if limit is None else self.remedy.replace(_LONGEST[0], limit)
 
     @property
     def ok(self) -> bool:

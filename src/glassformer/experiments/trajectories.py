@@ -53,11 +53,14 @@ def follow(
         d: token dimension of runs; None for theory alone.
         instances: independent runs per sample ratio, with ``d``; 4 by default.
         seed: a non-negative integer, with ``d``; 0 by default.
-        algorithm: a learner whose steps have a theory, or the name of one. Those of regularised risk are proximal
-            message passing (:mod:`~glassformer.learners.algorithms.proximal_passing`), which ends at the minimiser.
+        algorithm: a learner whose steps have a theory, or the name of one: message passing of every kind, regularised
+            risk, online gradient descent. Those of regularised risk are proximal message passing
+            (:mod:`~glassformer.learners.algorithms.proximal_passing`), which ends at the minimiser.
 
     Returns:
         The table of :func:`~glassformer.theory.trajectory.trajectory`, of
+        :func:`~glassformer.theory.vector_state_evolution.vector_trajectory`, of
+        :func:`~glassformer.theory.assumed_width.assumed_prior_trajectory`, of
         :func:`~glassformer.theory.risk.in_time.risk_trajectory`, or of
         :func:`~glassformer.theory.online_sgd.online_trajectory`; with ``d`` also ``measured_error``, the mean over
         runs, with ``measured_standard_error``, and likewise of ``row_error``, ``cosine`` and ``plugin_error`` where
@@ -93,7 +96,8 @@ def follow(
     columns = {key: column for name in names for key, column in _measured(runs, asked, name, steps).items()}
     parameters = {**table.parameters, "d": d, "instances": instances, "seed": seed}
     found = replace(table, columns={**table.columns, **columns}, parameters=parameters)
-    return replace(found, notes=[*table.notes, *_restless(experiment.realised, runs), *_of_the_size(found, steps)])
+    remarks = [*experiment.size.remarks, *_restless(experiment.realised, runs), *_of_the_size(found, steps)]
+    return replace(found, notes=[*table.notes, *remarks])
 
 
 def _require_theory(learner: Learner, instances: int | None, seed: int | None) -> None:

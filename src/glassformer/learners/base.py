@@ -243,7 +243,7 @@ class Learner(ABC):
             overlap: with the truth before the first step, or what :meth:`beginning` returns; its own start by default.
         """
         del model, alpha, steps, overlap
-        return f"no equations are known for the steps of {self.title}: use gamp, risk or online-sgd"
+        return f"no equations are known for the steps of {self.title}: use gamp, vamp, risk or online-sgd"
 
     def followed(self, steps: int, overlap: float | None = None) -> Self:
         """Itself as its trajectory describes it, for so many steps from such a start."""

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from glassformer.core.integral import Array
     from glassformer.core.results import Table
-    from glassformer.learners.algorithms.gamp_state import GampState
     from glassformer.learners.data_set import DataSet
     from glassformer.theory.thresholds import Thresholds
 
@@ -113,15 +112,5 @@ class MessagePassing(Learner):
 
     def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.gamp import learned
-        from glassformer.learners.snapshots import Snapshots
 
-        snapshots = Snapshots(model, data.teacher)
-
-        def follow(state: GampState) -> None:
-            if state.first:
-                snapshots.clear()
-            else:
-                estimate = state.estimate.signal if model.overlap_shape else state.estimate.signal[0]
-                snapshots.take(estimate, state.estimate.variance)
-
-        return replace(learned(model, data, self, watch=follow), history=snapshots.developed())
+        return learned(model, data, self)

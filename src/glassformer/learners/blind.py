@@ -59,6 +59,7 @@ class BlindMessagePassing(MatrixPassing):
 
     title: ClassVar[str] = "message passing without knowing the width"
     in_theory: ClassVar[tuple[str, ...]] = ("assumed_rho",)
+    in_trajectory: ClassVar[tuple[str, ...]] = in_theory
     storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
 
     assumed_rho: float | None = setting(
@@ -108,6 +109,17 @@ class BlindMessagePassing(MatrixPassing):
         if self.assumed_rho is not None:
             return self.limits(model, alpha, throw=False)["error"]
         return super().theory(model, alpha, optimum)
+
+    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: float | None = None) -> Table | str:
+        from glassformer.theory.assumed_width import assumed_prior_trajectory
+
+        self.require(model)
+        if overlap is not None:
+            return f"overlap = {overlap:g} is for gamp and online-sgd: its steps begin where nothing is known"
+        if self.assumed_rho is None:
+            return _consistent(self.named(self.steps.trajectory(model, alpha, steps)))
+        found = assumed_prior_trajectory(model, alpha, steps, model.prior.of_width(self.assumed_rho))
+        return self.named(replace(found, parameters={**model.parameters, "assumed_rho": self.assumed_rho}))
 
     def denoiser(self, model: Any) -> MeasuredPrior:
         """What the signal is taken for."""

@@ -19,6 +19,7 @@ from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.own_data.arrays import observed
 from glassformer.learners.own_data.findings import claimed_error, contradictions, label_power, warn_of
+from glassformer.learners.snapshots import Snapshots
 from glassformer.models.base import Model
 from glassformer.models.designs.base import Design
 from glassformer.models.priors.base import Side
@@ -150,13 +151,23 @@ def solution_of(model: Model, runs: list[Run[GampState]]) -> Solution:
 
 
 def learned(model: Model, data: DataSet, settings: MessagePassing, **inside: Any) -> Reached:
-    """What a learner makes of a data set by :func:`passed`."""
+    """What a learner makes of a data set by :func:`passed`, and its errors on the way."""
     own, y = observed(model, data.design, data.labels)
-    found = passed(model, own, y, settings, data.seed, side=data.side, **inside)
+    snapshots = Snapshots(model, data.teacher)
+
+    def watch(state: GampState) -> None:
+        if state.first:
+            snapshots.clear()
+        else:
+            estimate = state.estimate.signal if model.overlap_shape else state.estimate.signal[0]
+            snapshots.take(estimate, state.estimate.variance)
+
+    found = passed(model, own, y, settings, data.seed, side=data.side, watch=watch, **inside)
     return Reached.of(
         found,
         variance=found.extra["variance"][0],
         claimed_error=float(found.error_estimate[0]),
         nishimori_ratio=float(found.extra["nishimori_ratio"][0]),
         damping=float(found.extra["damping"][0]),
+        history=snapshots.developed(),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.settings import inside, setting
 from glassformer.learners.base import Learner
@@ -48,6 +49,10 @@ class MatrixPassing(Learner):
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return self.steps.theory(model, alpha, optimum)
+
+    def followed(self, steps: int, overlap: float | None = None) -> Self:
+        del overlap
+        return replace(self, damping=0.0, max_iterations=steps)  # type: ignore[type-var]
 
 
 def settles_within() -> Any:

@@ -12,6 +12,8 @@ from glassformer.learners.matrix_passing import MatrixPassing, settles_within
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from glassformer.core.integral import Array
+    from glassformer.core.results import Table
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
     from glassformer.models.designs.dense import DenseDesign
@@ -49,6 +51,14 @@ class VectorMessagePassing(MatrixPassing):
     tolerance: float = settles_within()
     max_iterations: int = steps_allowed(300)
     damping: float | None = fixed_damping()
+
+    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: float | None = None) -> Table | str:
+        from glassformer.theory.vector_state_evolution import vector_trajectory
+
+        self.require(model)
+        if overlap is not None:
+            return f"overlap = {overlap:g} is for gamp and online-sgd: its steps begin where nothing is known"
+        return self.named(vector_trajectory(model, alpha, steps))
 
     def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.vamp_step import VampStep

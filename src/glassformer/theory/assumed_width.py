@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
-from glassformer.core.results import Table
+from glassformer.core.results import Steps, Table
 from glassformer.core.solution import Status
 from glassformer.models.base import Model, require_theory
 from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.theory.state_evolution import validated_alpha
+from glassformer.theory.trajectory import followed, require_steps, table_of
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,7 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
         >>> assumed_prior_limits(model, [0.5], BilinearPrior(beta=1, rho=0.5))["error"].round(4)
         array([0.373])
     """
-    require_theory(model)
-    prior = model.matrix_prior
-    if not model.channel.linear or prior.symmetric != assumed.symmetric:
-        raise IncompatibleError("an assumed prior is for linear labels of one matrix of the same kind")
-    counts = validated_alpha(alpha) / prior.degrees * float(np.prod(model.channel.field_components))
+    prior, counts = _denoising(model, validated_alpha(alpha), assumed)
     rows = [_fixed_point(prior, assumed, float(count), float(model.channel.noise)) for count in counts]
     error, estimate, noise, residual, steps = np.array(rows).T
     return Table(
@@ -88,6 +85,67 @@ def assumed_prior_limits(model: Model, alpha: ArrayLike, assumed: ScalarPrior) -
         status=[Status.CONVERGED if r <= _POLICY.tolerance else Status.ITERATION_LIMIT for r in residual],
         notes=[],
     )
+
+
+def assumed_prior_trajectory(model: Model, alpha: ArrayLike, steps: int, assumed: ScalarPrior) -> Steps:
+    r"""Error after every step of undamped message passing with the denoiser of another prior.
+
+    Equation :eq:`assumed-prior` of the documentation, iterated as it stands, noise measured from residuals.
+
+    Args:
+        model: as for :func:`assumed_prior_limits`.
+        alpha: sample ratios, finite and >= 0, shape (points,).
+        steps: how many, at least 1.
+        assumed: the other prior.
+
+    Returns:
+        :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration``,
+        ``error``, ``q_hat`` (:math:`1/\tau^2` that the step to here was taken with) and ``error_estimate``.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: as for :func:`assumed_prior_limits`.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> from glassformer.models.priors.bilinear import BilinearPrior
+        >>> model = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
+        >>> assumed_prior_trajectory(model, [0.5], 2, BilinearPrior(beta=1, rho=0.5))["error"].round(4).tolist()
+        [1.0, 0.6075, 0.4817]
+    """
+    alpha = validated_alpha(alpha)
+    prior, counts = _denoising(model, alpha, assumed)
+    require_steps(model, alpha, steps)
+    noise = float(model.channel.noise)
+
+    def advance(error: Array, q_hat: Array) -> tuple[Array, Integral]:
+        del q_hat
+        precision = counts[:, None, None] / (noise + error)
+        found = [_error_at(prior, assumed, float(known)) for known in precision.ravel()]
+        return precision, Integral(*(np.reshape(part, precision.shape) for part in zip(*found, strict=True)))
+
+    start = _error_at(prior, assumed, 0.0).value * np.eye(1)
+    table = table_of(model, alpha, followed(advance, start, len(alpha), steps))
+    # An estimate that is not the posterior mean has another overlap than its error would say.
+    columns = {name: column for name, column in table.columns.items() if name != "overlap"}
+    return replace(table, columns=columns, parameters={**model.parameters, "assumed": repr(assumed)})
+
+
+def _denoising(model: Model, alpha: Array, assumed: ScalarPrior) -> tuple[ScalarPrior, Array]:
+    """The signal's own prior, and labels per entry."""
+    require_theory(model)
+    prior = model.matrix_prior
+    if not model.channel.linear or prior.symmetric != assumed.symmetric:
+        raise IncompatibleError("an assumed prior is for linear labels of one matrix of the same kind")
+    return prior, alpha / prior.degrees * float(np.prod(model.channel.field_components))
+
+
+def _error_at(prior: ScalarPrior, assumed: ScalarPrior, precision: float) -> Integral:
+    """That of the other denoiser, also where nothing is seen: every estimate is the mean of what is assumed."""
+    if precision > 0:
+        return denoised_error(prior, assumed, 1 / precision)
+    (wrong,) = (prior.mean((1, 1)) - assumed.mean((1, 1))).ravel() ** 2
+    return Integral(np.asarray(1 + wrong), np.asarray(0.0))
 
 
 def denoised_error(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> Integral:
@@ -144,9 +202,7 @@ def _roughly(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> float:
 def _fixed_point(prior: ScalarPrior, assumed: ScalarPrior, count: float, noise: float) -> tuple[float, ...]:
     """Error and its estimated error, effective noise, the last step and how many there were."""
     if count == 0:
-        # Every estimate is the mean of what is assumed.
-        (wrong,) = (prior.mean((1, 1)) - assumed.mean((1, 1))).ravel() ** 2
-        return 1.0 + float(wrong), 0.0, np.inf, 0.0, 0.0
+        return float(_error_at(prior, assumed, 0.0).value), 0.0, np.inf, 0.0, 0.0
     error, step, residual = 1.0, 0, np.inf
     while step < _POLICY.steps and residual > _POLICY.rough and noise + error > 0:
         new = _roughly(prior, assumed, (noise + error) / count)

@@ -132,7 +132,7 @@ class EvolutionMap:
         found, growth = zip(*map(self._averages_and_slope, states), strict=True)
         sampled = self._sampled(joined(found), index, kept)
         rate = self.alpha[index, None, None] / self.prior.degrees
-        return sampled, -self._prior_slope(kept[0, index], index) @ (rate * np.stack(growth))
+        return sampled, -self._prior_slope(Integral(*kept[:, index]), index) @ (rate * np.stack(growth))
 
     def _averages_and_slope(self, state: Array) -> tuple[Averages, Array]:
         """Where a fixed point is located, its refinement begins: the same data are not asked twice."""
@@ -159,15 +159,17 @@ class EvolutionMap:
         states = floored(variance, self.channel.smallest)
         rate = self.alpha[index, None, None] / self.prior.degrees
         found, growth = zip(*map(self._averages_and_slope, states), strict=True)
-        conjugate, growth = rate * joined(found).information.value, rate * np.stack(growth)
+        information = joined(found).information
+        conjugate, growth = Integral(rate * information.value, rate * information.error), rate * np.stack(growth)
         # More overlap is less covariance.
         return -self._prior_slope(conjugate, index) @ growth
 
-    def _prior_slope(self, q_hat: Array, index: Index) -> Array:
+    def _prior_slope(self, conjugate: Integral, index: Index) -> Array:
         """Change of covariances with flattened conjugate overlaps, by differences towards more knowledge.
 
         Entries off the diagonal are reached by moving two rows together, so that no state leaves the cone.
         """
+        q_hat = (_positive(conjugate) if self.channel.sampled else conjugate).value
         size = q_hat.shape[-1]
         pairs = list(combinations_with_replacement(range(size), 2))
         scale = np.sqrt(1 + np.diagonal(q_hat, axis1=1, axis2=2))

@@ -71,7 +71,7 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
             "error_estimate": blur.max(axis=0),
         },
         status=[combined(a.status[0], b.status[0]) for a, b in zip(up, down, strict=True)],
-        notes=[_note(alpha, two)],
+        notes=[_note(alpha, two), *model.remarks],
     )
 
 

@@ -9,6 +9,7 @@ sequence, step by step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.integral import Array, Integral
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps
@@ -31,8 +32,11 @@ _GUESS = 1e-3
 # What one step at one sample ratio takes in memory, per entry of the covariance.
 _BYTES = 100
 
+# From covariances and the conjugate overlaps they were found with to the next of both, shape (batch, P, P).
+Advance = Callable[[Array, Array], tuple[Array, Integral]]
 
-class _Path(NamedTuple):
+
+class Path(NamedTuple):
     """Covariances and conjugate overlaps, shape (steps + 1, batch, P, P), and errors of the former's norm."""
 
     variance: Array
@@ -73,14 +77,36 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
         ([0, 1, 2, 3], [1.0, 0.6482, 0.5465, 0.5072])
     """
     alpha = validated_alpha(alpha)
+    start = 1 - _begin(model, overlap)
+    require_steps(model, alpha, steps)
+    update, everyone = EvolutionMap(model, alpha, model.channel.in_rows), np.arange(len(alpha))
+
+    def advance(variance: Array, q_hat: Array) -> tuple[Array, Integral]:
+        del q_hat
+        conjugate = update.conjugate(variance, everyone)
+        return conjugate.value, update.covariance(conjugate, everyone)
+
+    return table_of(model, alpha, followed(advance, start * np.eye(model.prior.in_rows.rows), len(alpha), steps))
+
+
+def require_steps(model: Model, alpha: Array, steps: int) -> None:
+    """Refuse steps that are no number of them or too many, and a denoiser that takes steps of its own.
+
+    Raises:
+        ParameterError: ``steps`` is out of range.
+        IncompatibleError: the denoiser of the prior finds its own fixed point in steps.
+    """
     require_integer("steps", steps)
     prior = model.prior.in_rows
     if prior.stepwise:
         raise IncompatibleError("the factors of a narrow matrix are found step by step: use simulate for their way")
+    require_resources("steps", steps, _BYTES * len(alpha) * (steps + 1) * prior.rows**2, "follow fewer steps")
+
+
+def table_of(model: Model, alpha: Array, path: Path) -> Steps:
+    """The columns of :func:`trajectory`: rows run over the steps of one sample ratio after the other."""
+    prior, steps = model.prior.in_rows, len(path.error) - 1
     size = len(alpha) * (steps + 1)
-    require_resources("steps", steps, _BYTES * size * prior.rows**2, "follow fewer steps")
-    path = _followed(model, alpha, steps, np.eye(prior.rows) * (1 - _begin(model, overlap)))
-    # Rows run over the steps of one sample ratio after the other.
     variance, q_hat = (np.swapaxes(part, 0, 1).reshape(size, prior.rows, prior.rows) for part in path[:2])
     shape = (size, *model.overlap_shape)
     finite = np.isfinite(mean_error(variance))
@@ -97,6 +123,7 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
             "error_estimate": path.error.T.reshape(size),
         },
         status=[Status.CONVERGED if ok else Status.NON_FINITE for ok in finite.tolist()],
+        notes=model.remarks,
     )
 
 
@@ -119,20 +146,19 @@ def _begin(model: Model, overlap: float | None) -> float:
     return float(overlap)
 
 
-def _followed(model: Model, alpha: Array, steps: int, start: Array) -> _Path:
-    update, everyone = EvolutionMap(model, alpha, model.channel.in_rows), np.arange(len(alpha))
-    variance = [np.broadcast_to(start, (len(alpha), *start.shape)).copy()]
-    q_hat, error = [np.zeros_like(variance[0])], [np.zeros(len(alpha))]
-    stretch = np.ones(len(alpha))
+def followed(advance: Advance, start: Array, batch: int, steps: int) -> Path:
+    """So many steps from one covariance, shape (P, P), of which no data have told anything."""
+    variance = [np.broadcast_to(start, (batch, *start.shape)).copy()]
+    q_hat, error = [np.zeros_like(variance[0])], [np.zeros(batch)]
+    stretch = np.ones(batch)
     for _ in track(range(steps), f"{steps} steps"):
-        conjugate = update.conjugate(variance[-1], everyone)
-        mapped = update.covariance(conjugate, everyone)
+        conjugate, mapped = advance(variance[-1], q_hat[-1])
         if len(variance) > 1:
             stretch = _slope(_norm(mapped.value - variance[-1]), _norm(variance[-1] - variance[-2]))
         error.append(stretch * error[-1] + _norm(mapped.error))
         variance.append(mapped.value)
-        q_hat.append(conjugate.value)
-    return _Path(np.array(variance), np.array(q_hat), np.array(error))
+        q_hat.append(conjugate)
+    return Path(np.array(variance), np.array(q_hat), np.array(error))
 
 
 def _norm(matrices: Array) -> Array:

@@ -9,10 +9,14 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.integral import Array, Integral
+from glassformer.core.results import Steps
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model, require_theory
+from glassformer.models.priors.scalar import ScalarPrior
 from glassformer.theory.fixed_point import Index, fixed_point
+from glassformer.theory.state_evolution import validated_alpha
+from glassformer.theory.trajectory import followed, require_steps, table_of
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,7 @@ def vector_state_evolution(
         >>> vector_state_evolution(model, np.ones(450), 900).value.round(4)  # orthogonal inputs tell more
         array([0.294])
     """
-    require_theory(model)
-    prior = model.matrix_prior
-    if not model.channel.linear or prior.symmetric:
-        raise IncompatibleError("vector message passing is for linear labels of one matrix: use bsr, channel gaussian")
+    prior = _linear_matrix(model)
     known = np.asarray(eigenvalues, dtype=float).ravel()
     if not known.size or known.size > entries or not np.all(np.isfinite(known)) or np.any(known < 0):
         raise DataError("eigenvalues", known.shape, f"1 to {entries} finite numbers >= 0")
@@ -96,3 +97,63 @@ def vector_state_evolution(
         found.history,
         {"effective_noise": effective},
     )
+
+
+def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
+    r"""Error after every step of undamped vector message passing on independent inputs, in the limit of large sizes.
+
+    Equation :eq:`vector-state-evolution` of the documentation, iterated as it stands. For the law of Marchenko and
+    Pastur, that of independent inputs,
+
+    .. math:: \hat q = \frac1{\tau^2} = \frac\alpha{\Delta + v (1 - f)}, \qquad \frac1{v (1 - f)} = \frac1v + \hat q:
+
+    the linear estimate is made at its own fixed point in one step. The end is that of
+    :func:`~glassformer.theory.trajectory.trajectory`, reached in fewer steps.
+
+    Args:
+        model: with the Gaussian channel and a signal of one matrix.
+        alpha: sample ratios, shape (points,), in the model's unit.
+        steps: how many, at least 1.
+
+    Returns:
+        The table of :func:`~glassformer.theory.trajectory.trajectory`.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: labels are not linear, the signal is not one matrix, or its denoiser takes steps of its own.
+
+    Source: Rangan, Schniter, Fletcher, IEEE Trans. Inf. Theory 65, 6664 (2019), with the denoiser of a matrix.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression
+        >>> table = vector_trajectory(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5, steps=3)
+        >>> table["error"].round(4).tolist()
+        [1.0, 0.5185, 0.4837, 0.4778]
+    """
+    alpha, prior = validated_alpha(alpha), _linear_matrix(model)
+    require_steps(model, alpha, steps)
+    noise, ratio = max(float(model.channel.label_noise), FLOORS.least), alpha[:, None, None] / prior.degrees
+    # Where the width is negligible there are too few labels per entry for one to be known from others.
+    share = float(prior.extensive)
+
+    def advance(variance: Array, q_hat: Array) -> tuple[Array, Integral]:
+        # Of q_hat = ratio / (noise + 1 / (cleaned + share q_hat)), the root that is positive.
+        cleaned = np.maximum(1 - share * variance * q_hat, FLOORS.open) / variance
+        known = cleaned * noise + 1 - share * ratio
+        root = np.sqrt(known**2 + 4 * share * noise * ratio * cleaned)
+        # The sum that loses no digits.
+        found = np.where(known > 0, 2 * ratio * cleaned / (known + root), (root - known) / (2 * noise))
+        error = prior.mmse(found.ravel())
+        value = np.maximum(error.value, FLOORS.least).reshape(found.shape)
+        return found, Integral(value, error.error.reshape(found.shape))
+
+    return table_of(model, alpha, followed(advance, np.eye(1), len(alpha), steps))
+
+
+def _linear_matrix(model: Model) -> ScalarPrior:
+    """The prior of a model that vector message passing is for."""
+    require_theory(model)
+    prior = model.matrix_prior
+    if not model.channel.linear or prior.symmetric:
+        raise IncompatibleError("vector message passing is for linear labels of one matrix: use bsr, channel gaussian")
+    return prior

@@ -5,8 +5,11 @@ import pytest
 from scipy.integrate import quad
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.integral import Integral
 from glassformer.models.priors.bilinear import BilinearPrior
+from glassformer.models.priors.layered import LayeredPrior
 from glassformer.models.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
+from glassformer.models.priors.wishart import NarrowWishartPrior
 
 BILINEAR = [
     BilinearPrior(1.0, 0.3),
@@ -166,3 +169,12 @@ def test_denoising_without_information_returns_the_prior_mean():
     estimate = BilinearPrior(2.0, 0.5).denoise(np.ones((8, 4)), 0.0)
     assert not estimate.signal.any()
     assert estimate.variance == 1.0
+
+
+def test_what_is_not_known_of_a_precision_moves_variances_as_far_as_they_respond():
+    """V = 1 - max(1 - 1/q_hat, 0)^2: nothing but rounding below the onset at one, and |V'| = 1/4 at two (to 1e-3)."""
+    q_hat = np.array([1e-32, 0.9, 2.0])[:, None, None]
+    error = np.array([8e-33, 0.05, 1e-3])[:, None, None]
+    found = LayeredPrior(NarrowWishartPrior(), 1).covariance(Integral(q_hat, error)).error.ravel()
+    assert np.all(found[:2] < 1e-15)
+    assert found[2] == pytest.approx(2.5e-4, rel=2e-3)

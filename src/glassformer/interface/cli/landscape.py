@@ -36,9 +36,9 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         plots().plot_landscapes(curves, picture(options))
     if options.json:
         print_json("landscapes", {"model": found.name, "landscapes": [curve.to_dict() for curve in curves]})
-        return exit_code([status for curve in curves for status in curve.status])
+        return exit_code([status for curve in curves for status in curve.status], found.parameters)
     print(heading(found.name, found.parameters))
     for curve in curves:
         phase = "hard phase" if curve.hard_phase else "no hard phase"
         print(f"alpha = {curve.alpha:g}: free entropy is largest, or locally so, at overlap {curve.peaks}; {phase}")
-    return exit_code([status for curve in curves for status in curve.status])
+    return exit_code([status for curve in curves for status in curve.status], found.parameters)

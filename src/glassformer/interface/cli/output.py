@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -143,12 +143,12 @@ def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
         print_rows(table.rows(), columns)
         for note in table.notes:
             print(f"note: {note}")
-    return exit_code(table.status)
+    return exit_code(table.status, table.parameters)
 
 
-def exit_code(statuses: Sequence[Any]) -> int:
-    """What statuses call for; those that are not good are named with their remedies."""
-    failed = {str(status): status.remedy for status in statuses if not status.ok}
+def exit_code(statuses: Sequence[Any], parameters: Mapping[str, Any]) -> int:
+    """What statuses of results with these parameters call for; those that are not good are named with remedies."""
+    failed = {str(status): status.remedy_for(parameters) for status in statuses if not status.ok}
     for name, remedy in failed.items():
         print(f"glassformer: {name}: {remedy}", file=sys.stderr)
     return NOT_CONVERGED if failed else 0

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         print_json("plan", found.to_dict())
     else:
         _print(found)
-    return exit_code([entry.status for entry in found.entries])
+    return exit_code([entry.status for entry in found.entries], found.parameters)
 
 
 def _asked(options: argparse.Namespace) -> tuple[str, float, str]:

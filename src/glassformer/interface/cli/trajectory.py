@@ -18,7 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     text = "with the truth before the first step; default: side information, for even labels that of a random start"
     parser.add_argument("--overlap", type=float, help=text)
-    text = "whose steps are followed: gamp (default), risk (proximal message passing) or online-sgd"
+    text = "whose steps are followed: gamp (default), blind-gamp, vamp, risk (proximal message passing) or online-sgd"
     parser.add_argument("--algorithm", "--learner", default="gamp", help=text)
     parser.add_argument("--d", type=int, help="token dimension of runs beside theory; without it theory alone")
     parser.add_argument("--instances", type=int, help="independent runs, with --d (default 4)")

@@ -12,6 +12,9 @@ from glassformer.core.integral import Array, Integral
 from glassformer.models.priors.base import Estimate, Prior
 from glassformer.models.priors.scalar import ScalarPrior
 
+# Relative error of a precision above which what it does to the variance is computed.
+_SHARP = 1e-9
+
 
 @dataclass(frozen=True)
 class LayeredPrior(Prior):
@@ -78,13 +81,23 @@ class LayeredPrior(Prior):
         return self.layer.factor_width(columns)
 
     def covariance(self, q_hat: Integral) -> Integral:
-        precision = np.maximum(_diagonal(q_hat.value), 0.0)
+        precision, blur = np.maximum(_diagonal(q_hat.value), 0.0), np.abs(_diagonal(q_hat.error))
+        value, own = self._mmse(precision)
+        # |dV/dq_hat| is at most V/q_hat: a small relative error carries over at most once.
+        carried = value * np.divide(blur, precision, out=np.zeros_like(blur), where=precision > 0)
+        # Below an onset nothing moves, however large a share of next to nothing is not known.
+        vague = blur > _SHARP * precision
+        carried[vague] = self._response(precision[vague], blur[vague], value[vague])
+        return Integral(_from_diagonal(value), _from_diagonal(own + carried))
+
+    def _response(self, precision: Array, blur: Array, value: Array) -> Array:
+        """How far the variance, which falls with the precision, moves within the error of that."""
+        more, less = self._mmse(np.maximum(precision - blur, 0.0)).value, self._mmse(precision + blur).value
+        return np.asarray(np.maximum(np.abs(more - value), np.abs(value - less)))
+
+    def _mmse(self, precision: Array) -> Integral:
         found = self.layer.mmse(precision.ravel())
-        value, own = found.value.reshape(precision.shape), found.error.reshape(precision.shape)
-        # |dV/dq_hat| is at most V/q_hat: a relative error carries over at most once.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            relative = np.where(precision > 0, _diagonal(q_hat.error) / precision, 0.0)
-        return Integral(_from_diagonal(value), _from_diagonal(own + relative * value))
+        return Integral(found.value.reshape(precision.shape), found.error.reshape(precision.shape))
 
     def profile(self, points: int) -> tuple[Array, Array]:
         q_hat = self.layer.onset + self.layer.mmse_dimension * np.geomspace(1e-2, 1e4, points)

@@ -21,6 +21,7 @@ class Trial:
 
     tried: int = 7  # random ones on which ways to evaluate it are compared: not as many as tokens in a test
     searched: int = 1024  # on which it must be finite, or tried one by one to find where it fails
+    wider: float = 4.0  # standard deviations at which it is tried before it is taken for constant
     few: int = 256  # for which it is compiled
     many: int = 8192  # the same of more samples
     least: float = 1e-100  # size of labels whose squares, and ratios of them, double precision holds
@@ -105,12 +106,16 @@ class Link:
         return LinkError(self.slot, self.function, allowed, remedy)
 
     def require_finite(self) -> None:
-        """Raise unless labels of random normal fields are finite."""
+        """Raise unless labels of random normal fields are finite, and differ from one another."""
         fields = self._random_fields(_POLICY.searched)
-        bad = ~np.all(np.isfinite(self(fields).reshape(_POLICY.searched, -1)), axis=1)
+        labels = self(fields)
+        bad = ~np.all(np.isfinite(labels.reshape(_POLICY.searched, -1)), axis=1)
         if np.any(bad):
             remedy = f"guard divisions, logarithms and roots (it is not at {_written(fields[bad][0])})"
             raise self.refused("finite labels for normal fields", remedy)
+        # What is rare among normal fields is not among those of a wider law.
+        if np.all(labels == labels[0]) and np.all(self(_POLICY.wider * fields) == labels[0]):
+            raise self.refused("a link that depends on its fields", "the labels of a constant one say nothing")
 
     def _random_fields(self, samples: int) -> Array:
         fields = np.random.default_rng(5).standard_normal((samples, *self.shape))
