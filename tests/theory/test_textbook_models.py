@@ -82,7 +82,6 @@ def test_state_evolution_ends_and_errors_cover(link, indices, noise, many, ratio
         (tanh_of_sum, 2, 2, 4, np.full((2, 2), 0.5)),
         (product, 2, 2, 4, np.eye(2)),
         (lambda z: jnp.sign(z[0, 0] + 0.5 * z[1, 0]), 2, 1, 2, np.array([[0.8, 0.4], [0.4, 0.2]])),
-        (lambda z: 0 * z[0, 0] + 1.0, 2, 8, 8, np.zeros((2, 2))),
     ],
 )
 def test_symmetries_of_links_are_found(link, indices, same, alike, shown):

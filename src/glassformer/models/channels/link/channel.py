@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,9 +29,6 @@ from glassformer.models.channels.link.second_moments import second_moments
 from glassformer.models.channels.link.smooth_errors import smooth_errors
 from glassformer.models.channels.link.step_errors import step_errors
 from glassformer.models.channels.scalar import Array, Integral, LabelNodes, ScalarChannel
-
-if TYPE_CHECKING:
-    from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
 
 Averages = Callable[[float, int], tuple[float, float]]
 
@@ -99,13 +95,6 @@ class LinkChannel(ScalarChannel):
     @property
     def label(self) -> str:
         return self.name or "link"
-
-    @property
-    def in_rows(self) -> ScalarRowsChannel:
-        """As one of a single row, with a curve of its own: what was asked before, of whom, must not show."""
-        own = copy(self)
-        object.__setattr__(own, "_found", replace(self._known))
-        return super(LinkChannel, own).in_rows
 
     @property
     def even(self) -> bool:
