@@ -65,8 +65,8 @@ def link_channel(
     twentieth of the label's variance. Without, a label of one entry, or a discrete one, is integrated
     along lines on which its level sets are found exactly. Continuous labels of several entries without noise are given
     a noise of variance 3e-4 once every entry is mapped to one that is nearly normal; what four times of it changes is
-    part of the errors. So is, of all that is
-    sampled, what fewer latents say is missing.
+    part of the errors. Where draws of nearly the same label contradict that, averages are those of such draws. Of all
+    that is sampled, what fewer latents or draws say is missing is part of the errors.
 
     Args:
         link: function from the fields of one sample, shape (P, L), to a number or an array, which JAX can trace; with
