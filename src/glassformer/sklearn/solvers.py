@@ -152,7 +152,7 @@ def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Miss
     # With a constant of their own: the others tell a sample where all of them together have mean zero.
     found = leave_one_out(*problem, intercept=True, weights=once.weights)
     fields, several = found.fields, len(once.labels)
-    if several > 1 and found.degrees > _FREE * several:
+    if several > 1 and found.degrees > _FREE * several and not found.exact:
         # The first order is not that of a fit which follows every label. With a constant of their own: the others tell
         # a sample where all of them together have mean zero.
         own, shared = _problem(settings, once), {**_shared(settings, once), "intercept": True}

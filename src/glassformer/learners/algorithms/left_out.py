@@ -45,10 +45,12 @@ class LeftOut(NamedTuple):
     Attributes:
         fields: without the sample, shape (n,).
         degrees: of freedom of the fit, :math:`\sum_\mu q_\mu\ell''_\mu`, the constant included.
+        exact: whether that is what refits would say, and not to first order: of square loss and a quadratic penalty.
     """
 
     fields: Array
     degrees: float
+    exact: bool = False
 
 
 def left_out(risk: Risk, matrix: Array, constant: bool = False) -> LeftOut:
@@ -84,8 +86,9 @@ def left_out(risk: Risk, matrix: Array, constant: bool = False) -> LeftOut:
     own = np.zeros_like(fields)
     for where, basis in _in_parts(risk.design, tangent, constant):
         own[where] = np.sum(scipy.linalg.solve_triangular(root, basis.T, lower=True, check_finite=False) ** 2, axis=0)
-    share = own * bend
-    return LeftOut(fields + own * slope / np.maximum(1 - share, _POLICY.open), float(np.sum(share)))
+    share, quadratic = own * bend, risk.spectral == 0 and not risk.positive and np.ptp(bend / risk.loss.sharpness) == 0
+    unseen = fields + own * slope / np.maximum(1 - share, _POLICY.open)
+    return LeftOut(unseen, float(np.sum(share)), bool(quadratic))
 
 
 class _Tangent(NamedTuple):
