@@ -26,6 +26,8 @@ from glassformer.theory.risk.losses import loss_of
 
 # Degrees of freedom of a fit per sample up to which leaving one out to first order is right, and folds beyond.
 _FREE, _FOLDS = 0.7, 10
+# Samples from as many as unknowns, a share of them, within which errors peak: fits to a tenth less lie off the peak.
+_PEAK, _MANY = 0.2, 64
 
 
 class Task(NamedTuple):
@@ -156,7 +158,9 @@ def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Miss
         # The first order is not that of a fit which follows every label. With a constant of their own: the others tell
         # a sample where all of them together have mean zero.
         own, shared = _problem(settings, once), {**_shared(settings, once), "intercept": True}
-        fields = held_back(*own[:2], chosen.strength, *own[2:], folds=min(_FOLDS, several), **shared)
+        peaked = abs(several - path.estimates[-1].size) < _PEAK * several
+        folds = min(_MANY if peaked else _FOLDS, several)
+        fields = held_back(*own[:2], chosen.strength, *own[2:], folds=folds, **shared)
     return LeftOutMisses(chosen.unit * (once.labels - fields), once.weights)
 
 
