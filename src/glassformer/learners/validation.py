@@ -252,6 +252,7 @@ def held_back_alone(
     """What minimisers on all others say of each of some samples, the intercept included: one fit for each of them.
 
     Dearer than :func:`held_back`, whose fits have fewer samples: next to as many as unknowns that is another error.
+    What equation :eq:`leave-one-out` of the documentation is to first order.
 
     Args:
         design: as for :func:`held_back`, and so are all others of these names.
