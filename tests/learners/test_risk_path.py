@@ -18,6 +18,7 @@ from glassformer import (
 )
 from glassformer.core.settings import Iteration
 from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
+from glassformer.learners.algorithms.left_out import left_out_of_ridge
 from glassformer.learners.algorithms.penalised_fit import prepared
 from glassformer.learners.algorithms.proximal_gradient import least_risk
 from glassformer.learners.algorithms.risk import Risk
@@ -186,6 +187,18 @@ def test_a_constant_is_left_out_where_one_was_fitted(constant, given):
     # Gaps of 1e-8 are residuals of their root, which single samples amplify.
     np.testing.assert_allclose(labels - found.fields, residuals, atol=1e-2)
     assert found.degrees == pytest.approx(np.trace(hat), rel=1e-6)
+
+
+@pytest.mark.parametrize("samples", [60, 66, 90])
+def test_a_ridge_without_each_sample_is_exact_whatever_the_degrees(samples):
+    design, labels = data(samples=samples)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, samples)
+    inputs, alone = np.column_stack([design.inputs[0].reshape(samples, -1) / 8, np.ones(samples)]), []
+    for k in range(samples):
+        own = np.where(np.arange(samples) == k, 0.0, weights)[:, None] * inputs
+        bend = np.diag([1e-4] * 64 + [0.0])
+        alone.append(inputs[k] @ np.linalg.solve(own.T @ inputs + bend, own.T @ labels))
+    np.testing.assert_allclose(left_out_of_ridge(design, labels, 1e-4, weights), alone, rtol=1e-6, atol=1e-8)
 
 
 def test_left_out_samples_tell_the_error_on_new_ones():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, DataError, DataWarning, estimate_model
+from glassformer.learners.own_data.widths import even_moments, width_of
 
 GRID = [((30, 30), 0.1, 0.1, 0.8), ((30, 30), 0.5, 0.3, 1.5), ((24, 48), 0.2, 0.2, 0.8), ((30, 30), 1.0, 0.1, 1.5)]
 
@@ -50,6 +51,20 @@ def test_bars_cover_the_truth_over_the_grid():
         for seed in range(100, 116)
     ]
     assert np.sum(~np.array(right)) <= 8
+
+
+def test_a_width_of_one_behind_much_noise_is_in_its_interval():
+    """The end of the range: quantiles of a posterior of widths above it never hold it where the width is open."""
+    rng = np.random.default_rng(0)
+
+    def drawn(width):
+        signal = rng.standard_normal((8, width)) @ rng.standard_normal((width, 16)) / np.sqrt(width)
+        return even_moments(np.linalg.svd(signal + 2 * rng.standard_normal((8, 16)), compute_uv=False), (4, 6))
+
+    found = [width_of(drawn(1), 32, drawn).interval for _ in range(30)]
+    assert np.median([high for _, high in found]) > 8
+    # 28.5 are expected, fewer than 25 once in 300 times.
+    assert sum(low <= 1 for low, _ in found) >= 25
 
 
 @pytest.mark.slow

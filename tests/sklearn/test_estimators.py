@@ -352,6 +352,29 @@ def test_errors_of_fits_that_follow_every_label_are_those_of_other_samples(stren
     assert 0.5 < found.predict(inputs[:1], return_std=True)[1][0] / np.sqrt(np.mean(np.square(missed))) < 2
 
 
+@pytest.mark.parametrize(
+    ("penalty", "samples", "within"),
+    [
+        # Gaps of the fits, and the scale of the inputs, which single samples hardly change.
+        ("ridge", 34, 0.02),
+        ("ridge", 40, 0.02),
+        # The mean of 20 squares out of 41.
+        ("elastic", 41, 0.35),
+    ],
+)
+def test_errors_next_to_as_many_samples_as_unknowns_are_those_without_one(penalty, samples, within, monkeypatch):
+    """Nine tenths of 41 samples are at the peak of the error of 36 unknowns, those of 34 are far from it."""
+    inputs, labels, _ = bilinear(n=samples, shape=(6, 6))
+    settings = {"penalty": penalty, "strength": 1e-4, "tolerance": 1e-6, "max_iterations": 50000}
+    deviation = BilinearRegressor(**settings).fit(inputs, labels).predict(inputs[:1], return_std=True)[1][0]
+    monkeypatch.setattr("glassformer.sklearn.solvers._left_out", lambda *problem: None)
+    missed = []
+    for k in range(samples):
+        rest = np.arange(samples) != k
+        missed.append(labels[k] - BilinearRegressor(**settings).fit(inputs[rest], labels[rest]).predict(inputs[[k]])[0])
+    assert deviation == pytest.approx(np.sqrt(np.mean(np.square(missed))), rel=within)
+
+
 def test_weights_are_repetitions_in_errors_of_predictions_too():
     inputs, labels, _ = bilinear(n=60)
     weights = np.random.default_rng(0).integers(1, 4, 60)

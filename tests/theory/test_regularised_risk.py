@@ -122,6 +122,25 @@ def test_weight_decay_at_full_width(rho, alpha, noise, strength, tokens, error, 
         np.testing.assert_allclose(found, [training, rank], atol=1e-8)
 
 
+def test_losses_of_linear_attention_act_on_each_component():
+    """One token has one component and two have three, of which a wide Huber loss is half the square."""
+    one, two = (AttentionIndexed(rho=0.5, tokens=t, channel="linear", noise=0.5) for t in (1, 2))
+    learner = RegularisedRisk("huber", "trace", 0.1)
+    assert learner.obstacle(one) is None and learner.obstacle(two) is None
+    alone, both = learner.limits(one, [0.3]), learner.limits(two, [0.1])
+    assert both["error"][0] == pytest.approx(alone["error"][0], rel=1e-8)
+    assert both["training_loss"][0] == pytest.approx(3 * alone["training_loss"][0], rel=1e-7)
+    square, wide = (RegularisedRisk(loss, "trace", 0.1).limits(two, [0.1]) for loss in ("square", Huber(1e3)))
+    for name in ("error", "training_loss", "test_loss", "degrees"):
+        assert wide[name][0] == pytest.approx(square[name][0], rel=1e-7)
+    ran = [
+        simulate(two, [0.1], d=30, instances=4, seed=0, algorithm=RegularisedRisk(loss, "trace", 0.1))["error"][0]
+        for loss in ("huber", "square")
+    ]
+    # Of the same data: what sizes and draws change is mostly common to both.
+    assert ran[0] / ran[1] == pytest.approx(both["error"][0] / square["error"][0], abs=0.02)
+
+
 def test_a_pinned_trace():
     """The threshold keeps the trace; what the noise and the fixed point are is that of square loss on one token."""
     model, alpha = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=0.1), np.array([0.45, 0.8])

@@ -40,7 +40,8 @@ class RegularisedRisk(Learner):
         loss: ``"square"`` (:math:`(y-h)^2/2`), ``"logistic"``, ``"hinge"`` (labels +1 and -1), ``"huber"``,
             ``"cross-entropy"`` (hardmax labels, and softmax labels without noise, of attention-indexed models), a loss
             of :mod:`glassformer.theory.risk.losses`, or a function of one label and one field, convex in the latter,
-            that JAX can differentiate.
+            that JAX can differentiate. Of linear labels of attention-indexed models losses are summed over components,
+            :math:`y_{aa}/\sqrt2` and :math:`y_{ab}`.
         penalty: ``"nuclear"`` (:math:`(dL)^{1/4}\|S\|_*`), ``"ridge"`` (:math:`\|S\|_F^2/2`), ``"elastic"`` (half of
             each); for attention-indexed models ``"trace"`` (:math:`d\,\mathrm{Tr}\,S` of positive ``S``, with
             :math:`\frac14\|Y_\mu - h_\mu\|_F^2` for square loss): weight decay on factors of full width. ``"pinned"``

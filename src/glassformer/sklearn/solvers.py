@@ -16,18 +16,25 @@ from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import DataWarning, IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.settings import Iteration
+from glassformer.learners.algorithms.left_out import left_out_of_ridge
 from glassformer.learners.own_data.width import EstimatedModel
 from glassformer.learners.risk_path import RiskPath, asked_strengths, risk_path
-from glassformer.learners.validation import CrossValidation, cross_validate, held_back, leave_one_out
+from glassformer.learners.validation import (
+    CrossValidation,
+    cross_validate,
+    held_back,
+    held_back_alone,
+    leave_one_out,
+)
 from glassformer.sklearn.chances import Chances, ProbitChances
 from glassformer.sklearn.misses import LeftOutMisses, Misses, PosteriorMisses
 from glassformer.sklearn.unknown import Unknown
 from glassformer.theory.risk.losses import loss_of
+from glassformer.theory.risk.penalties import penalty_of
 
-# Degrees of freedom of a fit per sample up to which leaving one out to first order is right, and folds beyond.
-_FREE, _FOLDS = 0.7, 10
-# Samples from as many as unknowns, a share of them, within which errors peak: fits to a tenth less lie off the peak.
-_PEAK, _MANY = 0.2, 64
+# Degrees of freedom of a fit per sample up to which leaving one out to first order is right, folds beyond, and samples
+# that are left out alone to see by how much folds are wrong.
+_FREE, _FOLDS, _ALONE = 0.7, 10, 20
 
 
 class Task(NamedTuple):
@@ -153,15 +160,29 @@ def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Miss
     problem = (once.design, once.labels, path.estimates[-1], chosen.strength, settings.loss, settings.penalty)
     # With a constant of their own: the others tell a sample where all of them together have mean zero.
     found = leave_one_out(*problem, intercept=True, weights=once.weights)
-    fields, several = found.fields, len(once.labels)
-    if several > 1 and found.degrees > _FREE * several and not found.exact:
-        # The first order is not that of a fit which follows every label. With a constant of their own: the others tell
-        # a sample where all of them together have mean zero.
-        own, shared = _problem(settings, once), {**_shared(settings, once), "intercept": True}
-        peaked = abs(several - path.estimates[-1].size) < _PEAK * several
-        folds = min(_MANY if peaked else _FOLDS, several)
-        fields = held_back(*own[:2], chosen.strength, *own[2:], folds=folds, **shared)
-    return LeftOutMisses(chosen.unit * (once.labels - fields), once.weights)
+    missed, several = once.labels - found.fields, len(once.labels)
+    if several > 1 and found.degrees > _FREE * several:
+        # The first order is not that of a fit which follows every label.
+        missed = _missed(settings, once, chosen.strength)
+    return LeftOutMisses(chosen.unit * missed, once.weights)
+
+
+def _missed(settings: Any, task: Task, strength: float) -> Array:
+    """By what every sample is missed without it: of ridge exactly; else by folds, in the size that single ones have.
+
+    Folds take more samples away than one, which is another error next to as many samples as unknowns.
+    """
+    loss, penalty = loss_of(settings.loss), penalty_of(settings.penalty)
+    if loss.quadratic and penalty.spectral == 0:
+        square = strength * penalty.square
+        return np.asarray(task.labels - left_out_of_ridge(task.design, task.labels, square, task.weights))
+    several, shared = len(task.labels), {**_shared(settings, task), "intercept": True}
+    design, labels, *kind = _problem(settings, task)
+    few = np.random.default_rng(0).permutation(several)[:_ALONE]
+    alone = labels[few] - held_back_alone(design, labels, few, strength, *kind, **shared)
+    folded = labels - held_back(design, labels, strength, *kind, folds=min(_FOLDS, several), **shared)
+    sizes = [float(np.average(part**2, weights=task.weights[few])) for part in (alone, folded[few])]
+    return np.asarray(folded * np.sqrt(sizes[0] / max(sizes[1], 1e-300)))
 
 
 def by_message_passing(settings: Any, task: Task) -> Signal:

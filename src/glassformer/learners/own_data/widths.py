@@ -30,6 +30,7 @@ class Search:
         widest: widths above this many dimensions are as good as infinite.
         faintest: powers below this share of the labels' are none.
         confidence: standard deviations of an interval of 95 per cent.
+        held: how often the interval of the width is to hold it.
         finest: differences of moments, which are logarithms, that tell anything: without noise those of widths of a few
             hardly fluctuate.
         misfit: mean squared distance of moments, in standard deviations, from those of the best width, above which no
@@ -45,6 +46,7 @@ class Search:
     widest: float = 4.0
     faintest: float = 1e-3
     confidence: float = 2.0
+    held: float = 0.95
     finest: float = 1e-4
     misfit: float = 8.0
 
@@ -57,7 +59,9 @@ class Width(NamedTuple):
 
     Attributes:
         value: median of its posterior.
-        interval: of 95 per cent.
+        interval: of 95 per cent, that of the posterior, and all widths that are no less likely, against the best one,
+            than those of drawn matrices are: a posterior of widths above one alone leaves that end out where the signal
+            is faint (Feldman and Cousins, Phys. Rev. D 57, 3873).
         misfit: mean squared distance of the moments from those of the best width, in standard deviations.
     """
 
@@ -84,27 +88,59 @@ def width_of(found: Array, largest: float, drawn: Callable[[int], Array]) -> Wid
         True
     """
     widths = np.unique(np.rint(2 ** np.arange(0, np.log2(largest) + 0.5, 1 / SEARCH.per_octave)).astype(int))
-    means, spreads = [], []
-    for width in widths:
-        sample = np.array([drawn(int(width)) for _ in range(SEARCH.draws)])
-        means.append(sample.mean(axis=0))
-        spreads.append(np.cov(sample.T) + SEARCH.finest**2 * np.eye(sample.shape[1]))
+    samples = np.array([[drawn(int(width)) for _ in range(SEARCH.draws)] for width in widths])
     fine = np.geomspace(widths[0], widths[-1], SEARCH.fine)
-    place = np.log(widths)
-    mean = CubicSpline(place, np.array(means))(np.log(fine))
-    flat = np.array(spreads).reshape(len(widths), -1)
-    spread = np.array([np.interp(np.log(fine), place, column) for column in flat.T]).T.reshape(
-        SEARCH.fine, *spreads[0].shape
-    )
-    away = found - mean
-    distance = np.einsum("ki,ki->k", away, np.linalg.solve(spread, away[..., None])[..., 0])
-    chance = -0.5 * distance - 0.5 * np.linalg.slogdet(spread)[1]
+    law = _Moments.of(samples, np.log(widths), np.log(fine))
+    distance, chance = law.told(found)
     posterior = np.exp(chance - chance.max())
-    total = np.cumsum(posterior) / posterior.sum()
-    low, middle, high = np.interp([0.025, 0.5, 0.975], total, fine)
+    rest = 0.5 * (1 - SEARCH.held)
+    low, middle, high = np.interp([rest, 0.5, 1 - rest], np.cumsum(posterior) / posterior.sum(), fine)
+    allowed = fine[chance - chance.max() >= law.usual(samples)]
     # Widths are whole numbers: what lies within half of one cannot be told apart.
-    interval = (float(min(low, middle - 0.5)), float(max(high, middle + 0.5)))
+    ends = np.min(allowed, initial=min(low, middle - 0.5)), np.max(allowed, initial=max(high, middle + 0.5))
+    interval = (float(ends[0]), float(ends[1]))
     return Width(float(middle), interval, float(distance[np.argmax(chance)]) / len(found))
+
+
+class _Moments(NamedTuple):
+    """The Gaussian law of the moments at every width.
+
+    Attributes:
+        drawn: logarithms of the widths that were drawn, shape (W,).
+        fine: logarithms of all widths, shape (F,).
+        mean: shape (F, k).
+        spread: covariances, shape (F, k, k).
+    """
+
+    drawn: Array
+    fine: Array
+    mean: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, samples: Array, drawn: Array, fine: Array) -> _Moments:
+        """From moments of drawn matrices, shape (W, draws, k)."""
+        count = samples.shape[2]
+        spreads = np.array([np.cov(sample.T) for sample in samples]) + SEARCH.finest**2 * np.eye(count)
+        columns = [np.interp(fine, drawn, column) for column in spreads.reshape(len(drawn), -1).T]
+        mean = CubicSpline(drawn, samples.mean(axis=1))(fine)
+        return cls(drawn, fine, mean, np.array(columns).T.reshape(len(fine), count, count))
+
+    def told(self, found: Array) -> tuple[Array, Array]:
+        """Squared distances, and log-likelihoods up to a constant, of moments of shape (..., k): (..., F)."""
+        away = found[..., None, :] - self.mean
+        distance = np.einsum("...fi,fij,...fj->...f", away, np.linalg.inv(self.spread), away)
+        return distance, -0.5 * distance - 0.5 * np.linalg.slogdet(self.spread)[1]
+
+    def usual(self, samples: Array) -> Array:
+        """By how much less likely than the best width the true one is, in all but one of twenty draws of each width.
+
+        An interval of widths below this holds the true one as often, also at the ends of the range.
+        """
+        chance = self.told(samples)[1]
+        own = np.argmin(np.abs(self.fine - self.drawn[:, None]), axis=1)
+        behind = chance[np.arange(len(own)), :, own] - chance.max(axis=2)
+        return np.interp(self.fine, self.drawn, np.quantile(behind, 1 - SEARCH.held, axis=1))
 
 
 def even_moments(values: Array, orders: tuple[int, ...]) -> Array:

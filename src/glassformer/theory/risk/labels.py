@@ -19,6 +19,7 @@ import numpy as np
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quadrature import gauss_panels
+from glassformer.models.channels.gaussian import GaussianChannel
 from glassformer.models.channels.scalar import LabelNodes
 from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.penalties import Learned
@@ -133,7 +134,7 @@ class Labels:
         """
         if self.loss.quadratic:
             return self._square(found)
-        if self.channel.field_components:
+        if self.channel.field_components and not self.channel.linear:
             raise IncompatibleError(f"loss {self.loss.name} has no theory for labels of several numbers: use square")
         if self.loss.binary and not self.binary:
             told = f"channel {self.channel.label}"
@@ -145,7 +146,7 @@ class Labels:
             averages(Learned(*(part[begin : begin + rows] for part in found)))
             for begin in range(0, len(found.power), rows)
         ]
-        return Answers(*map(np.concatenate, zip(*parts, strict=True)))
+        return Answers(*(self.components * np.concatenate(every) for every in zip(*parts, strict=True)))
 
     def wrong(self, found: Learned) -> Array:
         """Share of new labels without their own noise that differ from those of the fitted field, shape (batch,)."""
@@ -203,7 +204,13 @@ class Labels:
 
     @cached_property
     def _nodes(self) -> LabelNodes:
-        return self.channel.label_nodes(self.nodes / POLICY.nodes)
+        """Of one component: those of linear labels are alike, and losses act on each of them."""
+        finer = self.nodes / POLICY.nodes
+        if not self.channel.linear:
+            return self.channel.label_nodes(finer)
+        unit = np.sqrt(self.power)
+        y, weight, mean, variance = GaussianChannel(self.regression[1] / self.power).label_nodes(finer)
+        return LabelNodes(unit * y, weight, unit * mean, self.power * variance)
 
     def _averaged(self, found: Learned, y: Array, omega: Array, weight: Array, pull: Array) -> Answers:
         """Sums over labels and fitted fields; ``pull`` is the score of the true field there."""
