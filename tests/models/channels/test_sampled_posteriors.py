@@ -25,7 +25,7 @@ from check_sampled_posteriors import LINKS, SEVERAL, measured
 
 @pytest.mark.parametrize(
     ("power", "kept"),
-    [(0.5, 1.0), (1.0, 1.0), (2.0, 5.0), (0.1, 0.4461)],
+    [(0.5, 1.0), (1.0, 1.0), (2.0, 1.0), (3.0, 4.2), (0.1, 0.4461)],
 )
 def test_geometric_errors_are_what_is_missing(power, kept):
     """Beyond the powers that are believed the remainder is larger than what is missing, or smaller."""

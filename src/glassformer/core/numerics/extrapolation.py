@@ -9,9 +9,9 @@ import numpy as np
 
 from glassformer.core.integral import Array
 
-# Powers of the work that errors are believed to fall with: at most, where nothing tells, and at least (a fourth of the
-# work leaves three quarters of an error).
-_FASTEST, _UNKNOWN, _SLOWEST = 1.0, 0.5, float(np.log(4 / 3) / np.log(4))
+# Powers of the work that errors are believed to fall with: at most (ratios that are freed of a bias of one over the work),
+# where nothing tells, and at least (a fourth of the work leaves three quarters of an error).
+_FASTEST, _UNKNOWN, _SLOWEST = 2.0, 0.5, float(np.log(4 / 3) / np.log(4))
 
 
 def remainder(levels: Sequence[Array], share: float = 4) -> Array:
@@ -19,10 +19,10 @@ def remainder(levels: Sequence[Array], share: float = 4) -> Array:
 
     Changes fall geometrically: of the last one, :math:`\delta`, and the one before, :math:`\delta'`,
 
-    .. math:: \frac{\rho}{1-\rho}\delta, \qquad \rho = |\delta|/|\delta'|, \quad s^{-1}\le\rho\le s^{-0.21},
+    .. math:: \frac{\rho}{1-\rho}\delta, \qquad \rho = |\delta|/|\delta'|, \quad s^{-2}\le\rho\le s^{-0.21},
 
-    with a share ``s``. Of four it is from a third of the change, as where errors fall as one over the work, to three
-    times the change. Of two results it is what is missing where errors fall as the root of the work.
+    with a share ``s``. Of four it is from a fifteenth of the change, as where errors fall as one over the square of the
+    work, to three times the change. Of two results it is what is missing where errors fall as the root of the work.
 
     Args:
         levels: the results, with most work first, numbers or arrays of one shape; of a single one nothing is missing.
