@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 
-# Powers of the work that errors are believed to fall with: at most (ratios that are freed of a bias of one over the work),
+# Powers of the work that errors are believed to fall with: at most (of ratios freed of a bias of one over the work),
 # where nothing tells, and at least (a fourth of the work leaves three quarters of an error).
 _FASTEST, _UNKNOWN, _SLOWEST = 2.0, 0.5, float(np.log(4 / 3) / np.log(4))
 
