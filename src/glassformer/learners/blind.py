@@ -110,16 +110,14 @@ class BlindMessagePassing(MatrixPassing):
             return self.limits(model, alpha, throw=False)["error"]
         return super().theory(model, alpha, optimum)
 
-    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: float | None = None) -> Table | str:
+    def steps_of_theory(self, model: Any, alpha: Array, steps: int) -> Table:
         from glassformer.theory.assumed_width import assumed_prior_trajectory
+        from glassformer.theory.trajectory import trajectory
 
-        self.require(model)
-        if overlap is not None:
-            return f"overlap = {overlap:g} is for gamp and online-sgd: its steps begin where nothing is known"
         if self.assumed_rho is None:
-            return _consistent(self.named(self.steps.trajectory(model, alpha, steps)))
+            return _consistent(trajectory(model, alpha, steps))
         found = assumed_prior_trajectory(model, alpha, steps, model.prior.of_width(self.assumed_rho))
-        return self.named(replace(found, parameters={**model.parameters, "assumed_rho": self.assumed_rho}))
+        return replace(found, parameters={**model.parameters, "assumed_rho": self.assumed_rho})
 
     def denoiser(self, model: Any) -> MeasuredPrior:
         """What the signal is taken for."""

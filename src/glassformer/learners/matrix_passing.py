@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -49,6 +50,16 @@ class MatrixPassing(Learner):
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return self.steps.theory(model, alpha, optimum)
+
+    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: float | None = None) -> Table | str:
+        self.require(model)
+        if overlap is not None:
+            return f"overlap = {overlap:g} is for gamp and online-sgd: its steps begin where nothing is known"
+        return self.named(self.steps_of_theory(model, alpha, steps))
+
+    @abstractmethod
+    def steps_of_theory(self, model: Any, alpha: Array, steps: int) -> Table:
+        """What :meth:`trajectory` says, without its name."""
 
     def followed(self, steps: int, overlap: float | None = None) -> Self:
         del overlap

@@ -52,13 +52,10 @@ class VectorMessagePassing(MatrixPassing):
     max_iterations: int = steps_allowed(300)
     damping: float | None = fixed_damping()
 
-    def trajectory(self, model: Any, alpha: Array, steps: int, overlap: float | None = None) -> Table | str:
+    def steps_of_theory(self, model: Any, alpha: Array, steps: int) -> Table:
         from glassformer.theory.vector_state_evolution import vector_trajectory
 
-        self.require(model)
-        if overlap is not None:
-            return f"overlap = {overlap:g} is for gamp and online-sgd: its steps begin where nothing is known"
-        return self.named(vector_trajectory(model, alpha, steps))
+        return vector_trajectory(model, alpha, steps)
 
     def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.vamp_step import VampStep

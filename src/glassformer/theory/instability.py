@@ -146,7 +146,8 @@ def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:
     operator = np.array([[np.mean(_entry(left, image)) for image in images] for left in basis.matrices])
     vectors = np.linalg.eigh(0.5 * (operator + operator.T))[1]
     modes = np.tensordot(vectors.T, basis.matrices, axes=1)
-    parts = [_entry(mode, _mixed(vector, images)) for mode, vector in zip(modes, vectors.T, strict=True)]
+    mixed = [_mixed(vector, images) for vector in vectors.T]
+    parts = [_entry(mode, image) for mode, image in zip(modes, mixed, strict=True)]
     replicas = model.prior.in_rows.growth * np.array(parts)
     growth = np.stack(mean_and_error(replicas.T), axis=1)
     rate, error = map(float, growth[-1])
@@ -154,7 +155,7 @@ def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:
     # The identity projected on the eigenspace is what the map's powers tend to: positive semi-definite.
     matrix = np.einsum("ncc,nab->ab", modes[near], modes[near])
     full = basis.directions @ matrix @ basis.directions.T
-    wrong = model.prior.in_rows.growth * _contradicted(modes[-1], _mixed(vectors[:, -1], images))
+    wrong = model.prior.in_rows.growth * _contradicted(parts[-1], modes[-1], mixed[-1])
     return Instability(rate, error, full / np.trace(full), bool(near.sum() > 1), replicas[-1], wrong)
 
 
@@ -212,8 +213,8 @@ def _entry(left: Array, image: _Image) -> Array:
     return controlled(square, np.stack(controls, axis=-1))
 
 
-def _contradicted(left: Array, image: _Image) -> float:
-    """How wrong <left, F(matrix)> may be by what true deviations say, to which both of a pair of slopes are alike."""
+def _contradicted(found: Array, left: Array, image: _Image) -> float:
+    """How wrong <left, F(matrix)>, as found, may be by what true deviations say of it."""
     square, crossed, *sure = (np.tensordot(part, left, axes=2) for part in image)
     told = controlled(square - crossed, np.stack(sure, axis=-1))
-    return float(beyond_chance(*mean_and_error(_entry(left, image) - told)))
+    return float(beyond_chance(*mean_and_error(found - told)))

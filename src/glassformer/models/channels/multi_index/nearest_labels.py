@@ -12,7 +12,7 @@ Source: nearest-neighbour estimates of conditional moments; here of those of a p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,14 +58,10 @@ def information(label: Label, omega: Array, root: Array, replicas: int) -> tuple
         >>> np.abs(value.mean(axis=0)).round(1).tolist()
         [[1.0, 0.0], [0.0, 0.0]]
     """
-    rng, step = np.random.default_rng(0), _together()
-    found = [_products(label, own, root, rng) for own in np.split(omega, range(step, len(omega), step))]
-    inverse = np.linalg.inv(root)
-    levels = [
-        inverse.T @ np.concatenate(level).reshape(replicas, -1, *root.shape).mean(axis=1) @ inverse
-        for level in zip(*found, strict=True)
-    ]
-    missing = remainder([level.mean(axis=0) for level in levels], _share())
+    found = np.array([_products(white, places) for white, places in _drawn(label, omega, root)])
+    inverse, own = np.linalg.inv(root), found.reshape(replicas, -1, *found.shape[1:]).mean(axis=1)
+    levels = np.swapaxes(inverse.T @ own @ inverse, 0, 1)
+    missing = remainder([level.mean(axis=0) for level in levels], _POLICY.parts[1] / _POLICY.parts[0])
     # The same share of the change for all replicas: their spread tells its noise.
     change = levels[0] - levels[1]
     scale = np.linalg.norm(missing) / max(np.linalg.norm(change.mean(axis=0)), np.finfo(float).tiny)
@@ -86,12 +82,9 @@ def growth(label: Label, omega: Array, root: Array) -> Array:
         >>> growth(lambda z: z[:, 0], np.zeros((128, 1, 1)), np.eye(1)).round(1).tolist()
         [[1.0]]
     """
-    rng, size = np.random.default_rng(0), len(root)
-    found = np.zeros((size,) * 4)
-    for own in np.split(omega, range(_together(), len(omega), _together())):
-        for white, places in zip(*_drawn(label, own, root, rng), strict=True):
-            found += _covarying(white[KDTree(places).query(places, k=4)[1]]) / len(omega)
-    inverse = np.linalg.inv(root)
+    size, inverse, found = len(root), np.linalg.inv(root), np.zeros((len(root),) * 4)
+    for white, places in _drawn(label, omega, root):
+        found += _covarying(white[KDTree(places).query(places, k=4)[1]]) / len(omega)
     full = np.einsum("abce,ap,bq,cr,es->pqrs", found, *(inverse,) * 4, optimize=True).reshape(size**2, size**2)
     return np.asarray(0.5 * (full + full.T))
 
@@ -110,31 +103,17 @@ def _covarying(near: Array) -> Array:
     )
 
 
-def _together() -> int:
-    """Mean fields whose draws are made at once."""
-    return max(1, _POLICY.together // _POLICY.drawn)
+def _drawn(label: Label, omega: Array, root: Array) -> Iterator[tuple[Array, Array]]:
+    """Whitened deviations drawn for each mean field, shape (draws, P, K), and places of their labels, (draws, k)."""
+    rng, step = np.random.default_rng(0), max(1, _POLICY.together // _POLICY.drawn)
+    for own in np.split(omega, range(step, len(omega), step)):
+        white = rng.standard_normal((len(own), _POLICY.drawn, *own.shape[1:]))
+        fields = own[:, None] + root @ white
+        labels = label(fields.reshape(-1, *own.shape[1:])).reshape(len(own), _POLICY.drawn, -1)
+        yield from zip(white, _places(labels, rng), strict=True)
 
 
-def _share() -> float:
-    return _POLICY.parts[1] / _POLICY.parts[0]
-
-
-def _products(label: Label, omega: Array, root: Array, rng: np.random.Generator) -> list[Array]:
-    """Mean products of whitened deviations for each mean field, shape (n, P, P), from all draws and from parts."""
-    white, places = _drawn(label, omega, root, rng)
-    own = [_paired(x, at) for x, at in zip(white, places, strict=True)]
-    return [np.stack(level) for level in zip(*own, strict=True)]
-
-
-def _drawn(label: Label, omega: Array, root: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Whitened deviations drawn for each mean field, shape (n, draws, P, K), and places of their labels."""
-    white = rng.standard_normal((len(omega), _POLICY.drawn, *omega.shape[1:]))
-    fields = omega[:, None] + root @ white
-    labels = label(fields.reshape(-1, *omega.shape[1:])).reshape(len(omega), _POLICY.drawn, -1)
-    return white, _places(labels, rng)
-
-
-def _paired(white: Array, places: Array) -> list[Array]:
+def _products(white: Array, places: Array) -> list[Array]:
     """Mean products of deviations, shape (n, P, K), with those of the nearest label, of all and of parts.
 
     The same draws with the nearest of them all and of their part: what they differ by has little noise.

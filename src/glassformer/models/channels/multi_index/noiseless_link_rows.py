@@ -21,7 +21,7 @@ from glassformer.core.remembered import remembered
 from glassformer.models.channels.field_averages import REPLICAS, Averages, Response, Slopes
 from glassformer.models.channels.multi_index.latent_functions import Family
 from glassformer.models.channels.multi_index.nearest_labels import growth, information, moments
-from glassformer.models.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel, near_labels
+from glassformer.models.channels.multi_index.noisy_link_rows import NearLinkRowsChannel, near_labels
 from glassformer.models.channels.multi_index.normal_scores import NormalScores
 
 
@@ -39,7 +39,7 @@ _POLICY = Policy()
 
 
 @dataclass(frozen=True, eq=False)
-class NoiselessLinkRowsChannel(NoisyLinkRowsChannel):
+class NoiselessLinkRowsChannel(NearLinkRowsChannel):
     """:math:`y = g(Z)` of several continuous entries.
 
     Posteriors are those of labels with the ``noise``, which stands for none. What four times of it changes tells its
@@ -60,20 +60,9 @@ class NoiselessLinkRowsChannel(NoisyLinkRowsChannel):
     def louder(self) -> Self | None:
         return replace(self, noise=_POLICY.louder * self.noise) if self.covered else None
 
-    @property
-    def sources(self) -> int:
-        return 0
-
-    @property
-    def label_noise(self) -> float:
-        return 0.0
-
     @cached_property
     def family(self) -> Family:
         return Family(partial(near_labels, self.link, self.symmetries, self.scale), (float(self.noise),))
-
-    def label_from(self, fields: Array, source: Array) -> Array:
-        return super(NoisyLinkRowsChannel, self).label_from(fields, source)
 
     @cached_property
     def covered(self) -> bool:

@@ -36,8 +36,8 @@ _EFFORT = Effort(points=64, starts=8, steps=10)
 
 
 @dataclass(frozen=True, eq=False)
-class NoisyLinkRowsChannel(LinkRowsChannel):
-    r""":math:`y = g(Z) + \sqrt\Delta\,`, with independent normal noise on every entry of the label.
+class NearLinkRowsChannel(LinkRowsChannel):
+    r"""A channel whose posterior is that of labels with some noise around the link.
 
     Args:
         noise: :math:`\Delta > 0`, a variance.
@@ -53,6 +53,11 @@ class NoisyLinkRowsChannel(LinkRowsChannel):
         # What few latents leave out is less than what few data points do.
         fewer = max(self.effort.points // _POLICY.hasty, min(_POLICY.fewest, self.effort.points))
         return replace(self, effort=replace(self.effort, points=fewer))
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyLinkRowsChannel(NearLinkRowsChannel):
+    r""":math:`y = g(Z) + \sqrt\Delta\,`, with independent normal noise on every entry of the label."""
 
     @property
     def rank(self) -> float:

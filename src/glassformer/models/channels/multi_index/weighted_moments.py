@@ -85,7 +85,8 @@ def _of_halves(log_unit: Any, centre: Any, sets: _Sums) -> tuple[Any, ...]:
     """
     own = _Sums(*(jnp.sum(part, axis=2) for part in sets))
     total = own.weight[0] + own.weight[1]
-    mean, square = (_unbiased(getattr(own, name), getattr(sets, name), own.weight, sets.weight) for name in _RATIOS)
+    mean = _unbiased(own.first, sets.first, own.weight, sets.weight)
+    square = _unbiased(own.second, sets.second, own.weight, sets.weight)
     usable, known = own.weight > 0, total > 0
     # A half without any weight is replaced by the other.
     mean, square = (jnp.where(_wide(usable, part), part, part[::-1]) for part in (mean, square))
@@ -100,10 +101,6 @@ def _of_halves(log_unit: Any, centre: Any, sets: _Sums) -> tuple[Any, ...]:
     ]
     log_partition = jnp.where(known, log_unit + jnp.log(jnp.where(known, total, 1.0)), 0.0)
     return log_partition, *chosen, total**2 / (own.square[0] + own.square[1])
-
-
-# What is divided by the weights.
-_RATIOS = ("first", "second")
 
 
 def _unbiased(whole: Any, halves: Any, weight: Any, weights: Any) -> Any:
