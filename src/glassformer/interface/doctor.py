@@ -104,6 +104,19 @@ def _compiled() -> tuple[bool, str]:
     return bool(abs(error - exact) < 1e-6), f"error {error:.9g}, {exact:.9g} in closed form"
 
 
+def _several_indices() -> tuple[bool, str]:
+    """Labels of one direction out of two: of that one the error is the one above, of the other nothing is learned."""
+    import numpy as np
+
+    from glassformer import SequenceMultiIndex, limits
+
+    link = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0]) / np.sqrt(2), indices=2, noise=0.5, points=512)
+    found = limits(link, 1.0)
+    error, bar = (found[name][0] for name in ("error", "error_estimate"))
+    exact = (1 + (np.sqrt(0.25 + 2) - 0.5) / 2) / 2
+    return bool(abs(error - exact) < 4 * bar < 0.02), f"error {error:.5g} +- {bar:.1g}, {exact:.5g} in closed form"
+
+
 def _message_passing() -> tuple[bool, str]:
     """Runs on data, beside theory at the same finite ratios: within four standard errors and a term of order 1/d."""
     from glassformer import BilinearSequenceRegression, simulate
@@ -142,6 +155,7 @@ CHECKS: dict[str, Callable[[], tuple[bool, str]]] = {
     "closed form": _closed_form,
     "thresholds": _thresholds,
     "compiled link": _compiled,
+    "two indices": _several_indices,
     "message passing": _message_passing,
     "repeatable": _repeated,
     "picture": _picture,
