@@ -46,7 +46,6 @@ def _version(name: str) -> str | None:
 
 def machine() -> dict[str, Any]:
     """The system, its devices, threads and free memory, and where things are kept."""
-    import jax
     import threadpoolctl
 
     from glassformer.core.cache_folder import cache_folder
@@ -58,10 +57,23 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": cores,
         "threads": {pool["internal_api"]: pool["num_threads"] for pool in pools},
-        "devices": [str(device) for device in jax.devices()],
+        "devices": _devices(),
         "free_gigabytes": round(available_memory() / 1e9, 1),
         "cache": str(cache_folder() or "off"),
     }
+
+
+def _devices() -> list[str]:
+    import jax
+
+    from glassformer.core.errors import BackendError
+    from glassformer.core.numerics.jax_settings import require_backend
+
+    try:
+        require_backend()
+    except BackendError as error:
+        return [f"none: {error}"]
+    return [str(device) for device in jax.devices()]
 
 
 def check_all() -> list[Check]:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 
 from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
+from glassformer.core.numerics.roots import root_by_growth
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.models.base import Model, counting_threshold, require_theory
@@ -199,5 +199,5 @@ def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
             (alpha / model.prior.degrees * information_at(model, mmse(model, q_hat).value).value / q_hat)[0] - 1
         )
 
-    t = scipy.optimize.brentq(gradient, np.log(low), np.log(high), xtol=1e-13)
+    t = root_by_growth(gradient, np.log(low), np.log(high), bounds=(-700.0, 700.0), xtol=1e-13)
     return float(model.prior.in_rows.self_overlap[0, 0] - mmse(model, np.exp([t])).value[0])

@@ -14,6 +14,7 @@ from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, LinkError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.remembered import remembered
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.confusion import Alphabet, ConfusionLaw, confusion_law
@@ -216,7 +217,7 @@ def _scalar(link: Link, noise: float, traceable: bool) -> Channel:
 
 def _traced(link: Link) -> Exception | None:
     """What JAX says when it traces the link; nothing where it can."""
-    with jax.enable_x64(True):
+    with jax_settings():
         try:
             jax.eval_shape(lambda fields: jnp.asarray(link.function(fields)), jnp.zeros(link.shape))
         except Exception as error:
