@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
@@ -17,6 +18,7 @@ from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import chosen, names
 from glassformer.learners.seen_curves import LEVEL, QUANTITIES, Curves, Seen, ending, extended, first_ratios
+from glassformer.models.base import Model
 from glassformer.theory.crossings import Crossing, crossings, settled, unsettled
 from glassformer.theory.thresholds import Thresholds
 
@@ -120,7 +122,7 @@ class Plan(ShownOfModel):
 
 
 def plan(
-    model: Any, target: float, learner: str | Learner = DEFAULT, quantity: str = "error", d: int | None = None
+    model: Model, target: float, learner: str | Learner = DEFAULT, quantity: str = "error", d: int | None = None
 ) -> Plan:
     r"""The sample ratio from which on a learner's error is at or below a target.
 
@@ -155,6 +157,7 @@ def plan(
         >>> round(ridge.alpha, 6)  # 1 - t - D + D/t
         1.2
     """
+    require_arguments(plan, locals())
     if not (is_number(target) and 0 < target < np.inf):
         raise ParameterError("target", target, "a finite number > 0")
     if quantity not in QUANTITIES:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
@@ -148,6 +149,7 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
         >>> landscape(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5).hard_phase
         False
     """
+    require_arguments(landscape, locals())
     if not (is_number(alpha) and np.isfinite(alpha) and alpha >= 0):
         raise ParameterError("alpha", alpha, "finite and >= 0")
     require_integer("points", points, 10)

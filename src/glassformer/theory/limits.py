@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import confident
@@ -93,6 +94,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         >>> table["error"].round(4) + 0.0
         array([1.    , 0.6406, 0.    ])
     """
+    require_arguments(limits, locals())
     alpha = validated_alpha(alpha)
     ends = _both_ends(model, alpha, settings)
     take = _informed_is_best(model, alpha, ends)

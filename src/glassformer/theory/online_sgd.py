@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike
 from scipy.integrate import RK45
 from scipy.linalg import sqrtm
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, is_whole, real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
@@ -150,6 +151,7 @@ def online_sgd(
         >>> bool(np.all(np.abs(path.overlap.value[1] - np.eye(2) * (1 - np.exp(-1))) < path.overlap.error[1] + 1e-4))
         True
     """
+    require_arguments(online_sgd, locals())
     times, link = _times(time), model.traceable_label
     channel = model.channel.in_rows
     size = channel.rows

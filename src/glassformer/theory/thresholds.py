@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
@@ -161,6 +162,7 @@ def thresholds(model: Model) -> Thresholds:
         >>> found["perfect_recovery"].alpha, found["perfect_recovery"].note
         (0.75, 'Bayes-optimal; counting of degrees of freedom')
     """
+    require_arguments(thresholds, locals())
     require_theory(model)
     ends = _hard_phase(model, resolved_curve(model)) if model.has_curve else ()
     entries = [

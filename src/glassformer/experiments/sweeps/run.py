@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.files import unwritable
 from glassformer.core.progress import track
 from glassformer.experiments.sweeps.compute import computed
@@ -87,6 +88,7 @@ def run_sweep(
         >>> run_sweep(sweep, folder).computed, run_sweep(sweep, folder).computed
         (4, 0)
     """
+    require_arguments(run_sweep, locals())
     kept = Store(Path(store))
     points = sweep.points
     hidden = kept.keep_sweep(sweep, points)
