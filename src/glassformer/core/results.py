@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table(ShownOfModel):
     """Rows over ``alpha``: what :func:`limits`, :func:`landscape` and :func:`simulate` return.
 
@@ -105,14 +105,14 @@ class Table(ShownOfModel):
         return xarray.Dataset(variables, attrs={"model": self.model, **self.parameters}).set_coords("alpha")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Branches(Table):
     """Fixed points followed up and down in the sample ratio."""
 
     drawing = "plot_branches"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steps(Table):
     """Errors after every step, one sample ratio after the other."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, require_integer
+from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
@@ -26,8 +27,8 @@ DEFAULT = names()[0]
 """The learner that is meant where none is named."""
 
 
-@dataclass(frozen=True)
-class Needed:
+@dataclass(frozen=True, eq=False)
+class Needed(ComparedByContent):
     """What it takes until a target is reached.
 
     Attributes:
@@ -52,7 +53,7 @@ class Needed:
         return {**plain(dict(vars(self))), "reached": reached}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan(ShownOfModel):
     """Sample ratios at which a learner's error reaches a target, and what stands beside them.
 

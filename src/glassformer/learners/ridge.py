@@ -61,9 +61,10 @@ def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | No
     """
     require_arguments(ridge_error, locals())
     alpha = np.asarray(alpha, dtype=float)
-    strength = noise if regularisation is None else regularisation
+    noise = float(noise)
+    strength = noise if regularisation is None else float(regularisation)
     for name, value in (("alpha", alpha), ("noise", noise), ("regularisation", strength)):
-        if not np.all((np.asarray(value) >= 0) & (np.asarray(value) <= _LARGEST)):
+        if not np.all((value >= 0) & (value <= _LARGEST)):
             raise ParameterError(name, value, f"finite and >= 0, up to {_LARGEST:g}")
     if strength == 0:
         return _least_norm_error(alpha, noise)

@@ -29,7 +29,7 @@ STRENGTHS, _LEAST, ITERATION = 20, 1e-3, Iteration(tolerance=1e-4, max_iteration
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RiskPath(Shown):
     """Minimisers at several strengths, the largest first.
 

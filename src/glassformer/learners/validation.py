@@ -33,7 +33,7 @@ _LOOSER = 10.0
 _LARGEST = 1e150
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CrossValidation(Shown):
     """Loss on samples that were held back, at several strengths.
 

@@ -25,7 +25,7 @@ _MOST = 1 << 18
 _SMALLEST = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ConjugateOverlap(Shown):
     r"""What :func:`conjugate_overlap` finds.
 

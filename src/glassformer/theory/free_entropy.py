@@ -75,7 +75,7 @@ def _column(name: str) -> Any:
     return property(lambda table: table[name], doc=f"The column ``{name}``.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Landscape(Table):
     """Free entropy against the overlap at one sample ratio, with its stationary points.
 

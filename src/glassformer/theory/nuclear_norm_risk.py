@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NuclearNormRisk(Shown):
     r"""What nuclear-norm regularisation reaches at one sample ratio.
 

@@ -26,7 +26,7 @@ TOLERANCE = 1e-4
 _STEEP = 0.25
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OnlinePath(Shown):
     """Overlap and power in time, from one start or as means over several.
 

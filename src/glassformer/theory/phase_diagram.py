@@ -19,7 +19,7 @@ from glassformer.models.base import Model, require_theory
 from glassformer.theory.thresholds import Thresholds, thresholds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PhaseDiagram(Shown):
     """Thresholds at each value of one parameter.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.arguments import require_arguments
+from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
@@ -48,8 +49,8 @@ _UNEXAMINED = "not read off: several rows have no equation of state; limits tell
 _UNSTABLE = "the uninformed state loses stability"
 
 
-@dataclass(frozen=True)
-class Threshold:
+@dataclass(frozen=True, eq=False)
+class Threshold(ComparedByContent):
     """A sample ratio at which something begins.
 
     Attributes:
@@ -84,7 +85,7 @@ class Threshold:
         return {**plain(known), "reached": self.reached}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Thresholds(ShownOfModel):
     """All thresholds of a model, whether it has a hard phase and how that is known, and the exponents of a link.
 

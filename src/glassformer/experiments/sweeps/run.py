@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from glassformer.core.arguments import require_arguments
+from glassformer.core.equality import ComparedByContent
 from glassformer.core.files import unwritable
 from glassformer.core.progress import track
 from glassformer.experiments.sweeps.compute import computed
@@ -29,8 +30,8 @@ except ImportError:
 _PATIENCE = 0.5
 
 
-@dataclass(frozen=True)
-class Progress:
+@dataclass(frozen=True, eq=False)
+class Progress(ComparedByContent):
     """How far a sweep is.
 
     Attributes:

@@ -37,7 +37,7 @@ class Verdict:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Diagnosis(Shown):
     """Measured properties of data, and what follows.
 

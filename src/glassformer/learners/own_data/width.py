@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EstimatedModel(Shown):
     r"""Labels :math:`y = m + \sqrt P\,(h + \sqrt\Delta\,z)`, or the sign of that, as the data say they are made.
 
