@@ -11,6 +11,7 @@ import numpy as np
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.named_entries import NamedEntries
 from glassformer.core.results import plain
 from glassformer.core.showing import ShownOfModel
 from glassformer.core.solution import Status
@@ -51,7 +52,7 @@ class Needed:
 
 
 @dataclass(frozen=True)
-class Plan(ShownOfModel):
+class Plan(NamedEntries[Needed], ShownOfModel):
     """Sample ratios at which a learner's error reaches a target, and what stands beside them.
 
     Attributes:
@@ -81,12 +82,6 @@ class Plan(ShownOfModel):
     def remarks(self) -> Sequence[str]:
         size = "" if self.d is None else f", d = {self.d}"
         return (f"{self.quantity} at or below {self.target:g}{size}", *self.notes)
-
-    def __getitem__(self, name: str) -> Needed:
-        for entry in self.entries:
-            if entry.name == name:
-                return entry
-        raise ParameterError("name", name, f"one of {', '.join(entry.name for entry in self.entries)}")
 
     @property
     def converged(self) -> bool:
