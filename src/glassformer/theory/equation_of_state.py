@@ -66,8 +66,8 @@ class StateCurve:
     def variance_at(self, alpha: Array, cell: Array) -> Array:
         """Variance where the curve crosses ``alpha`` between the points ``cell - 1`` and ``cell``, interpolated."""
         t = np.log(self.q_hat)
-        # Where there is no information, no sample ratio leads.
-        known = np.isfinite(self.alpha)
+        # Where there is no information, no sample ratio leads; variances of discrete weights may round to zero.
+        known = np.isfinite(self.alpha) & (self.variance > 0)
         spline = scipy.interpolate.CubicSpline(t[known], np.log([self.alpha[known], self.variance[known]]), axis=1)
         share = np.linspace(0, 1, _POLICY.steps + 1)
         fine = spline(t[cell - 1, None] + (t[cell] - t[cell - 1])[:, None] * share)
@@ -76,7 +76,7 @@ class StateCurve:
         (a, b), (v, w) = (np.take_along_axis(x, step[:, None] + [-1, 0], axis=1).T for x in fine)
         with np.errstate(divide="ignore", invalid="ignore"):
             place = np.clip(np.nan_to_num((level[:, 0] - a) / (b - a)), 0, 1)
-        return np.asarray(np.exp(v + place * (w - v)))
+        return np.where(known[cell], np.exp(np.minimum(v + place * (w - v), 0.0)), self.variance[cell - 1])
 
 
 _STENCILS = (np.array([-1, 0, 1]), np.array([-2, 0, 2]))
