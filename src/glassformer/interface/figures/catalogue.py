@@ -172,7 +172,7 @@ def unsettled_rows(found: pandas.DataFrame) -> str:
     late = found[found["status"].isin([str(status) for status in Status if not status.ok])]
     names = [name for name in _PLACES if name in late and not late[name].isna().iloc[0]]
     place = ", ".join(f"{name} = {_short(late[name].iloc[0])}" for name in names)
-    others = f", and {len(late) - 1} more rows of the CSV file" if len(late) > 1 else ""
+    others = f", and {len(late) - 1} more in the CSV file" if len(late) > 1 else ""
     return f"not settled: {place} ({late['status'].iloc[0]}){others}"
 
 
