@@ -160,7 +160,7 @@ class Thresholds(NamedEntries[Threshold], ShownOfModel):
 def thresholds(model: Model) -> Thresholds:
     """Weak and perfect recovery, Bayes-optimal and algorithmic, the extent of a hard phase, and the baseline's.
 
-    Equation :eq:`weak-recovery` of the documentation.
+    Equations :eq:`weak-recovery` and :eq:`bayes-optimal-transition` of the documentation.
 
     ``weak_recovery``: from there on the uninformed start (and message passing) finds a non-zero overlap.
     ``perfect_recovery``: from there on the Bayes-optimal error is zero. ``algorithmic_perfect_recovery``: the error
