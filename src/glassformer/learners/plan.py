@@ -13,6 +13,7 @@ from glassformer.core.checks import is_number, require_integer
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.named_entries import NamedEntries
 from glassformer.core.results import plain
 from glassformer.core.showing import ShownOfModel
 from glassformer.core.solution import Status
@@ -54,7 +55,7 @@ class Needed(ComparedByContent):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan(ShownOfModel):
+class Plan(ShownOfModel, NamedEntries[Needed]):
     """Sample ratios at which a learner's error reaches a target, and what stands beside them.
 
     Attributes:
@@ -84,12 +85,6 @@ class Plan(ShownOfModel):
     def remarks(self) -> Sequence[str]:
         size = "" if self.d is None else f", d = {self.d}"
         return (f"{self.quantity} at or below {self.target:g}{size}", *self.notes)
-
-    def __getitem__(self, name: str) -> Needed:
-        for entry in self.entries:
-            if entry.name == name:
-                return entry
-        raise ParameterError("name", name, f"one of {', '.join(entry.name for entry in self.entries)}")
 
     @property
     def converged(self) -> bool:

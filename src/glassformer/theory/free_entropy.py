@@ -51,6 +51,16 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Arr
         >>> bool(np.all(error < 1e-6))
         True
     """
+    output, entropy = free_entropy_parts(model, q_hat, variance)
+    return Integral(alpha * output.value + entropy.value, alpha * output.error + entropy.error)
+
+
+def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None) -> tuple[Integral, Integral]:
+    r"""The output part :math:`E\log Z_{out}`, which is counted per unit of the sample ratio, and the prior part.
+
+    Arguments as those of :func:`free_entropy`. At a fixed point the output part is the derivative of the free entropy
+    with respect to the sample ratio.
+    """
     require_theory(model)
     prior = model.prior.in_rows
     precision = np.asarray(q_hat, dtype=float).reshape(-1, prior.rows, prior.rows)
@@ -59,10 +69,9 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Arr
         spread, blur = prior.covariance(known)
     else:
         spread, blur = np.asarray(variance).reshape(precision.shape), known.error
-    output = model.channel.in_rows.averages(spread).log_partition
     entropy = prior.entropy(precision, spread)
-    error = alpha * output.error + entropy.error + 0.5 * prior.degrees * np.sum(precision * blur, axis=(1, 2))
-    return Integral(alpha * output.value + entropy.value, error)
+    error = entropy.error + 0.5 * prior.degrees * np.sum(precision * blur, axis=(1, 2))
+    return model.channel.in_rows.averages(spread).log_partition, Integral(entropy.value, error)
 
 
 # What an overlap takes in memory.

@@ -19,7 +19,7 @@ from glassformer.models.base import Model, counting_threshold
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.field_averages import REPLICAS
 from glassformer.theory.equation_of_state import resolved_curve
-from glassformer.theory.free_entropy import free_entropy
+from glassformer.theory.free_entropy import free_entropy_parts
 from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
 
 
@@ -250,17 +250,54 @@ def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tupl
     return uninformed, uninformed.overlaid(several, second)
 
 
-def _informed_is_best(model: Model, alpha: Array, ends: _Ends) -> Mask:
-    """Where the informed fixed point is another one, and the one of larger free entropy."""
+class FreeEntropyGap(NamedTuple):
+    """Free entropy of the informed fixed point less that of the uninformed one, shape (batch,).
+
+    Attributes:
+        value: NaN where the two are one, infinite where the informed one is a signal known exactly.
+        error: absolute error of ``value``.
+        slope: derivative of ``value`` with respect to the sample ratio.
+    """
+
+    value: Array
+    error: Array
+    slope: Array
+
+
+def free_entropy_gap(model: Model, alpha: Array) -> FreeEntropyGap:
+    """The difference of the free entropies of both fixed points at each sample ratio, in nats."""
+    return _gap(model, alpha, _both_ends(model, alpha, None))
+
+
+def _gap(model: Model, alpha: Array, ends: _Ends) -> FreeEntropyGap:
+    gap = FreeEntropyGap(*np.full((3, len(alpha)), np.nan))
     both = (ends.uninformed, ends.informed)
     known = [np.isfinite(solution.extra["q_hat"]).all(axis=(1, 2)) for solution in both]
-    take = ends.distinct & known[0] & known[1]
-    if take.any():
-        phi = [free_entropy(model, alpha[take], s.extra["q_hat"], s.value).value for s in (e.at(take) for e in both)]
-        take[take] = phi[1] > phi[0]
+    places = ends.distinct & known[0] & known[1]
+    if places.any():
+        parts = [free_entropy_parts(model, s.extra["q_hat"], s.value) for s in (end.at(places) for end in both)]
+        (low, prior_low), (high, prior_high) = parts
+        gap.slope[places] = high.value - low.value
+        gap.value[places] = alpha[places] * gap.slope[places] + prior_high.value - prior_low.value
+        rest = _beyond_smallest(model, ends.informed.at(places))
+        gap.error[places] = alpha[places] * (high.error + low.error) + prior_high.error + prior_low.error + rest
     # A signal known exactly has an infinite conjugate overlap and, for a density of labels, infinite free entropy.
     perfect = (mean_error(ends.informed.value) <= _POLICY.perfect) & (alpha > counting_threshold(model))
-    return np.asarray(take | (ends.distinct & (perfect | ~known[1])))
+    gap.value[ends.distinct & (perfect | ~known[1])] = np.inf
+    return gap
+
+
+def _beyond_smallest(model: Model, informed: Solution) -> Array:
+    """What the free entropy of an exactly known signal misses, taken at the smallest variance of the channel."""
+    # Half the information integrated from zero: its growth like the root of 1/V gives V alpha I(V) = degrees V q_hat.
+    smallest = np.maximum(mean_error(informed.value), model.channel.in_rows.smallest)
+    rest = model.prior.degrees * smallest * np.trace(informed.extra["q_hat"], axis1=1, axis2=2)
+    return np.where(mean_error(informed.value) <= _POLICY.perfect, rest, 0.0)
+
+
+def _informed_is_best(model: Model, alpha: Array, ends: _Ends) -> Mask:
+    """Where the informed fixed point is another one, and the one of larger free entropy."""
+    return np.asarray(_gap(model, alpha, ends).value > 0)
 
 
 def combined(first: Status, second: Status, distinct: bool = False) -> Status:
