@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from glassformer import IncompatibleError, ParameterError, Sweep
@@ -134,11 +136,51 @@ def test_the_file_that_these_differ_from_is_good(tmp_path):
     assert Sweep.from_toml(tmp_path / "sweep.toml").shape == (2,)
 
 
-@pytest.mark.parametrize("text", [b"\xff\xfe", b"[sweep\n", b"model = 1\nmodel = 2\n", b"a = " + b"9" * 5000])
+@pytest.mark.parametrize(
+    "text", [b"\xff\xfe", b"[sweep\n", b"model = 1\nmodel = 2\n", b"a = " + b"9" * 5000, b"a = " + b"[" * 5000]
+)
 def test_a_file_that_is_no_toml_is_named(text, tmp_path):
     (tmp_path / "sweep.toml").write_bytes(text)
     with pytest.raises(ParameterError, match=r"sweep\.toml.*TOML"):
         Sweep.from_toml(tmp_path / "sweep.toml")
+
+
+def test_a_file_without_end_is_refused():
+    with pytest.raises(ParameterError, match=r"zero.*TOML \(it has more than 16777216 bytes\)"):
+        Sweep.from_toml("/dev/zero")
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_file(tmp_path):
+    (tmp_path / "sweep.toml").write_bytes(b"\xef\xbb\xbf" + written({}).encode())
+    assert Sweep.from_toml(tmp_path / "sweep.toml").shape == (2,)
+
+
+DESCRIBED = {"model": "bsr", "compute": "limits", "parameters": {}, "axes": {"alpha": [0.1]}, "units": {}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1, 2]",
+        "3",
+        "[" * 100_000,
+        "{}",
+        '{"format": 2}',
+        '{"format": 2, "sweep": [], "keys": []}',
+        '{"format": 2, "sweep": {}, "keys": []}',
+        json.dumps({"format": 2, "sweep": DESCRIBED, "keys": ["a"]}),
+        json.dumps({"format": 2, "sweep": {**DESCRIBED, "simulation": {}, "settings": {}}, "keys": []}),
+        json.dumps({"format": 2, "sweep": {**DESCRIBED, "simulation": {}, "settings": {}}, "keys": [1]}),
+        json.dumps({"format": 2, "sweep": {**DESCRIBED, "axes": {"alpha": 1}, "simulation": {}, "settings": {}}}),
+    ],
+)
+def test_a_store_whose_sweep_is_damaged_is_one_line(text, tmp_path, capsys):
+    (tmp_path / "points").mkdir()
+    (tmp_path / "sweep.json").write_text(text)
+    for action in ("status", "collect", "plot"):
+        assert main(["sweep", action, str(tmp_path)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "expected a whole sweep.json; run the sweep again (" in line
 
 
 @pytest.mark.parametrize(

@@ -560,6 +560,36 @@ def test_two_perfect_fixed_points_next_to_a_threshold_are_one():
     assert [status.name for status in found.status] == ["CONVERGED"] * 3
 
 
+ROWS = {
+    "linear": ({"rho": 0.5}, np.linspace(0.05, 0.95, 24)),
+    "noisy": ({"rho": 0.5, "noise": 1e-4}, np.geomspace(0.01, 1e4, 24)),
+    "sign": ({"rho": 0.5, "channel": "sign"}, np.geomspace(0.1, 300, 24)),
+    "even": ({"rho": 0.5, "channel": "absolute"}, np.geomspace(0.1, 3, 24)),
+    "sparse": ({"width": 1, "prior": "gauss-bernoulli:0.3", "noise": 1e-3}, np.geomspace(0.1, 3, 24)),
+    "discrete": ({"width": 1, "prior": "rademacher", "channel": "sign"}, np.geomspace(0.1, 3, 24)),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("part", [slice(None, None, 2), slice(0, 12), slice(8, 9)])
+def test_a_row_does_not_depend_on_the_others(name, part):
+    """Up to rounding, which batches of another size may change, far below the tolerance of the iteration."""
+    parameters, alpha = ROWS[name]
+    model = BilinearSequenceRegression(**parameters)
+    whole, some = (limits(model, ratios, throw=False) for ratios in (alpha, alpha[part]))
+    assert some.status == whole.status[part]
+    for column in ("error", "informed_error", "algorithmic_error"):
+        np.testing.assert_allclose(some[column], whole[column][part], rtol=1e-14, atol=1e-16, err_msg=column)
+    assert np.all(np.abs(some["error"] - whole["error"][part]) <= whole["error_estimate"][part])
+
+
+def test_noiseless_labels_of_discrete_weights_have_an_informed_fixed_point_at_any_ratio():
+    """The variance of weights that are known falls exponentially with what labels tell, down to zero."""
+    found = limits(BilinearSequenceRegression(width=1, prior="rademacher", channel="sign"), np.linspace(0.1, 1.2, 20))
+    np.testing.assert_array_equal(found["informed_error"], 0.0)
+    assert set(found.status) == {Status.BISTABLE}
+
+
 def test_discrete_weights_known_exactly_from_noiseless_labels_warn_of_nothing():
     found = limits(BilinearSequenceRegression(width=1, prior="rademacher"), [2.0])
     assert found["error"].tolist() == [0.0]

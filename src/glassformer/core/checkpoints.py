@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 import warnings
-import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.files import made, replaced
+from glassformer.core.files import (
+    made,
+    read_regular,
+    replaced,
+    sealed,
+    sealed_document,
+    unsealed,
+    unsealed_document,
+)
 from glassformer.core.fingerprint import identity as identity_of
 from glassformer.core.integral import Array
 from glassformer.core.solution import Status
@@ -41,23 +49,30 @@ class Checkpoint:
     written: float = field(default_factory=time.monotonic)
 
     def load(self) -> dict[str, Array] | None:
-        """The arrays last saved; None if there are none, or (with a warning) none that can be read."""
+        """The arrays last saved; None if there are none, or (with a warning) none that are whole."""
         if self.path is None or not self.path.exists():
             return None
         try:
-            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            content = io.BytesIO(unsealed(self.path.name, read_regular(self.path)))
+            with np.load(content, allow_pickle=False) as stored:
                 return {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+        except (OSError, ValueError):
             _discarded(self.path)
             return None
 
     def offer(self, state: Callable[[], dict[str, Array]]) -> None:
         """Save ``state()`` if the last write is long enough ago."""
         if self.path is not None and time.monotonic() - self.written >= self.every:
-            arrays = state()
-            with replaced(self.path, "wb", "checkpoint") as file:
-                np.savez(file, **arrays)  # type: ignore[arg-type]
+            self.save(state())
             self.written = time.monotonic()
+
+    def save(self, arrays: dict[str, Array]) -> None:
+        """Replace the file."""
+        if self.path is not None:
+            content = io.BytesIO()
+            np.savez(content, **arrays)  # type: ignore[arg-type]
+            with replaced(self.path, "checkpoint") as part:
+                part.write_bytes(sealed(self.path.name, content.getvalue()))
 
     def clear(self) -> None:
         """Forget the state: the computation is finished."""
@@ -138,16 +153,18 @@ def _read(path: Path, kind: type) -> Any:
     if not path.exists():
         return None
     try:
-        fields = json.loads(path.read_text(), object_hook=_decoded)["run"]
-        return kind(**fields)
+        found = read_regular(path)
+        unsealed_document(path.name, found)
+        return kind(**json.loads(found, object_hook=_decoded)["run"])
     except (OSError, ValueError, KeyError, TypeError):
         _discarded(path)
         return None
 
 
 def _write(path: Path, identity: dict[str, Any], run: Any) -> None:
-    with replaced(path, "w", "checkpoint") as file:
-        json.dump({"identity": identity, "run": vars(run)}, file, default=_encoded, indent=1)
+    plain = json.loads(json.dumps({"identity": identity, "run": vars(run)}, default=_encoded))
+    with replaced(path, "checkpoint") as part:
+        part.write_text(json.dumps(sealed_document(path.name, plain), indent=1))
 
 
 def _encoded(value: Any) -> Any:

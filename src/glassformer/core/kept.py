@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from glassformer.core.cache_folder import cache_folder
 from glassformer.core.errors import DataError
-from glassformer.core.files import made, replaced
+from glassformer.core.files import made, read_regular, replaced, sealed, unsealed
 from glassformer.core.fingerprint import identified
 from glassformer.core.integral import Array
 
@@ -31,14 +32,17 @@ def kept(compute: Callable[[], Array], *parts: Any) -> Array:
     if folder is None or key is None:
         return compute()
     path = folder / "tables" / f"{key}.npy"
-    with contextlib.suppress(OSError, ValueError, EOFError):
-        return np.asarray(np.load(path, allow_pickle=False), dtype=float)
+    with contextlib.suppress(OSError, ValueError):
+        found = io.BytesIO(unsealed(path.name, read_regular(path)))
+        return np.asarray(np.load(found, allow_pickle=False), dtype=float)
     table = compute()
+    content = io.BytesIO()
+    np.save(content, table, allow_pickle=False)
     # What cannot be kept is there all the same.
     with contextlib.suppress(DataError):
         made(path.parent, "cache")
-        with replaced(path, "wb", "cache", durable=False) as file:
-            np.save(file, table, allow_pickle=False)
+        with replaced(path, "cache", durable=False) as part:
+            part.write_bytes(sealed(path.name, content.getvalue()))
     return table
 
 

@@ -68,7 +68,9 @@ class StateCurve:
         t = np.log(self.q_hat)
         # Where there is no information, no sample ratio leads; variances of discrete weights may round to zero.
         known = np.isfinite(self.alpha) & (self.variance > 0)
-        spline = scipy.interpolate.CubicSpline(t[known], np.log([self.alpha[known], self.variance[known]]), axis=1)
+        # Only points nearby count, so that the result does not depend on where the curve ends.
+        curve = np.log([self.alpha[known], self.variance[known]])
+        spline = scipy.interpolate.PchipInterpolator(t[known], curve, axis=1)
         share = np.linspace(0, 1, _POLICY.steps + 1)
         fine = spline(t[cell - 1, None] + (t[cell] - t[cell - 1])[:, None] * share)
         level, rise = np.log(alpha)[:, None], np.sign(fine[0, :, -1:] - fine[0, :, :1])
@@ -101,10 +103,12 @@ def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
         array([1.])
     """
     variance, variance_error = mmse(model, q_hat)
-    information, information_error = information_at(model, variance)
+    # The variance of discrete signals falls exponentially, below the smallest number.
+    positive = np.maximum(variance, np.finfo(float).tiny)
+    information, information_error = information_at(model, positive)
     with np.errstate(divide="ignore", invalid="ignore"):
         alpha = model.prior.degrees * q_hat / information
-        relative = information_error / information + variance_error / variance
+        relative = information_error / information + variance_error / positive
     return StateCurve(q_hat, alpha, variance, np.abs(alpha * relative))
 
 
@@ -134,16 +138,24 @@ def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
 
 
 def _resolved(model: Model, decades: int) -> StateCurve:
-    grid = overlap_grid(model, _POLICY.density * (6 + decades), largest=10.0**decades)
-    curve = equation_of_state(model, grid)
+    # A longer curve begins with the points of a shorter one.
+    grid = overlap_grid(model, _POLICY.density * (6 + decades) + 1, largest=10.0**decades)
+    curve = _until_known(equation_of_state(model, grid))
     with np.errstate(invalid="ignore"):  # between sample ratios that are infinite nothing turns
         rises = np.diff(curve.alpha) > 0
         large = np.abs(np.diff(curve.alpha[1:])) > _POLICY.turn * curve.alpha[1:-1]
     turns = 1 + np.flatnonzero((rises[1:] != rises[:-1]) & large)
     if turns.size == 0:
         return curve
-    extra = np.concatenate([np.geomspace(grid[i - 1], grid[i + 1], _POLICY.around)[1:-1] for i in turns])
+    q_hat = curve.q_hat
+    extra = np.concatenate([np.geomspace(q_hat[i - 1], q_hat[i + 1], _POLICY.around)[1:-1] for i in turns])
     return _merged(curve, equation_of_state(model, extra))
+
+
+def _until_known(curve: StateCurve) -> StateCurve:
+    """The curve up to its first point without a variance: the later ones are the same fixed point."""
+    kept = np.append(True, curve.variance[:-1] > 0)
+    return StateCurve(*(field[kept] for field in vars(curve).values()))
 
 
 def _decades(model: Model, ratio: float) -> int:

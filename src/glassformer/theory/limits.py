@@ -31,7 +31,6 @@ class Policy:
         exact: distance that makes them two: relative, absolute, in error estimates.
         sampled: the same where averages are sampled.
         perfect: a variance that iterates to this is zero.
-        many: sample ratios from which on the equation of state saves more than it costs.
         noted: relative size from which on what a prior neglects is worth a note.
         told: relative standard error of fixed points up to which errors on labels have their share of it, unasked.
     """
@@ -39,7 +38,6 @@ class Policy:
     exact: tuple[float, float, float] = (1e-6, 1e-12, 10.0)
     sampled: tuple[float, float, float] = (0.0, 0.02, 2.0)
     perfect: float = 1e-11
-    many: int = 16
     noted: float = 0.1
     told: float = 1e-4
 
@@ -226,13 +224,11 @@ def _apart(first: Solution, second: Solution, relative: float, absolute: float, 
 def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tuple[Solution, Solution]:
     """Fixed points of one row reached from the uninformed and from the informed start.
 
-    Many sample ratios share the equation of state on a grid of overlaps; for even labels, whose hard phases end in
-    folds that no iteration should leap over, it is worth its cost for few. The uninformed iteration passes
-    everything up to the first cell in which the curve crosses ``alpha``, the informed one everything down to the last;
-    where that is one and the same cell there is one fixed point, found once, from the interpolated place in the cell.
+    All sample ratios share the equation of state on a grid of overlaps, and a row does not depend on the others. The
+    uninformed iteration passes everything up to the first cell in which the curve crosses ``alpha``, the informed one
+    everything down to the last; where that is one and the same cell there is one fixed point, found once, from the
+    interpolated place in the cell.
     """
-    if len(alpha) < _POLICY.many and not model.channel.even:
-        return evolved(model, alpha, "uninformed", settings), evolved(model, alpha, "informed", settings)
     curve = resolved_curve(model, float(np.max(alpha)))
     unknown = unknown_at_start(model)
     variance = np.concatenate([[unknown], curve.variance])

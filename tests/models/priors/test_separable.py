@@ -269,6 +269,7 @@ def test_draws_of_another_law_are_refused():
         ("cauchy", "expected one of gaussian, rademacher, gauss-bernoulli:SPARSITY"),
         ("gauss-bernoulli", "expected one of"),
         ("gauss-bernoulli:2", "sparsity = 2.0"),
+        ("gauss-bernoulli:1e-300", r"sparsity = 1e-300 is not allowed: expected in \[1e-12, 1\]"),
         ("rademacher:3", "expected one of"),
         (3.0, "prior = 3.0"),
         (Discrete([0, 2]), "has the mean 1"),
@@ -394,9 +395,11 @@ def test_message_passing_on_factors_of_signs_reaches_the_theory():
 
 
 @pytest.mark.slow
-def test_factors_with_a_hard_phase_are_refused():
+@pytest.mark.parametrize("sparsity", [0.1, 1e-6, 1e-12])
+def test_factors_with_a_hard_phase_are_refused(sparsity):
+    """Those so sparse that they are known below the onset as well."""
     with pytest.raises(IncompatibleError, match="hard phase of their own"):
-        BilinearSequenceRegression(width=1, prior=GaussBernoulli(0.1))
+        BilinearSequenceRegression(width=1, prior=GaussBernoulli(sparsity))
 
 
 @dataclass(frozen=True)

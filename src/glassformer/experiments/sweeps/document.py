@@ -12,6 +12,8 @@ from glassformer.experiments.sweeps.types import check
 
 # Fields of a sweep, and the tables they are written in.
 _TABLES = {"parameters": "parameters", "grid": "grid", "simulation": "simulate", "settings": "settings"}
+# Bytes of a file: more than any grid that fits the memory takes.
+_LARGEST = 2**24
 _GENERAL = ("model", "compute", "learner")
 
 
@@ -22,7 +24,14 @@ def read(path: Path) -> dict[str, Any]:
         ParameterError: it cannot be read, or is something else.
     """
     try:
-        return tomllib.loads(path.read_text())
+        with path.open("rb") as file:
+            # A pipe is as good as a file, and a device may have no end.
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise ValueError(f"it has more than {_LARGEST} bytes")
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except RecursionError:
+        raise ParameterError("sweep", path.name, "a file in TOML (it is nested too deeply)") from None
     except (OSError, ValueError) as error:
         raise ParameterError("sweep", path.name, f"a file in TOML ({error})") from None
 

@@ -13,7 +13,7 @@ from typing import IO
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.equality import ComparedByContent
-from glassformer.core.files import unwritable
+from glassformer.core.files import opened_for_lock
 from glassformer.core.progress import track
 from glassformer.experiments.sweeps.compute import computed
 from glassformer.experiments.sweeps.engines import outcomes
@@ -135,7 +135,7 @@ class _Claims:
         keys = {point.key for point in points}
         # What another attempt is asked for counts as missing until this call, or another process, has made it.
         self._poor = {key: record for key, record in self.records.items() if retry and key in keys and not record.good}
-        self._files: dict[str, IO[str]] = {}
+        self._files: dict[str, IO[bytes]] = {}
 
     def missing(self, point: Point) -> bool:
         """Whether the point is still to be computed."""
@@ -178,12 +178,9 @@ class _Claims:
         while self._files:
             self._files.popitem()[1].close()
 
-    def _lock(self, task: Task) -> IO[str] | None:
+    def _lock(self, task: Task) -> IO[bytes] | None:
         """A file that this process alone has locked; None if another one has."""
-        try:
-            file = (self.store.locks / task.name).open("w")
-        except OSError as error:
-            raise unwritable(self.store.locks, "store", error) from error
+        file = opened_for_lock(self.store.locks / task.name, "store")
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

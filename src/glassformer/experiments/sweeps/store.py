@@ -7,6 +7,7 @@ computing it.
 from __future__ import annotations
 
 import json
+import math
 import warnings
 import zlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 
 from glassformer import __version__
 from glassformer.core.errors import DataError
-from glassformer.core.files import made, replaced
+from glassformer.core.files import made, read_regular, replaced
 from glassformer.experiments.sweeps.axes import plain_values
 from glassformer.experiments.sweeps.plan import FORMAT, Point, Sweep
 
@@ -89,8 +90,8 @@ class Store:
         """Remember the sweep, with the keys of its points, and name another one that it hides; empty for none."""
         keys = [point.key for point in points]
         hidden = self._hidden_by(sweep, keys)
-        with replaced(self.folder / "sweep.json", "w", "store") as file:
-            json.dump({"format": FORMAT, "sweep": sweep.to_dict(), "keys": keys}, file, indent=1)
+        with replaced(self.folder / "sweep.json", "store") as part:
+            part.write_text(json.dumps({"format": FORMAT, "sweep": sweep.to_dict(), "keys": keys}, indent=1))
         return hidden
 
     def _hidden_by(self, sweep: Sweep, keys: Sequence[str]) -> str:
@@ -110,11 +111,8 @@ class Store:
             DataError: it cannot be read.
         """
         try:
-            document = json.loads((self.folder / "sweep.json").read_text())
-            if document["format"] != FORMAT:
-                raise ValueError(f"it is of format {document['format']}, this version reads format {FORMAT}")
-            return document["sweep"], document["keys"]
-        except (OSError, ValueError, KeyError) as error:
+            return _described(json.loads(read_regular(self.folder / "sweep.json")))
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError("store", str(self.folder), "a whole sweep.json", f"run the sweep again ({error})") from None
 
     def write(self, task: str, records: Mapping[str, tuple[Point, Record]]) -> None:
@@ -122,8 +120,8 @@ class Store:
         before = self._lines(self._path(task))
         lines = {key: text for key, (text, _) in before.items()}
         lines |= {key: _line(point, record) for key, (point, record) in records.items()}
-        with replaced(self._path(task), "w", "store", durable=False) as file:
-            file.writelines(lines.values())
+        with replaced(self._path(task), "store", durable=False) as part:
+            part.write_bytes("".join(lines.values()).encode())
 
     def read(self, task: str | None = None) -> dict[str, Record]:
         """The whole records by the keys of their points, of one task or of all; damaged ones are named in a warning."""
@@ -133,7 +131,7 @@ class Store:
     def _lines(self, path: Path) -> dict[str, tuple[str, Record]]:
         """Text and record of every line that is what was written."""
         try:
-            text = path.read_text()
+            text = read_regular(path).decode()
         except FileNotFoundError:
             return {}
         except (OSError, UnicodeDecodeError):
@@ -143,7 +141,7 @@ class Store:
         for number, line in enumerate(text.splitlines(keepends=True), start=1):
             try:
                 key, record = _parsed(line)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 lost.append(str(number))
             else:
                 found[key] = line, record
@@ -153,6 +151,32 @@ class Store:
 
     def _path(self, task: str) -> Path:
         return self.points / f"{task}.jsonl"
+
+
+# What a sweep is described by, see Sweep.to_dict.
+_DESCRIBED = {
+    **dict.fromkeys(("model", "compute"), str),
+    **dict.fromkeys(("parameters", "axes", "units", "simulation", "settings"), dict),
+}
+
+
+def _described(document: Any) -> tuple[dict[str, Any], list[str]]:
+    """The sweep in a document and the keys of its points.
+
+    Raises:
+        ValueError: it is no such document.
+    """
+    form = document.get("format") if isinstance(document, dict) else None
+    if form != FORMAT:
+        raise ValueError(f"it is of format {form}, this version reads format {FORMAT}")
+    sweep, keys = document.get("sweep"), document.get("keys")
+    whole = isinstance(sweep, dict) and all(isinstance(sweep.get(name), kind) for name, kind in _DESCRIBED.items())
+    if not whole or not all(isinstance(values, list) for values in sweep["axes"].values()):
+        raise ValueError("it does not describe a sweep")
+    points = math.prod(map(len, sweep["axes"].values()))
+    if not (isinstance(keys, list) and len(keys) == points and all(isinstance(key, str) for key in keys)):
+        raise ValueError(f"it does not have the keys of {points} points")
+    return sweep, keys
 
 
 # A line begins with this, the checksum of the rest and the next one, and ends with a brace and a line break.

@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.core.errors import ParameterError
 from glassformer.core.ranges import numbers_from
 from glassformer.core.showing import heading
-from glassformer.interface.cli.output import exit_code, picture, plots, print_json
+from glassformer.interface.cli.output import exit_code, picture, plots, print_json, write_csv
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     row = None if options.row is None else options.row - 1
     curves = [landscape(found, alpha, options.points, row) for alpha in numbers_from("alpha", options.alpha)]
     if options.csv:
-        pandas.concat([curve.to_pandas() for curve in curves]).to_csv(options.csv, index=False)
+        write_csv(options.csv, pandas.concat([curve.to_pandas() for curve in curves]))
     if options.plot:
         plots().plot_landscapes(curves, picture(options))
     if options.json:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from glassformer.core.files import require_place
+from glassformer.core.files import replaced, require_place
 from glassformer.core.showing import heading
 
 FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
@@ -72,13 +72,20 @@ def require_writable(options: argparse.Namespace) -> None:
     """Raise before anything is computed if a file that is asked for could not be written afterwards.
 
     Raises:
-        DataError: its folder is not there, or it is a folder itself, or may not be written.
+        DataError: its folder is not there, or it is a folder itself, or may not be written, or is that of another
+            result.
         ParameterError: a plot of no known format, size or theme.
         IncompatibleError: the look of a plot that is not asked for.
     """
+    from glassformer.core.errors import DataError
+
+    taken: dict[Path, str] = {}
     for name in ("csv", "plot", "netcdf"):
         path = getattr(options, name, None)
         if path is not None:
+            other = taken.setdefault(path.resolve(), name)
+            if other != name:
+                raise DataError(name, str(path), f"another file than that of --{other}")
             require_place(name, path)
     if hasattr(options, "plot_size"):
         picture(options)
@@ -114,9 +121,15 @@ def _size(text: str | None) -> tuple[float, float] | None:
 def write(options: argparse.Namespace, result: Any, plot: Callable[[Any], None]) -> None:
     """Write the result to the files that were asked for."""
     if options.csv:
-        result.to_pandas().to_csv(options.csv, index=False)
+        write_csv(options.csv, result.to_pandas())
     if options.plot:
         plot(picture(options))
+
+
+def write_csv(path: Path, frame: Any) -> None:
+    """Write a data frame as CSV."""
+    with replaced(path, "csv") as part:
+        frame.to_csv(part, index=False)
 
 
 def schema_name(kind: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import __version__
-from glassformer.interface.cli.output import NOT_CONVERGED, print_json
+from glassformer.interface.cli.output import NOT_CONVERGED, print_json, write_csv
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -83,19 +83,17 @@ def _tell(text: str) -> None:
 
 
 def _sweep_collect(options: argparse.Namespace) -> int:
-    from glassformer.core.errors import DataError
+    from glassformer.core.files import replaced
     from glassformer.experiments.sweeps.collect import collect, to_frame
     from glassformer.experiments.sweeps.run import progress
     from glassformer.experiments.sweeps.store import Store
 
     found = collect(options.store)
-    try:
-        if options.netcdf:
-            found.to_netcdf(options.netcdf, engine="scipy")
-        if options.csv:
-            to_frame(found).to_csv(options.csv, index=False)
-    except OSError as error:
-        raise DataError("file", str(options.netcdf or options.csv), "a file that can be written", str(error)) from None
+    if options.netcdf:
+        with replaced(options.netcdf, "netcdf") as part:
+            found.to_netcdf(part, engine="scipy")
+    if options.csv:
+        write_csv(options.csv, to_frame(found))
     print(found)
     so_far = progress(Store.existing(options.store))
     if not so_far.good:
@@ -109,10 +107,12 @@ def _exit_code(found: Any) -> int:
 
 
 def _sweep_plot(options: argparse.Namespace) -> int:
+    from glassformer.core.files import require_place
     from glassformer.experiments.sweeps.collect import collect
     from glassformer.interface.figures.sweep import plot
 
     path = options.out or options.store / "sweep.png"
+    require_place("out", path)
     plot(collect(options.store), path, options.quantity)
     print(f"written to {path}")
     return 0

@@ -13,7 +13,7 @@ import numpy as np
 
 from glassformer.core.cache_folder import cache_folder
 from glassformer.core.errors import DataError
-from glassformer.core.files import made, replaced
+from glassformer.core.files import made, read_regular, replaced, sealed_document, unsealed_document
 from glassformer.core.fingerprint import identified
 from glassformer.core.kept import code_of_rooms
 from glassformer.core.remembered import remembered
@@ -52,22 +52,22 @@ def _on_disk(compute: Callable[[], Table], parts: tuple[Any, ...]) -> Table:
     if time.perf_counter() - start > _LONG:
         # What cannot be kept is there all the same.
         with contextlib.suppress(DataError, TypeError):
-            text = _written(table)
+            text = _written(path.name, table)
             made(path.parent, "cache")
-            with replaced(path, "w", "cache", durable=False) as file:
-                file.write(text)
+            with replaced(path, "cache", durable=False) as part:
+                part.write_text(text)
     return table
 
 
-def _written(table: Table) -> str:
+def _written(name: str, table: Table) -> str:
     """The numbers digit by digit, infinite ones included, which JSON as other programs write it has no word for."""
     columns = {name: np.asarray(column).tolist() for name, column in table.columns.items()}
     said = {"model": table.model, "parameters": table.parameters, "columns": columns, "notes": list(table.notes)}
-    return json.dumps({**said, "status": [status.name for status in table.status]})
+    return json.dumps(sealed_document(name, {**said, "status": [status.name for status in table.status]}))
 
 
 def _read(path: Path) -> Table:
-    said = json.loads(path.read_text())
+    said = unsealed_document(path.name, read_regular(path))
     columns = {name: np.array(column) for name, column in said["columns"].items()}
     status = [Status[name] for name in said["status"]]
     return Table(said["model"], said["parameters"], columns, status, said["notes"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.files import require_place
+from glassformer.core.files import replaced, require_place
 from glassformer.core.solution import Status
 from glassformer.interface.citations import arxiv
 
@@ -150,10 +150,12 @@ def draw(name: str, out: Path, quick: bool = False, reference: Path | None = Non
     for ending in ("png", "csv", "txt"):
         require_place("out", out / f"{name}.{ending}", make=True)
     found, summary, converged = figure.produce(out / f"{name}.png", quick, data if figure.of_data else reference)
-    found.to_csv(out / f"{name}.csv", index=False)
+    with replaced(out / f"{name}.csv", "out") as part:
+        found.to_csv(part, index=False)
     files = ", ".join(f"{name}.{ending}" for ending in ("png", "csv", "txt"))
     text = f"{name}: {FIGURES[name].title}\n\n{summary}\n\nwritten to {out}: {files}"
-    (out / f"{name}.txt").write_text(text + "\n")
+    with replaced(out / f"{name}.txt", "out") as part:
+        part.write_text(text + "\n")
     print(text)
     if not converged:
         print(f"glassformer: {name}: the figure is complete; {unsettled_rows(found)}", file=sys.stderr)

@@ -12,6 +12,7 @@ import numpy as np
 from cycler import cycler
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.files import made, replaced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,8 +105,9 @@ def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] 
         FigureCanvasAgg(figure)
         yield list(figure.subplots(1, columns, squeeze=False)[0])
         if asked.path is not None:
-            asked.path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(asked.path)
+            made(asked.path.parent, "plot")
+            with replaced(asked.path, "plot") as part:
+                figure.savefig(part)
         if asked.keep is not None:
             asked.keep(figure)
 

@@ -81,7 +81,9 @@ class AbsoluteChannel(ScalarChannel):
         direct = _average(v, gain)
         value = np.where(v < 0.5, 1 - missing.value, direct.value)
         error = np.where(v < 0.5, missing.error + _ROUNDING, direct.error)
-        return Integral(value / v, error / v)
+        # Infinite where nothing is unknown.
+        with np.errstate(divide="ignore"):
+            return Integral(value / v, error / v)
 
     def expected_log_partition(self, variance: Array) -> Integral:
         v = np.asarray(variance, dtype=float)

@@ -62,7 +62,9 @@ class SignChannel(ScalarChannel):
         a = _scaled_field(v)
         # phi^2 / Phi, whose two labels contribute alike.
         integral = _average(v, 2 * mills(a) * np.exp(-(a**2) / 2) / np.sqrt(2 * np.pi))
-        return Integral(integral.value / v, integral.error / v)
+        # Infinite where nothing is unknown: the integral vanishes as the root of the variance.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return Integral(np.where(v > 0, integral.value / v, np.inf), np.where(v > 0, integral.error / v, 0.0))
 
     def expected_log_partition(self, variance: Array) -> Integral:
         v = np.asarray(variance, dtype=float)

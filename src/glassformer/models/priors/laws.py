@@ -16,6 +16,8 @@ from glassformer.models.priors.mixture import Components, MixtureLaw
 
 # Deviation from unit variance that is rounding.
 _ROUNDING = 1e-9
+# Least probability of a weight: of rarer ones averages are rounding.
+_RAREST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class GaussBernoulli(MixtureLaw):
     r"""Sparse weights: zero, or with probability :math:`\rho` Gaussian of variance :math:`1/\rho`.
 
     Args:
-        sparsity: :math:`\rho` in (0, 1], the share of weights that are not zero.
+        sparsity: :math:`\rho` in [1e-12, 1], the share of weights that are not zero.
 
     Raises:
         ParameterError: ``sparsity`` is out of range.
@@ -70,8 +72,9 @@ class GaussBernoulli(MixtureLaw):
     sparsity: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.sparsity <= 1:
-            raise ParameterError("sparsity", self.sparsity, "in (0, 1], the share of weights that are not zero")
+        if not _RAREST <= self.sparsity <= 1:
+            allowed = f"in [{_RAREST:g}, 1], the share of weights that are not zero"
+            raise ParameterError("sparsity", self.sparsity, allowed)
 
     @property
     def label(self) -> str:
@@ -91,7 +94,7 @@ class Discrete(MixtureLaw):
 
     Args:
         values: of unit variance; a mean is allowed where channels know what to do with it.
-        weights: their probabilities, positive and of sum one; equal by default.
+        weights: their probabilities, at least 1e-12 and of sum one; equal by default.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -113,8 +116,10 @@ variance (theirs is 0.25); Discrete.standardised shifts and scales
         values = tuple(float(value) for value in self.values)
         given = self.weights if self.weights is not None else np.full(len(values), 1 / max(len(values), 1))
         weights = tuple(float(weight) for weight in given)
-        if len(weights) != len(values) or not (np.all(np.array(weights) > 0) and abs(sum(weights) - 1) < _ROUNDING):
-            raise ParameterError("weights", self.weights, f"{len(values)} probabilities, positive and of sum one")
+        likely = np.all(np.array(weights) >= _RAREST)
+        if len(weights) != len(values) or not (likely and abs(sum(weights) - 1) < _ROUNDING):
+            allowed = f"{len(values)} probabilities, at least {_RAREST:g} and of sum one"
+            raise ParameterError("weights", self.weights, allowed)
         mean, variance = _mean_and_variance(values, weights)
         if not abs(variance - 1) < _ROUNDING * max(1.0, mean**2):
             allowed = f"finite numbers of unit variance (theirs is {variance:.6g})"
@@ -127,7 +132,9 @@ variance (theirs is 0.25); Discrete.standardised shifts and scales
         """The law of these values less their mean, over their standard deviation."""
         shares = np.full(len(values), 1 / max(len(values), 1)) if weights is None else np.asarray(weights, dtype=float)
         if shares.shape != np.shape(values):
-            raise ParameterError("weights", weights, f"{len(values)} probabilities, positive and of sum one")
+            raise ParameterError(
+                "weights", weights, f"{len(values)} probabilities, at least {_RAREST:g} and of sum one"
+            )
         mean, variance = _mean_and_variance(values, shares)
         if not (np.isfinite(variance) and variance > 0):
             raise ParameterError("values", tuple(values), "finite numbers that differ")

@@ -152,7 +152,8 @@ def _curve(law: Law, beta: float) -> _Curve:
         errors.append(np.interp(log_precision, np.log(weight.precision), weight.error))
     first, second = variances
     x = np.exp(log_b) / (1 - first)
-    if np.any(np.diff(x) < -_POLICY.fold * x[1:]):
+    # Factors that are known below the onset belong to a fold as well, whose beginning the table does not reach.
+    if np.any(np.diff(x) < -_POLICY.fold * x[1:]) or np.any(x <= np.sqrt(beta)):
         raise IncompatibleError(
             f"prior = {law.label} and a fixed width exclude each other at beta = {beta:g}: the factors have a hard "
             "phase of their own, for which no single error stands; take a law closer to Gaussian (less sparse), or the "

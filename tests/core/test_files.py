@@ -1,0 +1,247 @@
+"""Files are replaced as a whole, never written through a link, and tell whether they are what was written."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassformer import DataError, Sweep, run_sweep
+from glassformer.core.cache_folder import VARIABLE
+from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.files import opened_for_lock, replaced
+from glassformer.core.kept import kept
+from glassformer.core.solution import Status
+from glassformer.interface.cli import main
+from glassformer.learners.base import Reached
+
+SWEEP = Sweep("bsr", {"rho": [0.5], "alpha": [0.2, 0.4]})
+
+
+@pytest.fixture
+def victim(tmp_path):
+    """A file elsewhere, to which links lead that somebody has planted."""
+    path = tmp_path / "elsewhere" / "victim"
+    path.parent.mkdir()
+    path.write_text("precious")
+    return path
+
+
+def unharmed(victim):
+    return victim.read_text() == "precious" and len(list(victim.parent.iterdir())) == 1
+
+
+# --- one way to write -------------------------------------------------------------------------------------------------
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path, victim):
+    (tmp_path / "link").symlink_to(victim)
+    with replaced(tmp_path / "link", "file") as part:
+        part.write_text("new")
+    assert (tmp_path / "link").read_text() == "new"
+    assert not (tmp_path / "link").is_symlink()
+    assert unharmed(victim)
+
+
+def test_what_was_there_stays_until_the_new_file_is_complete(tmp_path):
+    (tmp_path / "file").write_text("old")
+
+    def interrupted():
+        with replaced(tmp_path / "file", "file") as part:
+            part.write_text("ne")
+            assert (tmp_path / "file").read_text() == "old"
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(DataError, match="make room"):
+        interrupted()
+    assert (tmp_path / "file").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_new_file_is_made_where_nobody_else_can_put_one(tmp_path):
+    names = []
+    for _ in range(2):
+        with replaced(tmp_path / "file", "file") as part:
+            assert stat.S_IMODE(part.parent.stat().st_mode) == 0o700
+            assert part.parent.parent == tmp_path
+            names.append(part.parent.name)
+            part.touch()
+    assert len(set(names)) == 2
+
+
+def test_permissions_of_a_file_stay(tmp_path):
+    path = tmp_path / "file"
+    path.touch(0o640)
+    path.chmod(0o640)
+    with replaced(path, "file") as part:
+        part.write_text("new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_pipe_is_written_to(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with replaced(tmp_path / "pipe", "file") as part:
+        part.write_text("through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+
+
+def test_a_lock_is_not_emptied(tmp_path, victim):
+    (tmp_path / "lock").write_text("content")
+    opened_for_lock(tmp_path / "lock", "store").close()
+    assert (tmp_path / "lock").read_text() == "content"
+    (tmp_path / "link").symlink_to(victim)
+    with pytest.raises(DataError, match="expected a file, not a symbolic link; remove the link"):
+        opened_for_lock(tmp_path / "link", "store")
+    assert unharmed(victim)
+
+
+# --- what is written that way -----------------------------------------------------------------------------------------
+
+
+def test_links_in_a_store_lead_nowhere(tmp_path, victim, capsys):
+    run_sweep(SWEEP, tmp_path / "store")
+    (record,) = (tmp_path / "store" / "points").iterdir()
+    for path in (record, tmp_path / "store" / "sweep.json", tmp_path / "store" / "sweep.png"):
+        path.unlink(missing_ok=True)
+        path.symlink_to(victim)
+    with pytest.warns(RuntimeWarning, match="damaged"):
+        assert run_sweep(SWEEP, tmp_path / "store").computed == 2
+    assert main(["sweep", "plot", str(tmp_path / "store")]) == 0
+    assert (tmp_path / "store" / "sweep.png").stat().st_size > 1000
+    (lock,) = (tmp_path / "store" / "locks").iterdir()
+    lock.unlink()
+    lock.symlink_to(victim)
+    record.unlink()
+    with pytest.raises(DataError, match=f"store = .*{lock.name}.*symbolic link"):
+        run_sweep(SWEEP, tmp_path / "store")
+    assert unharmed(victim)
+
+
+@pytest.mark.parametrize("option", ["csv", "plot", "netcdf"])
+def test_a_full_disk_leaves_the_old_result(option, tmp_path, monkeypatch, capsys):
+    path = tmp_path / ("a.png" if option == "plot" else f"a.{option}")
+    path.write_text("old")
+    if option == "netcdf":
+        run_sweep(SWEEP, tmp_path / "store")
+        command = ["sweep", "collect", str(tmp_path / "store")]
+    else:
+        command = ["limits", "bsr", "--alpha", "0.3", "--rho", "0.5"]
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main([*command, f"--{option}", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "make room" in line
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("second", ["a.png", "./a.png", "link.png"])
+def test_one_file_for_two_results_is_refused(second, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("link.png").symlink_to("a.png")
+    assert main(["limits", "bsr", "--alpha", "0.3", "--rho", "0.5", "--csv", "a.png", "--plot", second]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"plot = '{Path(second)}' is not allowed: expected another file than that of --csv" in line
+    assert not Path("a.png").exists()
+
+
+# --- what is read again -----------------------------------------------------------------------------------------------
+
+
+def foreign_archive(path):
+    np.savez(path, other=np.zeros(3))
+
+
+def archive_of_another_shape(path):
+    np.savez(path, leaf_0=np.full((9, 9), np.nan))
+
+
+def flipped(path):
+    """Every byte of the first header, one after the other, is another one."""
+    content = bytearray(path.read_bytes())
+    for place in range(0, 60, 3):
+        content[place] ^= 0xFF
+    path.write_bytes(content)
+
+
+def renamed(path):
+    """A checkpoint of another computation."""
+    other = Checkpoint(path.with_name("other.npz"))
+    other.save({"leaf_0": np.zeros(2)})
+    path.write_bytes(other.path.read_bytes())
+
+
+@pytest.mark.parametrize("damage", [foreign_archive, archive_of_another_shape, flipped, renamed])
+def test_a_checkpoint_that_is_damaged_or_foreign_is_told_and_left(damage, tmp_path):
+    checkpoint = Checkpoint(tmp_path / "state.npz")
+    checkpoint.save({"leaf_0": np.ones(2)})
+    np.testing.assert_array_equal(checkpoint.load()["leaf_0"], 1.0)
+    damage(checkpoint.path)
+    with pytest.warns(RuntimeWarning, match=r"state\.npz cannot be read: what it held is computed again"):
+        assert checkpoint.load() is None
+
+
+def test_every_single_byte_of_a_checkpoint_counts(tmp_path, recwarn):
+    checkpoint = Checkpoint(tmp_path / "state.npz")
+    checkpoint.save({"leaf_0": np.ones(2)})
+    content = checkpoint.path.read_bytes()
+    for place in range(0, len(content), 5):
+        checkpoint.path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        assert checkpoint.load() is None, place
+
+
+def test_checkpoints_are_archives_of_arrays(tmp_path):
+    """As other programs read them, the checksum at their end notwithstanding."""
+    Checkpoint(tmp_path / "state.npz").save({"leaf_0": np.ones(2)})
+    with np.load(tmp_path / "state.npz") as found:
+        np.testing.assert_array_equal(found["leaf_0"], 1.0)
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", "[" * 100_000, "{}", '{"run": {"status": 1}}', "\xff"])
+def test_a_finished_run_that_is_foreign_is_computed_again(text, tmp_path):
+    keeper, identity = Keeper(tmp_path), {"seed": 1}
+    run = Reached(np.ones(2), status=Status.CONVERGED, iterations=1, residual=0.0)
+    keeper.run(Reached, identity, lambda _: run)
+    (path,) = tmp_path.glob("*.json")
+    path.write_text(text, encoding="latin-1")
+    with pytest.warns(RuntimeWarning, match="computed again"):
+        again = keeper.run(Reached, identity, lambda _: run)
+    np.testing.assert_array_equal(again.estimates, run.estimates)
+    # What replaces it is whole.
+    keeper.run(Reached, identity, lambda _: pytest.fail("computed again"))
+
+
+def test_a_finished_run_of_which_a_digit_has_changed_is_computed_again(tmp_path):
+    keeper, identity = Keeper(tmp_path), {"seed": 1}
+    run = Reached(np.full(2, 0.25), status=Status.CONVERGED, iterations=1, residual=0.0)
+    keeper.run(Reached, identity, lambda _: run)
+    (path,) = tmp_path.glob("*.json")
+    path.write_text(path.read_text().replace("0.25", "0.35", 1))
+    with pytest.warns(RuntimeWarning, match="computed again"):
+        assert keeper.run(Reached, identity, lambda _: run).estimates.tolist() == [0.25, 0.25]
+
+
+def test_a_table_of_which_a_byte_has_changed_is_computed_again(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    kept(lambda: np.ones(2), "changed")
+    (path,) = (tmp_path / "tables").iterdir()
+    content = path.read_bytes()
+    path.write_bytes(content.replace(np.float64(1).tobytes(), np.float64(3).tobytes()))
+    np.testing.assert_array_equal(kept(lambda: np.ones(2), "changed"), 1.0)
+    assert path.read_bytes() == content
+
+
+def test_records_of_runs_stay_documents_that_other_programs_read(tmp_path):
+    run = Reached(np.ones(2), status=Status.CONVERGED, iterations=1, residual=0.0)
+    Keeper(tmp_path).run(Reached, {"seed": 1}, lambda _: run)
+    (path,) = tmp_path.glob("*.json")
+    assert json.loads(path.read_text()).keys() == {"identity", "run", "checksum"}
