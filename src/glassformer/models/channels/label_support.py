@@ -20,7 +20,7 @@ from glassformer.models.channels.label_laws import LabelLaw
 class Policy:
     """How the labels of a law are found."""
 
-    most: int = 1 << 14  # labels that are summed over
+    most: int = 1 << 15  # labels that are summed over
     places: int = 256  # quantiles at each value of the link, beside the two tails
     tail: float = 1e-15  # probability of the labels beyond those two
     rounding: float = 1e-9  # of labels that lie on a lattice, in units of its spacing
