@@ -66,6 +66,10 @@ class LayeredPrior(Prior):
         return self.layers
 
     @property
+    def second_order(self) -> bool:
+        return self.layers > 1 and self.layer.onset == 0
+
+    @property
     def degrees(self) -> float:
         return self.layer.degrees
 
@@ -106,7 +110,7 @@ class LayeredPrior(Prior):
         return self._coupled(alone, q_hat) if self._couples(q_hat.value) else alone
 
     def _couples(self, q_hat: Array) -> bool:
-        return self.layer.onset == 0 and bool(np.any(q_hat != _from_diagonal(_diagonal(q_hat))))
+        return self.second_order and bool(np.any(q_hat != _from_diagonal(_diagonal(q_hat))))
 
     def _coupled(self, alone: Integral, q_hat: Integral) -> Integral:
         """Return the posterior covariance with the off-diagonal conjugate overlaps, from that without them."""

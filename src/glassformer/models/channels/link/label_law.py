@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glassformer.core.numerics.quadrature import gauss_panels, normal_nodes
+from glassformer.core.numerics.quadrature import gauss_panels
 from glassformer.models.channels.exponents import Exponents
 from glassformer.models.channels.label_draws import law_gap
 from glassformer.models.channels.label_laws import LabelLaw
@@ -291,7 +292,7 @@ class LabelLawChannel(ScalarChannel):
         return np.pad(np.array(self.support), (0, -count % length), mode="edge").reshape(-1, length), count
 
     @cached_property
-    def _seen(self) -> tuple[Array, Array, Array]:
+    def _seen(self) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
         """Fields, and the first and last block of labels that have a probability there."""
         h = np.linspace(-_POLICY.fields, _POLICY.fields, 6 * _POLICY.block)
         blocks, _ = self._labels
@@ -301,11 +302,11 @@ class LabelLawChannel(ScalarChannel):
         first[none], last[none] = len(blocks), -1
         return h, first, last
 
-    def _likely(self, h: Array, blocks: Array) -> Array:
+    def _likely(self, h: Array, blocks: Array) -> NDArray[np.bool_]:
         """Whether any label of a block has a probability, shape (fields, blocks)."""
         link = self._shape.link(h)[:, None]
         most = [np.max(self._log_chance(block, link), axis=1) for block in blocks]
-        return np.stack(most, axis=1) > -_POLICY.nothing
+        return np.asarray(np.stack(most, axis=1) > -_POLICY.nothing)
 
     def _summed(self, h: Array, rows: Array) -> tuple[Array, Array]:
         """Sums over fields of rows times probabilities, shape (rows, labels), and the missing probability, by field.
@@ -319,7 +320,8 @@ class LabelLawChannel(ScalarChannel):
         found, missing = np.zeros((len(rows), *blocks.shape)), np.ones(h.size)
         for start in range(0, h.size, _POLICY.block):
             part = slice(start, min(start + _POLICY.block, h.size))
-            near = slice(*(np.searchsorted(fields, [h[part.start], h[part.stop - 1]]) + [-2, 2]).clip(0, fields.size))
+            begin, end = np.searchsorted(fields, [h[part.start], h[part.stop - 1]])
+            near = slice(max(begin - 2, 0), end + 2)
             link = self._shape.link(np.pad(h[part], (0, start + _POLICY.block - part.stop), mode="edge"))[:, None]
             for k in range(int(first[near].min()), int(last[near].max()) + 1):
                 chance = np.exp(self._log_chance(blocks[k], link))[: part.stop - start]
