@@ -310,7 +310,7 @@ def row_columns(model: Model, variance: Array, suffix: str = "") -> dict[str, Ar
 
 
 def _notes(model: Model, q_hat: Array) -> list[str]:
-    return [*model.remarks, *_rows_apart(model, q_hat), *_noise_that_stands_for_none(model)]
+    return [*model.remarks, *_coupled_rows(model, q_hat), *_noise_that_stands_for_none(model)]
 
 
 def _noise_that_stands_for_none(model: Model) -> list[str]:
@@ -322,12 +322,13 @@ def _noise_that_stands_for_none(model: Model) -> list[str]:
     ]
 
 
-def _rows_apart(model: Model, q_hat: Array) -> list[str]:
+def _coupled_rows(model: Model, q_hat: Array) -> list[str]:
     largest = float(np.max(np.abs(off_diagonal(q_hat))))
-    if not model.prior.in_rows.diagonal or largest < _POLICY.noted:
+    if not model.prior.in_rows.second_order or largest < _POLICY.noted:
         return []
     return [
-        f"rows are treated one by one: off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, left out"
+        f"off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows: their effect is computed "
+        "to second order, and the next order is in the error estimate"
     ]
 
 

@@ -167,10 +167,18 @@ def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
 
 
 def _of_law(link: Callable[[Any], Any], safe: Link, law: LabelLaw, noise: float, points: int) -> Channel:
-    from glassformer.models.channels.multi_index.likelihood_rows import LikelihoodRowsChannel
-
     if noise != 0:
         raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
+    if safe.shape == (1, 1) and safe.label_shape == ():
+        from glassformer.models.channels.link.label_law import LabelLawChannel
+        from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
+
+        channel = LabelLawChannel.of(safe, law)
+        if channel is not None:
+            smooth = safe.function if _traced(safe) is None else None
+            return ScalarRowsChannel(channel, channel.clean, smooth=smooth)
+    from glassformer.models.channels.multi_index.likelihood_rows import LikelihoodRowsChannel
+
     _require_traceable(safe)
     flat, (indices, tokens) = _flattened(link), safe.shape
     symmetric = row_symmetries(flat, indices, tokens, False)
