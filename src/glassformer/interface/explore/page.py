@@ -68,6 +68,7 @@ class Page:
         self._document, self._given, self._loop = pn.state.curdoc, given, IOLoop.current()
         # Style sheets come from here, of parts made later too, and from nowhere else.
         self._document.template_variables["dist_url"] = LOCAL_DIST
+        self._document.template_variables["app_favicon"] = f"{LOCAL_DIST}images/favicon.ico"
         # What is computed before the page is there waits for it: a document without a session forgets.
         self._waiting: list[tuple[Callable[[], None], float]] | None = []
         self._lock = Lock()
