@@ -67,7 +67,6 @@ class Bench:
         self._tabs = pn.Tabs(
             *((kind.title, place) for kind, place in zip(kinds, self._places, strict=True)),
             active=int(self.texts["panel"]) if self.texts["panel"] in map(str, range(len(kinds))) else 0,
-            dynamic=True,
             sizing_mode="stretch_width",
         )
         self._tabs.param.watch(lambda event: self.change("panel", str(event.new)), "active")

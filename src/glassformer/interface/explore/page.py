@@ -83,7 +83,7 @@ class Page:
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in self._names]
         titles = [f"{name}: {MODELS[name].title}" if name in MODELS else "your own link" for name in self._names]
         self._tabs = pn.Tabs(
-            *zip(titles, self._places, strict=True), active=active, dynamic=True, sizing_mode="stretch_width"
+            *zip(titles, self._places, strict=True), active=active, sizing_mode="stretch_width"
         )
         self._tabs.param.watch(lambda event: in_order(self._open, event.new), "active")
         head = pn.pane.HTML("<h1>glassformer explorer</h1>", margin=(0, 8))

@@ -202,13 +202,13 @@ def _unseen(answer: Answer) -> None:
 
 
 def _of_learner(asked: Asked, name: str, alpha: list[float]) -> Table:
-    one = learner(name)
+    one = learner(name).fitting(asked.model)
     return shelved_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
 
 
 def _refusals(model: Any) -> dict[str, str]:
     """Learners that do not go with a model, and why."""
-    found = {name: learner(name).refusal(model) for name in names()}
+    found = {name: learner(name).fitting(model).refusal(model) for name in names()}
     return {name: why for name, why in found.items() if why is not None}
 
 
@@ -270,8 +270,11 @@ def _answer(asked: Asked, found: Curves) -> Answer:
     frames = [one.to_pandas().assign(learner=name) for name, one in found.tables.items()]
     commands = [asked.command("limits", alpha=spec), asked.command("thresholds")]
     above = positive(asked.texts)
-    commands += [asked.command("limits", alpha=above, learner=name) for name in learners]
-    calls = "".join(f"\n{_named(name)}.limits(model, {words.along(above)}, throw=False)" for name in learners)
+    fitting = [learner(name).fitting(asked.model) for name in learners]
+    commands += [
+        asked.command("limits", alpha=above, learner=one.name, **words.learner_options(one)) for one in fitting
+    ]
+    calls = "".join(f"\n{_named(one)}.limits(model, {words.along(above)}, throw=False)" for one in fitting)
     imports = {"learner": "glassformer.learners.registry"} if learners else {}
     return Answer(
         drawn=found,
@@ -283,8 +286,8 @@ def _answer(asked: Asked, found: Curves) -> Answer:
     )
 
 
-def _named(name: str) -> str:
-    return f"{name.replace('-', '_')} = learner({name!r})"
+def _named(one: Learner) -> str:
+    return f"{one.name.replace('-', '_')} = {words.learner_call(one)}"
 
 
 def _said(found: Curves, optimum: Table) -> str:
