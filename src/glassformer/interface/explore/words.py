@@ -75,6 +75,20 @@ def code(call: str, asked: Any, texts: Texts, link: str = "", imports: Mapping[s
     return "\n".join([*lines, f"model = {kind.__name__}({', '.join(arguments)})", f"result = {call}"])
 
 
+# Error estimates up to here are those of rounding and of solved equations, not of sampling.
+_EXACT = 1e-6
+
+
+def error_text(error: float, estimate: float) -> str:
+    """An error in a sentence: 0 where a deterministic computation cannot tell it from zero.
+
+    Example:
+        >>> error_text(1.5e-25, 1e-14), error_text(1.5e-13, 1e-14), error_text(0.1, 0.2)
+        ('0', '1.5e-13', '0.1')
+    """
+    return "0" if abs(error) <= estimate <= _EXACT else f"{error:.4g}"
+
+
 def learner_options(one: Learner) -> dict[str, Any]:
     """The settings of a learner that are not its defaults, as options of the command line.
 
