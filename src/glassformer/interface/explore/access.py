@@ -14,6 +14,8 @@ from tornado.routing import Matcher, Rule
 from tornado.web import OutputTransform, RequestHandler
 
 _LOCAL = ("127.0.0.1", "localhost")
+# First parts of paths that need no secret: files of Bokeh and Panel, which everybody can download elsewhere.
+_PUBLIC = ("static", "favicon.ico")
 # Longest line of the log: a message of any length may be part of one.
 _LONGEST = 500
 
@@ -21,9 +23,8 @@ _LONGEST = 500
 def protect(application: Any, port: int, secret: str) -> None:
     """Let an application of Tornado answer only to this machine, and only below the path ``/SECRET``.
 
-    Every other request, that of a websocket included, gets status 403; the files of Bokeh and Panel below ``/static``,
-    which everybody can download elsewhere, need no secret. All responses forbid frames, other sources of scripts, and a
-    ``Referer`` header.
+    Every other request, that of a websocket included, gets status 403; only the files of Bokeh and Panel need no
+    secret. All responses forbid frames, other sources of scripts, and a ``Referer`` header.
     """
     hosts = [f"{name}:{port}" for name in _LOCAL]
     application.websocket_origins.update(hosts)
@@ -54,7 +55,7 @@ class Unauthorised(Matcher):
                 return "The explorer answers to this machine alone: use the address that it printed."
         given = request.path.removeprefix("/").partition("/")[0]
         # The time of this comparison does not depend on how much of the secret is right.
-        if given == "static" or hmac.compare_digest(given.encode(), self._secret.encode()):
+        if given in _PUBLIC or hmac.compare_digest(given.encode(), self._secret.encode()):
             return None
         return (
             "The address lacks the secret of this explorer: use the address that it printed. The query of an older "

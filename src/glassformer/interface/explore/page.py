@@ -69,7 +69,6 @@ class Page:
         self._document, self._given, self._loop = pn.state.curdoc, given, IOLoop.current()
         # Style sheets come from here, of parts made later too, and from nowhere else.
         self._document.template_variables["dist_url"] = LOCAL_DIST
-        self._document.template_variables["app_favicon"] = f"{LOCAL_DIST}images/favicon.ico"
         # What is computed before the page is there waits for it: a document without a session forgets.
         self._waiting: list[tuple[Callable[[], None], float]] | None = []
         self._lock = Lock()
@@ -83,9 +82,7 @@ class Page:
         self._open_tabs: dict[str, Bench | OwnLink] = {}
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in self._names]
         titles = [f"{name}: {MODELS[name].title}" if name in MODELS else "your own link" for name in self._names]
-        self._tabs = pn.Tabs(
-            *zip(titles, self._places, strict=True), active=active, sizing_mode="stretch_width"
-        )
+        self._tabs = pn.Tabs(*zip(titles, self._places, strict=True), active=active, sizing_mode="stretch_width")
         self._tabs.param.watch(lambda event: in_order(self._open, event.new), "active")
         head = pn.pane.HTML("<h1>glassformer explorer</h1>", margin=(0, 8))
         self.view = pn.Column(head, self._tabs, sizing_mode="stretch_width")

@@ -80,9 +80,8 @@ class Curve(Panel):
         upright = made.vspan(x="alpha", source=self._marks, color="#555555", line_dash="dashed", line_width=1.2)
         self._names = source("alpha", "top", "label", "offset", "baseline")
         made.text(
-            "alpha", "top", "label", source=self._names, angle=np.pi / 2, x_offset="offset", y_offset=10, text_align="right",
-            text_baseline="baseline", text_font_size="12px", text_color="#444444", background_fill_color="#ffffff",
-            background_fill_alpha=0.7,
+            "alpha", "top", "label", source=self._names, angle=np.pi / 2, x_offset="offset", y_offset=10,
+            text_align="right", text_baseline="baseline", text_font_size="12px", text_color="#444444",
         )  # fmt: skip
         made.segment("alpha", "low", "alpha", "high", source=self._bars, color="#000000", line_width=1.5)
         glance = made.scatter(
@@ -236,14 +235,15 @@ def _places(thresholds: Any, largest: float) -> dict[float, list[str]]:
 
 
 def _labels(places: Mapping[float, Sequence[str]], least: float, largest: float, top: float) -> dict[str, Any]:
-    """Upright names of thresholds, those that are too close to each other for a label each in one label.
+    """Upright names of thresholds; thresholds that are too close to each other for two labels share one.
 
-    A label ends at the height ``top``, on the left of its threshold, or on the right where there is no room.
+    A label ends at the height ``top``. It stands on the left of its threshold, or on the right where the left has no
+    room.
 
     Example:
         >>> found = _labels({0.1: ["weak recovery"], 0.75: ["perfect recovery"], 0.76: ["spinodal"]}, 0.0, 1.0, 1.0)
         >>> [text.split(chr(10)) for text in found["label"]], found["alpha"]
-        ([['weak recovery'], ['perfect recovery: 0.75', 'spinodal: 0.76']], [0.1, 0.75])
+        ([['weak recovery'], ['perfect recovery', 'spinodal']], [0.1, 0.75])
     """
     groups: list[list[float]] = []
 
@@ -264,17 +264,10 @@ def _labels(places: Mapping[float, Sequence[str]], least: float, largest: float,
     return {
         "alpha": [group[0] if on_left(group) else group[-1] for group in groups],
         "top": [top] * len(groups),
-        "label": ["\n".join(_names_in(group, places)) for group in groups],
+        "label": ["\n".join(name for alpha in group for name in places[alpha]) for group in groups],
         "offset": [-3 if on_left(group) else 3 for group in groups],
         "baseline": ["bottom" if on_left(group) else "top" for group in groups],
     }
-
-
-def _names_in(group: Sequence[float], places: Mapping[float, Sequence[str]]) -> list[str]:
-    """Names in one label, with their sample ratios where these differ."""
-    if len(group) == 1:
-        return list(places[group[0]])
-    return [f"{name}: {alpha:.4g}" for alpha in group for name in places[alpha]]
 
 
 def _columns(table: Table, name: str) -> dict[str, Any]:
