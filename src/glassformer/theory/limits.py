@@ -327,8 +327,8 @@ def _coupled_rows(model: Model, q_hat: Array) -> list[str]:
     if not model.prior.in_rows.second_order or largest < _POLICY.noted:
         return []
     return [
-        f"off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows: their effect is computed "
-        "to second order, and the next order is in the error estimate"
+        f"off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows: their effect is "
+        "computed to second order, and the next order is in the error estimate"
     ]
 
 
