@@ -101,8 +101,9 @@ def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
         array([1.])
     """
     variance, variance_error = mmse(model, q_hat)
-    information, information_error = information_at(model, variance)
+    # Variances of discrete weights may round to zero.
     with np.errstate(divide="ignore", invalid="ignore"):
+        information, information_error = information_at(model, variance)
         alpha = model.prior.degrees * q_hat / information
         relative = information_error / information + variance_error / variance
     return StateCurve(q_hat, alpha, variance, np.abs(alpha * relative))
