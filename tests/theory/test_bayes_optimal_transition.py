@@ -148,6 +148,16 @@ def test_labels_that_fix_the_field_leave_nothing_between_appearing_and_winning()
     assert signs[TRANSITION].alpha == signs["perfect_recovery"].alpha == 0.0
 
 
+def test_a_product_of_signs_seen_through_signs_has_an_error_bar_of_its_quadratures():
+    """Of weights known exactly, and of a product whose factors share log 2 each."""
+    found = thresholds(BilinearSequenceRegression(beta=1, width=1, prior="rademacher", channel="sign"))
+    assert found[TRANSITION].error_estimate < 1e-6
+    prior = BilinearSequenceRegression(beta=1, width=1, prior="rademacher", channel="sign").prior
+    value, error = prior.mutual_information(np.array([30.0, 1e3, 1e6]))
+    assert np.all(np.abs(value - log(2)) <= error)
+    assert np.all(error < 1e-8)
+
+
 def test_weights_seen_through_noise_are_never_known_exactly():
     found = thresholds(SequenceMultiIndex(value, 1, 1, prior="rademacher", noise=0.01))
     assert found["hard_phase_start"].alpha > 0

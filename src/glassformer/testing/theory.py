@@ -27,7 +27,7 @@ def weak_recovery(case: Case) -> Worst:
     if prior.side > 0 or (model.channel.even and prior.onset > 0):
         raise IncompatibleError("no threshold of weak recovery follows from the labels alone")
     worst, known = Worst(0.0, ""), np.zeros((prior.rows, prior.rows))
-    if not model.channel.even:
+    if not model.channel.even and (prior.onset > 0 or known_at_once(model).any()):
         top = max(information_bound(model, np.eye(prior.rows), unit, seed=seed) for unit in np.eye(prior.rows))
         start = degrees * prior.onset / top.value
         worst, known = _above(entries[0], start, start * top.error / top.value), known_at_once(model)

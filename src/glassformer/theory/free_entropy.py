@@ -26,7 +26,7 @@ from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.theory.equation_of_state import information_at, mmse, overlap_grid
-from glassformer.theory.evolution_map import held
+from glassformer.theory.evolution_map import floored, held
 from glassformer.theory.state_evolution import evolved
 
 
@@ -71,7 +71,9 @@ def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None
         spread, blur = np.asarray(variance).reshape(precision.shape), known.error
     entropy = prior.entropy(precision, spread)
     error = entropy.error + 0.5 * prior.degrees * np.sum(precision * blur, axis=(1, 2))
-    return model.channel.in_rows.averages(spread).log_partition, Integral(entropy.value, error)
+    # Variances of discrete weights may round to zero.
+    output = model.channel.in_rows.averages(floored(spread, np.finfo(float).tiny)).log_partition
+    return output, Integral(entropy.value, error)
 
 
 # What an overlap takes in memory.

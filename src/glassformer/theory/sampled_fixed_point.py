@@ -151,8 +151,16 @@ def _attracting(slope: Array) -> Array:
     values, vectors = np.linalg.eig(away)
     mirrored = (vectors @ (np.where(values.real < 0, -values, values)[:, :, None] * np.linalg.pinv(vectors))).real
     repelled = np.any(values.real < 0, axis=1, keepdims=True)
-    # Slopes next to a signal known exactly may be of any size, and their matrix singular.
-    return np.asarray(np.linalg.pinv(np.where(repelled[:, :, None], mirrored, away)), dtype=float)
+    inverses = [_inverse(matrix) for matrix in np.where(repelled[:, :, None], mirrored, away)]
+    return np.reshape(inverses, away.shape)
+
+
+def _inverse(matrix: Array) -> Array:
+    """The inverse; slopes next to a signal known exactly may be of any size, and singular by rounding."""
+    try:
+        return np.asarray(np.linalg.inv(matrix), dtype=float)
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(matrix), dtype=float)
 
 
 def _apart(gain: Array, rest: Array, unseen: Array) -> Array:

@@ -332,7 +332,12 @@ def test_one_weak_recovery_threshold_for_all_laws():
 
 @pytest.mark.slow
 def test_nothing_is_counted_where_weights_are_discrete():
-    entry = thresholds(SequenceMultiIndex(lambda z: z[0, 0], prior="rademacher"))["perfect_recovery"]
+    """Any number of labels without noise fixes them; of laws that do not say so nothing is known."""
+    model = SequenceMultiIndex(lambda z: z[0, 0], prior="rademacher")
+    assert thresholds(model)["perfect_recovery"].alpha == 0
+    assert limits(model, [0.01])["error"][0] < 1e-12
+    law = Denoised(lambda b, a: np.tanh(b), lambda shape, rng: rng.choice([-1.0, 1.0], shape))
+    entry = thresholds(SequenceMultiIndex(lambda z: z[0, 0], prior=law))["perfect_recovery"]
     assert np.isnan(entry.alpha)
     assert "nothing to count" in entry.note
     sparse = thresholds(SequenceMultiIndex(lambda z: z[0, 0], prior=GaussBernoulli(0.25)))["perfect_recovery"]

@@ -101,12 +101,15 @@ class SeparableFactorPrior(FactorPrior):
 
     def mutual_information(self, q_hat: Array) -> Integral:
         curve, u, half = self._curve, self._position(q_hat), 0.5 * np.asarray(q_hat, dtype=float)
+        if self.mmse_dimension == 0:
+            # The table of discrete weights ends where nothing is left to learn.
+            u = np.minimum(u, curve.position[-1])
         start = curve.position[0]
         # Beyond the onset I falls behind q_hat/2 with the third power of the distance.
         behind = 0.5 * self.onset * (1 + np.exp(start)) - curve.information(start)
         first = half - behind * np.exp(3 * np.minimum(u - start, 0.0))
         value = np.where(u < start, first, curve.information(np.maximum(u, start)))
-        return Integral(value, (np.interp(u, curve.position, curve.error) + _POLICY.interpolation) * np.abs(value))
+        return Integral(value, np.interp(u, curve.position, curve.information_error) + _POLICY.interpolation * value)
 
     def _position(self, q_hat: Array) -> Array:
         r""":math:`\log(x/\sqrt\beta - 1)`, which runs from minus to plus infinity beyond the onset."""
@@ -133,6 +136,7 @@ class _Curve(NamedTuple):
     error: Array
     log_variance: Any
     information: Any
+    information_error: Array
 
 
 @lru_cache(maxsize=16)
@@ -145,11 +149,12 @@ def _curve(law: Law, beta: float) -> _Curve:
     kept = (wanted >= log_gain[0]) & (wanted <= log_gain[-1])
     a, wanted = a[kept], wanted[kept]
     log_b = scipy.interpolate.make_interp_spline(log_gain, np.log(weight.precision), k=5)(wanted)
-    variances, information, errors = [], [], []
+    variances, information, errors, blurs = [], [], [], []
     for log_precision in (np.log(a), log_b):
         variances.append(np.exp(weight.log_variance(log_precision)))
         information.append(weight.information(log_precision))
         errors.append(np.interp(log_precision, np.log(weight.precision), weight.error))
+        blurs.append(np.interp(log_precision, np.log(weight.precision), weight.information_error))
     first, second = variances
     x = np.exp(log_b) / (1 - first)
     # Factors that are known below the onset belong to a fold as well, whose beginning the table does not reach.
@@ -162,12 +167,15 @@ def _curve(law: Law, beta: float) -> _Curve:
     u = np.log(x / np.sqrt(beta) - 1)
     rising = np.append(True, np.diff(u) > 0)
     variance = first + second - first * second
-    total = (0.5 * x * first * second + beta * information[0] + information[1]) / (1 + beta)
+    shared = 0.5 * x * first * second
+    total = (shared + beta * information[0] + information[1]) / (1 + beta)
+    blur = (shared * (errors[0] + errors[1]) + beta * blurs[0] + blurs[1]) / (1 + beta)
     return _Curve(
         u[rising],
         np.maximum(errors[0], errors[1])[rising],
         scipy.interpolate.make_interp_spline(u[rising], np.log(variance)[rising], k=5),
         scipy.interpolate.make_interp_spline(u[rising], total[rising], k=5),
+        blur[rising],
     )
 
 
@@ -179,18 +187,22 @@ class _Weight(NamedTuple):
     error: Array
     log_variance: Any
     information: Any
+    information_error: Array
 
 
 @lru_cache(maxsize=16)
 def _weight(law: Law) -> _Weight:
-    precision, variance, error, information = np.geomspace(*_POLICY.precisions, _POLICY.points), [], [], []
+    precision = np.geomspace(*_POLICY.precisions, _POLICY.points)
+    variance, error, information, information_error = [], [], [], []
     for value in precision:
         found, blur = _averaged(law, value, lambda b, a: law.posterior(b, a)[1][:, 0, 0])
         if found < _POLICY.nothing:
             break
         variance.append(found)
         error.append(blur / found)
-        information.append(0.5 * value - _averaged(law, value, law.log_partition)[0])
+        log_partition, blur = _averaged(law, value, law.log_partition)
+        information.append(0.5 * value - log_partition)
+        information_error.append(blur)
     precision, spread = precision[: len(variance)], np.array(variance)
     log_precision = np.log(precision)
     return _Weight(
@@ -199,6 +211,7 @@ def _weight(law: Law) -> _Weight:
         np.array(error),
         scipy.interpolate.make_interp_spline(log_precision, np.log(spread), k=5),
         scipy.interpolate.make_interp_spline(log_precision, information, k=5),
+        np.array(information_error),
     )
 
 
