@@ -19,7 +19,7 @@ BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo explore test suite types fast statistics docs checked-docs bench dist oldest format clean
+.PHONY: help demo explore test suite types fast statistics docs checked-docs bench dist oldest newest format clean
 
 help:
 	@echo "make demo    recompute a published figure: PNG, CSV and summary in $(OUT)/"
@@ -31,6 +31,7 @@ help:
 	@echo "make bench   how fast: every benchmarks/bench_*.py"
 	@echo "make dist    wheel and sdist in dist/, built twice and compared, and the wheel tried in a new environment"
 	@echo "make oldest  all tests with the oldest supported versions of what is depended on"
+	@echo "make newest  all tests with the newest versions, and the newest Python that there is"
 	@echo "make format  rewrite the code in the house format"
 	@echo "make clean   remove the environment, results and caches"
 
@@ -84,12 +85,17 @@ dist: .venv/.ready-release
 	cd build && clean/bin/glassformer doctor
 	@cd dist && sha256sum *
 
-oldest:
-	@rm -rf build/oldest
-	@$(PYTHON) -m venv --clear build/oldest
-	@build/oldest/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints-oldest.txt \
+# The newest supported Python that there is, on the path or among those of pyenv.
+NEWEST = $(shell for v in 3.13 3.12 3.11; do for p in python$$v "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$v*/bin/python$$v; do \
+  "$$p" -c "" 2>/dev/null && echo "$$p" && exit; done; done)
+oldest: CONSTRAINED := --constraint constraints-oldest.txt
+newest: PYTHON = $(or $(NEWEST),python3)
+oldest newest:
+	@rm -rf build/$@
+	@$(PYTHON) -m venv --clear build/$@
+	@build/$@/bin/python -m pip --disable-pip-version-check install --quiet $(CONSTRAINED) \
 	  --editable '.[cluster,explore,sklearn]' cvxpy hypothesis mpmath psutil pytest pytest-xdist
-	OPENBLAS_NUM_THREADS=1 build/oldest/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not statistics" \
+	OPENBLAS_NUM_THREADS=1 build/$@/bin/python -m pytest -n auto --maxprocesses 8 --dist worksteal -m "not statistics" \
 	  -W ignore::DeprecationWarning $(ARGS)
 
 format: .venv/.ready-test

@@ -4,11 +4,14 @@ import atexit
 import os
 import shutil
 import tempfile
+from importlib.metadata import version
 
 os.environ["GLASSFORMER_CACHE"] = "off"
 
 # Compiled in two thirds of the time, for programs that run up to twice as long: tests run most of them once.
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+# From version 0.11 on the compiler ends the process where it sees this flag.
+if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
 
 # One folder for all test processes and what they start: most of their time goes into compiling the same few programs.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

@@ -15,8 +15,9 @@ for alpha in [0.65, 0.75, 0.85]:
     curve = landscape(model, alpha, points=120)
     seen = curve.overlap < 0.97
     plt.plot(curve.overlap[seen], (curve.free_entropy - curve.free_entropy[0])[seen], label=rf"$\alpha = {alpha}$")
-start, end = (thresholds(model)[name].alpha for name in ("hard_phase_start", "hard_phase_end"))
-plt.title(f"hard phase from {start:.3f} to {end:.3f}")
+found = thresholds(model)
+start, end = (found[name].alpha for name in ("hard_phase_start", "hard_phase_end"))
+plt.title(f"hard phase from {start:.3f} to {end:.3f}, optimum from {found['bayes_optimal_transition'].alpha:.3f}")
 plt.xlabel("overlap $q$")
 plt.ylabel(r"$\Phi(q) - \Phi(0)$ [nats]")
 plt.legend()

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from glassformer.core.numerics import written_out as module
 from glassformer.core.numerics.entries import entries, listed, once, whole
 from glassformer.core.numerics.written_out import by_entries, written_out
 
@@ -54,3 +55,22 @@ def test_what_is_kept_is_itself():
     values = np.array([0.0, -0.0, 1e-300, np.inf, -np.inf, np.nan])
     with jax.enable_x64(True):
         np.testing.assert_array_equal(once(jnp.asarray(values)), values)
+
+
+def test_a_loop_is_written_out(monkeypatch):
+    monkeypatch.setattr(module, "_as_one", None)
+    with jax.enable_x64(True):
+        points = np.random.default_rng(1).standard_normal((3, 4))
+        found = whole(by_entries(looped)(entries(points, 1)))
+        np.testing.assert_allclose(found, jax.vmap(looped, 1, 1)(points), rtol=1e-12)
+
+
+def test_an_equation_whose_parameters_have_other_names_stays_as_it_is(monkeypatch):
+    def unknown(equation, values):
+        return equation.params["name of another version"]
+
+    monkeypatch.setitem(module._CALLS, "scan", unknown)
+    with jax.enable_x64(True):
+        points = np.random.default_rng(1).standard_normal((3, 4))
+        found = whole(by_entries(looped)(entries(points, 1)))
+        np.testing.assert_allclose(found, jax.vmap(looped, 1, 1)(points), rtol=1e-12)

@@ -234,7 +234,7 @@ def test_sample_ratios_that_are_no_numbers(alpha):
     ("parameter", "values"), [("rho", ["a"]), ("rho", []), ("rho", [0.1, 0.1]), ("rho", None), ("name", [1])]
 )
 def test_values_of_a_phase_diagram(parameter, values):
-    with pytest.raises(ParameterError, match=r"rho|parameter"):
+    with pytest.raises(ParameterError, match=r"rho|parameter|values"):
         phase_diagram(MODEL, parameter, values)
 
 

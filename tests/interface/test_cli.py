@@ -233,7 +233,7 @@ COMMANDS = {
     "landscape": "landscape bsr --alpha 0.3,0.6 --rho 0.5 --points 20",
     "simulate": f"simulate bsr --alpha 0.4,0.9 {SMALL}",
 }
-ROWS = {"limits": 4, "thresholds": 6, "landscape": 40, "simulate": 2}
+ROWS = {"limits": 4, "thresholds": 7, "landscape": 40, "simulate": 2}
 
 
 @pytest.mark.slow
@@ -382,6 +382,24 @@ def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
     assert code == 0
     assert out.startswith("bsr-3: ")
     assert {path.name for path in tmp_path.iterdir()} == {"bsr-3.png", "bsr-3.csv", "bsr-3.txt"}
+
+
+def test_a_figure_with_a_run_that_did_not_settle_is_complete_and_names_the_run(run, tmp_path, monkeypatch):
+    import pandas
+
+    from glassformer.interface.figures import bsr_thresholds
+
+    statuses = ["converged", "iteration_limit", "iteration_limit"]
+    rows = {"source": ["theory", "gamp", "gamp"], "rho": 0.5, "alpha": [0.1, 0.2, 0.3], "error": 0.1}
+    data = pandas.DataFrame({**rows, "status": statuses})
+    monkeypatch.setattr(bsr_thresholds, "produce", lambda path, quick, reference: (data, "one curve", False))
+    code, out, errors = run(f"figure bsr-3 --quick --out {tmp_path}")
+    assert code == 3
+    assert "written to" in out
+    assert errors.splitlines() == [
+        "glassformer: bsr-3: the figure is complete; not settled: source = gamp, rho = 0.5, alpha = 0.2 "
+        "(iteration_limit), and 1 more in the CSV file"
+    ]
 
 
 LONG_FIGURES = [

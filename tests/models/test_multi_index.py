@@ -291,7 +291,7 @@ def test_two_layers_are_known_perfectly_above_one():
 @pytest.mark.statistics
 def test_staircase_of_two_layers():
     found = thresholds_of(DeepAttention(points=512))
-    assert [entry.layer for entry in found.entries] == ["layer 2", "layer 1", None]
+    assert [entry.layer for entry in found.entries] == ["layer 2", "layer 1", None, None]
     assert found["weak_recovery"].alpha == pytest.approx(0.1856, rel=5e-3)
     assert found["weak_recovery_2"].alpha == pytest.approx(0.722, rel=0.02)
     assert found["perfect_recovery"].alpha == 1.0
@@ -492,6 +492,7 @@ def test_limits_of_large_depth():
     """Constant mixing leaves one tied layer; a committee at large skip approaches it, and the exact network both."""
     found = thresholds_of(DeepAttention(depth=10, skip=10.0, limit="large-depth", points=64))
     assert found["weak_recovery"].alpha == pytest.approx(1 / 6)
+    assert found["perfect_recovery"].note.startswith("of the last layer alone")
     np.testing.assert_allclose(flow(2, 1.0, "softmax"), [[1.332 + 0.693, 0.693], [0.693, 1.332 + 0.693]], atol=2e-3)
     fields = np.random.default_rng(0).standard_normal((5, 2, 2))
     exact, committee = (
@@ -524,7 +525,7 @@ def test_landscape_with_side_information_alone_peaks_at_what_it_tells():
 def test_phase_diagram_is_a_table_of_thresholds():
     found = diagram_of(DeepAttention(depth=1, points=64), "skip", [0.5, 1.0])
     np.testing.assert_allclose(found.curve("weak_recovery"), 1 / 6)
-    assert len(found.to_pandas()) == 4
+    assert len(found.to_pandas()) == 6
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])

@@ -29,6 +29,7 @@ from glassformer.theory.risk.limits import risk_limits
 from glassformer.theory.risk.losses import Hinge, Huber, Logistic, OwnLoss, Square, loss_of
 from glassformer.theory.risk.penalties import penalty_of
 from glassformer.theory.risk.problem import Problem
+from glassformer.theory.risk.thresholds import risk_thresholds
 
 # beta, rho, noise; alpha, strength; error, mean squared training residual, rank, power.
 SQUARE = [
@@ -450,3 +451,24 @@ def test_an_error_that_the_best_strength_does_not_make_small_is_said_to_be_none_
     found = risk(signs, [5.0], "logistic", strength=None)
     assert found["error"][0] > 20 and ["least label_error" in note for note in found.notes] == [True]
     assert not risk(signs, [5.0], strength=None).notes and not risk(signs, [5.0], "logistic", strength=0.2).notes
+
+
+@pytest.mark.parametrize("noise", [1e6, 1e12, 1e150])
+def test_interpolation_in_any_noise(noise):
+    """Half of the eigenvalues of noise are positive: half as many labels as unknowns, 0.5/2, up to 1/sqrt of it."""
+    model = AttentionIndexed(rho=0.5, tokens=1, channel="linear", noise=noise)
+    found = risk_thresholds(model, Square(), penalty_of("trace"), 0.0)["interpolation"]
+    assert abs(found.alpha - 0.25) < 10 * found.error_estimate + 0.1 / noise
+    assert found.error_estimate < 1e-8
+
+
+def test_the_onset_of_any_strength():
+    """A large strength is reached in proportion to the samples; next to none at next to none."""
+    model = BilinearSequenceRegression(rho=0.5, noise=0.1)
+
+    def onset(strength):
+        return risk_thresholds(model, Square(), penalty_of("nuclear"), strength)["weak_recovery"].alpha
+
+    assert onset(1e150) == pytest.approx(1e50 * onset(1e100), rel=1e-9)
+    assert onset(1e-100) == 0
+    assert onset(1e-10) == pytest.approx(1e-10 * onset(1e-5), rel=1e-4)

@@ -15,7 +15,7 @@ from glassformer.core.solution import Solution
 from glassformer.models.channels.field_averages import Averages
 from glassformer.theory.evolution_map import EvolutionMap, Sampled
 from glassformer.theory.located import _stable
-from glassformer.theory.sampled_fixed_point import refined
+from glassformer.theory.sampled_fixed_point import _attracting, refined
 from glassformer.theory.state_evolution import state_evolution
 
 ROUGH, REPLICAS = 4e-4, 8
@@ -173,3 +173,10 @@ def test_slopes_where_sampling_errors_leave_information_below_zero():
     update = EvolutionMap(SequenceMultiIndex(lambda z: z[0, 0], indices=1, tokens=1), np.ones(1), channel)
     # Differences over a step of 1e-4.
     assert update.slope(0.1 * one, np.arange(1)).item() == pytest.approx(0.5, rel=2e-4)
+
+
+def test_slopes_next_to_a_signal_known_exactly_may_be_of_any_size():
+    """Sampled slopes of discrete rows there are 1e18 and singular."""
+    assert np.isfinite(_attracting(-1e18 * np.ones((1, 4, 4)))).all()
+    regular = np.diag([0.5, 0.2])[None]
+    np.testing.assert_allclose(_attracting(regular)[0], np.diag([2.0, 1.25]), rtol=1e-12)

@@ -51,6 +51,10 @@ class IncompatibleError(GlassformerError, ValueError):
     """Two choices that exclude each other, or a part asked for something it cannot do."""
 
 
+class BackendError(GlassformerError, RuntimeError):
+    """JAX cannot start as its environment asks; the message names the variable."""
+
+
 class UnidentifiedError(GlassformerError):
     """A function or object whose content cannot be told: what it gives is computed, and not kept.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table(ShownOfModel):
     """Rows over ``alpha``: what :func:`limits`, :func:`landscape` and :func:`simulate` return.
 
@@ -39,6 +39,8 @@ class Table(ShownOfModel):
         [{'alpha': 0.5, 'error': 0.2, 'status': 'converged'}]
         >>> table.to_pandas().shape
         (1, 3)
+        >>> list(table), "overlap" in table
+        (['alpha', 'error'], False)
         >>> table.to_xarray()["error"].dims
         ('alpha',)
     """
@@ -62,6 +64,12 @@ class Table(ShownOfModel):
 
     def __getitem__(self, name: str) -> Array:
         return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
 
     def raise_unless_converged(self, accepted: Sequence[Status] = (Status.CONVERGED,)) -> Table:
         """Return ``self``, or raise :class:`ConvergenceError` with the first status that is not accepted."""
@@ -105,14 +113,14 @@ class Table(ShownOfModel):
         return xarray.Dataset(variables, attrs={"model": self.model, **self.parameters}).set_coords("alpha")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Branches(Table):
     """Fixed points followed up and down in the sample ratio."""
 
     drawing = "plot_branches"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steps(Table):
     """Errors after every step, one sample ratio after the other."""
 

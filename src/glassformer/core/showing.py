@@ -10,6 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from glassformer.core.equality import ComparedByContent
+
 if TYPE_CHECKING:
     import pandas
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 _ROWS, _DOTS = 20, 100
 
 
-class Shown:
+class Shown(ComparedByContent):
     """What a notebook shows of a result: its table, with units and statuses, and what to do where one is not good.
 
     Attributes:

@@ -111,7 +111,7 @@ down, or raise max_steps (--max-iterations)'
         return self is Status.CONVERGED
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Solution(Shown):
     """The end of a batch of iterations; every field has the batch as its first axis.
 

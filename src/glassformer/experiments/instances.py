@@ -69,7 +69,7 @@ class Run(Ending):
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Simulation(Table):
     """A :class:`~glassformer.core.results.Table` that also keeps every run, in ``instances[point][instance]``."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checkpoints import Keeper
 from glassformer.core.checks import is_whole, require_integer
 from glassformer.core.deprecated import renamed
@@ -92,6 +93,7 @@ def simulate(
         >>> bool(abs(result["error"][0] - result["theory"][0]) < 0.1)
         True
     """
+    require_arguments(simulate, locals())
     experiment = experiment_of(model, alpha, d, instances, seed, chosen(algorithm, settings), storage, checkpoint)
     runs = experiment.runs()
     size, learner, ratios = experiment.size.model, experiment.settings, experiment.realised

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
@@ -78,6 +79,7 @@ def follow(
         >>> bool(np.nanmax(np.abs(table["measured_error"] - table["error"])) < 0.05)
         True
     """
+    require_arguments(follow, locals())
     alpha, learner = validated_alpha(alpha), chosen(algorithm, None)
     require_integer("steps", steps)
     require_theory(model)

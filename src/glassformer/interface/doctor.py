@@ -46,7 +46,6 @@ def _version(name: str) -> str | None:
 
 def machine() -> dict[str, Any]:
     """The system, its devices, threads and free memory, and where things are kept."""
-    import jax
     import threadpoolctl
 
     from glassformer.core.cache_folder import cache_folder
@@ -58,10 +57,23 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": cores,
         "threads": {pool["internal_api"]: pool["num_threads"] for pool in pools},
-        "devices": [str(device) for device in jax.devices()],
+        "devices": _devices(),
         "free_gigabytes": round(available_memory() / 1e9, 1),
         "cache": str(cache_folder() or "off"),
     }
+
+
+def _devices() -> list[str]:
+    import jax
+
+    from glassformer.core.errors import BackendError
+    from glassformer.core.numerics.jax_settings import require_backend
+
+    try:
+        require_backend()
+    except BackendError as error:
+        return [f"none: {error}"]
+    return [str(device) for device in jax.devices()]
 
 
 def check_all() -> list[Check]:
@@ -102,6 +114,19 @@ def _compiled() -> tuple[bool, str]:
     error = limits(SequenceMultiIndex(lambda z: z[0, 0], noise=0.5), 1.0)["error"][0]
     exact = (np.sqrt(0.25 + 2) - 0.5) / 2  # V = 1/(1 + alpha/(Delta + V))
     return bool(abs(error - exact) < 1e-6), f"error {error:.9g}, {exact:.9g} in closed form"
+
+
+def _several_indices() -> tuple[bool, str]:
+    """Labels of one direction out of two: of that one the error is the one above, of the other nothing is learned."""
+    import numpy as np
+
+    from glassformer import SequenceMultiIndex, limits
+
+    link = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0]) / np.sqrt(2), indices=2, noise=0.5, points=512)
+    found = limits(link, 1.0)
+    error, bar = (found[name][0] for name in ("error", "error_estimate"))
+    exact = (1 + (np.sqrt(0.25 + 2) - 0.5) / 2) / 2
+    return bool(abs(error - exact) < 4 * bar < 0.02), f"error {error:.5g} +- {bar:.1g}, {exact:.5g} in closed form"
 
 
 def _message_passing() -> tuple[bool, str]:
@@ -158,6 +183,7 @@ CHECKS: dict[str, Callable[[], tuple[bool, str]]] = {
     "closed form": _closed_form,
     "thresholds": _thresholds,
     "compiled link": _compiled,
+    "two indices": _several_indices,
     "message passing": _message_passing,
     "repeatable": _repeated,
     "picture": _picture,

@@ -164,6 +164,11 @@ class Learner(ABC):
         del model
         return self
 
+    def fitting(self, model: Any) -> Self:
+        """Itself, or with other settings where these do not go with a model and others do."""
+        del model
+        return self
+
     def named(self, found: Any) -> Any:
         """A result of theory with its name among the parameters."""
         return replace(found, parameters={**found.parameters, "learner": self.name})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.integral import Array
 from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.gamp_state import GampState
@@ -84,6 +85,7 @@ def gamp(
         >>> bool(np.mean((solution.value[0] - signal) ** 2) < 0.05)
         True
     """
+    require_arguments(gamp, locals())
     own, y = observed(model, design, labels)
     against = [*contradictions(next(own.parts())), *label_power(model, own, y[0])]
     warn_of(against)

@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, require_integer
+from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.named_entries import NamedEntries
 from glassformer.core.results import plain
 from glassformer.core.showing import ShownOfModel
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import chosen, names
 from glassformer.learners.seen_curves import LEVEL, QUANTITIES, Curves, Seen, ending, extended, first_ratios
+from glassformer.models.base import Model
 from glassformer.theory.crossings import Crossing, crossings, settled, unsettled
 from glassformer.theory.thresholds import Thresholds
 
@@ -24,8 +28,8 @@ DEFAULT = names()[0]
 """The learner that is meant where none is named."""
 
 
-@dataclass(frozen=True)
-class Needed:
+@dataclass(frozen=True, eq=False)
+class Needed(ComparedByContent):
     """What it takes until a target is reached.
 
     Attributes:
@@ -50,8 +54,8 @@ class Needed:
         return {**plain(dict(vars(self))), "reached": reached}
 
 
-@dataclass(frozen=True)
-class Plan(ShownOfModel):
+@dataclass(frozen=True, eq=False)
+class Plan(ShownOfModel, NamedEntries[Needed]):
     """Sample ratios at which a learner's error reaches a target, and what stands beside them.
 
     Attributes:
@@ -81,12 +85,6 @@ class Plan(ShownOfModel):
     def remarks(self) -> Sequence[str]:
         size = "" if self.d is None else f", d = {self.d}"
         return (f"{self.quantity} at or below {self.target:g}{size}", *self.notes)
-
-    def __getitem__(self, name: str) -> Needed:
-        for entry in self.entries:
-            if entry.name == name:
-                return entry
-        raise ParameterError("name", name, f"one of {', '.join(entry.name for entry in self.entries)}")
 
     @property
     def converged(self) -> bool:
@@ -120,7 +118,7 @@ class Plan(ShownOfModel):
 
 
 def plan(
-    model: Any, target: float, learner: str | Learner = DEFAULT, quantity: str = "error", d: int | None = None
+    model: Model, target: float, learner: str | Learner = DEFAULT, quantity: str = "error", d: int | None = None
 ) -> Plan:
     r"""The sample ratio from which on a learner's error is at or below a target.
 
@@ -155,6 +153,7 @@ def plan(
         >>> round(ridge.alpha, 6)  # 1 - t - D + D/t
         1.2
     """
+    require_arguments(plan, locals())
     if not (is_number(target) and 0 < target < np.inf):
         raise ParameterError("target", target, "a finite number > 0")
     if quantity not in QUANTITIES:

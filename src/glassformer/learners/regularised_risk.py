@@ -99,6 +99,21 @@ class RegularisedRisk(Learner):
             return f"does not go with this model: {error}"
         return None
 
+    def fitting(self, model: Any) -> Self:
+        """Itself, or with the first named loss and penalty that go with a model.
+
+        Example:
+            >>> from glassformer import AttentionIndexed
+            >>> found = RegularisedRisk().fitting(AttentionIndexed(rho=0.5, channel="softmax"))
+            >>> found.loss, found.penalty
+            ('cross-entropy', 'trace')
+        """
+        from glassformer.theory.risk.losses import LOSSES
+        from glassformer.theory.risk.penalties import PENALTIES
+
+        others = (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in PENALTIES)
+        return next((one for one in (self, *others) if one.obstacle(model) is None), self)
+
     def completed(self, model: Any) -> Self:
         self._require_strength(model)
         return self

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, lsqr
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.solution import Solution, Status
@@ -15,6 +16,8 @@ from glassformer.models.designs.dense import DenseDesign
 # Rows of the largest system that is factored; beyond, an iteration needs products with the inputs only.
 _FACTORED = 20_000
 _TOLERANCE = 1e-10
+# Sums of ratios and variances up to here, twice, are finite.
+_LARGEST = 1e300
 
 
 def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | None = None) -> Array:
@@ -44,7 +47,7 @@ def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | No
         The error, shape of ``alpha``; infinite for :math:`\lambda = 0 < \Delta` at :math:`\alpha = 1`.
 
     Raises:
-        ParameterError: an argument is negative or not finite.
+        ParameterError: an argument is negative, not finite, or above 1e300.
 
     Source: Erba, Troiani, Biggio, Maillard, Zdeborova, arXiv:2410.18858.
 
@@ -56,25 +59,24 @@ def ridge_error(alpha: ArrayLike, noise: float = 0.0, regularisation: float | No
         >>> bool(ridge_error(1.0, noise=0.5, regularisation=1.0) > 0.5)
         True
     """
+    require_arguments(ridge_error, locals())
     alpha = np.asarray(alpha, dtype=float)
-    if not np.all(np.isfinite(alpha) & (alpha >= 0)):
-        raise ParameterError("alpha", alpha, "finite and >= 0")
-    if not (np.isfinite(noise) and noise >= 0):
-        raise ParameterError("noise", noise, "finite and >= 0")
-    strength = noise if regularisation is None else regularisation
-    if not (np.isfinite(strength) and strength >= 0):
-        raise ParameterError("regularisation", regularisation, "finite and >= 0, or None")
+    noise = float(noise)
+    strength = noise if regularisation is None else float(regularisation)
+    for name, value in (("alpha", alpha), ("noise", noise), ("regularisation", strength)):
+        if not np.all((value >= 0) & (value <= _LARGEST)):
+            raise ParameterError(name, value, f"finite and >= 0, up to {_LARGEST:g}")
     if strength == 0:
         return _least_norm_error(alpha, noise)
     u, v = _shrinkage(alpha, strength)
-    return np.asarray((v**2 + alpha * noise * u**2) * ((strength + v) / (strength + v**2)))[()]
+    return np.asarray((v**2 + (alpha * u) * (noise * u)) * ((strength + v) / (strength + v**2)))[()]
 
 
 def _shrinkage(alpha: Array, strength: float) -> tuple[Array, Array]:
     """``u`` and ``v`` of :func:`ridge_error`; ``v`` solves ``v^2 + (alpha + lambda - 1) v = lambda``."""
     excess = strength + (alpha - 1)
     t = np.hypot(excess, 2 * np.sqrt(strength))
-    u = 2 / (alpha + strength + 1 + t)
+    u = 1 / (alpha / 2 + strength / 2 + 0.5 + t / 2)
     # Of the two forms of the root, the one without a difference of nearly equal numbers.
     v = np.where(excess > 0, 2 * strength / (np.abs(excess) + t), (t - excess) / 2)
     return u, v

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.checks import is_number, require_integer
+from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
@@ -16,6 +17,8 @@ from glassformer.core.settings import Iteration
 from glassformer.core.showing import Shown
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.penalised_fit import PenalisedFit, prepared
+from glassformer.learners.algorithms.several_classes import SeveralClasses
+from glassformer.models.designs.base import Design
 
 if TYPE_CHECKING:
     import pandas
@@ -26,7 +29,7 @@ STRENGTHS, _LEAST, ITERATION = 20, 1e-3, Iteration(tolerance=1e-4, max_iteration
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RiskPath(Shown):
     """Minimisers at several strengths, the largest first.
 
@@ -66,7 +69,7 @@ class RiskPath(Shown):
 
 
 def risk_path(
-    design: Any,
+    design: Design | SeveralClasses,
     labels: ArrayLike,
     loss: Any = "square",
     penalty: str = "nuclear",
@@ -104,6 +107,7 @@ def risk_path(
         >>> path.ranks[:2].tolist(), path.converged
         ([0, 1], True)
     """
+    require_arguments(risk_path, locals())
     fit = prepared(design, labels, loss, penalty, intercept, weights)
     wanted = strengths_of(fit, strengths)
     return followed(fit, wanted, settings or ITERATION)
@@ -153,7 +157,7 @@ def asked_strengths(strengths: ArrayLike | int) -> Array | int:
     Raises:
         ParameterError: they are neither.
     """
-    if is_number(strengths) and float(strengths).is_integer():  # type: ignore[arg-type]
+    if is_whole(strengths, 0) or (is_number(strengths) and float(strengths).is_integer()):  # type: ignore[arg-type]
         require_integer("strengths", strengths, 2)
         return int(strengths)  # type: ignore[arg-type]
     wanted = np.sort(np.atleast_1d(np.asarray(strengths, dtype=float)).ravel())[::-1]

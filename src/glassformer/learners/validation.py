@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
@@ -17,7 +18,9 @@ from glassformer.core.showing import Shown
 from glassformer.learners.algorithms.changed_loss import Shifted
 from glassformer.learners.algorithms.left_out import LeftOut, left_out
 from glassformer.learners.algorithms.penalised_fit import prepared, weights_of
+from glassformer.learners.algorithms.several_classes import SeveralClasses
 from glassformer.learners.risk_path import ITERATION, STRENGTHS, RiskPath, followed, strengths_of
+from glassformer.models.designs.base import Design
 from glassformer.theory.risk.loss import Loss
 from glassformer.theory.risk.losses import loss_of
 
@@ -26,9 +29,11 @@ if TYPE_CHECKING:
 
 # Tolerance of folds, in those of the estimate.
 _LOOSER = 10.0
+# Strengths and constants whose squares are finite.
+_LARGEST = 1e150
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CrossValidation(Shown):
     """Loss on samples that were held back, at several strengths.
 
@@ -79,7 +84,7 @@ class CrossValidation(Shown):
 
 
 def cross_validate(
-    design: Any,
+    design: Design | SeveralClasses,
     labels: ArrayLike,
     loss: Any = "square",
     penalty: str = "nuclear",
@@ -119,6 +124,7 @@ def cross_validate(
         >>> bool(found.strengths[-1] < found.best < found.strengths[0])
         True
     """
+    require_arguments(cross_validate, locals())
     own = loss_of(loss)
     fit = prepared(design, labels, loss, penalty, intercept, weights)
     wanted = strengths_of(fit, strengths)
@@ -138,7 +144,7 @@ def cross_validate(
 
 
 def leave_one_out(
-    design: Any,
+    design: Design | SeveralClasses,
     labels: ArrayLike,
     estimate: Array,
     strength: float,
@@ -181,7 +187,13 @@ def leave_one_out(
         >>> bool(np.std(labels - seen) < 0.5 < np.std(labels - unseen.fields)), bool(unseen.degrees < 100)
         (True, True)
     """
+    require_arguments(leave_one_out, locals())
     fit = prepared(design, labels, loss, penalty, bool(intercept), weights)
+    if np.shape(estimate) != fit.design.signal_shape:
+        raise ParameterError("estimate", estimate, f"a matrix of shape {fit.design.signal_shape}, as the inputs")
+    for name, value, low in (("strength", strength, 0), ("intercept", float(intercept), -_LARGEST)):
+        if not low <= value <= _LARGEST:
+            raise ParameterError(name, value, f"a number from {low:g} to {_LARGEST:g}")
     if not np.isfinite(fit.loss.sharpness):
         raise IncompatibleError(f"loss {fit.loss.name} has kinks, and no errors without a sample: use square or huber")
     asked = isinstance(intercept, bool | np.bool_)
@@ -191,7 +203,7 @@ def leave_one_out(
 
 
 def held_back(
-    design: Any,
+    design: Design | SeveralClasses,
     labels: ArrayLike,
     strength: float,
     loss: Any = "square",
@@ -238,7 +250,7 @@ def held_back(
 
 
 def held_back_alone(
-    design: Any,
+    design: Design | SeveralClasses,
     labels: ArrayLike,
     samples: ArrayLike,
     strength: float,
@@ -283,7 +295,7 @@ def held_back_alone(
 
 def _fields_of(
     flags: list[NDArray[np.bool_]],
-    design: Any,
+    design: Design | SeveralClasses,
     labels: ArrayLike,
     strength: float,
     loss: Any,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.settings import fixed_damping, steps_allowed
 from glassformer.learners.base import Reached
 from glassformer.learners.matrix_passing import MatrixPassing, settles_within
+from glassformer.models.base import Model
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -65,7 +67,7 @@ class VectorMessagePassing(MatrixPassing):
 
 
 def vamp(
-    model: Any,
+    model: Model,
     design: DenseDesign | ArrayLike,
     labels: ArrayLike,
     settings: VectorMessagePassing | None = None,
@@ -104,6 +106,7 @@ def vamp(
         >>> str(found.status[0]), bool(np.mean((found.value[0] - signal) ** 2) < 0.25)
         ('converged', True)
     """
+    require_arguments(vamp, locals())
     from glassformer.learners.algorithms.vamp_step import VampStep
     from glassformer.learners.gamp import blaming_the_inputs, passed
     from glassformer.learners.own_data.arrays import observed

@@ -171,6 +171,11 @@ class Model(Trainable, ABC):
         return tuple(f"row {k + 1}" for k in range(self.prior.in_rows.rows))
 
     @property
+    def learned_rows(self) -> str:
+        """What is known once all rows are, in messages."""
+        return "all rows"
+
+    @property
     def row_groups(self) -> dict[str, tuple[int, ...]]:
         """Rows that are told apart from others, not among themselves, by the name of each group: here every row."""
         return {name: (k,) for k, name in enumerate(self.row_names)}

@@ -254,6 +254,12 @@ class DeepAttention(Model):
             for name, layer, k, head in self._rows()
         )
 
+    @property
+    def learned_rows(self) -> str:
+        if self.limit == "large-depth" and self.depth > 1:
+            return "the last layer alone, as earlier ones cannot be learned in this limit"
+        return super().learned_rows
+
     def _rows(self) -> Iterator[tuple[str, int, int, str]]:
         """Of every row the layer by name and number, the direction, and the head by name."""
         families = ("",) if self.tied else ("key of ", "query of ")

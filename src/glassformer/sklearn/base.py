@@ -9,12 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-    column_or_1d,
-)
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
 from glassformer.core.checks import require_name
 from glassformer.core.errors import ParameterError
@@ -144,7 +139,11 @@ class SequenceEstimator(BaseEstimator):
 
 
 def _weights(sample_weight: Any, given: Sequences) -> Array:
-    weights = np.asarray(_check_sample_weight(sample_weight, given.values.reshape(len(given.values), -1), dtype=float))
+    if sample_weight is None or np.ndim(sample_weight) == 0:
+        weights = np.full(len(given.values), 1.0 if sample_weight is None else float(sample_weight))
+    else:
+        weights = column_or_1d(check_array(sample_weight, ensure_2d=False, dtype=float, input_name="sample_weight"))
+    check_consistent_length(weights, given.values)
     if np.any(weights < 0) or not np.any(weights > 0):
         raise ParameterError("sample_weight", sample_weight, "numbers >= 0, not all of them zero")
     return weights

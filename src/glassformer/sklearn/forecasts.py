@@ -37,7 +37,7 @@ class Parts:
 _POLICY = Parts()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Forecast(Shown):
     """Errors of predictions of new labels against the number of samples.
 

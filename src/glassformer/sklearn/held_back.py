@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone, is_classifier
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 
 from glassformer.core.integral import Array
 
@@ -63,8 +63,14 @@ def on_folds(estimator: Any, X: Any, y: Array, parts: Array, folds: int) -> Nest
 
 def missed(estimator: Any, X: Any, y: Array, learned: Any, rest: Any) -> Array:
     """Squared errors, or flags of wrong classes, on some samples after learning from others."""
-    told = clone(estimator).fit(_safe_indexing(X, learned), y[learned]).predict(_safe_indexing(X, rest))
+    told = clone(estimator).fit(_samples(X, learned), y[learned]).predict(_samples(X, rest))
     return np.asarray(told != y[rest] if is_classifier(estimator) else (told - y[rest]) ** 2, dtype=float)
+
+
+def _samples(X: Any, rows: Any) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return X[rows] if hasattr(X, "shape") else [X[row] for row in rows]
 
 
 def _even(y: Array, order: Any) -> Any:

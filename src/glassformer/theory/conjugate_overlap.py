@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quasi_random import confident
@@ -23,7 +25,7 @@ _MOST = 1 << 18
 _SMALLEST = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ConjugateOverlap(Shown):
     r"""What :func:`conjugate_overlap` finds.
 
@@ -89,6 +91,8 @@ def conjugate_overlap(
         >>> found.reached, found.value.shape
         (True, (1, 1))
     """
+    require_arguments(conjugate_overlap, locals())
+    require_integer("most", most)
     require_theory(model)
     matrix = _validated(model, overlap)
     if not (np.isfinite(alpha) and alpha > 0):

@@ -19,7 +19,7 @@ import scipy
 from glassformer.core.integral import Array, Integral
 from glassformer.core.remembered import remembered
 from glassformer.models import Model
-from glassformer.models.base import require_theory
+from glassformer.models.base import counting_threshold, require_theory
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,9 @@ class Policy:
     turn: float = 1e-7  # relative change that makes an extremum
     saturated: float = 0.9  # share of the information about a known signal from which on nothing can fold
     steps: int = 32  # into which a cell of the curve is divided to invert it
+    decades: float = 2.0  # of the variance over which the exponent of the information is measured
+    steady: float = 0.9  # share of an exponent that two more decades must leave if it is to be one in the limit
+    power: float = 0.05  # exponent below which the information does not grow like a power
 
 
 _POLICY = Policy()
@@ -63,7 +66,7 @@ class StateCurve:
     def variance_at(self, alpha: Array, cell: Array) -> Array:
         """Variance where the curve crosses ``alpha`` between the points ``cell - 1`` and ``cell``, interpolated."""
         t = np.log(self.q_hat)
-        # Where there is no information, no sample ratio leads.
+        # Where there is no information, no sample ratio leads; variances of discrete weights may round to zero.
         known = np.isfinite(self.alpha) & (self.variance > 0)
         # Only points nearby count, so that the result does not depend on where the curve ends.
         curve = np.log([self.alpha[known], self.variance[known]])
@@ -75,7 +78,7 @@ class StateCurve:
         (a, b), (v, w) = (np.take_along_axis(x, step[:, None] + [-1, 0], axis=1).T for x in fine)
         with np.errstate(divide="ignore", invalid="ignore"):
             place = np.clip(np.nan_to_num((level[:, 0] - a) / (b - a)), 0, 1)
-        return np.asarray(np.exp(v + place * (w - v)))
+        return np.where(known[cell], np.exp(np.minimum(v + place * (w - v), 0.0)), self.variance[cell - 1])
 
 
 _STENCILS = (np.array([-1, 0, 1]), np.array([-2, 0, 2]))
@@ -185,6 +188,34 @@ def _merged(first: StateCurve, second: StateCurve) -> StateCurve:
     _, order = np.unique(np.concatenate([first.q_hat, second.q_hat]), return_index=True)
     fields = zip(vars(first).values(), vars(second).values(), strict=True)
     return StateCurve(*(np.concatenate(pair)[order] for pair in fields))
+
+
+def perfect_end(model: Model) -> float:
+    r"""Limit of the equation of state at perfect overlap, :math:`\hat q\to\infty`.
+
+    A continuous signal has :math:`V \simeq \mathrm{dimension}/\hat q`: the limit is the counting threshold. The
+    variance of a discrete one falls exponentially: where the information grows like a power of :math:`1/V`, the limit
+    is zero, and the exact signal is a stable fixed point at every :math:`\alpha > 0`; where noise bounds it, it is
+    infinite. The power is measured at the smallest variances that the channel allows.
+
+    Example:
+        >>> from glassformer import SequenceMultiIndex
+        >>> perfect_end(SequenceMultiIndex(lambda z: np.sign(z[0, 0]), 1, 1, prior="rademacher"))
+        0.0
+    """
+    if model.prior.in_rows.mmse_dimension == 0 and _information_diverges(model):
+        return 0.0
+    return counting_threshold(model)
+
+
+def _information_diverges(model: Model) -> bool:
+    """Whether the information grows like a power of the inverse variance as the variance vanishes."""
+    if model.channel.rank > 0:
+        return True
+    factor = 10.0**_POLICY.decades
+    information = information_at(model, model.channel.in_rows.smallest * factor ** np.arange(3.0)).value
+    near, far = -np.diff(np.log(information)) / np.log(factor)
+    return bool(near > _POLICY.power and near > _POLICY.steady * far)
 
 
 def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:

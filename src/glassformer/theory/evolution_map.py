@@ -56,7 +56,7 @@ class Sampled(NamedTuple):
         value: of all data.
         rest: of the data less one replica after the other, shape (active, replicas, P, P).
         less: of data with what the sample may have none of.
-        more: with what sampled posteriors may leave out.
+        more: with what sampled posteriors and the covariance of the prior may leave out.
     """
 
     value: Array
@@ -144,7 +144,9 @@ class EvolutionMap:
     def _sampled(self, found: Averages, index: Index, kept: Array) -> Sampled:
         rate = self.alpha[index, None, None] / self.prior.degrees
         kept[:, index] = rate * np.array(found.information)
-        value = self.covariance(Integral(*kept[:, index]), index).value
+        conjugate = _positive(Integral(*kept[:, index]))
+        # The error of the prior's own approximation: none of it is that of the conjugate overlaps.
+        value, own = self.covariance(Integral(conjugate.value, np.zeros_like(conjugate.value)), index)
         count = found.replicas.shape[1]
         rest = (found.replicas.sum(axis=1, keepdims=True) - found.replicas) / max(count - 1, 1)
         parts = [Integral(rate * own, kept[1, index]) for own in np.moveaxis(rest, 1, 0)]
@@ -152,6 +154,7 @@ class EvolutionMap:
             self.covariance(Integral(own, kept[1, index]), index).value
             for own in ((1 - found.unseen) * kept[0, index], kept[0, index] + rate * found.missing)
         )
+        more = more + np.where(more < value, -own, own)
         return Sampled(value, np.stack([self.covariance(part, index).value for part in parts], axis=1), less, more)
 
     def slope(self, variance: Array, index: Index) -> Array:

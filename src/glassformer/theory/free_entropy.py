@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
+from glassformer.core.numerics.roots import root_by_growth
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.models.base import Model, counting_threshold, require_theory
@@ -50,6 +51,16 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Arr
         >>> bool(np.all(error < 1e-6))
         True
     """
+    output, entropy = free_entropy_parts(model, q_hat, variance)
+    return Integral(alpha * output.value + entropy.value, alpha * output.error + entropy.error)
+
+
+def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None) -> tuple[Integral, Integral]:
+    r"""The output part :math:`E\log Z_{out}`, which is counted per unit of the sample ratio, and the prior part.
+
+    Arguments as those of :func:`free_entropy`. At a fixed point the output part is the derivative of the free entropy
+    with respect to the sample ratio.
+    """
     require_theory(model)
     prior = model.prior.in_rows
     precision = np.asarray(q_hat, dtype=float).reshape(-1, prior.rows, prior.rows)
@@ -58,10 +69,9 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Arr
         spread, blur = prior.covariance(known)
     else:
         spread, blur = np.asarray(variance).reshape(precision.shape), known.error
-    output = model.channel.in_rows.averages(spread).log_partition
     entropy = prior.entropy(precision, spread)
-    error = alpha * output.error + entropy.error + 0.5 * prior.degrees * np.sum(precision * blur, axis=(1, 2))
-    return Integral(alpha * output.value + entropy.value, error)
+    error = entropy.error + 0.5 * prior.degrees * np.sum(precision * blur, axis=(1, 2))
+    return model.channel.in_rows.averages(spread).log_partition, Integral(entropy.value, error)
 
 
 # What an overlap takes in memory.
@@ -74,7 +84,7 @@ def _column(name: str) -> Any:
     return property(lambda table: table[name], doc=f"The column ``{name}``.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Landscape(Table):
     """Free entropy against the overlap at one sample ratio, with its stationary points.
 
@@ -148,6 +158,7 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
         >>> landscape(BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), 0.5).hard_phase
         False
     """
+    require_arguments(landscape, locals())
     if not (is_number(alpha) and np.isfinite(alpha) and alpha >= 0):
         raise ParameterError("alpha", alpha, "finite and >= 0")
     require_integer("points", points, 10)
@@ -199,5 +210,5 @@ def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
             (alpha / model.prior.degrees * information_at(model, mmse(model, q_hat).value).value / q_hat)[0] - 1
         )
 
-    t = scipy.optimize.brentq(gradient, np.log(low), np.log(high), xtol=1e-13)
+    t = root_by_growth(gradient, np.log(low), np.log(high), bounds=(-700.0, 700.0), xtol=1e-13)
     return float(model.prior.in_rows.self_overlap[0, 0] - mmse(model, np.exp([t])).value[0])

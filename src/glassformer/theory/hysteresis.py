@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
@@ -50,6 +51,7 @@ def follow_branches(model: Model, alpha: ArrayLike, settings: Iteration | None =
         >>> bool(found["two_branches"].any()), found.notes[0].split(":")[0]
         (True, 'two branches')
     """
+    require_arguments(follow_branches, locals())
     alpha = _in_order(validated_alpha(alpha))
     up = list(_branch(model, alpha, "uninformed", settings))
     down = list(_branch(model, alpha[::-1], "informed", settings))[::-1]

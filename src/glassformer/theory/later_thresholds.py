@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassformer.core.equality import content_hash, same_content
 from glassformer.core.integral import Array
 from glassformer.core.progress import note
 from glassformer.models.base import Model
@@ -52,6 +53,12 @@ class Step(NamedTuple):
     matrix: Array
     degenerate: bool
     silent: float = np.inf
+
+    def __eq__(self, other: object) -> bool:
+        return same_content(self, other)
+
+    def __hash__(self) -> int:
+        return content_hash(self)
 
 
 def next_step(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import confident
@@ -18,7 +19,7 @@ from glassformer.models.base import Model, counting_threshold
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.field_averages import REPLICAS
 from glassformer.theory.equation_of_state import with_curve
-from glassformer.theory.free_entropy import free_entropy
+from glassformer.theory.free_entropy import free_entropy_parts
 from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
 
 
@@ -91,6 +92,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         >>> table["error"].round(4) + 0.0
         array([1.    , 0.6406, 0.    ])
     """
+    require_arguments(limits, locals())
     alpha = validated_alpha(alpha)
     ends = _both_ends(model, alpha, settings)
     take = _informed_is_best(model, alpha, ends)
@@ -244,17 +246,54 @@ def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tupl
     return uninformed, uninformed.overlaid(several, second)
 
 
-def _informed_is_best(model: Model, alpha: Array, ends: _Ends) -> Mask:
-    """Where the informed fixed point is another one, and the one of larger free entropy."""
+class FreeEntropyGap(NamedTuple):
+    """Free entropy of the informed fixed point less that of the uninformed one, shape (batch,).
+
+    Attributes:
+        value: NaN where the two are one, infinite where the informed one is a signal known exactly.
+        error: absolute error of ``value``.
+        slope: derivative of ``value`` with respect to the sample ratio.
+    """
+
+    value: Array
+    error: Array
+    slope: Array
+
+
+def free_entropy_gap(model: Model, alpha: Array) -> FreeEntropyGap:
+    """The difference of the free entropies of both fixed points at each sample ratio, in nats."""
+    return _gap(model, alpha, _both_ends(model, alpha, None))
+
+
+def _gap(model: Model, alpha: Array, ends: _Ends) -> FreeEntropyGap:
+    gap = FreeEntropyGap(*np.full((3, len(alpha)), np.nan))
     both = (ends.uninformed, ends.informed)
     known = [np.isfinite(solution.extra["q_hat"]).all(axis=(1, 2)) for solution in both]
-    take = ends.distinct & known[0] & known[1]
-    if take.any():
-        phi = [free_entropy(model, alpha[take], s.extra["q_hat"], s.value).value for s in (e.at(take) for e in both)]
-        take[take] = phi[1] > phi[0]
+    places = ends.distinct & known[0] & known[1]
+    if places.any():
+        parts = [free_entropy_parts(model, s.extra["q_hat"], s.value) for s in (end.at(places) for end in both)]
+        (low, prior_low), (high, prior_high) = parts
+        gap.slope[places] = high.value - low.value
+        gap.value[places] = alpha[places] * gap.slope[places] + prior_high.value - prior_low.value
+        rest = _beyond_smallest(model, ends.informed.at(places))
+        gap.error[places] = alpha[places] * (high.error + low.error) + prior_high.error + prior_low.error + rest
     # A signal known exactly has an infinite conjugate overlap and, for a density of labels, infinite free entropy.
     perfect = (mean_error(ends.informed.value) <= _POLICY.perfect) & (alpha > counting_threshold(model))
-    return np.asarray(take | (ends.distinct & (perfect | ~known[1])))
+    gap.value[ends.distinct & (perfect | ~known[1])] = np.inf
+    return gap
+
+
+def _beyond_smallest(model: Model, informed: Solution) -> Array:
+    """What the free entropy of an exactly known signal misses, taken at the smallest variance of the channel."""
+    # Half the information integrated from zero: its growth like the root of 1/V gives V alpha I(V) = degrees V q_hat.
+    smallest = np.maximum(mean_error(informed.value), model.channel.in_rows.smallest)
+    rest = model.prior.degrees * smallest * np.trace(informed.extra["q_hat"], axis1=1, axis2=2)
+    return np.where(mean_error(informed.value) <= _POLICY.perfect, rest, 0.0)
+
+
+def _informed_is_best(model: Model, alpha: Array, ends: _Ends) -> Mask:
+    """Where the informed fixed point is another one, and the one of larger free entropy."""
+    return np.asarray(_gap(model, alpha, ends).value > 0)
 
 
 def combined(first: Status, second: Status, distinct: bool = False) -> Status:
@@ -271,7 +310,7 @@ def row_columns(model: Model, variance: Array, suffix: str = "") -> dict[str, Ar
 
 
 def _notes(model: Model, q_hat: Array) -> list[str]:
-    return [*model.remarks, *_rows_apart(model, q_hat), *_noise_that_stands_for_none(model)]
+    return [*model.remarks, *_coupled_rows(model, q_hat), *_noise_that_stands_for_none(model)]
 
 
 def _noise_that_stands_for_none(model: Model) -> list[str]:
@@ -283,12 +322,13 @@ def _noise_that_stands_for_none(model: Model) -> list[str]:
     ]
 
 
-def _rows_apart(model: Model, q_hat: Array) -> list[str]:
+def _coupled_rows(model: Model, q_hat: Array) -> list[str]:
     largest = float(np.max(np.abs(off_diagonal(q_hat))))
-    if not model.prior.in_rows.diagonal or largest < _POLICY.noted:
+    if not model.prior.in_rows.second_order or largest < _POLICY.noted:
         return []
     return [
-        f"rows are treated one by one: off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, left out"
+        f"off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows: their effect is "
+        "computed to second order, and the next order is in the error estimate"
     ]
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.showing import Shown
 from glassformer.models.bilinear import BilinearSequenceRegression
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NuclearNormRisk(Shown):
     r"""What nuclear-norm regularisation reaches at one sample ratio.
 
@@ -85,6 +86,7 @@ def nuclear_norm_risk(beta: float, rho: float, alpha: float, noise: float, stren
         >>> round(nuclear_norm_risk(beta=1, rho=0.3, alpha=0.5, noise=0.0, strength=0.1).error, 8)
         0.24076464
     """
+    require_arguments(nuclear_norm_risk, locals())
     if not 0 <= strength < np.inf:
         raise ParameterError("strength", strength, "finite and >= 0")
     return _found(beta, rho, alpha, noise, float(strength))
@@ -110,6 +112,7 @@ def best_nuclear_norm(beta: float, rho: float, alpha: float, noise: float) -> Nu
         >>> round(best.error, 8), round(best.strength, 4)
         (0.37289523, 0.1158)
     """
+    require_arguments(best_nuclear_norm, locals())
     return _found(beta, rho, alpha, noise, None)
 
 

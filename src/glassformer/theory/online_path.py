@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
-from scipy.optimize import brentq
 
 from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.quasi_random import confident
+from glassformer.core.numerics.roots import root_by_growth
 from glassformer.core.results import scalars
 from glassformer.core.showing import Shown
 from glassformer.core.solution import Status
@@ -26,7 +26,7 @@ TOLERANCE = 1e-4
 _STEEP = 0.25
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OnlinePath(Shown):
     """Overlap and power in time, from one start or as means over several.
 
@@ -146,5 +146,5 @@ def _crossing(time: Array, path: Array, level: float) -> tuple[float, float]:
     near = slice(max(k - 2, 0), k + 2)
     if share < 1 and len(time[near]) > 2:
         curve = PchipInterpolator(time[near], path[near])
-        found = brentq(lambda t: float(curve(t)) - level, low, high)
+        found = np.clip(root_by_growth(lambda t: float(curve(t)) - level, low, high, bounds=(low, high)), low, high)
     return float(found), share * float(max(found - low, high - found))

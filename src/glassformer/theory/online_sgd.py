@@ -28,10 +28,12 @@ from numpy.typing import ArrayLike
 from scipy.integrate import RK45
 from scipy.linalg import sqrtm
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, is_whole, real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.progress import note, track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps
@@ -149,6 +151,7 @@ def online_sgd(
         >>> bool(np.all(np.abs(path.overlap.value[1] - np.eye(2) * (1 - np.exp(-1))) < path.overlap.error[1] + 1e-4))
         True
     """
+    require_arguments(online_sgd, locals())
     times, link = _times(time), model.traceable_label
     channel = model.channel.in_rows
     size = channel.rows
@@ -178,7 +181,7 @@ def _followed(model: Model, slope: Any, start: Array, times: Array, pace: Pace, 
     channel, root = model.channel.in_rows, np.real(sqrtm(teacher))
     begin, shape = np.stack([np.linalg.solve(root, overlap.T).T, power]), (SETS, *start[:2].shape)
     sampled, flips = Fields.of(model, points, root), flips_of(channel.symmetries, teacher)
-    with jax.enable_x64(True):
+    with jax_settings():
         data, signs, rates = jax.tree.map(jnp.asarray, (sampled, flips, np.array(pace, dtype=float)))
 
         def derivative(_: float, flat: Array) -> Array:

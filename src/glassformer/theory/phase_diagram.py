@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import options_in, values_of
 from glassformer.core.progress import track
@@ -18,7 +19,7 @@ from glassformer.models.base import Model, require_theory
 from glassformer.theory.thresholds import Thresholds, thresholds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PhaseDiagram(Shown):
     """Thresholds at each value of one parameter.
 
@@ -100,6 +101,7 @@ def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagr
         >>> diagram.curve("perfect_recovery")
         array([0.4375, 0.75  ])
     """
+    require_arguments(phase_diagram, locals())
     if parameter not in {field.name for field in fields(cast(Any, model))}:
         raise ParameterError("parameter", parameter, f"a parameter of {type(model).__name__}")
     listed = values_of(options_in(type(model)), parameter, values)

@@ -151,7 +151,8 @@ def _attracting(slope: Array) -> Array:
     values, vectors = np.linalg.eig(away)
     mirrored = (vectors @ (np.where(values.real < 0, -values, values)[:, :, None] * np.linalg.pinv(vectors))).real
     repelled = np.any(values.real < 0, axis=1, keepdims=True)
-    return np.asarray(np.linalg.inv(np.where(repelled[:, :, None], mirrored, away)), dtype=float)
+    # Slopes next to a signal known exactly may be of any size, and their matrix singular.
+    return np.asarray(np.linalg.pinv(np.where(repelled[:, :, None], mirrored, away)), dtype=float)
 
 
 def _apart(gain: Array, rest: Array, unseen: Array) -> Array:

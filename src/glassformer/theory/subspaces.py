@@ -100,5 +100,5 @@ def projector_on(model: Model, name: str, given: int | ArrayLike) -> Array:
     if len(directions) != size or not np.all(np.isfinite(directions)) or not np.any(directions):
         allowed = f"a row from 0 to {size - 1}, or directions of shape ({size},) or ({size}, k), not zero"
         raise ParameterError(name, given, allowed)
-    columns = directions.reshape(size, -1)
+    columns = directions.reshape(size, -1) / np.max(np.abs(directions))
     return range_of(columns @ columns.T)

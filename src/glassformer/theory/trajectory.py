@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array, Integral
@@ -76,6 +77,7 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
         >>> table["iteration"].astype(int).tolist(), table["error"].round(4).tolist()
         ([0, 1, 2, 3], [1.0, 0.6482, 0.5465, 0.5072])
     """
+    require_arguments(trajectory, locals())
     alpha = validated_alpha(alpha)
     start = 1 - _begin(model, overlap)
     require_steps(model, alpha, steps)

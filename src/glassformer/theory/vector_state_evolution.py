@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.results import Steps
@@ -66,6 +68,8 @@ def vector_state_evolution(
         >>> vector_state_evolution(model, np.ones(450), 900).value.round(4)  # orthogonal inputs tell more
         array([0.294])
     """
+    require_arguments(vector_state_evolution, locals())
+    require_integer("entries", entries)
     prior = _linear_matrix(model)
     known = np.asarray(eigenvalues, dtype=float).ravel()
     if not known.size or known.size > entries or not np.all(np.isfinite(known)) or np.any(known < 0):

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
+from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.remembered import remembered
 from glassformer.models.base import Model, require_theory
@@ -126,7 +128,7 @@ def subspace_threshold(
         where nothing does up to sixty times the ratio at which something would be found first.
 
     Raises:
-        ParameterError: no such row, or directions of another number of rows.
+        ParameterError: no such row, directions of another number of rows, or an accuracy that is not positive.
 
     Source: arXiv:2502.00901, theorem 2.3, for directions of one's choice.
 
@@ -135,6 +137,9 @@ def subspace_threshold(
         >>> round(subspace_threshold(SequenceMultiIndex(lambda z: abs(z[0, 0]), 1, 1), 0).alpha, 6)
         0.5
     """
+    require_arguments(subspace_threshold, locals())
+    if not 0 < accuracy < np.inf:
+        raise ParameterError("accuracy", accuracy, "finite and > 0")
     require_theory(model)
     chosen = projector_on(model, "subspace", subspace)
     if known is None:

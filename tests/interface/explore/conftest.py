@@ -1,6 +1,10 @@
-"""A page without a browser."""
+"""A page without a browser, and a server in a process of its own."""
 
+import os
+import subprocess
+import sys
 import time
+from contextlib import contextmanager
 from queue import Queue
 
 import pytest
@@ -47,3 +51,31 @@ class Thread:
 @pytest.fixture
 def thread():
     return Thread()
+
+
+@contextmanager
+def _served(folder, *words, log=None):
+    """The address of a page; what its server has written into its log goes to a list, or has to be nothing."""
+    command = [sys.executable, "-m", "glassformer", "explore", "--no-browser", *words]
+    settings = {**os.environ, "GLASSFORMER_CACHE": str(folder / "cache")}
+    with (
+        (folder / "log").open("w+") as file,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True, env=settings) as server,
+    ):
+        line = server.stdout.readline()
+        try:
+            yield line.split()[3]
+        finally:
+            server.terminate()
+            server.wait(30)
+        file.seek(0)
+        lines = file.read().splitlines()
+        if log is None:
+            assert not lines
+        else:
+            log += lines
+
+
+@pytest.fixture(scope="session")
+def served():
+    return _served

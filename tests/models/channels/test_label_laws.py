@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate
@@ -11,6 +12,8 @@ from glassformer import IncompatibleError, ParameterError, SequenceMultiIndex, s
 from glassformer.core.numerics.quasi_random import confident
 from glassformer.interface.cli import main
 from glassformer.models.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson, label_law
+from glassformer.models.channels.multi_index.likelihood_rows import LikelihoodRowsChannel
+from glassformer.models.channels.multi_index.link_symmetries import row_symmetries
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,15 @@ CASES = {
 }
 
 
+def sampled(slope, law, points):
+    """The channel of links of several indices, whose averages are sampled, of one index."""
+
+    def link(z):
+        return jnp.ravel(slope * z[0, 0])
+
+    return LikelihoodRowsChannel(link, 1, 1, (), row_symmetries(link, 1, 1, False), law, points=points)
+
+
 def exact_information(law, slope, labels, variance):
     """E g^2 for the link slope * z, by grids over label, field and mean."""
     u, means = np.linspace(-8, 8, 401), np.linspace(-7, 7, 41)
@@ -61,8 +73,7 @@ def exact_information(law, slope, labels, variance):
 )
 def test_information(name):
     law, slope, labels = CASES[name]
-    model = SequenceMultiIndex(lambda z: slope * z[0, 0], 1, 1, noise_law=law, points=256)
-    found = model.channel.information(np.array([[[0.3]]]))
+    found = sampled(slope, law, 256).information(np.array([[[0.3]]]))
     exact = exact_information(law, slope, labels, 0.3)
     assert abs(found.value[0, 0, 0] - exact) < 5 * found.error[0, 0, 0] + 1e-6
     assert found.error[0, 0, 0] < 0.01 * exact
@@ -72,8 +83,7 @@ def test_information(name):
 def test_information_where_labels_say_little():
     """The same latents without labels take most of the noise away."""
     law, slope, labels = CASES["logistic"]
-    model = SequenceMultiIndex(lambda z: slope * z[0, 0], 1, 1, noise_law=law, points=1024)
-    found = model.channel.averages(np.array([[[0.02]]]))
+    found = sampled(slope, law, 1024).averages(np.array([[[0.02]]]))
     exact = exact_information(law, slope, labels, 0.02)
     bar = found.information.error[0, 0, 0]
     assert abs(found.information.value[0, 0, 0] - exact) < 3 * bar
@@ -154,6 +164,5 @@ def test_what_pooled_random_numbers_leave_is_in_the_error(points):
     up = expit(3 * (omega[:, None] + np.sqrt(v) * x))
     z, slope = up @ w, (up * x) @ w / np.sqrt(v)
     exact = chance @ (slope**2 / z / (1 - z)) / chance.sum()
-    model = SequenceMultiIndex(lambda z: 3 * z[0, 0], 1, 1, noise_law="logistic", points=points)
-    value, error = (part.item() for part in model.channel.information(np.full((1, 1, 1), v)))
+    value, error = (part.item() for part in sampled(3, Logistic(), points).information(np.full((1, 1, 1), v)))
     assert abs(value - exact) <= confident(8) * error < 0.1 * exact

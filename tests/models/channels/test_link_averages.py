@@ -14,6 +14,7 @@ from glassformer.models.channels.absolute import AbsoluteChannel
 from glassformer.models.channels.gaussian import GaussianChannel
 from glassformer.models.channels.link.channel import LinkChannel
 from glassformer.models.channels.link.exponents import link_exponents
+from glassformer.models.channels.link.piecewise import link_shape
 from glassformer.theory.equation_of_state import StateCurve, equation_of_state
 
 
@@ -84,6 +85,13 @@ def test_curves_are_what_single_averages_are():
             gap = abs(found.value[k] - exact.value[0])
             assert gap <= found.error[k] + exact.error[0]
             assert gap <= 1e-7 * max(abs(exact.value[0]), 1e-2)
+
+
+def test_a_jump_with_a_value_of_its_own_is_located_to_rounding():
+    """A sign is zero at its jump, which bisection meets."""
+    for place in (0.5, 0.67448975):
+        (found,) = link_shape(lambda h, place=place: np.sign(h - place)).breaks
+        assert found == pytest.approx(place, rel=1e-12)
 
 
 # --- thresholds -------------------------------------------------------------------------------------------------------

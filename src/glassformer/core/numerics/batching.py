@@ -12,6 +12,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.jax_settings import jax_settings
 
 # Data points that are sent at once, and where fewer are left: every other length would be compiled anew.
 _CHUNK, _REST = 512, 64
@@ -44,10 +45,10 @@ def in_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, re
     def one(part: tuple[Any, Any, int]) -> list[Array]:
         index, chunk, real = part
         # The switch to double precision holds for one thread.
-        with jax.enable_x64(True):
+        with jax_settings():
             return [np.asarray(found)[:real] for found in work(index, chunk)]
 
-    with jax.enable_x64(True), ThreadPoolExecutor(os.cpu_count()) as threads:
+    with jax_settings(), ThreadPoolExecutor(os.cpu_count()) as threads:
         parts = list(threads.map(one, chunks(data, most, rest)))
     return [np.concatenate(found) for found in zip(*parts, strict=True)]
 

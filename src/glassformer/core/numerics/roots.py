@@ -1,4 +1,4 @@
-"""Roots of monotone functions, all elements of an array at once."""
+"""Roots of monotone functions: all elements of an array at once, or one in a bracket that grows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 Array = NDArray[np.float64]
 
@@ -60,3 +61,50 @@ def bracketed_root(
             if done.all():
                 break
     return np.where(np.isnan(value), np.nan, x)
+
+
+def root_by_growth(
+    function: Callable[[float], float],
+    low: float,
+    high: float,
+    bounds: tuple[float, float],
+    xtol: float = 1e-12,
+) -> float:
+    """The root of a monotone function of one number, often a logarithm, beginning with a bracket that need not hold it.
+
+    The bracket moves by its width towards the root. It does not double: far away functions may be less accurate.
+
+    Args:
+        function: monotone between the bounds.
+        low: lower end of the bracket to begin with.
+        high: upper end.
+        bounds: the bracket ends here.
+        xtol: error of the root.
+
+    Returns:
+        The root; where there is none between the bounds, minus or plus infinity, and NaN where the function is.
+
+    Example:
+        >>> round(root_by_growth(lambda x: np.exp(-x) - 1e-6, 0.0, 1.0, bounds=(-30, 30)), 9)
+        13.815510558
+        >>> root_by_growth(lambda x: -np.exp(-x), 0.0, 1.0, bounds=(-30, 30))
+        inf
+    """
+    ends = [function(low), function(high)]
+    direction = -1.0 if ends[0] > ends[1] else 1.0
+    left, right = (direction * end for end in ends)
+    width = high - low
+    while left > 0 or right < 0:
+        if left > 0:
+            if low <= bounds[0]:
+                return -np.inf
+            high, low, right = low, max(low - width, bounds[0]), left
+            left = direction * function(low)
+        else:
+            if high >= bounds[1]:
+                return np.inf
+            low, high, left = high, min(high + width, bounds[1]), right
+            right = direction * function(high)
+    if np.isnan(left) or np.isnan(right):
+        return np.nan
+    return float(brentq(function, low, high, xtol=xtol))

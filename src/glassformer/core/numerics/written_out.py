@@ -89,9 +89,17 @@ def _evaluated(closed: Any, arguments: Sequence[Entries]) -> list[Entries]:
 
     for equation in jaxpr.eqns:
         values = [read(part) for part in equation.invars]
-        rule = _at_once if all(map(fixed, values)) and not _moved(equation) else _rule(equation, values)
-        known.update(zip(equation.outvars, rule(equation, values), strict=True))
+        known.update(zip(equation.outvars, _outputs(equation, values), strict=True))
     return [read(part) for part in jaxpr.outvars]
+
+
+def _outputs(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    rule = _at_once if all(map(fixed, values)) and not _moved(equation) else _rule(equation, values)
+    try:
+        return rule(equation, values)
+    except (AttributeError, KeyError, ValueError):
+        # Names of the parameters of primitives are private to JAX and differ between versions.
+        return _as_it_is(equation, values)
 
 
 def _moved(equation: Any) -> bool:
@@ -172,9 +180,12 @@ def _chosen(equation: Any, values: Sequence[Entries]) -> list[Entries]:
 def _repeated(equation: Any, values: Sequence[Entries]) -> list[Entries]:
     """A loop that collects nothing."""
     params = equation.params
-    constants, carried = params["num_consts"], params["num_carry"]
-    if len(values) != constants + carried or len(equation.outvars) != carried:
+    body = params["jaxpr"]
+    # Arrays that are read or collected step by step have one axis more outside the loop than within.
+    outside, within = (*equation.invars, *equation.outvars), (*body.in_avals, *body.out_avals)
+    if any(part.aval.shape != own.shape for part, own in zip(outside, within, strict=True)):
         return _as_it_is(equation, values)
+    constants = len(values) - len(equation.outvars)
     fixed, start = values[:constants], values[constants:]
     kinds = [part.aval for part in equation.outvars]
     shape = np.broadcast_shapes(*(np.shape(part) for value in values for part in value.ravel()))
@@ -187,7 +198,7 @@ def _repeated(equation: Any, values: Sequence[Entries]) -> list[Entries]:
 
     def step(_: int, state: list[list[Any]]) -> list[list[Any]]:
         unpacked = [filled(kind.shape, parts) for parts, kind in zip(state, kinds, strict=True)]
-        return packed(_evaluated(params["jaxpr"], [*fixed, *unpacked]))
+        return packed(_evaluated(body, [*fixed, *unpacked]))
 
     last = jax.lax.fori_loop(0, params["length"], step, packed(start))
     return [filled(kind.shape, parts) for parts, kind in zip(last, kinds, strict=True)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import DataError
 from glassformer.core.results import scalars
 from glassformer.experiments.sweeps.store import Record, Store
@@ -34,6 +35,7 @@ def collect(store: str | Path) -> xarray.Dataset:
         >>> dict(collect(folder).sizes)
         {'rho': 2, 'alpha': 3}
     """
+    require_arguments(collect, locals())
     import xarray
 
     kept = Store.existing(store)

@@ -17,6 +17,7 @@ from multiprocessing.reduction import ForkingPickler
 from pickle import PicklingError
 from typing import Any, TypeVar
 
+from glassformer.core.checks import is_whole
 from glassformer.core.errors import IncompatibleError, ParameterError
 
 T = TypeVar("T")
@@ -24,6 +25,8 @@ R = TypeVar("R")
 
 # Workers that may die over one task before the task is given up.
 _ATTEMPTS = 3
+# Processes on one machine.
+_MOST_WORKERS = 4096
 # Tasks drawn per worker, so that none waits for the next.
 _AHEAD = 2
 # Threads per worker: as many workers as cores leave one each, and threads that wait for each other are slow.
@@ -58,8 +61,8 @@ def outcomes(
         >>> list(outcomes(abs, [-1, 2]))
         [(-1, 1), (2, 2)]
     """
-    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
-        raise ParameterError("workers", workers, "an integer >= 1")
+    if not is_whole(workers, 1) or workers > _MOST_WORKERS:
+        raise ParameterError("workers", workers, f"an integer from 1 to {_MOST_WORKERS}")
     if scheduler is not None:
         yield from _on_scheduler(function, iter(tasks), scheduler)
     elif workers == 1:

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from glassformer.core.arguments import require_arguments
+from glassformer.core.equality import ComparedByContent
 from glassformer.core.files import opened_for_lock
 from glassformer.core.progress import track
 from glassformer.experiments.sweeps.compute import computed
@@ -28,8 +30,8 @@ except ImportError:
 _PATIENCE = 0.5
 
 
-@dataclass(frozen=True)
-class Progress:
+@dataclass(frozen=True, eq=False)
+class Progress(ComparedByContent):
     """How far a sweep is.
 
     Attributes:
@@ -87,6 +89,7 @@ def run_sweep(
         >>> run_sweep(sweep, folder).computed, run_sweep(sweep, folder).computed
         (4, 0)
     """
+    require_arguments(run_sweep, locals())
     kept = Store(Path(store))
     points = sweep.points
     hidden = kept.keep_sweep(sweep, points)

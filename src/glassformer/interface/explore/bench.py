@@ -67,7 +67,6 @@ class Bench:
         self._tabs = pn.Tabs(
             *((kind.title, place) for kind, place in zip(kinds, self._places, strict=True)),
             active=int(self.texts["panel"]) if self.texts["panel"] in map(str, range(len(kinds))) else 0,
-            dynamic=True,
             sizing_mode="stretch_width",
         )
         self._tabs.param.watch(lambda event: self.change("panel", str(event.new)), "active")
@@ -79,9 +78,11 @@ class Bench:
         return Control(name, label, self.texts[name], partial(self.change, name), meaning)
 
     def _laid_out(self, offered: list[Any]) -> Any:
-        first = [self.controls[o.field].view for o in offered if o.usual or o.among]
-        rest = [self.controls[o.field].view for o in offered if not (o.usual or o.among)]
-        self._hidden = {o.field for o in offered if not (o.usual or o.among)}
+        shape = [o for o in offered if self.link[0] and o.field in question.SHAPE]
+        shown = [*shape, *(o for o in offered if (o.usual or o.among) and o not in shape)]
+        first = [self.controls[o.field].view for o in shown]
+        rest = [self.controls[o.field].view for o in offered if o not in shown]
+        self._hidden = {o.field for o in offered if o not in shown}
         self._more = pn.Card(title="More parameters", collapsed=True, sizing_mode="stretch_width", margin=(4, 8))
         self._more.param.watch(lambda _: in_order(partial(self._more.param.update, objects=rest)), "collapsed")
         left = pn.Column(

@@ -5,17 +5,22 @@ from __future__ import annotations
 import html
 import io
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import panel as pn
 
-from glassformer.core.errors import GlassformerError
+from glassformer.core.errors import GlassformerError, LinkError
 from glassformer.interface.explore.answer import Asked
 from glassformer.interface.explore.bench import Bench
 from glassformer.interface.explore.order import in_order
+from glassformer.interface.explore.question import SHAPE, beginning, built, offered
+from glassformer.interface.explore.work import Later
 from glassformer.models.registry import MODELS, function_from, options_of
 
 _EXAMPLE = '''import jax.numpy as jnp
@@ -29,6 +34,10 @@ _WITHOUT = (
     "No link is given. Start with <code>glassformer explore --link FILE.py:FUNCTION</code> to look at a function of "
     "your own, or with <code>--allow-code</code> to write one into this page: without it the page runs no code."
 )
+
+
+# Most indices and tokens with which a function is tried.
+_MOST = 4
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,31 @@ def families() -> list[str]:
     return [name for name in MODELS if any(option.field == "link" for option in options_of(name))]
 
 
+def shape_of(function: Callable[..., Any], family: str, texts: Mapping[str, str]) -> dict[str, str]:
+    """Indices and tokens with which a function works as a link and its labels depend on the fields.
+
+    Those that are asked for are tried first, then ever larger ones; empty where the family has neither, or none works.
+
+    Example:
+        >>> shape_of(lambda z: z[0, 0] * z[1, 0], "smi", {})
+        {'indices': '2', 'tokens': '1'}
+    """
+    start = {**beginning(family), **texts}
+    names = [option.field for option in offered(family) if option.field in SHAPE]
+    sizes = sorted(product(range(1, _MOST + 1), repeat=len(names)), key=lambda size: (prod(size), size[::-1]))
+    for size in [tuple(start[name] for name in names), *sizes] if names else []:
+        shape = {name: str(one) for name, one in zip(names, size, strict=True)}
+        try:
+            built(family, {**start, **shape}, function)
+        except LinkError:
+            continue
+        except GlassformerError:
+            # Something else is wrong, and the page says so; the shape that is asked for stays.
+            return {}
+        return shape
+    return {}
+
+
 class OwnLink:
     """A choice of the family, the function, and a bench about both.
 
@@ -66,6 +100,7 @@ class OwnLink:
         asked: what an address said.
         bench: makes a bench of a family with a link.
         moved: called when what is asked has changed.
+        later: has a function called in the thread of the page.
     """
 
     def __init__(
@@ -74,8 +109,9 @@ class OwnLink:
         asked: dict[str, str],
         bench: Callable[[str, dict[str, str], tuple[Any, str]], Bench],
         moved: Callable[[], None],
+        later: Later,
     ) -> None:
-        self._link, self._make, self._moved = (given.function, given.name), bench, moved
+        self._link, self._make, self._moved, self._later = (given.function, given.name), bench, moved, later
         # An address may say what is asked of a link that has yet to be written.
         self._asked = {name: text for name, text in asked.items() if name != "tab"}
         family = asked.get("family") or given.family
@@ -124,11 +160,22 @@ class OwnLink:
         self._open(self._asked if self.bench is None else self.bench.texts)
 
     def _open(self, asked: dict[str, str]) -> None:
+        if self._link[0] is None:
+            self._moved()
+            return
+        # The page is there before the function is called.
+        self._told.object = '<p role="status" class="told">Trying the function on fields of several shapes</p>'
+        self._later(partial(self._make_bench, asked))
+
+    def _make_bench(self, asked: dict[str, str]) -> None:
         if self.bench is not None:
             self.bench.end()
-        if self._link[0] is not None:
-            self.bench = self._make(self._family.value, asked, self._link)
-            self._place[:] = [self.bench.view]
+        function, family = self._link[0], self._family.value
+        assert function is not None
+        shape = shape_of(function, family, asked)
+        self._told.object = _shape_text(shape) if shape else ""
+        self.bench = self._make(family, {**asked, **shape}, self._link)
+        self._place[:] = [self.bench.view]
         self._moved()
 
     def beside(self) -> list[Asked]:
@@ -139,3 +186,8 @@ class OwnLink:
         """Compute nothing more."""
         if self.bench is not None:
             self.bench.end()
+
+
+def _shape_text(shape: Mapping[str, str]) -> str:
+    sizes = " and ".join(f"{name} = {text}" for name, text in shape.items())
+    return f'<p class="told">The function is taken for one of fields with {sizes}. Change them if it is not.</p>'

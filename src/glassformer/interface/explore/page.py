@@ -38,6 +38,7 @@ STYLE = """
 .right { flex: 3 1 340px; min-width: 0; }
 .told { color: #444; font-size: 13px; margin: 2px 0; min-height: 1.2em; }
 .refused { color: #a03000; font-size: 13px; margin: 2px 0; }
+.empty { color: #444; height: 360px; padding: 8px; background: #f7f7f7; }
 .said { margin: 4px 0; max-width: 75ch; }
 .wide { overflow-x: auto; max-height: 360px; }
 .wide td, .wide th { padding: 1px 8px; text-align: right; font-size: 12px; white-space: nowrap; }
@@ -81,9 +82,7 @@ class Page:
         self._open_tabs: dict[str, Bench | OwnLink] = {}
         self._places = [pn.Column(sizing_mode="stretch_width") for _ in self._names]
         titles = [f"{name}: {MODELS[name].title}" if name in MODELS else "your own link" for name in self._names]
-        self._tabs = pn.Tabs(
-            *zip(titles, self._places, strict=True), active=active, dynamic=True, sizing_mode="stretch_width"
-        )
+        self._tabs = pn.Tabs(*zip(titles, self._places, strict=True), active=active, sizing_mode="stretch_width")
         self._tabs.param.watch(lambda event: in_order(self._open, event.new), "active")
         head = pn.pane.HTML("<h1>glassformer explorer</h1>", margin=(0, 8))
         self.view = pn.Column(head, self._tabs, sizing_mode="stretch_width")
@@ -96,7 +95,7 @@ class Page:
         if name not in self._open_tabs:
             asked = self._asked.get(name, {})
             if name == LINK:
-                made: Bench | OwnLink = OwnLink(self._given, asked, self._bench, self._locate)
+                made: Bench | OwnLink = OwnLink(self._given, asked, self._bench, self._locate, self._later)
             else:
                 made = self._bench(name, asked)
             self._open_tabs[name] = made

@@ -29,6 +29,8 @@ VIEW = {
     "vertical": "alpha",
     "grid": "12",
 }
+# The shape of the fields that a link is a function of.
+SHAPE = ("indices", "tokens")
 # Most sample ratios of one curve.
 _MOST = 401
 

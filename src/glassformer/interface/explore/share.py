@@ -26,7 +26,7 @@ class Share:
         self._said = pn.pane.HTML("", **wide)
         self._table, self._words = Folded("Values as a table"), Folded("Code that gives the same numbers")
         # What a button does not have yet it makes when it is pressed.
-        ready = {"auto": True, "embed": False, "disabled": True, "width": 150, "margin": (4, 8)}
+        ready = {"auto": True, "embed": False, "disabled": True, "width": 210, "margin": (4, 8)}
         self._csv = pn.widgets.FileDownload(
             callback=self._as_csv, filename=f"{name}.csv", label=f"CSV: {name}", **ready
         )

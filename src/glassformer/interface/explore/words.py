@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import glassformer
 from glassformer.interface.explore.question import Texts, given, offered
+from glassformer.learners.base import Learner
 
 
 def options(model: str, texts: Texts, link: str = "") -> list[str]:
@@ -71,6 +73,43 @@ def code(call: str, asked: Any, texts: Texts, link: str = "", imports: Mapping[s
         lines.append(f"from {place.removesuffix('.py')} import {name}  # the file {place} beside this one")
         arguments.insert(0, f"link={name}")
     return "\n".join([*lines, f"model = {kind.__name__}({', '.join(arguments)})", f"result = {call}"])
+
+
+# Error estimates up to here are those of rounding and of solved equations, not of sampling.
+_EXACT = 1e-6
+
+
+def error_text(error: float, estimate: float) -> str:
+    """An error in a sentence: 0 where a deterministic computation cannot tell it from zero.
+
+    Example:
+        >>> error_text(1.5e-25, 1e-14), error_text(1.5e-13, 1e-14), error_text(0.1, 0.2)
+        ('0', '1.5e-13', '0.1')
+    """
+    return "0" if abs(error) <= estimate <= _EXACT else f"{error:.4g}"
+
+
+def learner_options(one: Learner) -> dict[str, Any]:
+    """The settings of a learner that are not its defaults, as options of the command line.
+
+    Example:
+        >>> from glassformer.learners.registry import learner
+        >>> learner_options(learner("risk", penalty="trace"))
+        {'penalty': 'trace'}
+    """
+    values = {name: getattr(one, name) for name in (field.name for field in fields(one))}  # type: ignore[arg-type]
+    return {name: value for name, value in values.items() if value != getattr(type(one)(), name)}
+
+
+def learner_call(one: Learner) -> str:
+    """Python code that makes a learner.
+
+    Example:
+        >>> from glassformer.learners.registry import learner
+        >>> learner_call(learner("risk", penalty="trace"))
+        "learner('risk', penalty='trace')"
+    """
+    return f"learner({', '.join([repr(one.name), *(f'{k}={v!r}' for k, v in learner_options(one).items())])})"
 
 
 def along(text: str) -> str:

@@ -238,6 +238,7 @@ def _collected(series: Sequence[_Series]) -> _Result:
                     "alpha": one.runs["alpha"],
                     "error": mean,
                     "standard_error": blur,
+                    "status": [str(status) for status in one.runs.status],
                 }
             )
         )

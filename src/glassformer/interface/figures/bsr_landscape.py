@@ -63,7 +63,8 @@ def _summary(curves: dict[str, list[Landscape]], noise: float, published: pandas
     for channel, members in curves.items():
         found = thresholds(_model(channel, noise))
         span = f"{found['hard_phase_start'].alpha:.4f} to {found['hard_phase_end'].alpha:.4f}"
-        lines.append(f"{channel}: hard phase {'at alpha = ' + span if found.hard_phase else 'nowhere'}")
+        span = f"at alpha = {span}, Bayes-optimal transition at {found['bayes_optimal_transition'].alpha:.4f}"
+        lines.append(f"{channel}: hard phase {span if found.hard_phase else 'nowhere'}")
         for curve in members:
             lines.append(f"  alpha = {curve.alpha:g}: maxima at overlap {curve.peaks}")
     if published is not None:

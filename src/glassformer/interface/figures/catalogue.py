@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,23 @@ from typing import TYPE_CHECKING
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.files import replaced, require_place
+from glassformer.core.solution import Status
 from glassformer.interface.citations import arxiv
 
 if TYPE_CHECKING:
     import pandas
 
+# Columns of a figure's data that say which curve or run a row belongs to, and where on it.
+_PLACES = (
+    *("panel", "source", "kind", "algorithm", "curve", "quantity", "output", "layer"),
+    *("rho", "noise", "skip", "skip_1", "skip_2", "alpha", "iteration"),
+)
+
 Produce = Callable[[Path, bool, Path | None], "tuple[pandas.DataFrame, str, bool]"]
-"""``produce(path, quick, folder)`` draws to a file and returns the data, a summary and whether all converged."""
+"""``produce(path, quick, folder)`` draws to a file and returns the data, a summary and whether all converged.
+
+Data of which something may not converge have a column ``status``.
+"""
 
 
 @dataclass(frozen=True)
@@ -146,4 +157,26 @@ def draw(name: str, out: Path, quick: bool = False, reference: Path | None = Non
     with replaced(out / f"{name}.txt", "out") as part:
         part.write_text(text + "\n")
     print(text)
+    if not converged:
+        print(f"glassformer: {name}: the figure is complete; {unsettled_rows(found)}", file=sys.stderr)
     return converged
+
+
+def unsettled_rows(found: pandas.DataFrame) -> str:
+    """Name the first row of a figure's data that did not settle, with its status, and count the others.
+
+    Example:
+        >>> import pandas
+        >>> statuses = ["converged", "iteration_limit"]
+        >>> unsettled_rows(pandas.DataFrame({"source": "gamp", "alpha": [0.1, 0.2], "error": 0.5, "status": statuses}))
+        'not settled: source = gamp, alpha = 0.2 (iteration_limit)'
+    """
+    late = found[found["status"].isin([str(status) for status in Status if not status.ok])]
+    names = [name for name in _PLACES if name in late and not late[name].isna().iloc[0]]
+    place = ", ".join(f"{name} = {_short(late[name].iloc[0])}" for name in names)
+    others = f", and {len(late) - 1} more in the CSV file" if len(late) > 1 else ""
+    return f"not settled: {place} ({late['status'].iloc[0]}){others}"
+
+
+def _short(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

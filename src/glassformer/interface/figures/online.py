@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from glassformer.core.integral import Array
+from glassformer.core.solution import Status
 from glassformer.experiments.instances import Run
 from glassformer.experiments.simulation import experiment_of
 from glassformer.interface.figures.style import canvas, colors
@@ -69,7 +70,7 @@ def produce(path: Path, quick: bool, reference: Path | None) -> _Result:
             found = _drawn(axis, panel, size)
             frames.append(_frame(found, panel))
             lines.append(_summary(found, panel))
-            good &= found.good
+            good &= all(status.ok for status in found.status.values())
             drawn.append(found)
         kept = _over_kept_samples(axes[-1], _PANELS[0], drawn[0], size)
         frames.append(kept[0])
@@ -78,12 +79,15 @@ def produce(path: Path, quick: bool, reference: Path | None) -> _Result:
 
 
 class _Found(NamedTuple):
-    """Times of the runs, their overlaps over powers, shape (runs, times, P, P), and the equations of each run."""
+    """Times of the runs, their overlaps over powers, shape (runs, times, P, P), and the equations of each run.
+
+    ``status`` has the first status that is not good, of ``runs`` and of ``equations``.
+    """
 
     time: Array
     cosines: Array
     paths: list[OnlinePath]
-    good: bool
+    status: dict[str, Status]
 
 
 def _model(panel: _Panel) -> DeepAttention:
@@ -102,8 +106,9 @@ def _found(panel: _Panel, size: _Size) -> _Found:
     cosines = np.array([_cosines(run) for run in runs])
     starts = [Start.of_runs([run.history]) for run in runs]
     paths = [online_sgd(_model(panel), time, learner.pace, start, size.points) for start in starts]
-    good = all(path.status.ok for path in paths) and all(run.status.ok for run in runs)
-    return _Found(time, cosines, paths, good)
+    ended = {"runs": [run.status for run in runs], "equations": [path.status for path in paths]}
+    first = {kind: next((one for one in own if not one.ok), Status.CONVERGED) for kind, own in ended.items()}
+    return _Found(time, cosines, paths, first)
 
 
 def _cosine(overlap: Array, power: Array, teacher: Array) -> Array:
@@ -181,7 +186,9 @@ def _frame(found: _Found, panel: _Panel) -> pandas.DataFrame:
     parts = []
     for kind, values in (("runs", found.cosines.mean(axis=0)), ("equations", theory)):
         columns = {f"cosine_{a + 1}_{b + 1}": values[:, a, b] for a in range(2) for b in range(2)}
-        parts.append(pandas.DataFrame({"time": found.time, **columns}).assign(kind=kind))
+        parts.append(
+            pandas.DataFrame({"time": found.time, **columns}).assign(kind=kind, status=str(found.status[kind]))
+        )
     error = np.mean([path.test_error.value for path in found.paths], axis=0)
     parts[1]["test_error"] = error
     parts[1]["cosine_error_estimate"] = np.max([path.cosine.error.max(axis=1) for path in found.paths], axis=0)

@@ -101,6 +101,7 @@ def _drawn_in_time(
     import pandas
 
     data = pandas.DataFrame({"time": time, **{f"cosine_{k + 1}": cosine[:, :, k].mean(axis=0) for k in range(2)}})
+    data = data.assign(alpha=alpha, status=str(result.status[0]))
     lines = [_arrival(cosine[:, :, k], time, name, label) for k, name in enumerate(model.row_names)]
     return data, "\n".join(lines), result.converged
 

@@ -48,7 +48,9 @@ def library(accelerated: bool | None = None) -> Iterator[Library]:
     import jax.numpy
     import jax.scipy.linalg
 
-    with jax.enable_x64(True):
+    from glassformer.core.numerics.jax_settings import jax_settings
+
+    with jax_settings():
         yield Library(jax.numpy, jax.scipy.linalg)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.row_descent import Passed
@@ -117,7 +118,7 @@ def _descended(
     link: Callable[[Any], Any], rates: Array, weights: Array, inputs: Array, targets: Array, batch: int
 ) -> Array:
     """Weights after one step on each of consecutive batches."""
-    with jax.enable_x64(True):
+    with jax_settings():
         x, y = (jnp.asarray(part, dtype=float) for part in (inputs, targets))
         grouped = (part.reshape(-1, batch, *part.shape[1:]) for part in (x, y))
         return np.asarray(Specialised(_steps, link=link)(jnp.asarray(rates), jnp.asarray(weights), *grouped))

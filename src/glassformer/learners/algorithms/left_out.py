@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
+from glassformer.core.equality import content_hash, same_content
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import eigh
 from glassformer.learners.algorithms.proximal_gradient import scale_of
@@ -49,6 +50,12 @@ class LeftOut(NamedTuple):
 
     fields: Array
     degrees: float
+
+    def __eq__(self, other: object) -> bool:
+        return same_content(self, other)
+
+    def __hash__(self) -> int:
+        return content_hash(self)
 
 
 def left_out(risk: Risk, matrix: Array, constant: bool = False) -> LeftOut:

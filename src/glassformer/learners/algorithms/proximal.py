@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values, svd
@@ -150,6 +151,7 @@ def least_nuclear_norm(
         >>> bool(np.allclose(found.value[0], signal, atol=1e-3)), bool(found.error_estimate[0] <= 1e-6)
         (True, True)
     """
+    require_arguments(least_nuclear_norm, locals())
     settings = settings or SETTINGS
     y = design.checked_labels(labels)
     if not (np.isfinite(penalty) and penalty >= 0):

@@ -18,6 +18,7 @@ import numpy as np
 from glassformer.core.checkpoints import Checkpoint, stacked, unstacked
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.progress import note
 from glassformer.core.resources import require_resources
 from glassformer.core.solution import Status
@@ -126,7 +127,7 @@ def row_descent(
     watch = watch or (lambda weights: {})
     stored = checkpoint.load()
     run = _Run([np.asarray(weights)], 0, []) if stored is None else _Run.restored(stored)
-    with jax.enable_x64(True):
+    with jax_settings():
         inputs, targets = jnp.asarray(design.inputs[0], dtype=float), jnp.asarray(labels, dtype=float)
         loss = Specialised(_loss, link=link)
         before = float(loss(jnp.asarray(weights, dtype=float), inputs, targets))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.resources import require_resources
 from glassformer.learners.algorithms.training import Trained, train
 from glassformer.models.students.base import Student
@@ -87,7 +87,7 @@ def descend(
         shot = Snapshot(step, training, away, far(signals.mean(axis=0)), float(values.mean()), values[0])
         return shot._asdict()
 
-    with jax.enable_x64(kind == np.float64):
+    with jax_settings(kind == np.float64):
         data = tuple(map(jnp.asarray, student.data))
         begin = tuple(map(jnp.asarray, initial))
         trained = train(

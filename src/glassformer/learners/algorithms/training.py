@@ -18,6 +18,7 @@ import optax  # type: ignore[import-untyped]
 from glassformer.core.checkpoints import Checkpoint, leaves, stacked, unleaved, unstacked
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
 from glassformer.models.students.base import Loss, Schedule
@@ -231,7 +232,7 @@ def _advance(
     order = _order(len(inputs), counts.steps) if counts.steps < explore else None
     kind = inputs.dtype if order is None else np.dtype(np.float32)
     begin = _converted((run.parameters, run.state, data), kind)
-    with jax.enable_x64(kind == np.float64):
+    with jax_settings(kind == np.float64):
         run.parameters, run.state, values, errors = _block(objective, optimizer, (*begin, order), block)
     counts.steps += block
     run.losses.append(np.asarray(values))

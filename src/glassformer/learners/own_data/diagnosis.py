@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
@@ -36,7 +37,7 @@ class Verdict:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Diagnosis(Shown):
     """Measured properties of data, and what follows.
 
@@ -105,6 +106,7 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
         >>> [one.name for one in found.findings if not one.harmless]
         ['mean']
     """
+    require_arguments(diagnose, locals())
     x = as_inputs(inputs)
     if x.ndim != 3 or 0 in x.shape or len(x) < POLICY.fewest:
         raise DataError("X", x.shape, f"a shape (samples, tokens, d) with at least {POLICY.fewest} samples")

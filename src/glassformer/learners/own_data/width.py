@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, DataWarning
 from glassformer.core.integral import Array
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EstimatedModel(Shown):
     r"""Labels :math:`y = m + \sqrt P\,(h + \sqrt\Delta\,z)`, or the sign of that, as the data say they are made.
 
@@ -107,6 +108,7 @@ def estimate_model(
         >>> bool(found.rho_interval[0] < 0.2 < found.rho_interval[1]), round(found.noise, 1)
         (True, 0.1)
     """
+    require_arguments(estimate_model, locals())
     require_integer("seed", seed, 0)
     x = as_inputs(inputs)
     if x.ndim != 3 or min(x.shape[1:]) < SEARCH.narrowest or len(x) < SEARCH.narrowest:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import jax
 import numpy as np
 
 from glassformer.core.integral import Array
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.models.channels.label_laws import LabelLaw
 
 
@@ -46,7 +46,7 @@ def law_gap(law: LabelLaw, link: float) -> float:
 
 def _misplaced(law: LabelLaw, link: float, labels: Array) -> float:
     values, counts = np.unique(labels, return_counts=True)
-    with jax.enable_x64(True):
+    with jax_settings():
         density = np.exp(np.asarray(law.log_density(values, np.full(values.shape, link)), dtype=float))
     if len(values) <= _POLICY.counted * _POLICY.drawn:
         return float(0.5 * np.sum(np.abs(density - counts / _POLICY.drawn)))

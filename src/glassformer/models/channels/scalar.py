@@ -205,6 +205,8 @@ class ScalarChannel(Decisions, ABC):
 
     noise_law = declared("", "Name of the law by which labels differ from their link, where it is no Gaussian noise.")
 
+    law_gap = declared(0.0, "By how much drawn labels and a given density disagree, a share of the probability.")
+
     @property
     def without_noise(self) -> ScalarChannel:
         """The channel of discrete labels without their own noise: mistakes, or noise inside a threshold."""

@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.models.channels.attention_indexed.pairs import pair_indices
 from glassformer.models.designs.dense import DenseDesign
 from glassformer.models.designs.layered import LayeredQuadraticDesign
@@ -78,7 +79,7 @@ class ShardedDesign(WrappedDesign):
 
     def _mapped(self, which: int, values: Array, placement: Any) -> Any:
         kind = self.stored.inputs.dtype
-        with jax.enable_x64(kind == np.float64):
+        with jax_settings(kind == np.float64):
             placed = jax.device_put(values.astype(kind), placement)
             return _maps_of(self.stored)[which](self._inputs, placed)
 
@@ -107,7 +108,7 @@ class ShardedDesign(WrappedDesign):
     def _inputs(self) -> Any:
         own = self.stored.inputs[0]
         padded = np.concatenate([own, np.zeros((self._padding, *own.shape[1:]), own.dtype)]) if self._padding else own
-        with jax.enable_x64(own.dtype == np.float64):
+        with jax_settings(own.dtype == np.float64):
             return jax.device_put(padded, self._split)
 
 

@@ -102,7 +102,8 @@ class Prior(SignalPrior):
     moment = former("moment", "self_overlap")
 
     random_start = declared(1e-3, "Size of the random start of message passing on labels that are blind to signs.")
-    diagonal = declared(False, r"True when rows are denoised one by one, and :math:`\hat Q` is taken for diagonal.")
+    diagonal = declared(False, "True when every row has a prior of its own, and none is a weight vector.")
+    second_order = declared(False, r"True when the off-diagonal part of :math:`\hat Q` counts to second order alone.")
     rotational = declared(
         False,
         "True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others.",

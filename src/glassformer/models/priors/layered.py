@@ -1,4 +1,4 @@
-"""Independent layers with one prior each, recovered layer by layer."""
+"""Independent layers with one prior each, coupled by the off-diagonal conjugate overlaps."""
 
 from __future__ import annotations
 
@@ -14,14 +14,28 @@ from glassformer.models.priors.scalar import ScalarPrior
 
 # Relative error of a precision above which what it does to the variance is computed.
 _SHARP = 1e-9
+# Relative step of differences of errors, of a layer, in their precision.
+_STEP = 1e-3
+# How often layers are denoised given each other.
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class LayeredPrior(Prior):
     r""":math:`L` independent signals of the same prior, such as the layers of an attention-indexed model.
 
-    Layers are denoised one by one: posterior covariances between them are neglected, and with them the off-diagonal
-    part of :math:`\hat Q`, which acts on the diagonal overlaps in second order only.
+    With the off-diagonal part :math:`O` of :math:`\hat Q`, and :math:`V_a` and :math:`I_a` the error and the mutual
+    information of layer ``a`` at :math:`\hat Q_{aa}`,
+
+    .. math:: I(\hat Q) = \sum_a I_a + \tfrac12\log\det(1 + D^{1/2}OD^{1/2}), \quad D = \mathrm{diag}(V_a),
+       \qquad V = 2\,\partial I/\partial\hat Q.
+
+    This is exact for Gaussian layers, and to second order in ``O`` for matrices of extensive width: the posterior
+    covariances of two layers are free of each other. The error estimate contains the second-order change of every
+    error times the largest :math:`|O_{ab}|\sqrt{V_aV_b}`, the size of the next order. Layers of negligible width
+    (``onset > 0``) are not coupled.
+
+    Message passing denoises each layer given the estimates of the others.
 
     Args:
         layer: prior of one layer.
@@ -50,6 +64,10 @@ class LayeredPrior(Prior):
     @property
     def rows(self) -> int:
         return self.layers
+
+    @property
+    def second_order(self) -> bool:
+        return self.layers > 1 and self.layer.onset == 0
 
     @property
     def degrees(self) -> float:
@@ -88,7 +106,34 @@ class LayeredPrior(Prior):
         # Below an onset nothing moves, however large a share of next to nothing is not known.
         vague = blur > _SHARP * precision
         carried[vague] = self._response(precision[vague], blur[vague], value[vague])
-        return Integral(_from_diagonal(value), _from_diagonal(own + carried))
+        alone = Integral(_from_diagonal(value), _from_diagonal(own + carried))
+        return self._coupled(alone, q_hat) if self._couples(q_hat.value) else alone
+
+    def _couples(self, q_hat: Array) -> bool:
+        return self.second_order and bool(np.any(q_hat != _from_diagonal(_diagonal(q_hat))))
+
+    def _coupled(self, alone: Integral, q_hat: Integral) -> Integral:
+        """Return the posterior covariance with the off-diagonal conjugate overlaps, from that without them."""
+        value, precision = _diagonal(alone.value), _diagonal(q_hat.value)
+        root, coupling = self._coupling(q_hat.value, value)
+        mixed = root[..., :, None] * np.linalg.inv(np.eye(self.layers) + coupling) * root[..., None, :]
+        # V_aa = V_a + (mixed_aa - V_a) (-V_a'/V_a^2); of a Gaussian layer the last factor is one.
+        step = _STEP * (1 + precision)
+        less, more = np.maximum(precision - step, 0.0), precision + step
+        slope = (self._mmse(less).value - self._mmse(more).value) / (more - less)
+        second = _diagonal(mixed) - value
+        change = second * np.divide(slope, value**2, out=np.ones_like(value), where=value > 0)
+        found = mixed + _from_diagonal(change - second)
+        apart = found - _from_diagonal(_diagonal(found))
+        next_order = np.max(np.abs(coupling), axis=(-2, -1))[..., None, None]
+        size = root[..., :, None] * root[..., None, :]
+        blur = (q_hat.error - _from_diagonal(_diagonal(q_hat.error))) * size**2
+        return Integral(found, alone.error + blur + next_order * np.abs(apart + _from_diagonal(change)))
+
+    def _coupling(self, q_hat: Array, value: Array) -> tuple[Array, Array]:
+        """Return the roots of the errors, and the off-diagonal conjugate overlaps in their units."""
+        root = np.sqrt(np.maximum(value, 0.0))
+        return root, root[..., :, None] * (q_hat - _from_diagonal(_diagonal(q_hat))) * root[..., None, :]
 
     def _response(self, precision: Array, blur: Array, value: Array) -> Array:
         """How far the variance, which falls with the precision, moves within the error of that."""
@@ -104,12 +149,16 @@ class LayeredPrior(Prior):
         return q_hat, self.layer.mmse(q_hat).value
 
     def entropy(self, q_hat: Array, variance: Array) -> Integral:
-        precision, spread = np.maximum(_diagonal(q_hat), 0.0), _diagonal(variance)
+        precision = np.maximum(_diagonal(q_hat), 0.0)
         information = self.layer.mutual_information(precision.ravel())
-        value = 0.5 * precision * spread - information.value.reshape(precision.shape)
-        return Integral(
-            self.degrees * value.sum(axis=1), self.degrees * information.error.reshape(precision.shape).sum(axis=1)
-        )
+        value = 0.5 * precision * _diagonal(variance) - information.value.reshape(precision.shape)
+        total = value.sum(axis=1)
+        if self._couples(q_hat):
+            _, coupling = self._coupling(q_hat, self._mmse(precision).value)
+            shared = 0.5 * np.linalg.slogdet(np.eye(self.layers) + coupling)[1]
+            apart = q_hat - _from_diagonal(_diagonal(q_hat))
+            total = total + 0.5 * np.sum(apart * variance, axis=(1, 2)) - shared
+        return Integral(self.degrees * total, self.degrees * information.error.reshape(precision.shape).sum(axis=1))
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return np.stack([self.layer.sample((shape[1], shape[2]), rng) for _ in range(self.layers)])
@@ -119,8 +168,29 @@ class LayeredPrior(Prior):
 
     def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
         before = memory or [None] * self.layers
-        arguments = zip(field, np.diag(precision), before, strict=True)
-        return _stacked([self.layer.denoise(b, float(a), kept) for b, a, kept in arguments])
+        own = np.diag(precision)
+        alone = [self.layer.denoise(b, float(a), kept) for b, a, kept in zip(field, own, before, strict=True)]
+        return self._denoised(field, precision, alone) if self._couples(precision) else _stacked(alone)
+
+    def _denoised(self, field: Array, precision: Array, alone: list[Estimate]) -> Estimate:
+        """Denoise each layer given the estimates of the others, a few times over (expectation consistency).
+
+        Given the others, a layer has the precision that is left once they are integrated out as normal variables.
+        """
+        found = list(alone)
+        own = np.diag(precision).copy()
+        for _ in range(_ROUNDS):
+            for k in range(self.layers):
+                rest = np.arange(self.layers) != k
+                variance = np.array([estimate.variance for estimate in found])
+                others = precision[np.ix_(rest, rest)] + np.diag(1 / variance[rest] - own[rest])
+                own[k] = precision[k, k] - precision[k, rest] @ np.linalg.solve(others, precision[rest, k])
+                signals = np.stack([estimate.signal for estimate in found])
+                seen = field[k] - np.tensordot(precision[k], signals, axes=1) + own[k] * signals[k]
+                found[k] = self.layer.denoise(seen, float(own[k]), found[k].memory)
+        variance = np.array([estimate.variance for estimate in found])
+        joint = np.linalg.inv(precision + np.diag(1 / variance - own))
+        return Estimate(np.stack([e.signal for e in found]), joint, joint, [e.memory for e in found])
 
     def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
         pairs = zip(_layers(old), _layers(new), strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy
 
+from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.numerics.quadrature import tanh_sinh
 
@@ -49,6 +50,7 @@ def nuclear_norm_threshold(beta: float, rho: float) -> float:
         >>> nuclear_norm_threshold(beta=0.5, rho=0.5)  # rank min(L, d)
         1.0
     """
+    require_arguments(nuclear_norm_threshold, locals())
     _validate_beta(beta)
     if not rho >= 0:
         raise ParameterError("rho", rho, ">= 0, or infinity")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.core.errors import ParameterError
+from glassformer.core.errors import BackendError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.roots import bracketed_root
 from glassformer.core.remembered import remembered
@@ -61,6 +61,8 @@ class OwnLoss(Loss):
         for label in (-1.0, 1.0):
             try:
                 values = self._evaluated(0, np.full_like(fields, label), fields)
+            except BackendError:
+                raise
             except Exception as error:
                 allowed = "a function of a label and a field that JAX can trace"
                 raise ParameterError("loss", self.name, allowed, str(error).splitlines()[0]) from error
@@ -77,16 +79,15 @@ class OwnLoss(Loss):
 
     def _of_arrays(self, part: Callable[..., Any], *given: Any, **fixed: Any) -> list[Array]:
         """What a traceable part makes of arrays, as it finds it of their elements."""
-        import jax
-
         from glassformer.core.numerics.compiled import Specialised
+        from glassformer.core.numerics.jax_settings import jax_settings
 
         arrays = np.broadcast_arrays(*(np.asarray(one, dtype=float) for one in given))
         count, shape = arrays[0].size, arrays[0].shape
         # Few lengths, each of which is compiled.
         spare = max(_POLICY.at_once, 1 << max(count - 1, 0).bit_length()) - count
         flat = [np.pad(one.ravel(), (0, spare), mode="edge") if count else np.zeros(spare) for one in arrays]
-        with jax.enable_x64(True):
+        with jax_settings():
             found = Specialised(part, function=self.function, **fixed)(*flat)
         return [np.asarray(one, dtype=float)[:count].reshape(shape) for one in found]
 

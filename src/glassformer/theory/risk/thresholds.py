@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
+from glassformer.core.numerics.roots import root_by_growth
 from glassformer.models.base import Model
 from glassformer.theory.risk.limits import solvable
 from glassformer.theory.risk.loss import Loss
@@ -21,8 +22,11 @@ from glassformer.theory.thresholds import Threshold, Thresholds
 class Search:
     """Where thresholds are looked for."""
 
-    ratios: tuple[float, float] = (-40.0, 40.0)  # logarithms of sample ratios
-    noises: tuple[float, float] = (-30.0, 30.0)  # logarithms of the noise in units of the teacher's power
+    ratios: tuple[float, float] = (-5.0, 5.0)  # logarithms of sample ratios to begin with
+    noises: tuple[float, float] = (-5.0, 5.0)  # logarithms of the noise in units of the teacher's power, to begin with
+    bounds: tuple[float, float] = (-150.0, 700.0)  # between which double precision holds them, and what is made of them
+    resolved: tuple[float, float] = (-30.0, 40.0)  # noises between which degrees of freedom change beyond rounding
+    before: float = 2.0  # from the degrees of freedom this far from there to those there, an error of their limit
     root: float = 1e-12  # relative error of one
     margins: tuple[float, float] = (-60.0, 0.0)  # weights of a margin between which the best one lies
 
@@ -107,9 +111,13 @@ def _fitted(problem: Problem, name: str) -> Threshold:
         degrees, error = count(noise)
         return float(np.log(degrees) + noise - np.log(rest / slope**2 + error))
 
-    noise = brentq(excess, *_POLICY.noises, xtol=_POLICY.root)
+    root = root_by_growth(excess, *_POLICY.noises, bounds=_POLICY.resolved, xtol=_POLICY.root)
+    noise = float(np.clip(root, *_POLICY.resolved))
     degrees, _ = count(noise)
-    return Threshold(name, degrees / per_ratio, 1e-9 * degrees / per_ratio, note)
+    error = 1e-9 * degrees
+    if np.isinf(root):
+        error += abs(degrees - count(noise - np.copysign(_POLICY.before, root))[0])
+    return Threshold(name, degrees / per_ratio, error / per_ratio, note)
 
 
 def _told_apart(problem: Problem, name: str) -> Threshold:
@@ -141,5 +149,5 @@ def _recovers(problem: Problem, strength: float | None) -> Threshold:
 
 def _root(name: str, excess: Callable[[float], float], ends: tuple[float, float], note: str) -> Threshold:
     """A threshold at the root of an increasing function of the logarithm of the sample ratio."""
-    alpha = float(np.exp(brentq(excess, *ends, xtol=_POLICY.root)))
-    return Threshold(name, alpha, 1e-9 * alpha, note)
+    alpha = float(np.exp(root_by_growth(excess, *ends, bounds=_POLICY.bounds, xtol=_POLICY.root)))
+    return Threshold(name, alpha, 1e-9 * alpha if alpha else float(np.exp(_POLICY.bounds[0])), note)

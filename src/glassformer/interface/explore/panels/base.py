@@ -42,8 +42,10 @@ class Panel(ABC):
         self.run = pn.widgets.Button(name=f"Compute: {self.title.lower()}", button_type="primary", margin=(4, 8))
         self.cancel = pn.widgets.Button(name="Cancel", margin=(4, 8))
         self.progress = pn.pane.HTML(_told(""), sizing_mode="stretch_width", margin=(0, 8))
-        # What is drawn is there from the first answer on: an empty figure says nothing, and costs time.
-        self._place = pn.Column(sizing_mode="stretch_width")
+        # An empty figure costs the browser time: a sentence stands in its place until there is something to draw.
+        self._empty = pn.pane.HTML("", sizing_mode="stretch_width", margin=(0, 8))
+        self._place = pn.Column(self._empty, sizing_mode="stretch_width")
+        self._drawn = False
         self.cancel.visible = False
         self.run.on_click(lambda _: in_order(self.ask))
         self.cancel.on_click(lambda _: in_order(self._stop))
@@ -93,7 +95,7 @@ class Panel(ABC):
     @property
     def drawn(self) -> bool:
         """Whether there is an answer in the figure."""
-        return bool(self._place.objects)
+        return self._drawn
 
     @abstractmethod
     def drawing(self) -> Any:
@@ -117,6 +119,7 @@ class Panel(ABC):
         if asked is None:
             return
         self.stale()
+        self._stand_in("Computing; the figure will be drawn here.")
         self.busy = True
         self.work.start(partial(self.compute, asked), self._show, self._fail, self.tell, self._over)
         if not self.alone:
@@ -132,6 +135,7 @@ class Panel(ABC):
             self._expect()
         else:
             self._grey()
+            self._stand_in("")
             self.tell("press the button to compute")
 
     def halt(self) -> None:
@@ -141,6 +145,7 @@ class Panel(ABC):
         self.busy, self._awaited = False, None
         self._grey()
         self.tell("")
+        self._stand_in("Nothing to draw yet: put right what is refused at the left.")
 
     def tell(self, text: str) -> None:
         """How far it is."""
@@ -162,6 +167,11 @@ class Panel(ABC):
             self._grey()
             self.tell("computing")
 
+    def _stand_in(self, text: str) -> None:
+        """Say in the place of the figure why there is none yet."""
+        if not self.drawn:
+            self._empty.object = f'<p class="empty">{html.escape(text)}</p>' if text else ""
+
     def _grey(self) -> None:
         if self.drawn:
             self.grey(True)
@@ -170,13 +180,15 @@ class Panel(ABC):
         self.work.drop()
         self.busy, self._awaited = False, None
         self.tell("cancelled")
+        self._stand_in("")
 
     def _show(self, answer: Answer) -> None:
         self._awaited, figure = None, self.figure
         self.draw(answer)
         self.grey(answer.first_look)
         if not self.drawn:
-            self._place.extend([pn.pane.Bokeh(figure, sizing_mode="stretch_width"), self.share.view])
+            self._drawn = True
+            self._place.objects = [pn.pane.Bokeh(figure, sizing_mode="stretch_width"), self.share.view]
         self.share.show(answer)
         self.bench.refuse(self, None)
 
@@ -184,6 +196,7 @@ class Panel(ABC):
         self.busy, self._awaited = False, None
         self._grey()
         self.tell(str(error))
+        self._stand_in("")
         self.bench.refuse(self, error)
 
     def _over(self) -> None:

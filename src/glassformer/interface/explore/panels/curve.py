@@ -30,8 +30,8 @@ from glassformer.theory.limits import limits
 
 _COLUMNS = ("alpha", "error", "estimate", "status", "marker")
 _OPTIMAL, _REACHED = "Bayes-optimal", "message passing"
-# Share of the horizontal axis that the names at one threshold may need.
-_ROOM = 0.15
+# Share of the horizontal axis that one line of upright text needs.
+_LINE = 0.022
 
 
 def with_theory() -> list[str]:
@@ -74,13 +74,14 @@ class Curve(Panel):
             line = made.line("alpha", "error", source=held, color=color, line_dash=dash, line_width=2.5)
             dots = made.scatter("alpha", "error", source=held, color=color, size=6, marker="marker")
             self._renderers[name] = [line, dots]
-        self._marks, self._bars = source("alpha", "name", "label", "offset", "baseline"), source("alpha", "low", "high")
+        self._marks, self._bars = source("alpha", "name"), source("alpha", "low", "high")
         self._points = source("alpha", "error", "estimate", "status", "theory")
         self._look, self._whiskers = source(*_COLUMNS), source("alpha", "low", "high")
         upright = made.vspan(x="alpha", source=self._marks, color="#555555", line_dash="dashed", line_width=1.2)
+        self._names = source("alpha", "top", "label", "offset", "baseline")
         made.text(
-            "alpha", 0, "label", source=self._marks, angle=np.pi / 2, x_offset="offset", y_offset=-6,
-            text_baseline="baseline", text_font_size="12px", text_color="#444444",
+            "alpha", "top", "label", source=self._names, angle=np.pi / 2, x_offset="offset", y_offset=10,
+            text_align="right", text_baseline="baseline", text_font_size="12px", text_color="#444444",
         )  # fmt: skip
         made.segment("alpha", "low", "alpha", "high", source=self._bars, color="#000000", line_width=1.5)
         glance = made.scatter(
@@ -93,10 +94,10 @@ class Curve(Panel):
         hover(made, curves, *told, ("error estimate", "@estimate{0.0e+0}"))
         hover(made, [runs], *told, ("standard error", "@estimate"), ("theory", "@theory"))
         hover(made, [upright], ("threshold", "@name"), ("alpha", "@alpha{0.000000}"))
-        self._items = {name: LegendItem(label=name, renderers=pair[:1]) for name, pair in self._renderers.items()}
-        self._items["runs"] = LegendItem(label="runs on data", renderers=[runs])
-        self._items["look"] = LegendItem(label="first look at message passing", renderers=[glance], visible=False)
-        made.add_layout(Legend(items=list(self._items.values()), orientation="horizontal", ncols=3), "above")
+        pairs = [(name, one[0]) for name, one in self._renderers.items()]
+        pairs += [("runs on data", runs), ("first look at message passing", glance)]
+        self._items = [LegendItem(label=name, renderers=[one], visible=False) for name, one in pairs]
+        made.add_layout(Legend(items=self._items, orientation="horizontal", ncols=3), "above")
         self._at = mark(made, self._where)
         made.on_event(Tap, lambda event: self.bench.put("at", f"{max(event.x, 0.0):.4g}"))
         made.y_range.start = 0
@@ -109,6 +110,7 @@ class Curve(Panel):
         found: Curves = answer.drawn
         self._glance(found.look)
         if found.look is not None:
+            self._update_legend()
             self.bench.offer(found.refused)
             return
         table = found.tables[_OPTIMAL]
@@ -118,11 +120,11 @@ class Curve(Panel):
         for name in with_theory():
             one = found.tables.get(name)
             fill(self._lines[name], _empty() if one is None else _columns(one, "error"))
-        for name, held in self._lines.items():
-            self._items[name].visible = len(held.data["alpha"]) > 0
-        largest = float(np.max(table["alpha"]))
+        least, largest = float(np.min(table["alpha"])), float(np.max(table["alpha"]))
         places = {} if found.thresholds is None else _places(found.thresholds, largest)
-        fill(self._marks, _labels(places, float(np.min(table["alpha"])), largest))
+        fill(self._marks, {"alpha": list(places), "name": [", ".join(names) for names in places.values()]})
+        drawn = np.concatenate([np.asarray(held.data["error"], dtype=float) for held in self._lines.values()])
+        fill(self._names, _labels(places, least, largest, float(np.max(drawn[np.isfinite(drawn)], initial=0.0))))
         self.points(None)
         self.bench.remark(found.missing)
         self.bench.offer(found.refused)
@@ -133,12 +135,17 @@ class Curve(Panel):
         """A first look, or none."""
         fill(self._look, _empty() if look is None else _columns(look, "error"))
         fill(self._whiskers, {"alpha": []} if look is None else _bars(look))
-        self._items["look"].visible = look is not None
+
+    def _update_legend(self) -> None:
+        """Name the curves and points that are drawn, and no others."""
+        for item in self._items:
+            item.visible = len(item.renderers[0].data_source.data["alpha"]) > 0
 
     def stale(self) -> None:
         super().stale()
         if self.drawn:
             self._glance(None)
+            self._update_legend()
 
     def points(self, simulation: Table | None) -> None:
         """Runs on data, or none."""
@@ -155,7 +162,7 @@ class Curve(Panel):
             columns = {"alpha": alpha, "error": error, "estimate": estimate, "status": status, "theory": theory}
             fill(self._points, columns)
             fill(self._bars, {"alpha": alpha, "low": error - blur, "high": error + blur})
-        self._items["runs"].visible = simulation is not None
+        self._update_legend()
 
     def at(self, alpha: float) -> None:
         """Mark the sample ratio that other panels are about."""
@@ -202,13 +209,13 @@ def _unseen(answer: Answer) -> None:
 
 
 def _of_learner(asked: Asked, name: str, alpha: list[float]) -> Table:
-    one = learner(name)
+    one = learner(name).fitting(asked.model)
     return shelved_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
 
 
 def _refusals(model: Any) -> dict[str, str]:
     """Learners that do not go with a model, and why."""
-    found = {name: learner(name).refusal(model) for name in names()}
+    found = {name: learner(name).fitting(model).refusal(model) for name in names()}
     return {name: why for name, why in found.items() if why is not None}
 
 
@@ -227,21 +234,39 @@ def _places(thresholds: Any, largest: float) -> dict[float, list[str]]:
     return found
 
 
-def _labels(places: Mapping[float, Sequence[str]], least: float, largest: float) -> dict[str, Any]:
-    """A line for every name, along the threshold: on its left, at the left end of the figure on its right.
+def _labels(places: Mapping[float, Sequence[str]], least: float, largest: float, top: float) -> dict[str, Any]:
+    """Upright names of thresholds; thresholds that are too close to each other for two labels share one.
+
+    A label ends at the height ``top``. It stands on the left of its threshold, or on the right where the left has no
+    room.
 
     Example:
-        >>> found = _labels({0.1: ["weak recovery"], 0.75: ["perfect recovery", "hard phase end"]}, 0.0, 1.0)
-        >>> [text.split(chr(10)) for text in found["label"]], found["baseline"]
-        ([['weak recovery'], ['perfect recovery', 'hard phase end']], ['top', 'bottom'])
+        >>> found = _labels({0.1: ["weak recovery"], 0.75: ["perfect recovery"], 0.76: ["spinodal"]}, 0.0, 1.0, 1.0)
+        >>> [text.split(chr(10)) for text in found["label"]], found["alpha"]
+        ([['weak recovery'], ['perfect recovery', 'spinodal']], [0.1, 0.75])
     """
-    left = [alpha > least + _ROOM * (largest - least) for alpha in places]
+    groups: list[list[float]] = []
+
+    def width(group: list[float]) -> float:
+        return _LINE * (largest - least) * sum(len(places[alpha]) for alpha in group)
+
+    def on_left(group: list[float]) -> bool:
+        return group[0] - width(group) > least
+
+    for alpha in sorted(places):
+        groups.append([alpha])
+        while len(groups) > 1:
+            (*_, before), last = groups[-2], groups[-1]
+            end = before if on_left(groups[-2]) else before + width(groups[-2])
+            if last[0] - width(last) * on_left(last) > end:
+                break
+            groups[-2:] = [[*groups[-2], *last]]
     return {
-        "alpha": list(places),
-        "name": [", ".join(names) for names in places.values()],
-        "label": ["\n".join(names) for names in places.values()],
-        "offset": [-3 if one else 3 for one in left],
-        "baseline": ["bottom" if one else "top" for one in left],
+        "alpha": [group[0] if on_left(group) else group[-1] for group in groups],
+        "top": [top] * len(groups),
+        "label": ["\n".join(name for alpha in group for name in places[alpha]) for group in groups],
+        "offset": [-3 if on_left(group) else 3 for group in groups],
+        "baseline": ["bottom" if on_left(group) else "top" for group in groups],
     }
 
 
@@ -270,8 +295,11 @@ def _answer(asked: Asked, found: Curves) -> Answer:
     frames = [one.to_pandas().assign(learner=name) for name, one in found.tables.items()]
     commands = [asked.command("limits", alpha=spec), asked.command("thresholds")]
     above = positive(asked.texts)
-    commands += [asked.command("limits", alpha=above, learner=name) for name in learners]
-    calls = "".join(f"\n{_named(name)}.limits(model, {words.along(above)}, throw=False)" for name in learners)
+    fitting = [learner(name).fitting(asked.model) for name in learners]
+    commands += [
+        asked.command("limits", alpha=above, learner=one.name, **words.learner_options(one)) for one in fitting
+    ]
+    calls = "".join(f"\n{_named(one)}.limits(model, {words.along(above)}, throw=False)" for one in fitting)
     imports = {"learner": "glassformer.learners.registry"} if learners else {}
     return Answer(
         drawn=found,
@@ -283,15 +311,15 @@ def _answer(asked: Asked, found: Curves) -> Answer:
     )
 
 
-def _named(name: str) -> str:
-    return f"{name.replace('-', '_')} = learner({name!r})"
+def _named(one: Learner) -> str:
+    return f"{one.name.replace('-', '_')} = {words.learner_call(one)}"
 
 
 def _said(found: Curves, optimum: Table) -> str:
     """What the figure shows, in words."""
     alpha, error = optimum["alpha"], optimum["error"]
-    text = f"The Bayes-optimal error goes from {error[0]:.4g} at alpha = {alpha[0]:.4g} to {error[-1]:.4g} at "
-    text += f"{alpha[-1]:.4g}."
+    first, last = (words.error_text(error[k], optimum["error_estimate"][k]) for k in (0, -1))
+    text = f"The Bayes-optimal error goes from {first} at alpha = {alpha[0]:.4g} to {last} at {alpha[-1]:.4g}."
     doubtful = sum(not status.ok for status in optimum.status)
     text += f" {doubtful} of {len(alpha)} points are not plainly converged; the table has their status." * (
         doubtful > 0

@@ -12,11 +12,13 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
+from glassformer.interface.explore import words
 from glassformer.interface.explore.answer import Answer, Asked
 from glassformer.interface.explore.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.interface.explore.panels.base import Panel
 from glassformer.interface.explore.question import ratios, whole
-from glassformer.learners.registry import names
+from glassformer.learners.base import Learner
+from glassformer.learners.registry import learner, names
 
 _MOST = 50
 
@@ -53,11 +55,11 @@ class Data(Panel):
     def compute(self, asked: Asked, so_far: Callable[[Answer], None]) -> Answer:
         alpha, parts = _spread(asked), []
         sizes = {name: whole(asked.texts, name) for name in ("d", "instances", "seed")}
-        settings: dict[str, Any] = {**sizes, "algorithm": asked.texts["algorithm"]}
+        chosen = learner(asked.texts["algorithm"]).fitting(asked.model)
         for one in alpha:
-            parts.append(simulate(asked.model, [one], **settings))
-            so_far(_answer(asked, _joined(parts), settings))
-        return _answer(asked, _joined(parts), settings)
+            parts.append(simulate(asked.model, [one], algorithm=chosen, **sizes))
+            so_far(_answer(asked, _joined(parts), sizes, chosen))
+        return _answer(asked, _joined(parts), sizes, chosen)
 
     def draw(self, answer: Answer) -> None:
         found: Simulation = answer.drawn
@@ -102,7 +104,7 @@ def _joined(parts: list[Simulation]) -> Simulation:
     )
 
 
-def _answer(asked: Asked, found: Simulation, settings: dict[str, Any]) -> Answer:
+def _answer(asked: Asked, found: Simulation, sizes: dict[str, int], chosen: Learner) -> Answer:
     from glassformer.interface.figures.plots import plot_simulation
 
     alpha = [float(a) for a in found["alpha"]]
@@ -110,12 +112,16 @@ def _answer(asked: Asked, found: Simulation, settings: dict[str, Any]) -> Answer
     known = f"; the largest distance from theory is {gap:.3g}" if np.isfinite(gap) else ""
     settled = sum(run.status.ok for group in found.instances for run in group)
     total = sum(len(group) for group in found.instances)
-    arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    options = words.learner_options(chosen)
+    arguments = ", ".join(f"{name}={value!r}" for name, value in sizes.items())
+    arguments += f", algorithm={words.learner_call(chosen) if options else repr(chosen.name)}"
+    imports = {"learner": "glassformer.learners.registry"} if options else {}
+    runs = {**sizes, "algorithm": chosen.name, **options}
     return Answer(
         drawn=found,
         frame=found.to_pandas(),
         said=f"{total} runs at {len(alpha)} sample ratios, {settled} converged{known}. " + " ".join(found.notes),
-        command=asked.command("simulate", alpha=",".join(f"{a:.6g}" for a in alpha), **settings),
-        code=asked.code(f"simulate(model, {alpha}, {arguments})"),
+        command=asked.command("simulate", alpha=",".join(f"{a:.6g}" for a in alpha), **runs),
+        code=asked.code(f"simulate(model, {alpha}, {arguments})", **imports),
         plot=partial(plot_simulation, found),
     )

@@ -16,6 +16,7 @@ from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.core.progress import track
 from glassformer.core.remembered import remembered
 from glassformer.core.showing import heading
+from glassformer.interface.explore import words
 from glassformer.interface.explore.answer import Answer, Asked
 from glassformer.interface.explore.drawing import CLEAR, GREYED, canvas, fill, hover, source
 from glassformer.interface.explore.panels.base import Panel
@@ -131,8 +132,8 @@ def _model(asked: Asked, changed: dict[str, float]) -> Any:
 def _alphas(asked: Asked, column: dict[str, float], alpha: list[float]) -> list[dict[str, Any]]:
     model = _model(asked, column)
     table = shelved_table(lambda: limits(model, alpha, throw=False), "limits", model, alpha)
-    rows = zip(table["alpha"].tolist(), table["error"].tolist(), table.status, strict=True)
-    return [{**column, _ALPHA: a, "error": error, "status": str(status)} for a, error, status in rows]
+    rows = table.to_pandas()[["alpha", "error", "error_estimate", "status"]].to_dict("records")
+    return [{**column, **row, "status": str(row["status"])} for row in rows]
 
 
 def _others(asked: Asked, column: dict[str, float], up: tuple[str, list[float]]) -> list[dict[str, Any]]:
@@ -173,11 +174,12 @@ def _answer(asked: Asked, found: Found) -> Answer:
     fixed = {name: value for name, value in given(asked.name, asked.texts).items() if name not in grid}
     if asked.link:
         fixed = {**{name: value for name, value in fixed.items() if name != "channel"}, "link": asked.link}
-    errors = [cell["error"] for cell in found.cells]
+    errors = sorted((cell["error"], cell["error_estimate"]) for cell in found.cells)
+    least, largest = (words.error_text(*pair) for pair in (errors[0], errors[-1]))
     done = len(found.cells) / (len(wide) * len(high))
     said = f"Bayes-optimal error over {across} and {up}"
     said += f" at alpha = {at[_ALPHA][0]:.4g}" if at else ", with the thresholds as dots"
-    said += f": from {min(errors):.4g} to {max(errors):.4g}" + ("." if done == 1 else f"; {done:.0%} computed.")
+    said += f": from {least} to {largest}" + ("." if done == 1 else f"; {done:.0%} computed.")
     code = (
         "from glassformer import Sweep, collect, run_sweep\n"
         f"sweep = Sweep(model={asked.name!r}, compute='limits', parameters={fixed!r}, grid={grid!r})\n"

@@ -11,13 +11,14 @@ from bokeh.models import Legend, LegendItem
 
 from glassformer.core.ranges import number_from
 from glassformer.core.remembered import remembered
+from glassformer.interface.explore import words
 from glassformer.interface.explore.answer import Answer, Asked
 from glassformer.interface.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
 from glassformer.interface.explore.panels.base import Panel
 from glassformer.interface.explore.panels.curve import with_theory
 from glassformer.interface.explore.question import whole
 from glassformer.learners.plan import plan
-from glassformer.learners.registry import names
+from glassformer.learners.registry import learner, names
 
 _CURVES = 3
 
@@ -53,9 +54,12 @@ class Samples(Panel):
 
         del so_far
         target, d = number_from("target", asked.texts["target"]), whole(asked.texts, "d")
-        learner = asked.texts["planned"]
-        compute = partial(plan, asked.model, target, learner, "error", d)
-        found = remembered(compute, "plan", asked.model, target, learner, d)
+        chosen = learner(asked.texts["planned"]).fitting(asked.model)
+        options = words.learner_options(chosen)
+        compute = partial(plan, asked.model, target, chosen, "error", d)
+        found = remembered(compute, "plan", asked.model, target, chosen, d)
+        call = words.learner_call(chosen) if options else repr(chosen.name)
+        imports = {"learner": "glassformer.learners.registry"} if options else {}
         told = [
             f"{one.name.replace('_', ' ')}: alpha = {one.alpha:.6g}, {one.samples} samples"
             if np.isfinite(one.alpha)
@@ -66,8 +70,8 @@ class Samples(Panel):
             drawn=found,
             frame=found.to_pandas(),
             said=f"Error at or below {target:g} with d = {d}. " + "; ".join(told) + ". " + " ".join(found.notes),
-            command=asked.command("plan", target_error=target, d=d, learner=learner),
-            code=asked.code(f"plan(model, {target!r}, {learner!r}, d={d})"),
+            command=asked.command("plan", target_error=target, d=d, learner=chosen.name, **options),
+            code=asked.code(f"plan(model, {target!r}, {call}, d={d})", **imports),
             plot=partial(plot_plan, found),
         )
 

@@ -14,6 +14,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.remembered import remembered
 from glassformer.core.showing import heading
 from glassformer.experiments.simulation import experiment_of
+from glassformer.interface.explore import words
 from glassformer.interface.explore.answer import Answer, Asked
 from glassformer.interface.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
 from glassformer.interface.explore.panels.base import Panel
@@ -68,7 +69,8 @@ class Spectrum(Panel):
         if name != _NONE:
             so_far(_answer(asked, alpha, q_hat, found))
             d, seed = whole(asked.texts, "d"), whole(asked.texts, "seed")
-            signal, reached = experiment_of(asked.model, [alpha], d, 1, seed, learner(name)).learned()
+            chosen = learner(name).fitting(asked.model)
+            signal, reached = experiment_of(asked.model, [alpha], d, 1, seed, chosen).learned()
             teacher, trained = (_values(one, asked.model.prior.symmetric) for one in (signal, reached.estimates[0]))
             found = replace(found, teacher=teacher, trained=trained)
         return _answer(asked, alpha, q_hat, found)
@@ -150,7 +152,8 @@ def _answer(asked: Asked, alpha: float, q_hat: float, found: Spectra) -> Answer:
     plot = partial(plot_spectra, _laws_of(found), _matrices_of(found), title)
     if found.trained is not None:
         name, d, seed = asked.texts["trained"], whole(asked.texts, "d"), whole(asked.texts, "seed")
-        call += f"\nsignal, reached = experiment_of(model, [{alpha!r}], {d}, 1, {seed}, learner({name!r})).learned()"
+        made = words.learner_call(learner(name).fitting(asked.model))
+        call += f"\nsignal, reached = experiment_of(model, [{alpha!r}], {d}, 1, {seed}, {made}).learned()"
         imports = {"experiment_of": "glassformer.experiments.simulation", "learner": "glassformer.learners.registry"}
         return Answer(found, pandas.concat(frames), said, "", asked.code(call, **imports), plot)
     return Answer(found, pandas.concat(frames), said, "", asked.code(call), plot)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.experiments.trajectories import follow
+from glassformer.interface.explore import words
 from glassformer.interface.explore.answer import Answer, Asked
 from glassformer.interface.explore.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.interface.explore.panels.base import Panel
@@ -42,12 +43,12 @@ class InTime(Panel):
         if steps > _MOST:
             raise IncompatibleError(f"steps = {steps}: the page draws at most {_MOST}, glassformer trajectory more")
         table = shelved_table(lambda: follow(asked.model, [alpha], steps), "trajectory", asked.model, alpha, steps)
-        error = table["error"]
+        text = [words.error_text(*pair) for pair in zip(table["error"], table["error_estimate"], strict=True)]
         return Answer(
             drawn=table,
             frame=table.to_pandas(),
-            said=f"At alpha = {alpha:.4g} the error of message passing falls from {error[0]:.4g} before the first step "
-            f"to {error[1]:.4g} after it and {error[-1]:.4g} after {steps}.",
+            said=f"At alpha = {alpha:.4g} the error of message passing goes from {text[0]} before the first step "
+            f"to {text[1]} after it and {text[-1]} after {steps}.",
             command=asked.command("trajectory", alpha=alpha, steps=steps),
             code=asked.code(f"follow(model, [{alpha!r}], steps={steps})"),
             plot=partial(plot_trajectory, table),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -129,6 +128,10 @@ class Link:
 
     def _failure(self, fields: Array, error: Exception) -> LinkError:
         """What happened, and at which field: found one by one, for a function of arrays does not tell."""
+        if "jax" in sys.modules:
+            from glassformer.core.numerics.jax_settings import require_backend
+
+            require_backend()
         for sample in fields[: _POLICY.searched]:
             try:
                 _quietly(self._one, sample)
@@ -267,13 +270,13 @@ def _compiled(function: Callable[..., Any]) -> Callable[[Array], Array]:
 
 def _quietly(function: Callable[[Any], Any], fields: Any) -> Any:
     """A call in double precision, without warnings about overflow."""
-    with np.errstate(all="ignore"), _double_precision():
+    if "jax" not in sys.modules:
+        with np.errstate(all="ignore"):
+            return function(fields)
+    from glassformer.core.numerics.jax_settings import jax_settings
+
+    with np.errstate(all="ignore"), jax_settings(required=False):
         return function(fields)
-
-
-def _double_precision() -> AbstractContextManager[Any]:
-    jax = sys.modules.get("jax")
-    return jax.enable_x64(True) if jax is not None else nullcontext()
 
 
 def _is_jax(label: Any) -> bool:

@@ -10,7 +10,7 @@ Source: Damian, Pillaud-Vivien, Lee, Bruna, arXiv:2403.05529.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,12 +58,13 @@ def link_exponents(link: Callable[..., Any]) -> Exponents:
 
 def exponents_of(shape: LinkShape) -> Exponents:
     """Exponents of a link whose shape is known."""
-    information = _first(_coefficients(shape))
+    information = first_exponent(_coefficients(shape))
     # What labels say of the field on average they say label by label: the latter is the smaller one.
-    return Exponents(information, 1.0 if information == 1 else _first(_conditional(shape)))
+    return Exponents(information, 1.0 if information == 1 else first_exponent(_conditional(shape)))
 
 
-def _first(sizes: Iterator[float]) -> float:
+def first_exponent(sizes: Iterable[float]) -> float:
+    """Return the order of the first coefficient that is not zero, from those of orders 1, 2, ...; inf without one."""
     return next((float(k) for k, size in enumerate(sizes, 1) if size > _POLICY.zero), np.inf)
 
 
@@ -76,7 +77,7 @@ def _coefficients(shape: LinkShape) -> Iterator[float]:
     label = label - weight @ label
     size = max(float(np.sqrt(weight @ label**2)), 1e-300)
     for k in range(1, _POLICY.largest + 1):
-        yield abs(float(weight @ (label * _hermite(k, z)))) / size
+        yield abs(float(weight @ (label * hermite(k, z)))) / size
 
 
 def _conditional(shape: LinkShape) -> Iterator[float]:
@@ -85,7 +86,7 @@ def _conditional(shape: LinkShape) -> Iterator[float]:
     odds = np.exp(log_odds - gap * (h + 0.5 * gap))
     total = 1 + np.sum(odds, axis=0)
     for k in range(1, _POLICY.largest + 1):
-        mean = (_hermite(k, h) + np.sum(odds * _hermite(k, h + gap), axis=0)) / total
+        mean = (hermite(k, h) + np.sum(odds * hermite(k, h + gap), axis=0)) / total
         flat = sum(_on_flat(intervals, k) for _, intervals in shape.flats)
         yield float(np.sqrt(weight @ mean**2 + flat))
 
@@ -94,13 +95,13 @@ def _on_flat(intervals: Array, k: int) -> float:
     """Square of the integral of a polynomial over the intervals of one label, over the label's probability."""
     edges = np.clip(intervals, -TAIL, TAIL)
     # The integral of h_k times the normal density is that of h_(k-1), with the other sign, over the root of k.
-    inner = -_hermite(k - 1, edges) * np.where(np.isfinite(intervals), normal_density(edges), 0.0) / np.sqrt(k)
+    inner = -hermite(k - 1, edges) * np.where(np.isfinite(intervals), normal_density(edges), 0.0) / np.sqrt(k)
     mass = float(np.sum(np.diff(ndtr(edges), axis=1)))
     return float(np.sum(np.diff(inner, axis=1))) ** 2 / mass if mass > _POLICY.unseen else 0.0
 
 
-def _hermite(k: int, z: Array) -> Array:
-    """Normalised Hermite polynomial, by its recurrence."""
+def hermite(k: int, z: Array) -> Array:
+    """Return the normalised Hermite polynomial of order k, by its recurrence."""
     before, now = np.zeros_like(z), np.ones_like(z)
     for j in range(k):
         before, now = now, (z * now - np.sqrt(j) * before) / np.sqrt(j + 1)

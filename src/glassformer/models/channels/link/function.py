@@ -62,12 +62,15 @@ def traced_link(function: Callable[..., object]) -> Callable[[Any], Any] | None:
     import jax
     import jax.numpy as jnp
 
+    from glassformer.core.numerics.jax_settings import jax_settings, require_backend
+
+    require_backend()
     plain = function.function if isinstance(function, Link) else function
 
     def one(h: Any) -> Any:
         return jnp.asarray(plain(h)).reshape(())
 
-    with jax.enable_x64(True):
+    with jax_settings():
         try:
             slopes = np.asarray(jax.vmap(jax.grad(one))(jnp.linspace(-2.0, 2.0, 64)))
         except Exception:
@@ -84,11 +87,10 @@ def has_slope(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
         >>> has_slope(lambda z: jnp.sign(z[0]), (2,)), has_slope(lambda z: jnp.tanh(z[0]), (2,))
         (False, True)
     """
-    import jax
-
     from glassformer.core.numerics.compiled import Specialised
+    from glassformer.core.numerics.jax_settings import jax_settings
 
-    with jax.enable_x64(True):
+    with jax_settings():
         fields = np.random.default_rng(3).standard_normal((_TRIED, *shape))
         return bool(np.any(np.asarray(Specialised(_slopes, link=function)(fields)) != 0))
 

@@ -101,7 +101,8 @@ class NoisyLink(LinkPosterior):
         edges = np.sort(np.concatenate([start, cuts], axis=1), axis=1)
         for _ in range(_POLICY.zooms):
             change = self._changes(edges, y, self.shape.link(omega + scale * edges))
-            edges = np.sort(np.concatenate([_levelled(edges, change), cuts], axis=1), axis=1)
+            panels = int(np.clip(0.5 * np.max(np.sum(change + 1e-9, axis=1)), 32, _POLICY.panels))
+            edges = np.sort(np.concatenate([levelled(edges, change, panels), cuts], axis=1), axis=1)
             if np.max(change) <= 4:
                 break
         return edges
@@ -118,10 +119,9 @@ class NoisyLink(LinkPosterior):
         return np.where(ceiling > floor - 45, np.minimum(change, _POLICY.steep), 0.0)
 
 
-def _levelled(edges: Array, change: Array) -> Array:
-    """New edges between which every row changes by the same amount, about 2; change shape (rows, panels)."""
+def levelled(edges: Array, change: Array, panels: int) -> Array:
+    """Return new edges between which every row changes by the same amount; change has shape (rows, panels before)."""
     measure = np.cumsum(change + 1e-9, axis=1)
-    panels = int(np.clip(0.5 * np.max(measure[:, -1]), 32, _POLICY.panels))
     measure = np.concatenate([np.zeros((len(edges), 1)), measure / measure[:, -1:]], axis=1)
     # One interpolation for all rows: row i of the measure is moved to [2 i, 2 i + 1].
     rows = 2.0 * np.arange(len(edges))[:, None]

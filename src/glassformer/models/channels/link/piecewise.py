@@ -204,7 +204,8 @@ def _jumps(link: Function, grid: Array, values: Array) -> list[_Cut]:
         lower = np.abs(v - low) > np.abs(high - v)
         right, high = np.where(lower, middle, right), np.where(lower, v, high)
         left, low = np.where(lower, left, middle), np.where(lower, low, v)
-    real = np.abs(high - low) > 0.5 * (size[found] - usual[found])
+    # A label of its own at the jump itself, as that of a sign, leaves half of it on either side.
+    real = np.abs(high - low) > 0.4 * (size[found] - usual[found])
     return [_Cut(*ends) for ends in zip(left[real].tolist(), right[real].tolist(), strict=True)]
 
 

@@ -29,6 +29,7 @@ from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.entries import Entries, entries, listed, once
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.numerics.quasi_random import turns
 from glassformer.core.numerics.small_matrices import triangular_inverse
 from glassformer.core.numerics.written_out import by_entries
@@ -139,7 +140,7 @@ def _sample(dimension: int, effort: Effort) -> _Sample:
     starts = rng.standard_normal((pool, effort.starts, dimension))
     starts[:, 0] = 0.0
     stretches = np.sqrt(POLICY.degrees / chi2.ppf(uniform[..., -1], POLICY.degrees))
-    with jax.enable_x64(True):
+    with jax_settings():
         parts = (starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)
         return _Sample(*(jnp.asarray(part.T) for part in parts))
 

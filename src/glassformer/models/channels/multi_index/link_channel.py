@@ -14,6 +14,7 @@ from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, LinkError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.remembered import remembered
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.confusion import Alphabet, ConfusionLaw, confusion_law
@@ -166,10 +167,18 @@ def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
 
 
 def _of_law(link: Callable[[Any], Any], safe: Link, law: LabelLaw, noise: float, points: int) -> Channel:
-    from glassformer.models.channels.multi_index.likelihood_rows import LikelihoodRowsChannel
-
     if noise != 0:
         raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
+    if safe.shape == (1, 1) and safe.label_shape == ():
+        from glassformer.models.channels.link.label_law import LabelLawChannel
+        from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
+
+        channel = LabelLawChannel.of(safe, law)
+        if channel is not None:
+            smooth = safe.function if _traced(safe) is None else None
+            return ScalarRowsChannel(channel, channel.clean, smooth=smooth)
+    from glassformer.models.channels.multi_index.likelihood_rows import LikelihoodRowsChannel
+
     _require_traceable(safe)
     flat, (indices, tokens) = _flattened(link), safe.shape
     symmetric = row_symmetries(flat, indices, tokens, False)
@@ -216,7 +225,7 @@ def _scalar(link: Link, noise: float, traceable: bool) -> Channel:
 
 def _traced(link: Link) -> Exception | None:
     """What JAX says when it traces the link; nothing where it can."""
-    with jax.enable_x64(True):
+    with jax_settings():
         try:
             jax.eval_shape(lambda fields: jnp.asarray(link.function(fields)), jnp.zeros(link.shape))
         except Exception as error:

@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.batching import mapped
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.models.channels.row_symmetries import RowSymmetries
 
 
@@ -86,7 +87,7 @@ def _shown(flat: Link, indices: int, tokens: int, discrete: bool) -> Array:
 
 def _slopes(flat: Link, fields: Array) -> Array:
     """Gradients of the entries of labels, shape (n, P, L)."""
-    with jax.enable_x64(True):
+    with jax_settings():
         found = np.asarray(jax.jit(jax.vmap(jax.jacfwd(flat)))(jnp.asarray(fields)))
     return np.nan_to_num(found).reshape(-1, *fields.shape[1:])
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.integral import Array
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.numerics.quasi_random import mean_and_error
 from glassformer.core.remembered import remembered
 from glassformer.models.channels.field_averages import REPLICAS, Averages, Response, Slopes
@@ -117,7 +118,7 @@ class NoiselessLinkRowsChannel(NearLinkRowsChannel):
 
 def _rank(link: Callable[[Any], Any], indices: int, tokens: int) -> float:
     """Rank of the Jacobian of the link at a generic point."""
-    with jax.enable_x64(True):
+    with jax_settings():
         at = jnp.asarray(np.random.default_rng(0).standard_normal((indices, tokens)))
         slope = np.asarray(jax.jacfwd(link)(at)).reshape(-1, indices * tokens)
     return float(np.linalg.matrix_rank(slope))

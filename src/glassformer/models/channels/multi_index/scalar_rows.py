@@ -79,6 +79,10 @@ class ScalarRowsChannel(Channel):
         return self.scalar.label_noise
 
     @property
+    def law_gap(self) -> float:
+        return self.scalar.law_gap
+
+    @property
     def error_unit(self) -> float:
         return self.scalar.error_unit
 

@@ -1,0 +1,62 @@
+"""The settings of JAX under which this package computes, whatever the process or its environment has chosen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import jax
+
+from glassformer.core.errors import BackendError
+
+# Variables that can keep JAX from starting, the likeliest first.
+_READ = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES", "XLA_FLAGS")
+
+
+@contextmanager
+def jax_settings(double: bool = True, required: bool = True) -> Iterator[None]:
+    """Double or single precision, with the default rules of JAX for promotion of shapes and types and for transfers.
+
+    The strict modes of JAX are for code that was written for them; here arrays of NumPy, Python numbers and JAX meet.
+
+    Args:
+        double: precision of the arrays that are made.
+        required: False where the computation may not need JAX at all.
+
+    Raises:
+        BackendError: JAX cannot start.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> with jax.numpy_rank_promotion("raise"), jax_settings():
+        ...     (jnp.ones((2, 2)) * jnp.ones(2)).dtype
+        dtype('float64')
+    """
+    if required:
+        require_backend()
+    with (
+        jax.enable_x64(double),
+        jax.numpy_rank_promotion("allow"),
+        jax.numpy_dtype_promotion("standard"),
+        jax.transfer_guard("allow"),
+    ):
+        yield
+
+
+@cache
+def require_backend() -> None:
+    """Raise unless JAX has a device to compute on.
+
+    Raises:
+        BackendError: it has none; the message names the variable of the environment that JAX reads.
+    """
+    try:
+        jax.default_backend()
+    except Exception as error:
+        given = (f"{name} = {os.environ[name]}" for name in _READ if os.environ.get(name))
+        found = next(given, f"jax.config.jax_platforms = {jax.config.jax_platforms}")  # type: ignore[attr-defined]
+        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        remedy = "unset it, set JAX_PLATFORMS=cpu, or install the plugin it asks for"
+        raise BackendError(f"JAX cannot start with {found} ({cause}): {remedy}") from error

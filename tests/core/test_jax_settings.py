@@ -1,0 +1,87 @@
+"""The settings of JAX that a process or its environment has chosen change no number; a broken one is named."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from glassformer import (
+    BilinearSequenceRegression,
+    GradientDescent,
+    OnlineSGD,
+    SequenceMultiIndex,
+    limits,
+    simulate,
+)
+from glassformer.core.errors import BackendError
+from glassformer.core.numerics.jax_settings import require_backend
+from glassformer.interface import doctor
+
+STRICT = {
+    "jax_numpy_rank_promotion": "raise",
+    "jax_numpy_dtype_promotion": "strict",
+    "jax_transfer_guard": "disallow",
+}
+
+
+COMPUTATIONS = {
+    "link of two indices": lambda: doctor.CHECKS["two indices"](),
+    "gradient descent": lambda: simulate(
+        BilinearSequenceRegression(rho=0.5, noise=0.1),
+        0.6,
+        d=8,
+        instances=1,
+        algorithm=GradientDescent(max_steps=20),
+        seed=0,
+    )["error"],
+    "online": lambda: simulate(
+        SequenceMultiIndex(lambda z: z[0, 0] ** 2), 1.0, d=10, instances=1, algorithm=OnlineSGD(), seed=0
+    )["error"],
+}
+
+
+@pytest.fixture
+def strict():
+    before = {name: getattr(jax.config, name) for name in STRICT}
+    for name, value in STRICT.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.mark.parametrize("name", COMPUTATIONS)
+def test_strict_modes_change_nothing(name, strict):
+    found = COMPUTATIONS[name]()
+    for option, value in zip(STRICT, ("allow", "standard", "allow"), strict=True):
+        jax.config.update(option, value)
+    assert found == COMPUTATIONS[name]()
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """As with JAX_PLATFORMS=cuda and no plugin for it."""
+
+    def refuse():
+        raise AssertionError
+
+    require_backend.cache_clear()
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    monkeypatch.setattr(jax, "default_backend", refuse)
+    yield
+    require_backend.cache_clear()
+
+
+def test_a_platform_that_is_missing_is_named(broken):
+    with pytest.raises(BackendError, match=r"JAX_PLATFORMS = cuda .*set JAX_PLATFORMS=cpu"):
+        limits(SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), noise=0.5), 1.0)
+    assert doctor.machine()["devices"][0].startswith("none: JAX cannot start with JAX_PLATFORMS = cuda")
+
+
+def test_a_link_that_fails_for_want_of_a_platform_is_not_blamed(broken):
+    def failing(h):
+        raise AssertionError
+
+    with pytest.raises(BackendError, match="JAX_PLATFORMS"):
+        BilinearSequenceRegression(rho=0.5, channel=failing)

@@ -1,0 +1,129 @@
+"""Arguments of another kind than public functions take: one error each, before anything is computed."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import glassformer
+from glassformer import (
+    BilinearSequenceRegression,
+    DenseDesign,
+    Iteration,
+    MessagePassing,
+    ParameterError,
+    SequenceMultiIndex,
+    Sweep,
+    VectorMessagePassing,
+    cross_validate,
+    leave_one_out,
+    limits,
+    ridge_error,
+    subspace_threshold,
+    thresholds,
+    vamp,
+    vector_state_evolution,
+)
+from glassformer.core.arguments import kinds_of
+from glassformer.learners.gamp import gamp
+from glassformer.theory.online_sgd import Pace, Start
+
+MODEL = BilinearSequenceRegression(rho=0.5, noise=0.1)
+RNG = np.random.default_rng(0)
+DESIGN, LABELS = DenseDesign(RNG.standard_normal((30, 5, 5))), RNG.standard_normal(30)
+GIVEN = {
+    "Any": None,
+    "ArrayLike": [0.5],
+    "Array": np.ones(1),
+    "Design": DESIGN,
+    "DenseDesign": DESIGN,
+    "Iteration": Iteration(),
+    "MessagePassing": MessagePassing(),
+    "VectorMessagePassing": VectorMessagePassing(),
+    "Model": MODEL,
+    "Pace": Pace(1.0, 1, 0.0),
+    "Start": Start(np.eye(1), np.eye(1)),
+    "Sweep": Sweep("bsr", {"rho": [0.5], "alpha": [0.5]}),
+    "bool": True,
+    "float": 0.5,
+    "int": 2,
+    "str": "x",
+}
+FUNCTIONS = [
+    gamp,
+    *(f for f in (getattr(glassformer, name) for name in glassformer.__all__) if inspect.isfunction(f)),
+]
+ARGUMENTS = [(function, name) for function in FUNCTIONS for name in inspect.signature(function).parameters]
+
+
+def _given(annotation):
+    kinds = annotation.split(" | ")
+    return None if "None" in kinds else GIVEN[kinds[0]]
+
+
+@pytest.mark.parametrize(("function", "name"), ARGUMENTS, ids=lambda part: getattr(part, "__name__", part))
+def test_an_object_of_another_kind(function, name):
+    if not kinds_of(function, name):
+        assert name in ("loss",)
+        return
+    annotations = function.__annotations__
+    given = {other: _given(annotations[other]) for other in inspect.signature(function).parameters}
+    with pytest.raises(ParameterError, match=rf"^{name} = <object object at .* is not allowed: expected "):
+        function(**{**given, name: object()})
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: limits("bsr", 0.5), "model = 'bsr' is not allowed: expected an object of class Model"),
+        (
+            lambda: limits(MODEL, 0.5, settings=()),
+            "settings = () is not allowed: expected None, or an object of",
+        ),
+        (lambda: limits(MODEL, 0.5, throw="no"), "throw = 'no' is not allowed: expected True or False"),
+        (lambda: vamp(MODEL, DESIGN, LABELS, seed=print), "seed = <built-in function print> is not allowed"),
+        (lambda: vamp(MODEL, DESIGN, LABELS, seed=-1), "seed = -1 is not allowed: expected an integer >= 0"),
+        (lambda: vector_state_evolution(MODEL, [1.0], 3, settings=()), "settings = () is not allowed"),
+        (lambda: vector_state_evolution(MODEL, [1.0], 10**400), "entries = "),
+        (lambda: cross_validate(DESIGN, LABELS, intercept=object()), "intercept = <object"),
+        (lambda: leave_one_out(DESIGN, LABELS, np.ones(3), 0.1), "estimate = "),
+        (lambda: leave_one_out(DESIGN, LABELS, np.ones((5, 5)), -1.0), "strength = -1.0 is not allowed"),
+        (lambda: ridge_error(1e308, noise=3), "alpha = 1e+308 is not allowed: expected finite and >= 0, up to 1e+300"),
+        (lambda: ridge_error(0.5, noise="3"), "noise = '3' is not allowed: expected a number"),
+    ],
+)
+def test_what_was_accepted_or_failed_inside(call, message):
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        call()
+
+
+@pytest.mark.parametrize("accuracy", ["nan", np.nan, 0.0, -1.0, np.inf])
+def test_accuracy_of_a_subspace(accuracy):
+    model = SequenceMultiIndex(lambda z: abs(z[0, 0]))
+    with pytest.raises(ParameterError, match="accuracy"):
+        subspace_threshold(model, 0, accuracy=accuracy)
+
+
+def test_ridge_at_the_largest_ratios():
+    """With alpha = noise = strength the error is half of the signal; it falls as noise/alpha beyond."""
+    assert ridge_error(1e300, noise=1e300) == pytest.approx(0.5, rel=1e-12)
+    assert ridge_error(1e300, noise=3.0) == pytest.approx(3e-300, rel=1e-12)
+
+
+def test_a_scalar_array_is_a_number():
+    assert ridge_error(0.5, noise=np.float32(0.5)) == ridge_error(0.5, noise=np.array(0.5))
+
+
+def test_results_are_compared_by_content():
+    first, second, other = (limits(MODEL, [0.5, alpha]) for alpha in (1.0, 1.0, 1.5))
+    assert first == second
+    assert first != other
+    assert first != first.columns
+    assert len({first, second, other}) == 2
+    here, there = thresholds(MODEL), thresholds(MODEL)
+    assert here == there
+    assert here["perfect_recovery"] == there["perfect_recovery"]
+    assert hash(here) == hash(there)
