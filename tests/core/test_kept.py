@@ -9,6 +9,7 @@ import pytest
 
 from glassformer.core.cache_folder import VARIABLE, cache_folder
 from glassformer.core.kept import kept
+from glassformer.interface.doctor import CHECKS
 
 
 @pytest.fixture
@@ -55,6 +56,30 @@ def test_the_folder_respects_the_users_cache_home(tmp_path, monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "glassformer"
+
+
+@pytest.mark.parametrize("place", ["relative", "./relative", "", None])
+def test_a_relative_cache_home_is_ignored(place, tmp_path, monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if place is None:
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", place)
+    assert cache_folder() == tmp_path / ".cache" / "glassformer"
+
+
+def test_doctor_tells_whether_the_cache_can_be_used(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
+    assert CHECKS["cache"]() == (True, f"{tmp_path / 'cache'} can be written to")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "file"))
+    good, found = CHECKS["cache"]()
+    assert not good
+    assert str(tmp_path / "file") in found
+    assert found.endswith("or set GLASSFORMER_CACHE to another folder, or to off")
+    monkeypatch.setenv(VARIABLE, "off")
+    assert CHECKS["cache"]()[0]
 
 
 _COMMAND = """

@@ -570,6 +570,37 @@ def test_an_address_without_a_scheduler_is_one_error(place, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_scheduler_that_dies_is_one_line(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(importlib.import_module("glassformer.experiments.sweeps.engines"), "_PATIENCE", 2)
+    (tmp_path / "sweep.toml").write_text(TOML)
+    place = tmp_path / "scheduler.json"
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard"]
+    with subprocess.Popen(
+        [*command, "--scheduler-file", str(place)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as scheduler:
+        deadline = time.monotonic() + 60
+        while not (place.exists() and place.read_text().endswith("}")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        address = json.loads(place.read_text())["address"]
+
+        def kill():
+            # Tasks are locked while they are on their way.
+            while not list((tmp_path / "store").glob("locks/*")):
+                time.sleep(0.05)
+            scheduler.kill()
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        store = str(tmp_path / "store")
+        assert main(["sweep", "run", str(tmp_path / "sweep.toml"), "--store", store, "--scheduler", address]) == 2
+        thread.join()
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"scheduler = '{address}'" in line
+    assert "run the same command again" in line
+
+
+@pytest.mark.slow
 def test_a_wrong_scheduler_loses_nothing(tmp_path):
     run_sweep(Sweep("bsr", {"rho": [0.2], "alpha": "0.1:0.9:5"}, parameters={"beta": 1}), tmp_path)
     before = files(tmp_path)

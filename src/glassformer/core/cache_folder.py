@@ -16,7 +16,8 @@ _WORTH_KEEPING = 0.2
 def cache_folder() -> Path | None:
     """Where things are kept: ``GLASSFORMER_CACHE``, or ``glassformer`` in the user's cache folder; None for nowhere.
 
-    ``GLASSFORMER_CACHE=off`` keeps nothing; the user's cache folder is ``XDG_CACHE_HOME`` or ``~/.cache``.
+    ``GLASSFORMER_CACHE=off`` keeps nothing; the user's cache folder is ``XDG_CACHE_HOME`` or ``~/.cache``. A relative
+    ``XDG_CACHE_HOME`` is ignored, as its standard says.
 
     Example:
         >>> import os
@@ -27,11 +28,13 @@ def cache_folder() -> Path | None:
         >>> _ = os.environ.pop("GLASSFORMER_CACHE") if before is None else os.environ.update(GLASSFORMER_CACHE=before)
     """
     given = os.environ.get(VARIABLE)
-    if given is not None:
-        return None if given.strip().lower() in _NOTHING else Path(given).expanduser()
-    home = os.environ.get("XDG_CACHE_HOME")
+    if given is not None and given.strip().lower() in _NOTHING:
+        return None
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
-        return (Path(home) if home else Path.home() / ".cache") / "glassformer"
+        if given is not None:
+            return Path(given).expanduser()
+        return (home if home.is_absolute() else Path.home() / ".cache") / "glassformer"
     except RuntimeError:
         # Users without a home keep nothing.
         return None

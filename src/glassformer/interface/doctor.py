@@ -163,6 +163,22 @@ def _picture() -> tuple[bool, str]:
     return size > 1000, f"a picture of {size} bytes"
 
 
+def _cache() -> tuple[bool, str]:
+    """Whether tables and compiled programs can be kept between processes, where that is not declined."""
+    from glassformer.core.cache_folder import VARIABLE, cache_folder
+    from glassformer.core.errors import DataError
+    from glassformer.core.files import require_place
+
+    folder = cache_folder()
+    if folder is None:
+        return True, "off: every process computes its tables and compiles its programs itself"
+    try:
+        require_place("cache", folder / "tables" / "check", make=True)
+    except DataError as error:
+        return False, f"{error}; or set {VARIABLE} to another folder, or to off"
+    return True, f"{folder} can be written to"
+
+
 CHECKS: dict[str, Callable[[], tuple[bool, str]]] = {
     "closed form": _closed_form,
     "thresholds": _thresholds,
@@ -171,4 +187,5 @@ CHECKS: dict[str, Callable[[], tuple[bool, str]]] = {
     "message passing": _message_passing,
     "repeatable": _repeated,
     "picture": _picture,
+    "cache": _cache,
 }

@@ -132,8 +132,19 @@ def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
         model: of one row.
         most: largest sample ratio of interest.
     """
+    return with_curve(model, most)[1]
+
+
+def with_curve(model: Model, most: float) -> tuple[Model, StateCurve]:
+    """The model, or an equal one, that the curve was computed with, and the curve.
+
+    Averages of a link are read off panels where many have been asked for, within their error: what is solved next to
+    the curve with this model does not depend on whether the curve was known before.
+    """
     decades = _decades(model, most)
-    found: StateCurve = remembered(lambda: _resolved(model, decades), "equation of state", model, decades)
+    found: tuple[Model, StateCurve] = remembered(
+        lambda: (model, _resolved(model, decades)), "equation of state", model, decades
+    )
     return found
 
 

@@ -18,7 +18,7 @@ from glassformer.core.solution import Solution, Status
 from glassformer.models.base import Model, counting_threshold
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.field_averages import REPLICAS
-from glassformer.theory.equation_of_state import resolved_curve
+from glassformer.theory.equation_of_state import with_curve
 from glassformer.theory.free_entropy import free_entropy_parts
 from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
 
@@ -229,7 +229,7 @@ def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tupl
     everything down to the last; where that is one and the same cell there is one fixed point, found once, from the
     interpolated place in the cell.
     """
-    curve = resolved_curve(model, float(np.max(alpha)))
+    model, curve = with_curve(model, float(np.max(alpha)))
     unknown = unknown_at_start(model)
     variance = np.concatenate([[unknown], curve.variance])
     first = np.searchsorted(np.maximum.accumulate(curve.alpha), alpha)

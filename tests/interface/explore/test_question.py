@@ -131,7 +131,7 @@ def test_a_table_comes_back_from_disk_digit_by_digit(tmp_path):
 
     table = limits(built("bsr", beginning("bsr")), [0.0, 0.3, 0.8])
     path = tmp_path / "table.json"
-    path.write_text(_written(table))
+    path.write_text(_written(path.name, table))
     again = _read(path)
     assert (again.model, list(again.status), again.parameters) == (table.model, list(table.status), table.parameters)
     for name, column in table.columns.items():

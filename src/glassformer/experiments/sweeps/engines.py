@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from multiprocessing import get_context
@@ -53,7 +54,7 @@ def outcomes(
         scheduler: address of a dask scheduler, in place of local processes.
 
     Raises:
-        ParameterError: ``workers`` is out of range, or there is no such scheduler.
+        ParameterError: ``workers`` is out of range, or there is no such scheduler, or it ends before the tasks do.
         IncompatibleError: dask is asked for and not installed, or a task cannot be sent.
 
     Example:
@@ -144,20 +145,40 @@ def _on_scheduler(function: Callable[[T], R], tasks: Iterator[T], address: str) 
     # A client that cannot connect goes on trying in threads of its own: the address is tried without one.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, _require_scheduler(address)).result()
-    client: Any = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
-    with client:
-        futures: dict[Any, T] = {}
-        finished: Any = distributed.wait
-        while True:
-            room = max(0, _AHEAD * max(1, sum(client.nthreads().values())) - len(futures))
-            futures |= {client.submit(function, task, pure=False): task for task in islice(tasks, room)}
-            if not futures:
-                return
-            with client.as_current():
-                done = finished(list(futures), return_when="FIRST_COMPLETED").done
-            for future in done:
-                lost = future.exception()
-                yield futures.pop(future), future.result() if lost is None else lost
+    connected: Any = distributed.Client
+    try:
+        with _silent("distributed.client"), connected(address, timeout=_PATIENCE, set_as_default=False) as client:
+            yield from _from_client(client, distributed.wait, function, tasks)
+    except (CancelledError, OSError, distributed.client.ClosedClientError) as error:
+        remedy = "it was lost on the way; what is computed is kept: run the same command again"
+        raise ParameterError("scheduler", address, "a dask scheduler that goes on running", remedy) from error
+
+
+def _from_client(client: Any, finished: Any, function: Callable[[T], R], tasks: Iterator[T]) -> Iterator[Outcome[T, R]]:
+    """As :func:`outcomes`, on the workers of a client of dask, which raises errors of its own where it is lost."""
+    futures: dict[Any, T] = {}
+    while True:
+        room = max(0, _AHEAD * max(1, sum(client.nthreads().values())) - len(futures))
+        futures |= {client.submit(function, task, pure=False): task for task in islice(tasks, room)}
+        if not futures:
+            return
+        with client.as_current():
+            done = finished(list(futures), return_when="FIRST_COMPLETED").done
+        for future in done:
+            lost = future.exception()
+            yield futures.pop(future), future.result() if lost is None else lost
+
+
+@contextlib.contextmanager
+def _silent(name: str) -> Iterator[None]:
+    """A logger says nothing meanwhile: what it knows is raised as well."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 async def _require_scheduler(address: str) -> None:

@@ -79,7 +79,7 @@ def run_sweep(
         retry: compute points that failed or did not converge once more.
 
     Raises:
-        ParameterError: an argument is out of range.
+        ParameterError: an argument is out of range, or the scheduler is lost; what is in the store stays usable.
         DataError: the store cannot be written to; what is in it stays usable.
 
     Example:
