@@ -86,8 +86,8 @@ def shape_of(function: Callable[..., Any], family: str, texts: Mapping[str, str]
         except LinkError:
             continue
         except GlassformerError:
-            # Something else is wrong, and the page says so; the shape that is asked for stays.
-            return {}
+            # Something else is wrong, and the page says so.
+            pass
         return shape
     return {}
 
