@@ -71,6 +71,8 @@ def test_it_is_drawn_over_the_last_curve_and_cannot_be_taken_along(thread):
         curve = bench.curve
         thread.until(lambda: curve.drawn)
         assert curve._look.data["alpha"] == [0.4]
+        shown = [item.label.value for item in curve._items if item.visible]
+        assert shown == ["first look at message passing"], "no curve is drawn yet"
         assert curve.share._csv.disabled and curve.share._png.disabled
         assert curve._renderers["Bayes-optimal"][0].glyph.line_alpha < 1
         assert not curve.share._answer.command

@@ -86,8 +86,8 @@ def shape_of(function: Callable[..., Any], family: str, texts: Mapping[str, str]
         except LinkError:
             continue
         except GlassformerError:
-            # Something else is wrong, and the page says so; the shape that is asked for stays.
-            return {}
+            # Something else is wrong, and the page says so.
+            pass
         return shape
     return {}
 
@@ -189,5 +189,5 @@ class OwnLink:
 
 
 def _shape_text(shape: Mapping[str, str]) -> str:
-    sizes = " and ".join(f"{name} = {text}" for name, text in shape.items())
+    sizes = html.escape(" and ".join(f"{name} = {text}" for name, text in shape.items()))
     return f'<p class="told">The function is taken for one of fields with {sizes}. Change them if it is not.</p>'

@@ -57,7 +57,7 @@ class Data(Panel):
         sizes = {name: whole(asked.texts, name) for name in ("d", "instances", "seed")}
         chosen = learner(asked.texts["algorithm"]).fitting(asked.model)
         for one in alpha:
-            parts.append(simulate(asked.model, [one], algorithm=chosen, **sizes))
+            parts.append(simulate(asked.model, [one], sizes["d"], sizes["instances"], sizes["seed"], chosen))
             so_far(_answer(asked, _joined(parts), sizes, chosen))
         return _answer(asked, _joined(parts), sizes, chosen)
 
