@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
+import numpy as np
 import pytest
 
+from glassformer import BilinearSequenceRegression
+from glassformer.core import remembered
 from glassformer.core.numerics import compiled, memory
 
 
@@ -27,3 +33,31 @@ def test_it_is_forgotten_again_only_after_more_growth(monkeypatch):
         bound.keep()
         kept.append(len(compiled._executables) > 0)
     assert kept == [False, True, False]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_a_link_that_is_forgotten_leaves_nothing(noise, monkeypatch):
+    """No object refers to itself: memory is free at once, and not when garbage happens to be collected."""
+    monkeypatch.setattr(remembered, "_memory", type(remembered._memory)())
+    model = BilinearSequenceRegression(rho=0.5, noise=noise, channel=lambda h: np.maximum(h, -0.3))
+    model.channel.information(np.array([0.5]))
+    facts = weakref.ref(model.channel._facts)
+    gc.disable()
+    try:
+        del model
+        remembered._memory.clear()
+        assert facts() is None
+    finally:
+        gc.enable()
+
+
+def test_what_jax_keeps_of_a_function_goes_with_it():
+    compiled.forget()
+    compiled.Specialised(lambda x: 5 * x)(1.0)
+    (first,) = compiled._executables.values()
+    assert first._compiled._cache_size() == 1
+    for k in range(compiled._KEPT):
+        compiled.Specialised(lambda x, k: k * x, k=k)(1.0)
+    assert len(compiled._executables) == compiled._KEPT
+    assert first._compiled._cache_size() == 0
+    assert first(1.0) == 5

@@ -74,6 +74,10 @@ class _Executable:
             give_back()
         return found
 
+    def forget(self) -> None:
+        """Drop what JAX keeps of it beside: one megabyte, as long as the process runs."""
+        self._compiled.clear_cache()
+
 
 @cache
 def _options() -> dict[str, bool | int] | None:
@@ -94,12 +98,16 @@ def _executable(key: Any, function: Callable[..., Any]) -> _Executable:
     with _lock:
         found = _executables.pop(key, None) or _Executable(function)
         _executables[key] = found
-        while len(_executables) > _KEPT:
-            _executables.popitem(last=False)
+        dropped = [_executables.popitem(last=False)[1] for _ in range(len(_executables) - _KEPT)]
+    for one in dropped:
+        one.forget()
     return found
 
 
 def forget() -> None:
     """Drop all executables kept here; what is asked for again is compiled again."""
     with _lock:
+        dropped = list(_executables.values())
         _executables.clear()
+    for one in dropped:
+        one.forget()

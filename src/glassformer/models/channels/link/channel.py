@@ -314,8 +314,10 @@ class _Facts:
     @cached_property
     def label_errors(self) -> Callable[[float], Integral]:
         """At one variance, of the posterior mean of the label and of that at omega, and the share of wrong ones."""
-        errors = step_errors if self.shape.stepped else smooth_errors
-        return lru_cache(maxsize=_KEPT)(lambda v: errors(self.shape, v, self.nodes))
+        shape, nodes = self.shape, self.nodes
+        errors = step_errors if shape.stepped else smooth_errors
+        # Without a reference to this object, which would keep both until garbage is collected.
+        return lru_cache(maxsize=_KEPT)(lambda v: errors(shape, v, nodes))
 
     def curve(self) -> Curve:
         """A new one."""
@@ -341,19 +343,20 @@ class _Facts:
     @cached_property
     def row(self) -> Callable[[float], Row]:
         """Information, its error, expected log partition and its error, each refined by itself."""
-        single = self._targets[0]
-        return lru_cache(maxsize=_KEPT)(lambda v: (*self._refined(v, 0, single), *self._refined(v, 1, single)))
+        refined = partial(_refined, self.averages, self.law.left_out, self._targets[0])
+        return lru_cache(maxsize=_KEPT)(lambda v: (*refined(v, 0), *refined(v, 1)))
 
-    def _refined(self, v: float, which: int, target: float) -> tuple[float, float]:
-        """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
-        value, error = self.averages(v, 0)[which], np.inf
-        for level in range(1, len(RULES)):
-            finer = self.averages(v, level)[which]
-            value, error = finer, abs(finer - value) + self.law.left_out * abs(finer)
-            if error < target * max(abs(value), REFINEMENT.floor * (1 - v), 1e-12):
-                return value, error
-        # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
-        return value, SLOW * error
+
+def _refined(averages: Averages, left_out: float, target: float, v: float, which: int) -> tuple[float, float]:
+    """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
+    value, error = averages(v, 0)[which], np.inf
+    for level in range(1, len(RULES)):
+        finer = averages(v, level)[which]
+        value, error = finer, abs(finer - value) + left_out * abs(finer)
+        if error < target * max(abs(value), REFINEMENT.floor * (1 - v), 1e-12):
+            return value, error
+    # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
+    return value, SLOW * error
 
 
 def _at_level(averages: Averages, level: int, v: float) -> tuple[float, float]:

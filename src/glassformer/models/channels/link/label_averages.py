@@ -133,15 +133,13 @@ class LabelAverages:
     def _sigma(self) -> float:
         return float(np.sqrt(self.noise))
 
-    def _order(self, rule: Rule) -> int:
-        return min(rule.parts * rule.of(self.nodes), LABELS.most)
-
     @cached_property
     def _labels(self) -> Callable[[Rule], tuple[Array, Array]]:
         """Labels in deviations of the noise, and their quadrature weights, by rule."""
+        edges, own = self._edges, self.nodes
 
         def nodes(rule: Rule) -> tuple[Array, Array]:
-            return gauss_panels(self._edges, self._order(rule))
+            return gauss_panels(edges, _order(rule, own))
 
         return lru_cache(maxsize=8)(nodes)
 
@@ -168,7 +166,7 @@ class LabelAverages:
         window = np.full(y.size, -LABELS.fields), np.full(y.size, LABELS.fields)
         size = LABELS.steep * sigma, LABELS.wide * np.sqrt(v)
         owner, low, high = cells_on_branches(self.shape, sigma * y, LABELS.seen * sigma, window, size)
-        order = self._order(rule)
+        order = _order(rule, self.nodes)
         h, w = (part.reshape(-1, order) for part in gauss_panels(np.stack([low, high], axis=-1), order))
         weight = w * normal_density(y[owner, None] - self.shape.link(h) / sigma) / np.sqrt(2 * np.pi * v)
         return _Behind(np.repeat(owner, order), h.reshape(-1, 1), weight.ravel())
@@ -179,6 +177,10 @@ class LabelAverages:
         owner, low, high = cells_on_flats(self.shape, sigma * y, LABELS.seen * sigma, window)
         value = self.shape.link(np.clip(0.5 * (np.maximum(low, -20) + np.minimum(high, 20)), -12, 12))
         return _Behind(owner, np.stack([low, high], axis=-1), normal_density(y[owner] - value / sigma))
+
+
+def _order(rule: Rule, nodes: int) -> int:
+    return min(rule.parts * rule.of(nodes), LABELS.most)
 
 
 def _approached(labels: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtr
@@ -19,6 +19,8 @@ from glassformer.models.channels.link.piecewise import SCAN, Flat, LinkShape, li
 from glassformer.models.channels.scalar import Array, Integral, ScalarChannel
 
 _NODES = 12
+# Variances whose averages are kept.
+_KEPT = 4096
 # Variance below which the mean alone decides.
 _SMALLEST = 1e-12
 
@@ -181,12 +183,18 @@ class MislabelledChannel(ScalarChannel):
         )
 
     @cached_property
-    def _averages(self) -> Callable[[float], Integral]:
-        """Information, E log Z, wrong labels, squared errors of the mean label and of that at the mean field."""
-        return lru_cache(maxsize=4096)(self._averaged)
+    def _averaged(self) -> dict[float, Integral]:
+        return {}
 
-    def _averaged(self, v: float) -> Integral:
-        return refined((self._sums(v, level) for level in range(len(RULES))), REFINEMENT.settled, REFINEMENT.nothing)
+    def _averages(self, v: float) -> Integral:
+        """Information, E log Z, wrong labels, squared errors of the mean label and of that at the mean field."""
+        # No cached method: that would refer to this object, and keep it until garbage is collected.
+        if v not in self._averaged:
+            if len(self._averaged) >= _KEPT:
+                self._averaged.clear()
+            levels = (self._sums(v, level) for level in range(len(RULES)))
+            self._averaged[v] = refined(levels, REFINEMENT.settled, REFINEMENT.nothing)
+        return self._averaged[v]
 
     def _sums(self, v: float, level: int) -> Array:
         omega, weight = omega_nodes(v, self._shape.breaks, RULES[level], _NODES)
