@@ -56,6 +56,9 @@ class Walk:
     def diagnosis(self, state):
         return Status.CONVERGED
 
+    def evidence(self, state):
+        return state.claimed
+
 
 def test_a_run_that_keeps_moving_ends_with_its_best_iterate():
     run = message_passing(Walk(), max_iterations=1000, policy=Policy(collapse=np.inf))
