@@ -63,8 +63,9 @@ class Status(Enum):
     )
     CONTRADICTED = (
         "contradicted_by_residual",
-        "the residual on the data disagrees with the predicted variance: a finite-size effect or a spurious fixed "
-        "point; try a larger d, another seed or a stronger damping",
+        "the residual on the data disagrees with the predicted variance, or the labels are less probable under the "
+        "estimate than to somebody who knows nothing: a finite-size effect or a spurious fixed point; try a larger d, "
+        "another seed or a stronger damping",
     )
 
     MISTAKEN = (

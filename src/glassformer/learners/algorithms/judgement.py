@@ -143,19 +143,26 @@ class Judged:
 
         The Bethe free entropy :math:`\sum_\mu\log Z_{out}(y_\mu, \omega_\mu, V) + \Psi(A) - \mathrm{Tr}\,QA/2 -
         \mathrm{Tr}(\hat Q - Q)/2`, with the fields :math:`\omega_\mu` that every sample has without its own label, the
-        claimed overlap ``Q`` and the power :math:`\hat Q` of the estimate. The last term is exact for normal weights, and
-        left out where the power is the larger one. Minus infinity where the estimate is not finite.
+        claimed overlap ``Q`` and the power :math:`\hat Q` of the estimate. The last term is exact for normal weights,
+        and left out where the power is the larger one. Minus infinity where the estimate is not finite.
         """
-        estimate = state.estimate
-        if not (np.isfinite(estimate.signal).all() and np.linalg.eigvalsh(estimate.variance)[0] > 0):
+        signal, claimed = state.estimate.signal, np.asarray(state.estimate.variance)
+        if not (np.isfinite(signal).all() and np.isfinite(claimed).all()):
             return -np.inf
+        # Of a signal that counts as known, residuals are rounding errors: labels are asked at a variance above them.
+        rounding = JUDGEMENT.known * self._floor
+        variance = claimed + rounding * np.eye(len(claimed))
+        root = np.sqrt(1 + rounding / np.maximum(np.diag(claimed), np.finfo(float).eps))
+        precision = state.assumed / np.outer(root, root)
         with np.errstate(all="ignore"):
             fields = state.fields(self.design, self.instance)
-            labels = float(np.sum(self.channel.log_partition(self.labels, fields, estimate.variance)))
-        entropy = self.prior.entropy(state.assumed[None], np.asarray(estimate.variance)[None])
+            if np.linalg.eigvalsh(variance)[0] <= 0 or not np.isfinite(fields).all():
+                return -np.inf
+            labels = float(np.sum(self.channel.log_partition(self.labels, fields, variance)))
+        entropy = self.prior.entropy(precision[None], variance[None])
         size = self.design.samples / self.design.sample_ratio
         # A power above the claimed overlap is judged by itself, in the diagnosis.
-        excess = min(self._power(state) - self.prior.rows + float(np.trace(estimate.variance)), 0.0)
+        excess = min(self._power(state) - self.prior.rows + float(np.trace(variance)), 0.0)
         prior = float(entropy.value[0] + entropy.error[0]) - 0.5 * self.prior.degrees * excess
         found = labels + size * prior - self._evidence_of_nothing
         return found if np.isfinite(found) else -np.inf
@@ -199,7 +206,7 @@ class Judged:
         # A residual at rounding error says little more than that it is one.
         rounding = claimed <= JUDGEMENT.known * self._floor
         if self.channel.sampled:
-            agrees = not state.contradicted
+            agrees = rounding or not state.contradicted
         else:
             deviation = abs(np.log(max(state.ratio, 1e-300)))
             agrees = deviation <= (slack + 5 * chance if rounding else max(slack, JUDGEMENT.significant * sampling))
@@ -207,5 +214,5 @@ class Judged:
         power = self._power(state) / self.prior.rows
         allowed = JUDGEMENT.excess + 2 * chance * (1 - claimed)
         largest = min(allowed, (1 - claimed) * (1 + 4 * fluctuation) + JUDGEMENT.worthless)
-        believed = agrees and power - (1 - claimed) <= largest and (rounding or not self._improbable(state))
+        believed = agrees and power - (1 - claimed) <= largest and not self._improbable(state)
         return Status.CONVERGED if believed else Status.CONTRADICTED
