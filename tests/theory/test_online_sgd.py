@@ -185,8 +185,19 @@ def test_means_over_starts_are_those_of_single_ones():
 def test_what_diverges_says_so():
     table = online_trajectory(SQUARE, [2.0], 4, Pace(20.0, 1), cosine_start(1, 0.5), points=64)
     assert table.status[0] is Status.CONVERGED
-    assert table.status[-1] is Status.NON_FINITE
+    assert table.status[-1] is Status.DIVERGING
     assert np.isnan(table["error"][-1]) and np.isnan(table["plugin_error"][-1])
+
+
+def test_slow_divergence_says_so_and_a_large_limit_does_not():
+    """Errors of a linear student follow exp(-(2 eta - eta^2) t): they grow beyond eta = 2."""
+    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
+    table = online_trajectory(model, 75.0, 3, Pace(2.05, 1), points=64)
+    assert [str(status) for status in table.status] == ["converged", *["diverging"] * 3]
+    assert 1e3 < table["power"][-1, 0, 0] < 1e6
+    # Next to it the power approaches some forty: noise times eta / (2 - eta), and the start.
+    large = online_sgd(model, [0.0, 75.0], Pace(1.99, 1), points=64)
+    assert large.status is Status.CONVERGED and large.power.value[-1, 0, 0] > 10
 
 
 @pytest.mark.parametrize(
