@@ -12,7 +12,8 @@ samples, with :math:`\delta_l = \partial_{z_l}\frac12\|g(Z)-y\|^2`. In the time 
 where the columns of the fields :math:`(Z^*, Z)` are independent normal vectors of covariance
 :math:`((T, M^T), (M, Q))`, with :math:`T = W^*W^{*T}/d`, the identity in the limit. The equations are followed in
 coordinates in which the teacher's rows are orthonormal, :math:`MT^{-1/2}`, with the averages of
-:mod:`~glassformer.theory.online_equations`.
+:mod:`~glassformer.theory.online_equations`. Permutations and signs of the rows of student and teacher that labels are
+blind to, and that leave the start as it is, leave every later state as it is: averages are taken over them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps
 from glassformer.core.solution import Status
 from glassformer.models.base import Model
-from glassformer.theory.online_equations import SETS, Fields, flips_of, label_gaps, slopes
+from glassformer.theory.online_equations import SETS, Fields, flips_of, label_gaps, slopes, symmetric_part
 from glassformer.theory.online_path import TOLERANCE, OnlinePath
 
 
@@ -182,10 +183,18 @@ def _followed(model: Model, slope: Any, start: Array, times: Array, pace: Pace, 
     begin, shape = np.stack([np.linalg.solve(root, overlap.T).T, power]), (SETS, *start[:2].shape)
     sampled, flips = Fields.of(model, points, root), flips_of(channel.symmetries, teacher)
     with jax.enable_x64(True):
+        symmetric = symmetric_part(channel.row_symmetries.same, begin, teacher)
+
+        def respected(change: Array) -> Array:
+            """The part of a change that has the symmetries of the start."""
+            flat = change.reshape(SETS, 2, -1)
+            return np.asarray(np.einsum("kab,skb->ska", symmetric, flat))
+
         data, signs, rates = jax.tree.map(jnp.asarray, (sampled, flips, np.array(pace, dtype=float)))
 
         def derivative(_: float, flat: Array) -> Array:
-            return np.asarray(slope(jnp.asarray(flat.reshape(shape)), rates, data, signs)).ravel()
+            change = np.asarray(slope(jnp.asarray(flat.reshape(shape)), rates, data, signs))
+            return respected(change).ravel()
 
         states, status = _integrated(derivative, np.broadcast_to(begin, shape), times)
         states = states.reshape(len(times), *shape)
