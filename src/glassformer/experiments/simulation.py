@@ -13,7 +13,7 @@ from glassformer.core.checks import is_whole, require_integer
 from glassformer.core.deprecated import renamed
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
-from glassformer.core.results import Table
+from glassformer.core.results import Table, wide_bars
 from glassformer.core.solution import Status
 from glassformer.experiments.distance_from_theory import far_from_theory, few_instances, interval
 from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
@@ -109,9 +109,10 @@ def simulate(
     notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []
     theory = nothing if isinstance(own, str) else own
     columns = _columns(runs, theory, optimum)
+    bars = wide_bars(ratios, optimum["error"], optimum["error_estimate"], size.parameters)
     distance = far_from_theory(_compared(columns, size.row_names), ratios, runs, d)
-    remarks = [*size.remarks, *experiment.size.remarks, *notes, *_hard(optimum), *few_instances(instances), *distance]
-    return experiment.table(columns, runs, remarks)
+    remarks = [*size.remarks, *experiment.size.remarks, *notes, *_hard(optimum), *few_instances(instances)]
+    return experiment.table(columns, runs, [*remarks, *bars, *distance])
 
 
 def experiment_of(
@@ -178,8 +179,8 @@ def _compared(columns: dict[str, Array], rows: Sequence[str]) -> list[tuple[str,
     bar = columns["theory_error_estimate"]
     if len(rows) == 1 or "row_theory" not in columns or np.array(columns["row_theory"]).shape[1:] != (len(rows),):
         return [("the error", columns["error"], columns["standard_error"], columns["theory"], bar)]
-    names = ("row_error", "row_standard_error", "row_theory")
-    return [(f"the error of {row}", *(columns[name][:, k] for name in names), bar) for k, row in enumerate(rows)]
+    error, blur, theory = (columns[name] for name in ("row_error", "row_standard_error", "row_theory"))
+    return [(f"the error of {row}", error[:, k], blur[:, k], theory[:, k], bar) for k, row in enumerate(rows)]
 
 
 def _collected(runs: list[list[Run]], name: str) -> Array | None:

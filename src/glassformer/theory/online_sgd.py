@@ -36,7 +36,7 @@ from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.divergence import diverges
 from glassformer.core.progress import note, track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Steps
+from glassformer.core.results import Steps, wide_bars
 from glassformer.core.solution import Status
 from glassformer.models.base import Model
 from glassformer.theory.online_equations import SETS, Fields, flips_of, label_gaps, slopes, symmetric_part
@@ -264,6 +264,9 @@ def online_trajectory(
             **estimates,
         },
         status=[Status.CONVERGED if ok else path.status for ok in sound.tolist()],
+        notes=wide_bars(
+            np.repeat(ratios, steps + 1), error, estimates["error_estimate"], {"points": points}, "--field-points"
+        ),
     )
 
 
