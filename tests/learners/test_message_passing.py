@@ -8,8 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer import BilinearSequenceRegression, DenseDesign, IncompatibleError, MessagePassing, SequenceMultiIndex
+from glassformer import (
+    BilinearSequenceRegression,
+    DeepAttention,
+    DenseDesign,
+    IncompatibleError,
+    MessagePassing,
+    SequenceMultiIndex,
+    simulate,
+)
 from glassformer.core.solution import Status
+from glassformer.learners.algorithms.gamp_step import GampStep
 from glassformer.learners.algorithms.message_passing import Policy, message_passing
 from glassformer.learners.gamp import gamp
 
@@ -56,6 +65,9 @@ class Walk:
     def diagnosis(self, state):
         return Status.CONVERGED
 
+    def evidence(self, state):
+        return state.claimed
+
 
 def test_a_run_that_keeps_moving_ends_with_its_best_iterate():
     run = message_passing(Walk(), max_iterations=1000, policy=Policy(collapse=np.inf))
@@ -89,6 +101,13 @@ def test_starts_follow_each_other_until_one_settles():
     assert run.status.ok
     assert len(seen) == 6
     assert len(message_passing(Walk(attempts=3), 10, damping=0.0).history) == 10
+
+
+def test_of_starts_that_all_fail_the_most_probable_one_is_kept():
+    """It was the one that claimed the highest precision."""
+    run = message_passing(Walk(attempts=3), 10, damping=0.0)
+    assert not run.status.ok
+    assert run.state.claimed == pytest.approx(0.7)
 
 
 def test_every_state_is_watched_from_the_start_of_every_run():
@@ -150,3 +169,40 @@ def test_every_instance_of_a_design_is_learned_from():
     for k in range(2):
         alone = gamp(model, DenseDesign(inputs[k]), labels[k])
         np.testing.assert_allclose(both.value[k], alone.value[0], atol=1e-12)
+
+
+def squared_labels(seed, samples, steps=40):
+    """Message passing on squared labels of one index: the step, and the state that claims the smallest error."""
+    model = SequenceMultiIndex(lambda z: z[0, 0] ** 2, noise=0.1)
+    size = model.at_size(200)
+    design = size.design.sample(samples, size.input_shape, np.random.default_rng([seed, 1]))
+    signal = model.prior.sample(model.signal_shape(design), np.random.default_rng([seed, 0]))
+    labels = model.channel.sample(design.forward(signal, 0), np.random.default_rng([seed, 2]))
+    step = GampStep(model, design, labels, 0, MessagePassing(), seed)
+    states = [step.start(0)]
+    for _ in range(steps):
+        states.append(step.advance(states[-1])[0])
+    return step, min(states, key=lambda state: state.claimed)
+
+
+@pytest.mark.slow
+def test_labels_that_are_improbable_under_the_estimate_contradict_it():
+    """Residuals agree with the claimed variance at a wrong signal too: this was called converged."""
+    step, wrong = squared_labels(2, samples=200)
+    assert wrong.claimed < 0.8 and abs(np.log(wrong.ratio)) < 0.25
+    assert step.evidence(wrong) < -3
+    assert step.diagnosis(wrong) is Status.CONTRADICTED
+    # A random start of power 1e-6 per weight tells next to nothing.
+    assert step.evidence(step.start(0)) == pytest.approx(0.0, abs=0.1)
+    step, right = squared_labels(0, samples=600)
+    assert step.evidence(right) > 3
+    assert step.diagnosis(right) is Status.CONVERGED
+
+
+@pytest.mark.statistics
+def test_a_network_that_was_not_found_is_not_called_converged():
+    """Row errors 0.92 and 1.49 where 1.0 and 0.05 were claimed, with a Nishimori ratio of exactly 1, were."""
+    result = simulate(DeepAttention(depth=2, tokens=2, skip=1.0, points=64), [0.5], d=200, instances=2, seed=0)
+    for run in result.instances[0]:
+        assert not run.status.ok or run.error < 1.5 * run.claimed_error  # 2.3 times as large then
+        assert run.nishimori_ratio != 1.0

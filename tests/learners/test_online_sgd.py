@@ -69,6 +69,16 @@ def test_what_diverges_says_so():
     assert np.all(np.isfinite(found.weights))
 
 
+@pytest.mark.parametrize(("rate", "status"), [(2.2, Status.DIVERGING), (1.0, Status.CONVERGED)])
+def test_slow_divergence_of_a_run_says_so(rate, status):
+    """Weights of a linear student grow like exp((rate - 2) rate t / 2)."""
+    inputs, labels, weights = drawn(400, d=10)
+    learner = OnlineSGD(learning_rate=rate, batch=1)
+    found = fresh_batches(ProjectionDesign(inputs), labels, lambda z: z[0, 0], weights, learner)
+    assert found.status is status
+    assert np.max(np.abs(found.weights)) < 1e6
+
+
 @pytest.mark.slow
 def test_nothing_is_measured_of_what_has_diverged():
     learner = OnlineSGD(learning_rate=50.0, batch=1, points=64)

@@ -1,12 +1,13 @@
 """Equations of online gradient descent: closed forms, the numbers they were derived with, and error bars that cover."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 from glassformer import DeepAttention, ParameterError, SequenceMultiIndex, Status, online_sgd
-from glassformer.theory.online_equations import flips_of
+from glassformer.theory.online_equations import flips_of, symmetric_part
 from glassformer.theory.online_sgd import Pace, Start, cosine_start, online_trajectory, random_start
 
 LAYERS = DeepAttention(depth=2, tokens=2, skip=0.5)
@@ -182,11 +183,41 @@ def test_means_over_starts_are_those_of_single_ones():
     np.testing.assert_allclose(together.error.value, np.mean([one.error.value for one in alone], axis=0), rtol=1e-9)
 
 
+def test_symmetric_students_stay_symmetric():
+    """Rows drifted apart by sampling at the unstable symmetric plateau, by far more than the estimate of the error."""
+    committee = SequenceMultiIndex(lambda z: jnp.sum(jax.scipy.special.erf(z[:, 0] / np.sqrt(2))), indices=3, points=32)
+    equal = Start(np.full((3, 3), 0.05), 0.5 * np.eye(3))
+    path = online_sgd(committee, [0.0, 50.0], Pace(0.1, 1), equal, points=4096)
+    overlap, power = path.overlap.value[-1], path.power.value[-1]
+    assert np.ptp(overlap) < 1e-9 and np.ptp(np.diag(power)) < 1e-9
+    # The closed equations of Saad and Solla, integrated to 1e-6.
+    assert abs(overlap[0, 0] - 0.288518) < path.overlap.error[-1, 0, 0]
+    assert abs(power[0, 0] - 0.514688) < path.power.error[-1, 0, 0]
+    assert abs(power[0, 1] - 0.118402) < path.power.error[-1, 0, 1]
+
+
+def test_starts_without_symmetry_are_followed_as_they_are():
+    same = np.array([np.eye(2), np.eye(2)[::-1]])
+    start = np.array([[[0.1, 0.2], [0.3, 0.4]], np.eye(2)])
+    np.testing.assert_array_equal(symmetric_part(same, start, np.eye(2)), [np.eye(4)] * 2)
+
+
 def test_what_diverges_says_so():
     table = online_trajectory(SQUARE, [2.0], 4, Pace(20.0, 1), cosine_start(1, 0.5), points=64)
     assert table.status[0] is Status.CONVERGED
-    assert table.status[-1] is Status.NON_FINITE
+    assert table.status[-1] is Status.DIVERGING
     assert np.isnan(table["error"][-1]) and np.isnan(table["plugin_error"][-1])
+
+
+def test_slow_divergence_says_so_and_a_large_limit_does_not():
+    """Errors of a linear student follow exp(-(2 eta - eta^2) t): they grow beyond eta = 2."""
+    model = SequenceMultiIndex(lambda z: z[0, 0], noise=0.1, points=32)
+    table = online_trajectory(model, 75.0, 3, Pace(2.05, 1), points=64)
+    assert [str(status) for status in table.status] == ["converged", *["diverging"] * 3]
+    assert 1e3 < table["power"][-1, 0, 0] < 1e6
+    # Next to it the power approaches some forty: noise times eta / (2 - eta), and the start.
+    large = online_sgd(model, [0.0, 75.0], Pace(1.99, 1), points=64)
+    assert large.status is Status.CONVERGED and large.power.value[-1, 0, 0] > 10
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,10 @@ from glassformer.core.solution import Status
 if TYPE_CHECKING:
     import pandas
     import xarray
+
+
+# Share of an error from which on its estimate of the error is worth a note, and errors that vanish.
+_WIDE, _VANISHING = 0.2, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +129,35 @@ class Steps(Table):
     """Errors after every step, one sample ratio after the other."""
 
     drawing = "plot_trajectory"
+
+
+def wide_bars(
+    alpha: Array, error: Array, estimate: Array, parameters: Mapping[str, Any], option: str = "--data-points"
+) -> list[str]:
+    """A note on the error estimate that is largest as a share of its error, where that is more than a fifth.
+
+    Errors that vanish within a thousandth are left out. The option is that of ``points`` on the command line.
+
+    Example:
+        >>> (note,) = wide_bars(np.array([0.5]), np.array([0.143]), np.array([0.125]), {"points": 64})
+        >>> note
+        'wide error bar: the error estimate 0.125 at alpha = 0.5 is 87 % of the error 0.143. Raise points = 64 \
+(--data-points)'
+    """
+    error, estimate = np.abs(np.asarray(error)), np.asarray(estimate)
+    wide = np.isfinite(error) & np.isfinite(estimate) & (estimate > np.maximum(_WIDE * error, _VANISHING))
+    if not wide.any():
+        return []
+    share = np.where(wide, estimate / np.maximum(error, _VANISHING), 0.0)
+    k, others = int(np.argmax(share)), int(np.sum(wide)) - 1
+    remedy = "Move alpha away from a threshold"
+    if "points" in parameters:
+        remedy = f"Raise points = {parameters['points']} ({option})"
+    more = f"; {others} more values have a wide bar" if others else ""
+    return [
+        f"wide error bar: the error estimate {estimate[k]:.3g} at alpha = {alpha[k]:.4g} is {100 * share[k]:.0f} % of "
+        f"the error {error[k]:.3g}. {remedy}{more}"
+    ]
 
 
 def scalars(name: str, column: Array) -> dict[str, Array]:

@@ -42,6 +42,11 @@ class Status(Enum):
         "a non-finite number appeared: check the link function for overflow and the data for infinities, and lower a "
         "learning rate",
     )
+    DIVERGING = (
+        "diverging",
+        "the powers of the weights or the errors grow without end: lower the learning rate or the strength of the "
+        "steps, raise the batch, or add weight decay; values are those on the way",
+    )
     BISTABLE = (
         "bistable",
         "the informed and the uninformed fixed points differ (a hard phase): both are reported, the free entropy "
@@ -63,8 +68,9 @@ class Status(Enum):
     )
     CONTRADICTED = (
         "contradicted_by_residual",
-        "the residual on the data disagrees with the predicted variance: a finite-size effect or a spurious fixed "
-        "point; try a larger d, another seed or a stronger damping",
+        "the residual on the data disagrees with the predicted variance, or the labels are less probable under the "
+        "estimate than to somebody who knows nothing: a finite-size effect or a spurious fixed point; try a larger d, "
+        "another seed or a stronger damping",
     )
 
     MISTAKEN = (

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from glassformer.learners.registry import taking
 from glassformer.models import FiniteSize
 from glassformer.models.designs.generated import GeneratedDesign
 from glassformer.models.new_samples import NewInputs
+
+if TYPE_CHECKING:
+    import xarray
 
 # Inputs that are drawn again whenever they are needed, or shared out over devices.
 GENERATED, SHARDED = "generated", "sharded"
@@ -71,10 +74,51 @@ class Run(Ending):
 
 @dataclass(frozen=True, eq=False)
 class Simulation(Table):
-    """A :class:`~glassformer.core.results.Table` that also keeps every run, in ``instances[point][instance]``."""
+    """A :class:`~glassformer.core.results.Table` that also keeps every run.
+
+    Attributes:
+        instances: every :class:`Run`, as ``instances[point][instance]``; in JSON, a list ``instances`` of every point.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression, Ridge, simulate
+        >>> runs = simulate(BilinearSequenceRegression(rho=0.5), [0.3, 0.6], d=10, instances=4, algorithm=Ridge(0.1))
+        >>> runs.of_instances("error").shape, str(runs.instances[1][3].status)
+        ((2, 4), 'converged')
+        >>> runs.to_xarray()["instance_error"].dims
+        ('alpha', 'instance')
+    """
 
     instances: Sequence[Sequence[Run]] = field(default_factory=list, repr=False)
     drawing = "plot_simulation"
+
+    def of_instances(self, name: str) -> NDArray[Any]:
+        """One attribute of all runs, such as ``"error"``, ``"row_error"``, ``"seed"``, shape (points, instances, ...).
+
+        Raises:
+            ParameterError: the runs do not have it.
+        """
+        values = [[getattr(run, name, None) for run in point] for point in self.instances]
+        if any(value is None for point in values for value in point):
+            known = [one.name for one in fields(Run) if one.name in self._of_all]
+            raise ParameterError("name", name, f"one of {', '.join(known)}")
+        if name == "status":
+            return np.array([[str(value) for value in point] for point in values], dtype=object)
+        return np.array(values)
+
+    @property
+    def _of_all(self) -> set[str]:
+        """Names of the numbers that every run has."""
+        named = (set(run.to_dict()) - {"history"} for point in self.instances for run in point)
+        return set.intersection(*named) if self.instances else set()
+
+    def to_xarray(self) -> xarray.Dataset:
+        """As of any table, and the values of every run with a dimension ``instance``: ``instance_error`` and so on."""
+        found = super().to_xarray()
+        dimension = found["status"].dims[0]
+        for name in sorted(self._of_all):
+            values = self.of_instances(name)
+            found[f"instance_{name}"] = ((dimension, "instance", "row", "column")[: values.ndim], values)
+        return found
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per sample ratio, with the list of its runs."""

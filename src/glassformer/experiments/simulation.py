@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ from glassformer.core.checks import is_whole, require_integer
 from glassformer.core.deprecated import renamed
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
-from glassformer.core.results import Table
+from glassformer.core.results import Table, wide_bars
 from glassformer.core.solution import Status
+from glassformer.experiments.distance_from_theory import far_from_theory, few_instances, interval
 from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
 from glassformer.learners.base import IN_ANY_FORM, Learner
 from glassformer.learners.registry import chosen
@@ -69,17 +71,21 @@ def simulate(
 
     Returns:
         :class:`Simulation` with the columns ``alpha``, ``error`` (mean over instances), ``standard_error`` (of that
-        mean; NaN for a single instance), ``theory`` (error that the learner reaches in the limit of large sizes; NaN,
-        with a note that says why, where that is not known), ``theory_bayes_optimal``, ``theory_error_estimate`` (of the
-        latter), ``relative_error`` (summed error over summed power of the teachers, free of the fluctuation of the
-        latter) with its standard error, ``alpha_realised``, and what the model and the learner have of
-        ``training_error``, ``training_loss``, ``rank``, ``early_stopped_error`` (least error along the way),
-        ``row_error``, ``overlap``, ``cosine``, for labels that are numbers ``prediction_error`` and ``plugin_error``
-        (on new labels without their own noise, in the unit of :func:`~glassformer.theory.limits.limits`), and for
-        discrete labels ``label_error`` (the share of wrong ones). These come with their standard errors
-        (``prediction_standard_error``), these and the rows with the Bayes-optimal ones, where there are any
-        (``row_theory``, ``prediction_theory``, ``plugin_theory``, ``label_theory``). Every run counts in the means,
-        however it ended; the status of a row is that of its first run that did not converge.
+        mean; NaN for a single instance), ``interval`` (half width of its 95 % confidence interval, by Student's
+        distribution: 12.7 standard errors of two instances, 3.18 of four), ``theory`` (error that the learner reaches
+        in the limit of large sizes; NaN, with a note that says why, where that is not known),
+        ``theory_bayes_optimal``, ``theory_error_estimate`` (of the latter), ``relative_error`` (summed error over
+        summed power of the teachers, free of the fluctuation of the latter) with its standard error,
+        ``alpha_realised``, and what the model and the learner have of ``training_error``, ``training_loss``, ``rank``,
+        ``early_stopped_error`` (least error along the way), ``row_error``, ``overlap``, ``cosine``, for labels that
+        are numbers ``prediction_error`` and ``plugin_error`` (on new labels without their own noise, in the unit of
+        :func:`~glassformer.theory.limits.limits`), and for discrete labels ``label_error`` (the share of wrong ones).
+        These come with their standard errors (``prediction_standard_error``), these and the rows with the
+        Bayes-optimal ones, where there are any (``row_theory``, ``prediction_theory``, ``plugin_theory``,
+        ``label_theory``). Every run counts in the means, however it ended; the status of a row is that of its first
+        run that did not converge. Values of single runs: ``instances[point][instance]``, or ``of_instances("error")``.
+        A note says which mean is furthest from theory, by how much and why, where it is far: by a tenth of the error
+        before any data, or beyond its interval and by a twentieth of the theory.
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.
@@ -99,13 +105,16 @@ def simulate(
     size, learner, ratios = experiment.size.model, experiment.settings, experiment.realised
     nothing = np.full(len(ratios), np.nan)
     if size.uncharted is not None:
-        return experiment.table(_columns(runs, nothing, None), runs, [size.uncharted])
+        return experiment.table(_columns(runs, nothing, None), runs, [size.uncharted, *few_instances(instances)])
     optimum = limits(size, ratios, throw=False)
     own = learner.theory(size, ratios, optimum)
     notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []
     theory = nothing if isinstance(own, str) else own
-    remarks = [*size.remarks, *experiment.size.remarks, *notes, *_hard(optimum)]
-    return experiment.table(_columns(runs, theory, optimum), runs, remarks)
+    columns = _columns(runs, theory, optimum)
+    bars = wide_bars(ratios, optimum["error"], optimum["error_estimate"], size.parameters)
+    distance = far_from_theory(_compared(columns, size.row_names), ratios, runs, d)
+    remarks = [*size.remarks, *experiment.size.remarks, *notes, *_hard(optimum), *few_instances(instances)]
+    return experiment.table(columns, runs, [*remarks, *bars, *distance])
 
 
 def experiment_of(
@@ -147,6 +156,7 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dic
     columns = {
         "error": errors.mean(axis=1),
         "standard_error": standard_error(errors),
+        "interval": interval(standard_error(errors), errors.shape[1]),
         "theory": theory,
         "theory_bayes_optimal": best("error", theory),
         "theory_error_estimate": best("error_estimate", theory),
@@ -164,6 +174,15 @@ def _columns(runs: list[list[Run]], theory: Array, optimum: Table | None) -> dic
     if optimum is not None and "prediction_error" in columns and "label_noise" in optimum.columns:
         columns["label_noise"] = optimum["label_noise"]
     return columns
+
+
+def _compared(columns: dict[str, Array], rows: Sequence[str]) -> list[tuple[str, Array, Array, Array, Array]]:
+    """Errors beside theory: of each row where there are several, else of the signal."""
+    bar = columns["theory_error_estimate"]
+    if len(rows) == 1 or "row_theory" not in columns or np.array(columns["row_theory"]).shape[1:] != (len(rows),):
+        return [("the error", columns["error"], columns["standard_error"], columns["theory"], bar)]
+    error, blur, theory = (columns[name] for name in ("row_error", "row_standard_error", "row_theory"))
+    return [(f"the error of {row}", error[:, k], blur[:, k], theory[:, k], bar) for k, row in enumerate(rows)]
 
 
 def _collected(runs: list[list[Run]], name: str) -> Array | None:

@@ -126,6 +126,7 @@ def _restless(alpha: Array, points: list[list[Run]]) -> list[str]:
     """Where runs do not settle, however many steps: theirs is not the way of theory."""
     words = {
         Status.OSCILLATING: "do not settle without damping at this size",
+        Status.DIVERGING: "diverge. Smaller steps may not",
         Status.NON_FINITE: "diverge; nothing is measured of them from there on. Smaller steps may not",
     }
     return [
@@ -175,5 +176,5 @@ def _padded(run: Run, learner: Learner, name: str, steps: int) -> Array:
     """
     values = [step[name] if name in step else np.mean(step["row_error"]) for step in run.history]
     before = [] if learner.follows_start else [np.full_like(values[0], np.nan)]
-    end = np.full_like(values[-1], np.nan) if run.status is Status.NON_FINITE else values[-1]
+    end = np.full_like(values[-1], np.nan) if run.status in (Status.NON_FINITE, Status.DIVERGING) else values[-1]
     return np.array(([*before, *values] + [end] * steps)[: steps + 1])

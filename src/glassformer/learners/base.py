@@ -31,7 +31,8 @@ class Ending:
         iterations: steps taken.
         residual: what is left of the learner's own condition of convergence.
         claimed_error: its own estimate of the error.
-        nishimori_ratio: measured over predicted residual variance; 1 for a run that can be trusted.
+        nishimori_ratio: measured over predicted residual variance, close to 1 for a run that can be trusted; NaN where
+            sampled scores do not tell it.
         damping: damping at the end.
         training_error: mean squared residual on the samples learned from.
         training_loss: mean of its loss on them.

@@ -62,10 +62,10 @@ def gamp(
     Returns:
         :class:`Solution` whose ``value`` has shape ``(instances, L, d)``, for several rows (instances, P, ...);
         ``residual`` is the undamped root-mean-square step, ``error_estimate`` the posterior variance (the algorithm's
-        own estimate of its error, the mean over the rows), ``extra`` holds ``variance`` and ``precision``
-        (:math:`\hat q`), matrices for several rows, ``nishimori_ratio`` (measured over predicted residual variance, 1
-        in the large-size limit) and ``damping`` at the end. Never raises for lack of convergence: the status of each
-        instance tells.
+        own estimate of its error, the mean over the rows), ``extra`` holds ``variance`` and ``precision`` (:math:`\hat
+        q`), matrices for several rows, ``nishimori_ratio`` (measured over predicted residual variance, 1 in the
+        large-size limit; NaN where sampled scores do not tell it) and ``damping`` at the end. Never raises for lack of
+        convergence: the status of each instance tells.
 
     Warns:
         DataWarning: the inputs, the size of the labels, or the residuals of linear ones contradict the model.

@@ -31,7 +31,8 @@ class OnlineSGD(RowDescent):
 
     Every step descends :math:`\frac1{2b}\sum_{\mu\in B}\|\hat y_\mu - y_\mu\|^2` by :math:`\eta` and shrinks the
     weights by :math:`\eta w/d`. After ``n`` samples the time is :math:`t = n/(bd) = \alpha/b`. The one pass ends with
-    the samples: a run that did not diverge counts as converged, whatever it has learned.
+    the samples: a run that does not diverge counts as converged, whatever it has learned. It diverges where the power
+    of a row ends tenfold above the teacher's or the start's, and twice above what it was at half the time.
 
     Args:
         learning_rate: :math:`\eta`.

@@ -12,7 +12,7 @@ from glassformer.core.arguments import require_arguments
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import confident
-from glassformer.core.results import Table
+from glassformer.core.results import Table, wide_bars
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.models.base import Model, counting_threshold
@@ -119,7 +119,10 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
             "iterations": np.maximum(ends.uninformed.iterations, ends.informed.iterations).astype(float),
         },
         status=list(map(combined, ends.uninformed.status, ends.informed.status, ends.distinct.tolist())),
-        notes=_notes(model, q_hat),
+        notes=[
+            *_notes(model, q_hat),
+            *wide_bars(alpha, mean_error(best.value), _error_estimate(best), model.parameters),
+        ],
     )
     if throw:
         table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))

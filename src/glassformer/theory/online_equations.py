@@ -22,6 +22,8 @@ from glassformer.models.channels.base import Channel
 SETS = 8
 # Images of a point under symmetries, at most.
 _IMAGES = 4
+# Deviation of a start from a symmetry that is rounding.
+_ROUNDING = 1e-12
 
 
 class Fields(NamedTuple):
@@ -66,6 +68,36 @@ def flips_of(signs: Array, teacher: Array) -> Array:
     if len(kept) <= _IMAGES:
         return kept
     return np.stack([kept[0], kept[np.argmin(kept.sum(axis=1))]])
+
+
+def symmetric_part(same: Array, start: Array, teacher: Array) -> Array:
+    r"""Projectors on flattened overlaps and powers that have the symmetries of a start, shape (2, P^2, P^2).
+
+    Labels are blind to rows of the student turned by :math:`\pi` and rows of the teacher turned by :math:`\sigma`. If
+    :math:`\pi M\sigma^T = M`, :math:`\pi Q\pi^T = Q` and :math:`\sigma T\sigma^T = T` hold at the start, they hold ever
+    after, which averages over sampled fields know only nearly: at an unstable symmetric state rows would drift apart.
+
+    Args:
+        same: orthogonal matrices that leave every label as it is, shape (count, P, P).
+        start: overlap and power at time zero, shape (2, P, P).
+        teacher: shape (P, P).
+
+    Example:
+        >>> exchange = np.array([np.eye(2), np.eye(2)[::-1]])
+        >>> equal = symmetric_part(exchange, np.array([np.full((2, 2), 0.1), np.eye(2)]), np.eye(2))
+        >>> (equal[0] @ [1.0, 0.0, 0.0, 0.0]).tolist()
+        [0.25, 0.25, 0.25, 0.25]
+    """
+    overlap, power = start
+    students = [own for own in same if np.allclose(own @ power @ own.T, power, atol=_ROUNDING)]
+    teachers = [true for true in same if np.allclose(true @ teacher @ true.T, teacher, atol=_ROUNDING)]
+    found, count = np.zeros((2, overlap.size, overlap.size)), 0
+    for own in students:
+        turned = np.einsum("ab,bc,kdc->kad", own, overlap, np.array(teachers))
+        for true in np.array(teachers)[np.abs(turned - overlap).max(axis=(1, 2)) < _ROUNDING]:
+            found += [np.kron(own, true), np.kron(own, own)]
+            count += 1
+    return found / count
 
 
 def slopes(state: Any, rates: Any, data: Fields, flips: Any, link: Callable[[Any], Any]) -> Any:

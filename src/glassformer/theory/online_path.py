@@ -35,7 +35,7 @@ class OnlinePath(Shown):
         replicas: overlap and power of each set of points from each start, shape (times, sets, starts, 2, P, P), rows
             with the signs, among those that labels are blind to, that suit them best; NaN after a failure.
         labels: squared error on labels without noise, shape (times, sets, starts).
-        status: converged if every time was reached.
+        status: converged if every time was reached, and no row's power grows without end (``diverging``).
         teacher: its power from each start, shape (starts, P, P).
     """
 

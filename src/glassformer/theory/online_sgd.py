@@ -12,7 +12,8 @@ samples, with :math:`\delta_l = \partial_{z_l}\frac12\|g(Z)-y\|^2`. In the time 
 where the columns of the fields :math:`(Z^*, Z)` are independent normal vectors of covariance
 :math:`((T, M^T), (M, Q))`, with :math:`T = W^*W^{*T}/d`, the identity in the limit. The equations are followed in
 coordinates in which the teacher's rows are orthonormal, :math:`MT^{-1/2}`, with the averages of
-:mod:`~glassformer.theory.online_equations`.
+:mod:`~glassformer.theory.online_equations`. Permutations and signs of the rows of student and teacher that labels are
+blind to, and that leave the start as it is, leave every later state as it is: averages are taken over them.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ from glassformer.core.checks import is_number, is_whole, real_numbers
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.divergence import diverges
 from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.progress import note, track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Steps
+from glassformer.core.results import Steps, wide_bars
 from glassformer.core.solution import Status
 from glassformer.models.base import Model
-from glassformer.theory.online_equations import SETS, Fields, flips_of, label_gaps, slopes
+from glassformer.theory.online_equations import SETS, Fields, flips_of, label_gaps, slopes, symmetric_part
 from glassformer.theory.online_path import TOLERANCE, OnlinePath
 
 
@@ -52,7 +54,8 @@ class Followed:
         least: of them.
         share: of the tolerance of a step in time that is absolute, for quantities close to zero.
         evaluations: of the right-hand side, at most.
-        diverged: power of a row at which the equations count as diverging.
+        diverged: power of a row at which the equations are given up as diverging.
+        large: power of a row from which on the times of a diverging path say so.
     """
 
     points: int = 2048
@@ -60,6 +63,7 @@ class Followed:
     share: float = 1e-2
     evaluations: int = 20_000
     diverged: float = 1e6
+    large: float = 10.0
 
 
 _POLICY = Followed()
@@ -182,12 +186,20 @@ def _followed(model: Model, slope: Any, start: Array, times: Array, pace: Pace, 
     begin, shape = np.stack([np.linalg.solve(root, overlap.T).T, power]), (SETS, *start[:2].shape)
     sampled, flips = Fields.of(model, points, root), flips_of(channel.symmetries, teacher)
     with jax_settings():
+        symmetric = symmetric_part(channel.row_symmetries.same, begin, teacher)
+
+        def respected(change: Array) -> Array:
+            """The part of a change that has the symmetries of the start."""
+            flat = change.reshape(SETS, 2, -1)
+            return np.asarray(np.einsum("kab,skb->ska", symmetric, flat))
+
         data, signs, rates = jax.tree.map(jnp.asarray, (sampled, flips, np.array(pace, dtype=float)))
 
         def derivative(_: float, flat: Array) -> Array:
-            return np.asarray(slope(jnp.asarray(flat.reshape(shape)), rates, data, signs)).ravel()
+            change = np.asarray(slope(jnp.asarray(flat.reshape(shape)), rates, data, signs))
+            return respected(change).ravel()
 
-        states, status = _integrated(derivative, np.broadcast_to(begin, shape).ravel(), times)
+        states, status = _integrated(derivative, np.broadcast_to(begin, shape), times)
         states = states.reshape(len(times), *shape)
         gaps = np.array([label_gaps(state, data, channel) for state in states])
     return _Way(np.stack([states[..., 0, :, :] @ root, states[..., 1, :, :]], axis=-3), gaps, status)
@@ -238,6 +250,8 @@ def online_trajectory(
     found["plugin"] = Integral(path.test_error.value + ended, path.test_error.error + ended)
     estimates = {f"{name}_error_estimate".lstrip("_"): part.error[back] for name, part in found.items()}
     error = path.error.value[back]
+    powers = np.diagonal(path.power.value, axis1=1, axis2=2).max(axis=1)[back]
+    sound = np.isfinite(error) & ((path.status is not Status.DIVERGING) | (powers < _POLICY.large))
     return Steps(
         model=model.name,
         parameters={**model.parameters, **pace._asdict()},
@@ -252,7 +266,10 @@ def online_trajectory(
             "plugin_error": found["plugin"].value[back],
             **estimates,
         },
-        status=[Status.CONVERGED if ok else path.status for ok in np.isfinite(error).tolist()],
+        status=[Status.CONVERGED if ok else path.status for ok in sound.tolist()],
+        notes=wide_bars(
+            np.repeat(ratios, steps + 1), error, estimates["error_estimate"], {"points": points}, "--field-points"
+        ),
     )
 
 
@@ -294,19 +311,28 @@ def _checked(start: Start, rows: int) -> Array:
 
 def _integrated(derivative: Callable[[float, Array], Array], start: Array, times: Array) -> tuple[Array, Status]:
     """States at the given times, by steps of a length that adapts; NaN where they were not reached."""
-    states = np.full((len(times), len(start)), np.nan)
-    states[times == 0] = start
+    flat, largest = start.ravel(), [_power(start)]
+    states = np.full((len(times), len(flat)), np.nan)
+    states[times == 0], passed = flat, [0.0]
     if times[-1] == 0:
         return states, Status.CONVERGED
-    solver = RK45(derivative, 0.0, start, times[-1], rtol=TOLERANCE, atol=TOLERANCE * _POLICY.share)
+    solver = RK45(derivative, 0.0, flat, times[-1], rtol=TOLERANCE, atol=TOLERANCE * _POLICY.share)
     while solver.status == "running":
         solver.step()
         note(f"time {solver.t:.3g} of {times[-1]:.3g}")
         if solver.status == "failed" or not np.max(np.abs(solver.y)) < _POLICY.diverged:
-            return states, Status.NON_FINITE
+            return states, Status.DIVERGING if np.isfinite(solver.y).all() else Status.NON_FINITE
+        passed.append(solver.t)
+        largest.append(_power(solver.y.reshape(start.shape)))
         here = (times > solver.t_old) & (times <= solver.t)
         if here.any():
             states[here] = solver.dense_output()(times[here]).T
         if solver.nfev > _POLICY.evaluations and solver.status == "running":
             return states, Status.ITERATION_LIMIT
-    return states, Status.CONVERGED
+    grows = diverges(np.array(passed), np.array(largest), max(1.0, largest[0]))
+    return states, Status.DIVERGING if grows else Status.CONVERGED
+
+
+def _power(states: Array) -> float:
+    """Largest power of a row, the mean over the sets of points, of states of shape (sets, 2, P, P)."""
+    return float(np.max(np.diagonal(states[:, 1].mean(axis=0))))

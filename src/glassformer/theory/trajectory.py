@@ -21,7 +21,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array, Integral
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Steps
+from glassformer.core.results import Steps, wide_bars
 from glassformer.core.solution import Status
 from glassformer.models.base import Model
 from glassformer.theory.evolution_map import EvolutionMap, side_known
@@ -125,7 +125,10 @@ def table_of(model: Model, alpha: Array, path: Path) -> Steps:
             "error_estimate": path.error.T.reshape(size),
         },
         status=[Status.CONVERGED if ok else Status.NON_FINITE for ok in finite.tolist()],
-        notes=model.remarks,
+        notes=[
+            *model.remarks,
+            *wide_bars(np.repeat(alpha, steps + 1), mean_error(variance), path.error.T.reshape(size), model.parameters),
+        ],
     )
 
 

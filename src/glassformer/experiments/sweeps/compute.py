@@ -50,7 +50,7 @@ def _found(task: Task, checkpoint: str | None) -> list[Record]:
     run = table.instances[0][0]
     (row,) = table.rows()
     # One instance has no standard error; those of several follow from their records.
-    for name in ("instances", "standard_error", "relative_standard_error"):
+    for name in ("instances", "standard_error", "interval", "relative_standard_error"):
         row.pop(name, None)
     extra = {} if run.claimed_error is None else {"claimed_error": _finite(run.claimed_error)}
     return [_record({**row, "iterations": int(run.iterations), **extra})]

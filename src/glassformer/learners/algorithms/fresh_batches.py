@@ -18,6 +18,7 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.divergence import diverges
 from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
@@ -80,7 +81,7 @@ def fresh_batches(
         return {"samples": step * batch, "time": step / d, **watch(current)}
 
     current = previous = np.asarray(weights, dtype=float)
-    records = [record(0, current)]
+    records, powers = [record(0, current)], [_power(current)]
     for begin, end in pairwise(ends):
         previous = current
         for first in range(begin, end, size):
@@ -89,11 +90,19 @@ def fresh_batches(
             targets = flat[first * batch : (first + count) * batch]
             current = _descended(link, rates, current, inputs, targets, batch)
         if not np.max(np.abs(current)) < _DIVERGED:
-            return Passed(previous, int(begin), Status.NON_FINITE, np.inf, records)
+            status = Status.NON_FINITE if np.isnan(current).any() else Status.DIVERGING
+            return Passed(previous, int(begin), status, np.inf, records)
+        powers.append(_power(current))
         records.append(record(int(end), current))
         note(f"step {end} of {steps}")
     moved = float(np.linalg.norm(current - previous) / np.linalg.norm(current))
-    return Passed(current, steps, Status.CONVERGED, moved, records)
+    grows = diverges(ends.astype(float), np.array(powers), max(1.0, powers[0]))
+    return Passed(current, steps, Status.DIVERGING if grows else Status.CONVERGED, moved, records)
+
+
+def _power(weights: Array) -> float:
+    """Largest power of a row."""
+    return float(np.max(np.mean(weights**2, axis=1)))
 
 
 @dataclass

@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.learners.algorithms.creep import Creep
+from glassformer.models.designs.base import Design
 from glassformer.models.priors.base import Estimate
 
 
@@ -22,7 +23,9 @@ class GampState:
         onsager: coefficient of the score in the next fields, shape (P, P).
         precision: as measured in the last step.
         assumed: the precision that the estimate was denoised with.
-        ratio: measured square over measured slope of the score.
+        ratio: measured square over measured slope of the score, all rows together; NaN where sampling noise hides the
+            slope.
+        contradicted: whether slope and square of the score of some row differ by more than their sampling noise.
         size: root-mean-square change of the signal.
         noise: what the sampling of the scores alone would have changed it by.
         damping: weight of this state in the next one.
@@ -36,6 +39,7 @@ class GampState:
     precision: Array
     assumed: Array
     ratio: float = 1.0
+    contradicted: bool = False
     size: float = np.inf
     noise: float = 0.0
     damping: float = 0.0
@@ -46,6 +50,11 @@ class GampState:
     def claimed(self) -> float:
         """Mean over the rows of the claimed error."""
         return float(np.trace(self.estimate.variance)) / len(self.onsager)
+
+    def fields(self, design: Design, instance: int) -> Array:
+        """Fields of the samples, each without what its own label contributed, shape (n, P, K)."""
+        own = self.onsager[0, 0] * self.score if len(self.onsager) == 1 else self.onsager @ self.score
+        return np.asarray(design.fields(self.estimate.signal, instance) - own)
 
     def leapt(self, steps: float) -> Self:
         """Carried on by so many steps like the last one."""

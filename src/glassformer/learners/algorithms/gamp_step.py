@@ -81,11 +81,11 @@ class GampStep(Judged):
         """The next state, and the precision measured on the way: the quality of the estimate it began with."""
         old, weight = state.estimate, 0.0 if state.first else state.damping
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            omega = self.design.fields(old.signal, self.instance) - _mixed(state.onsager, state.score)
+            omega = state.fields(self.design, self.instance)
             found = self.channel.scores(self.labels, omega, old.variance)
             fresh = found.first if found.first is found.second else 0.5 * (found.first + found.second)
             score = fresh if weight == 0 else weight * state.score + (1 - weight) * fresh
-            gain, square, ratio = self._measured(found)
+            gain, square = self._measured(found)
             precision = gain[:, None] * square * gain
             if not np.isfinite(precision).all():
                 return replace(state, size=np.nan), 0.0
@@ -93,7 +93,11 @@ class GampStep(Judged):
             gain = gain * _ratio(np.diag(assumed), np.diag(precision))
         seen = self.design.correlation(score, self.instance)
         field = np.tensordot(np.diag(gain), seen, axes=1) + np.tensordot(assumed, old.signal, axes=1)
-        new = self._denoised(field, assumed, old.memory)
+        try:
+            new = self._denoised(field, assumed, old.memory)
+        except np.linalg.LinAlgError:
+            # Precisions that differ by more than the digits of a number: the iteration has diverged.
+            return replace(state, size=np.nan), 0.0
         step = new.signal - old.signal
         size = self._norm(step)
         creep = Creep(step, size, size) if state.creep is None else state.creep.then(step, size)
@@ -103,7 +107,8 @@ class GampStep(Judged):
             onsager=new.onsager * gain,
             precision=precision,
             assumed=assumed,
-            ratio=ratio,
+            ratio=self._ratio(found),
+            contradicted=self._overconfident(found),
             size=size,
             noise=self._blur(found, new.variance * gain),
             damping=state.damping,
@@ -115,7 +120,7 @@ class GampStep(Judged):
     def sight(self, state: GampState) -> Sight:
         """What the estimate in a state of one row is about to be made of."""
         signal, variance = state.estimate.signal, state.estimate.variance
-        fields = self.design.fields(signal, self.instance) - _mixed(state.onsager, state.score)
+        fields = state.fields(self.design, self.instance)
         found = self.channel.scores(self.labels, fields, variance)
         precision = self.design.sample_ratio * float(np.mean(found.curvature))
         matrix = signal[0] + self.design.correlation(found.first, self.instance)[0] / precision
@@ -136,35 +141,57 @@ class GampStep(Judged):
         halves = self.design.correlation(0.5 * (found.first - found.second), self.instance)
         return self._norm(np.tensordot(gain, halves, axes=1))
 
-    def _measured(self, found: Scores) -> tuple[Array, Array, float]:
-        """Slope over square of the score, row by row; the square, shape (P, P); and square over slope of all rows.
+    def _measured(self, found: Scores) -> tuple[Array, Array]:
+        """Slope over square of the score, row by row, and the square, shape (P, P).
 
         Slope and square are equal on average (Nishimori). Where slopes may be noise they are told apart as far as their
         difference exceeds its own standard error, so that noise does not hold back a start without overlap, and the
         gain is at most one: close to zero overlap they are many times the square.
         """
         product = np.einsum("nak,nbk->ab", found.first, found.second, optimize=True) / len(found.first)
-        own, raw = 0.5 * (product + product.T), np.einsum("naa->na", found.curvature)
-        slope = raw.mean(axis=0)
+        own, slope = 0.5 * (product + product.T), np.einsum("naa->na", found.curvature).mean(axis=0)
         if self.channel.sampled:
             # The nearest positive semi-definite matrix: a sampled square may miss being one.
             own = with_eigenvalues(own, lambda values: np.maximum(values, 0.0))
         if self._cautious:
-            gaps = raw - np.sum(found.first * found.second, axis=2)
-            gap, error = gaps.mean(axis=0), gaps.std(axis=0) / np.sqrt(len(gaps))
+            gap, error = _mean_and_error(_gaps(found))
             believed = np.where(error > 0, np.maximum(0.0, 1 - (JUDGEMENT.certain * error / gap) ** 2), 0.0)
             slope = np.diag(own) + np.nan_to_num(believed) * gap
         trusted = self.design.sample_ratio * np.where(slope > 0, slope, np.diag(own))
         square = self.design.sample_ratio * own
         gain = _ratio(trusted, np.diag(square))
-        claimed = np.sum(trusted if self.channel.sampled else self.design.sample_ratio * raw.mean(axis=0))
-        ratio = float(np.trace(square) / claimed) if claimed > 0 else np.inf
-        return np.minimum(gain, 1.0) if self._cautious else gain, square, ratio
+        return np.minimum(gain, 1.0) if self._cautious else gain, square
+
+    def _ratio(self, found: Scores) -> float:
+        """Square over slope of the score, all rows together; NaN where sampling noise hides the slope."""
+        square = float(np.sum(found.first * found.second)) / len(found.first)
+        slope, error = _mean_and_error(np.einsum("naa->n", found.curvature))
+        if self.channel.sampled and slope <= JUDGEMENT.certain * error:
+            return np.nan
+        return square / float(slope) if slope > 0 else np.inf
+
+    def _overconfident(self, found: Scores) -> bool:
+        """Whether sampled scores of a row of which something is known are larger than their slopes allow.
+
+        That is a row whose measured error exceeds the claimed one.
+        """
+        if not self.channel.sampled:
+            return False
+        gap, error = _mean_and_error(_gaps(found))
+        square = np.sum(found.first * found.second, axis=2).mean(axis=0)
+        known = self.design.sample_ratio * square > JUDGEMENT.learned
+        beyond = gap < -JUDGEMENT.significant * error
+        return bool(np.any(known & beyond & (square + gap < np.exp(-JUDGEMENT.sampled_slack) * square)))
 
 
-def _mixed(matrix: Array, fields: Array) -> Array:
-    """A matrix over the rows applied to fields, shape (n, P, K)."""
-    return np.asarray(matrix[0, 0] * fields if len(matrix) == 1 else matrix @ fields)
+def _gaps(found: Scores) -> Array:
+    """Slope less square of the score of each sample and row, shape (n, P)."""
+    return np.asarray(np.einsum("naa->na", found.curvature) - np.sum(found.first * found.second, axis=2))
+
+
+def _mean_and_error(values: Array) -> tuple[Array, Array]:
+    """Mean over the samples and its standard error."""
+    return values.mean(axis=0), values.std(axis=0) / np.sqrt(len(values))
 
 
 def _smoothed(old: Array, new: Array, weight: float) -> Array:

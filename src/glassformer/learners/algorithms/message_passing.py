@@ -60,6 +60,9 @@ class Step(Protocol[State]):
     def diagnosis(self, state: State) -> Status:
         """What the data say of a state that settled."""
 
+    def evidence(self, state: State) -> float:
+        """How probable the labels are under the estimate, on a logarithmic scale: chooses between several starts."""
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -126,7 +129,7 @@ def message_passing(
     watch: Callable[[State], None] | None = None,
     policy: Policy | None = None,
 ) -> Run[State]:
-    """The first run that converges; of those that do not, the one that ended best.
+    """The first run that converges; of those that do not, the one under which the labels are most probable.
 
     Args:
         step: the algebra.
@@ -149,7 +152,7 @@ def message_passing(
         )
         if runs[-1].status.ok:
             return runs[-1]
-    return max(runs, key=lambda run: run.quality)
+    return runs[0] if len(runs) == 1 else max(runs, key=lambda run: step.evidence(run.state))
 
 
 def _run(

@@ -112,6 +112,11 @@ class ProximalStep:
         del state
         return False
 
+    def evidence(self, state: ProximalState) -> float:
+        """None of the starts is better than another: there is one."""
+        del state
+        return 0.0
+
     def diagnosis(self, state: ProximalState) -> Status:
         del state
         return Status.CONVERGED

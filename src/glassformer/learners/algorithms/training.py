@@ -58,6 +58,8 @@ class Patience:
 
 
 _POLICY = Patience()
+# Ends from which a run begins again with half the learning rate.
+_FAILED = (str(Status.DIVERGING), str(Status.NON_FINITE))
 
 
 Watch = Callable[[int, Any, Array], dict[str, Any]]
@@ -198,7 +200,7 @@ def train(
         run.restore(stored)
     while run.counts.steps < settings.max_steps and not run.counts.label:
         _advance(run, objective, schedule, data, settings, (name, rates["sgd"]), watch)
-        if run.counts.label == str(Status.NON_FINITE) and run.counts.halvings < _POLICY.halvings - 1:
+        if run.counts.label in _FAILED and run.counts.halvings < _POLICY.halvings - 1:
             run = begin(0.5 * run.counts.rate, run.counts.halvings + 1)
         worst = float(np.max(run.losses[-1]))
         note(f"step {run.counts.steps} of at most {settings.max_steps}, objective {worst / power:.1e}")
@@ -238,7 +240,7 @@ def _advance(
     run.losses.append(np.asarray(values))
     worst, total = float(np.max(run.losses[-1])), float(np.sum(run.losses[-1]))
     if not np.isfinite(worst) or worst > _POLICY.diverged * counts.power:
-        counts.label = str(Status.NON_FINITE)
+        counts.label = str(Status.DIVERGING if np.isfinite(worst) else Status.NON_FINITE)
         return
     run.records.append(watch(counts.steps, run.parameters, np.asarray(errors)))
     if counts.steps < schedule.steps or counts.steps <= explore:

@@ -17,6 +17,7 @@ import numpy as np
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.divergence import diverges
 from glassformer.core.numerics.quasi_random import confident, mean_and_error
 from glassformer.core.progress import track
 from glassformer.core.results import Steps
@@ -69,8 +70,9 @@ def risk_trajectory(
         before any step), ``error``, ``overlap``, ``power``, ``cosine``, ``label_error``, ``rank``, ``degrees``,
         ``effective_noise`` and ``strength`` as those of :func:`~glassformer.theory.risk.limits.risk_limits`.
         ``error_estimate`` is that of the averages over labels and of the spectrum, carried on by the slope of the map.
-        Rows of a sample ratio at which steps lead away from the minimiser have the status ``oscillating``, and a note
-        says by which factor: their errors are those of the steps, and never the limit's.
+        Rows of a sample ratio at which steps lead away from the minimiser have the status ``oscillating``, or
+        ``diverging`` where errors grow without end, and a note says by which factor: their errors are those of the
+        steps, and never the limit's.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -94,7 +96,7 @@ def risk_trajectory(
     path, blur = _refined(problem, alpha, strengths, steps)
     growth = _growth(problem, alpha, strengths)
     finite = np.all(np.isfinite(path.error), axis=0)
-    status = [_status(*row) for row in zip(finite, growth, strict=True)]
+    status = [_status(*row) for row in zip(finite, growth, path.error.T, strict=True)]
     return Steps(
         model=model.name,
         parameters=model.parameters,
@@ -109,7 +111,7 @@ def risk_trajectory(
         notes=[
             f"alpha = {ratio:g}: near the minimiser every step leads away from it, {factor:.3g} times as far"
             for ratio, factor, one in zip(alpha, growth, status, strict=True)
-            if one is Status.OSCILLATING
+            if one in (Status.OSCILLATING, Status.DIVERGING)
         ],
     )
 
@@ -121,10 +123,14 @@ def _columns(problem: Problem, path: _Path) -> dict[str, Array]:
     return {**of_learned(problem, found), "rank": found.rank, "degrees": found.degrees, "effective_noise": noise}
 
 
-def _status(finite: bool, growth: float) -> Status:
+def _status(finite: bool, growth: float, error: Array) -> Status:
+    """How the steps of one sample ratio end, from their errors, shape (steps + 1,)."""
     if not finite:
         return Status.NON_FINITE
-    return Status.OSCILLATING if growth >= 1 else Status.CONVERGED
+    if growth < 1:
+        return Status.CONVERGED
+    grows = diverges(np.arange(float(len(error))), error, max(1.0, float(error[0])))
+    return Status.DIVERGING if grows else Status.OSCILLATING
 
 
 def _strengths(problem: Problem, alpha: Array, strength: float | None) -> Array:

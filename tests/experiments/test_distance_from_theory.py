@@ -1,0 +1,64 @@
+"""Means of simulated runs beside theory: intervals of few instances, and what is said of means far away."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from glassformer import BilinearSequenceRegression, ParameterError, Ridge, simulate
+from glassformer.core.solution import Status
+from glassformer.experiments.distance_from_theory import far_from_theory, few_instances
+
+GOOD, BAD = (SimpleNamespace(status=status) for status in (Status.CONVERGED, Status.CONTRADICTED))
+
+
+def said(mean, error, theory, runs):
+    column = [np.array([value]) for value in (mean, error, theory, 0.0)]
+    return far_from_theory([("the error", *column)], np.array([0.5]), [runs], 200)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "runs", "words"),
+    [
+        ((0.914, 0.578, 0.217), [GOOD] * 2, "0.7 above theory (1.2 standard errors). The 95 % interval of 2 instances"),
+        ((0.914, 0.578, 0.217), [GOOD, BAD], "1 of 2 runs ended contradicted_by_residual"),
+        ((0.5, 0.01, 0.4), [GOOD] * 4, "More than chance explains"),
+        ((0.5, np.nan, 0.2), [GOOD], "0.3 above theory. One instance"),
+    ],
+)
+def test_what_is_far_from_theory_says_by_how_much_and_why(numbers, runs, words):
+    (note,) = said(*numbers, runs)
+    assert words in note
+
+
+@pytest.mark.parametrize(
+    ("numbers", "runs"),
+    [
+        ((0.45, 0.02, 0.4), [GOOD] * 4),  # 2.5 standard errors, of which 3.18 are an interval
+        ((0.404, 0.0001, 0.4), [GOOD] * 4),  # a hundredth
+        ((np.nan, np.nan, 0.4), [GOOD]),
+        ((0.9, 0.1, np.nan), [GOOD] * 4),
+    ],
+)
+def test_what_is_close_or_has_no_theory_says_nothing(numbers, runs):
+    assert not said(*numbers, runs)
+
+
+def test_standard_errors_of_few_instances_say_so():
+    assert "from 4 instances: 95 % intervals are 3.18" in few_instances(4)[0]
+    assert not few_instances(1) and not few_instances(20)
+
+
+def test_single_runs_are_reached_from_the_result():
+    result = simulate(BilinearSequenceRegression(rho=0.5), [0.3, 0.6], d=10, instances=3, algorithm=Ridge(0.1))
+    errors = result.of_instances("error")
+    np.testing.assert_array_equal(errors.mean(axis=1), result["error"])
+    # Student's factor of three instances is 4.3027.
+    np.testing.assert_allclose(result["interval"], 4.3027 * result["standard_error"], rtol=1e-4)
+    np.testing.assert_array_equal(result.to_xarray()["instance_error"], errors)
+    assert result.of_instances("status").tolist() == [["converged"] * 3] * 2
+    assert result.to_dict()["points"][1]["instances"][2]["seed"] == 2
+    with pytest.raises(ParameterError, match=r"name = 'row_error' is not allowed: expected one of .*training_error"):
+        result.of_instances("row_error")
