@@ -116,3 +116,11 @@ def test_the_power_of_a_faint_signal_is_in_the_error_of_the_noise():
     found = [estimate_model(*of_width_two(4.0, 500, seed, 20)) for seed in range(2)]
     assert all(abs(one.noise - 4.0) <= one.noise_error for one in found)
     assert all(one.noise_error > 0.3 * one.noise for one in found)
+
+
+@pytest.mark.parametrize("samples", [4, 8])
+def test_few_samples_have_wide_intervals(samples):
+    """Spreads of drawn noises that are as large as the noises."""
+    inputs, labels, _ = drawn((8, 6), 1 / 3, 0.1, samples / 48, seed=samples)
+    found = estimate_model(inputs, labels)
+    assert np.ptp(found.rho_interval) > 0.3 and found.noise_error > 0.3

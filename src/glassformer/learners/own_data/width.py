@@ -50,7 +50,8 @@ class EstimatedModel(Shown):
         power: ``P``, what the signal adds to the variance of the labels.
         offset: ``m``; of classes the constant inside the sign.
         solution: of message passing with this model.
-        status: how that ended: estimates of a run that did not settle are no more than a guess.
+        status: how that ended: estimates of a run that did not settle are no more than a guess, and NaN where the run
+            never saw the signal.
         settled: labels as the fields at the end, none of which has seen its own label, say they are made: what
             predictions are calibrated with.
 
@@ -147,6 +148,8 @@ def estimated(
     for _ in range(SEARCH.rounds):
         model = signal.model(rho, targets.channel)
         seen = _seen(model, signal.design, targets.scaled, steps, seed, step)
+        if not seen.sight.finite:
+            return _not_seen(model, seen, targets)
         whole = max(model.matrix_prior.power(seen.sight.matrix) - seen.sight.noise, SEARCH.faintest)
         width = _width(signal, seen, whole, samples, rng)
         rho = width.value / columns
@@ -168,6 +171,8 @@ def estimated(
         _doubt_of_claim(model, seen),
     )
     final = seen if failures == SEARCH.failures else _seen(model, signal.design, targets.scaled, steps, seed, step)
+    if not final.sight.finite:
+        return _not_seen(model, final, targets)
     status = final.solution.status[0]
     if status.ok and width.misfit > SEARCH.misfit:
         status = Status.CONTRADICTED
@@ -183,6 +188,13 @@ def estimated(
         status,
         targets.fitted(final),
     )
+
+
+def _not_seen(model: Model, seen: Seen, targets: Targets) -> EstimatedModel:
+    """Message passing never saw the signal: there are no estimates."""
+    status = Status.NON_FINITE if seen.solution.status[0].ok else seen.solution.status[0]
+    nothing = (np.nan, np.nan)
+    return EstimatedModel(model, np.nan, nothing, np.nan, np.inf, np.nan, np.nan, seen.solution, status, targets)
 
 
 def _doubt_of_errors(signal: UnknownSignal, targets: Targets, widths: tuple[float, float], noise: float) -> float:
@@ -221,7 +233,8 @@ def _width(signal: UnknownSignal, seen: Seen, power: float, samples: int, rng: n
     doubt = _doubt_of_power(signal, samples, seen, power) / SEARCH.confidence
 
     def drawn(width: int) -> Array:
-        noise = max(seen.sight.noise * (1 + np.sqrt(2 / samples) * rng.standard_normal()), 0.0)
+        # Log-normal, with the mean and the variance of a mean of squares: it stays positive with few samples too.
+        noise = seen.sight.noise * np.exp(np.sqrt(2 / samples) * rng.standard_normal() - 1 / samples)
         left = max((power + seen.sight.noise - noise) * (1 + doubt * rng.standard_normal()), 0.0)
         return signal.moments(signal.values(signal.drawn(width, left, noise, rng)))
 
