@@ -473,3 +473,26 @@ def test_deviations_tell_the_peak_of_errors_where_samples_are_as_many_as_unknown
         said.append(np.mean(deviation**2))
         missed.append(np.mean((guess - labels[100:]) ** 2))
     assert 0.7 < np.sqrt(np.mean(said) / np.mean(missed)) < 1.4
+
+
+@pytest.mark.parametrize("arguments", [{"strengths": 6}, {"solver": "bayes"}, {"penalty": "ridge", "strength": 0.1}])
+def test_ranks_are_numbers_of_directions_that_stand_out_of_the_noise(arguments):
+    """More singular values are not zero, since weak directions help to predict."""
+    rng = np.random.default_rng(0)
+    for width in (1, 3):
+        matrix = rng.standard_normal((10, width)) @ rng.standard_normal((width, 10))
+        inputs = rng.standard_normal((500, 10, 10))
+        labels = np.tensordot(inputs, matrix, 2) / np.linalg.norm(matrix) + 0.3 * rng.standard_normal(500)
+        found = BilinearRegressor(**arguments).fit(inputs, labels)
+        assert found.rank_ == width < np.sum(found.singular_values_ > 1e-10)
+
+
+def test_ranks_of_classes_and_of_attention():
+    rng = np.random.default_rng(0)
+    inputs, w = rng.standard_normal((500, 2, 8)), rng.standard_normal(8)
+    noise = 0.3 * rng.standard_normal(500)
+    fields = ((inputs @ w) ** 2).mean(axis=1) / (w @ w) + noise
+    assert AttentionRegressor(strength=0.03, linear=False).fit(inputs, fields).rank_ == 1
+    classes = inputs[:, 0] @ w / np.linalg.norm(w) + noise > 0.3
+    assert BilinearClassifier(strength=1.0).fit(inputs, classes).rank_ == 1
+    assert BilinearClassifier(strength=1.0).fit(inputs, rng.permutation(classes)).rank_ == 0

@@ -83,7 +83,7 @@ class AttentionRegressor(_Attention, SequenceRegressor):
 
     Attributes:
         coef_: ``S``, shape (d, d), in the units of the inputs.
-        rank_: of the matrix that was learned, the constant feature included.
+        rank_: as there, of the matrix that was learned, the constant feature included.
         singular_values_: of ``S``, falling.
         strength_: that was used.
         solver_: as there.

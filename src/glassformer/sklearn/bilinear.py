@@ -56,7 +56,11 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
     Attributes:
         coef_: ``C``, shape (L, d), in the units of the inputs.
         intercept_: ``b``, for sequences of full length.
-        rank_: of ``C``.
+        rank_: numerical rank of ``C``: directions that stand out of the noise. Counted are the singular values of the
+            signal as it is seen before the penalty or the posterior shrinks it,
+            :math:`\hat S + \mathrm{adjoint}(g)/\hat q` with the scores ``g`` of the residuals, beyond the largest one
+            of noise alone (scores of random signs; for ``"bayes"``, white noise). At most the number of singular values
+            that are not zero; of losses with kinks, and of softmax, that number itself.
         singular_values_: of ``C``, falling.
         strength_: that was used.
         cross_validation_: :class:`~glassformer.learners.validation.CrossValidation` that chose it, or None.

@@ -21,6 +21,7 @@ from glassformer.core.errors import DataError, DataWarning
 from glassformer.core.integral import Array
 from glassformer.core.showing import Shown
 from glassformer.core.solution import Solution, Status
+from glassformer.learners.algorithms.gamp_state import Sight
 from glassformer.learners.algorithms.gamp_step import GampStep
 from glassformer.learners.algorithms.message_passing import message_passing
 from glassformer.learners.bayes import MessagePassing
@@ -54,6 +55,8 @@ class EstimatedModel(Shown):
             never saw the signal.
         settled: labels as the fields at the end, none of which has seen its own label, say they are made: what
             predictions are calibrated with.
+        rank: directions of the signal that stand out of the noise through which message passing sees it in the end: the
+            singular values beyond the largest of noise alone.
 
     Example:
         That of :func:`~glassformer.learners.own_data.width.estimate_model`, which makes it.
@@ -69,6 +72,7 @@ class EstimatedModel(Shown):
     solution: Solution
     status: Status
     settled: Targets = field(repr=False)
+    rank: int = 0
     drawing = "plot_estimate"
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -187,7 +191,14 @@ def estimated(
         final.solution,
         status,
         targets.fitted(final),
+        _rank(signal, final.sight, rng),
     )
+
+
+def _rank(signal: UnknownSignal, sight: Sight, rng: np.random.Generator) -> int:
+    """Singular values, or eigenvalues, of the signal seen through noise beyond the largest of noise alone."""
+    alone = max(np.abs(signal.values(signal.drawn(1, 0.0, sight.noise, rng))).max() for _ in range(SEARCH.noises))
+    return int(np.sum(np.abs(signal.values(sight.matrix)) > alone))
 
 
 def _not_seen(model: Model, seen: Seen, targets: Targets) -> EstimatedModel:
