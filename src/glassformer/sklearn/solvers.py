@@ -160,7 +160,7 @@ def by_risk(settings: Any, task: Task) -> Signal:
 
 
 def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> dict[str, Any]:
-    """The rank, and the misses of a regression, by what the others say of every sample; nothing of losses with kinks."""
+    """The rank, and the misses of a regression, by what others say of every sample; nothing of losses with kinks."""
     if task.labels.ndim > 1 or not np.isfinite(loss_of(task.loss).sharpness):
         return {}
     once, matrix = task.merged(), path.estimates[-1]
