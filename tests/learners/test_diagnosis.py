@@ -1,10 +1,14 @@
 """What inputs contradict, and which theory may be believed of them."""
 
+from time import process_time
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from glassformer import DataError, diagnose
+from glassformer import BilinearSequenceRegression, DataError, diagnose
+from glassformer.learners.gamp import gamp
+from glassformer.learners.own_data.findings import POLICY, contradictions, sampled
 from glassformer.learners.own_data.spectrum import marchenko_pastur
 
 
@@ -88,3 +92,28 @@ def test_labels_are_looked_at():
 def test_what_is_refused(inputs, labels, words):
     with pytest.raises(DataError, match=words):
         diagnose(inputs, labels)
+
+
+def test_looking_before_a_run_does_not_grow_with_the_samples():
+    """As many numbers of ten times the samples, drawn among all of them, not the first ones."""
+    few, many = (sampled(drawn((n, 20, 20)), POLICY.looked).centred for n in (1000, 10000))
+    assert few.shape == many.shape == (625, 20, 20)
+    x = drawn((10000, 20, 20))
+    x[1000:] += 0.2
+    assert [one.name for one in contradictions(x)] == ["mean"]
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("shape", [(540, 30, 30), (2000, 60, 60)])
+def test_looking_takes_a_twentieth_of_a_run(shape):
+    """The least of nine processor times each, in alternation."""
+    model, rng = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1), np.random.default_rng(0)
+    x, signal = drawn(shape), model.prior.sample(shape[1:], rng)
+    y = np.tensordot(x, signal, 2) / shape[1] + np.sqrt(0.1) * rng.standard_normal(len(x))
+    times = {gamp: [], contradictions: []}
+    for _ in range(9):
+        for called, given in ((gamp, (model, x, y)), (contradictions, (x,))):
+            start = process_time()
+            called(*given)
+            times[called].append(process_time() - start)
+    assert min(times[contradictions]) <= 0.05 * min(times[gamp])

@@ -112,11 +112,17 @@ def _design(model: Model, inputs: Array) -> Design:
         raise DataError("X", inputs.shape, "a shape (samples, tokens, d), no axis empty", remedy)
     kind: Any = model.inputs_at(int(inputs.shape[-1]))[0]
     # Finiteness first: the message of the design knows no places.
-    if not np.isfinite(inputs.sum(dtype=np.float64)) and not np.isfinite(inputs).all():
-        raise DataError("X", first_bad("X", inputs), "finite entries", "remove or repair the samples")
-    require_squares("X", inputs)
+    if not _bounded(inputs):
+        if not np.isfinite(inputs).all():
+            raise DataError("X", first_bad("X", inputs), "finite entries", "remove or repair the samples")
+        require_squares("X", inputs)
     design: Design = kind(inputs)
     return design
+
+
+def _bounded(values: Array) -> bool:
+    """Whether all values are numbers whose squares can be summed."""
+    return not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST
 
 
 def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = None) -> None:
@@ -134,12 +140,12 @@ def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = No
         glassformer.core.errors.DataError: y[1] = 1e+200 is not allowed: expected a number from -1e+100 to 1e+100; ...
     """
     # Numbers of single precision cannot be compared with the limit, and do not reach it.
-    if not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST:
+    if _bounded(values):
         return
     place = int(np.argmax(np.abs(values) > _LARGEST))
     index = entry_of(place, values.shape[1:] if shape is None else shape)
     allowed = f"a number from {-_LARGEST:g} to {_LARGEST:g}"
-    raise DataError(f"{name}[{index}]", values.flat[place], allowed, "give the data in larger units")
+    raise DataError(f"{name}[{index}]", values.flat[place], allowed, f"divide {name} by a constant")
 
 
 def entry_of(place: int, shape: tuple[int, ...]) -> str:
