@@ -74,7 +74,8 @@ def test_the_law_of_independent_numbers(ratio):
 def test_labels_are_looked_at():
     x = drawn()
     assert [one.harmless for one in diagnose(x, np.ones(400)).labels] == [False, True]
-    assert [one.harmless for one in diagnose(x, np.random.default_rng(0).standard_t(1.5, 400)).labels] == [True, False]
+    heavy = np.random.default_rng(0).standard_t(1.5, 400)
+    assert [one.harmless for one in diagnose(x, heavy).labels] == [True, False, True, True]
     table = diagnose(x, x[:, 0, 0]).to_pandas()
     assert set(table["property"]) >= {"mean", "spectrum", "tails of labels"} and table["harmless"].all()
 
@@ -117,3 +118,23 @@ def test_looking_takes_a_twentieth_of_a_run(shape):
             called(*given)
             times[called].append(process_time() - start)
     assert min(times[contradictions]) <= 0.05 * min(times[gamp])
+
+
+@pytest.mark.parametrize(
+    ("link", "skewed", "named"),
+    [
+        (lambda h: h, False, []),
+        (lambda h: h, True, []),
+        (lambda h: np.tanh(2 * h), False, ["bent labels"]),
+        (lambda h: h**2, False, ["quadratic labels"]),
+        (lambda h: np.sign(h), False, []),  # classes are not asked
+    ],
+)
+def test_labels_that_are_not_linear_are_named(link, skewed, named):
+    rng = np.random.default_rng(0)
+    x = rng.exponential(size=(1500, 6, 6)) if skewed else rng.standard_normal((1500, 6, 6))
+    h = np.tensordot(x - x.mean(axis=0), np.outer(rng.standard_normal(6), rng.standard_normal(6)), 2)
+    h /= h.std()
+    noise = 0.3 * rng.standard_normal(1500) * (len(np.unique(link(h))) > 2)
+    found = diagnose(x, link(h) + noise).labels
+    assert [one.name for one in found if not one.harmless and "labels" in one.name and "tails" not in one.name] == named

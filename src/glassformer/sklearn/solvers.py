@@ -49,7 +49,8 @@ class Task(NamedTuple):
         tokens: these inputs, one with unit spread at every place that holds one, shape (n, L, d).
         labels: +1 and -1, or numbers of mean zero and variance one.
         weights: of the samples, > 0.
-        groups: equal for samples that are equal.
+        equal: one number for samples that are equal.
+        groups: one number for samples that are held back together: those that are equal, or of one group.
         intercept: whether a constant is to be fitted.
         loss: of labels and fields.
     """
@@ -58,13 +59,14 @@ class Task(NamedTuple):
     tokens: Array
     labels: Array
     weights: Array
+    equal: NDArray[np.int64]
     groups: NDArray[np.int64]
     intercept: bool
     loss: Any
 
     def merged(self) -> Task:
         """The same problem with every sample once, in the weight of all that are equal: they are left out together."""
-        _, first, own = np.unique(self.groups, return_index=True, return_inverse=True)
+        _, first, own = np.unique(self.equal, return_index=True, return_inverse=True)
         if len(first) == len(own):
             return self
         once = np.isin(np.arange(len(own)), first)
@@ -73,6 +75,7 @@ class Task(NamedTuple):
             tokens=self.tokens[once],
             labels=self.labels[once],
             weights=np.asarray(np.bincount(own, self.weights)[own[once]], dtype=float),
+            equal=self.equal[once],
             groups=self.groups[once],
         )
 
@@ -174,7 +177,11 @@ def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> dict
     if several > 1 and found.degrees > _FREE * several:
         # The first order is not that of a fit which follows every label.
         missed = _missed(settings, once, chosen.strength)
-    return {"rank": rank, "misses": LeftOutMisses(chosen.unit * missed, once.weights)}
+    share = min(found.degrees / several, 1.0)
+    return {
+        "rank": rank,
+        "misses": LeftOutMisses(chosen.unit * missed, once.weights, share, once.design.variances()),
+    }
 
 
 def _rank(settings: Any, task: Task, matrix: Array, intercept: float, degrees: float) -> int:
@@ -288,7 +295,8 @@ def _validated(settings: Any, task: Task, pick: Callable[[CrossValidation], floa
     distinct = len(np.unique(task.groups))
     folds = min(int(settings.folds), distinct)
     if folds < settings.folds:
-        text = f"folds = {settings.folds}, of {distinct} samples that differ: cross-validation has {folds} folds"
+        what = "groups" if distinct < len(np.unique(task.equal)) else "samples"
+        text = f"folds = {settings.folds}, of {distinct} {what} that differ: cross-validation has {folds} folds"
         warnings.warn(text, DataWarning, stacklevel=6)
     problem, shared = _problem(settings, task), _shared(settings, task)
     if folds < 2:

@@ -15,6 +15,7 @@ from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.showing import Shown
 from glassformer.learners.own_data.arrays import as_inputs, first_bad, require_squares
 from glassformer.learners.own_data.findings import POLICY, Finding, findings, sampled
+from glassformer.learners.own_data.linearity import linearity
 from glassformer.learners.own_data.spectrum import alike, spectrum
 
 if TYPE_CHECKING:
@@ -89,8 +90,10 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
     """Compare inputs with the independent standard normal numbers of the theory, and say what may be believed.
 
     Looked at are the mean, scales and correlations of features and of tokens, tails, the leverage of single samples,
-    and the singular values against Marchenko and Pastur's law; of labels whether they vary, and their tails. Theory is
-    universal: entries need not be Gaussian as long as all of this is harmless.
+    and the singular values against Marchenko and Pastur's law; of labels whether they vary, their tails, and, of
+    numbers, whether they are linear: whether a quadratic form of the inputs has a share in them, and whether they bend
+    against their own linear predictions. Theory is universal: entries need not be Gaussian as long as all of this is
+    harmless.
 
     Args:
         inputs: shape (n, L, d), at least ten samples.
@@ -113,7 +116,7 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
     require_squares("X", x)
     own = _all_findings(x)
     verdicts = _verdicts(x, own)
-    return Diagnosis((len(x), x.shape[1], x.shape[2]), own, _of_labels(labels, len(x)), verdicts)
+    return Diagnosis((len(x), x.shape[1], x.shape[2]), own, _of_labels(labels, x), verdicts)
 
 
 def standardised(inputs: Array) -> Array:
@@ -184,9 +187,10 @@ def _verdicts(inputs: Array, own: tuple[Finding, ...]) -> tuple[Verdict, ...]:
     return tuple(found)
 
 
-def _of_labels(labels: ArrayLike | None, samples: int) -> tuple[Finding, ...]:
+def _of_labels(labels: ArrayLike | None, inputs: Array) -> tuple[Finding, ...]:
     if labels is None:
         return ()
+    samples = len(inputs)
     given = np.asarray(labels)
     if given.dtype.kind not in "biuf" or given.shape[:1] != (samples,):
         raise DataError("y", f"<{given.dtype} of shape {given.shape}>", f"{samples} numbers, one per sample of X")
@@ -198,7 +202,8 @@ def _of_labels(labels: ArrayLike | None, samples: int) -> tuple[Finding, ...]:
     z = (y - y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     kurtosis = float(np.mean(z**4)) - 3
     text = "excess kurtosis of the labels; a few of them dominate squares: use loss huber, or transform them"
-    return constant, Finding("tails of labels", kurtosis, POLICY.tails, 5 * float(np.sqrt(24 / samples)), text)
+    tails = Finding("tails of labels", kurtosis, POLICY.tails, 5 * float(np.sqrt(24 / samples)), text)
+    return (constant, tails, *linearity(inputs, y[:, 0])) if y.shape[1] == 1 else (constant, tails)
 
 
 def _spread(x: Array, axes: tuple[int, int]) -> Array:
