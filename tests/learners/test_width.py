@@ -118,9 +118,8 @@ def test_the_power_of_a_faint_signal_is_in_the_error_of_the_noise():
     assert all(one.noise_error > 0.3 * one.noise for one in found)
 
 
-@pytest.mark.parametrize("samples", [4, 8])
-def test_few_samples_have_wide_intervals(samples):
+def test_few_samples_have_wide_intervals():
     """Spreads of drawn noises that are as large as the noises."""
-    inputs, labels, _ = drawn((8, 6), 1 / 3, 0.1, samples / 48, seed=samples)
+    inputs, labels, _ = drawn((8, 6), 1 / 3, 0.1, 8 / 48, seed=8)
     found = estimate_model(inputs, labels)
     assert np.ptp(found.rho_interval) > 0.3 and found.noise_error > 0.3

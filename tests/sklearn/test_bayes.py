@@ -228,13 +228,12 @@ def test_inputs_of_a_common_mode_are_learned_one_way_or_another():
 
 
 @pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
-@pytest.mark.parametrize("samples", [4, 12])
 @pytest.mark.parametrize(
-    ("kind", "arguments"),
+    ("kind", "arguments", "samples"),
     [
-        (BilinearRegressor, {"solver": "bayes"}),
-        (BilinearClassifier, {"strength": "theory"}),
-        (AttentionClassifier, {"solver": "bayes"}),
+        (BilinearRegressor, {"solver": "bayes"}, 4),
+        (BilinearClassifier, {"strength": "theory"}, 12),
+        (AttentionClassifier, {"solver": "bayes"}, 15),
     ],
 )
 def test_a_few_samples_are_learned_from(kind, arguments, samples):

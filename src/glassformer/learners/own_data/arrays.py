@@ -63,14 +63,23 @@ def as_inputs(inputs: Any) -> Array:
         raise DataError("X", f"<{type(inputs).__name__}>", _NUMBERS, "make a sparse one dense, by X.toarray()")
     if np.ma.is_masked(inputs):
         raise DataError("X", "<a masked array>", _NUMBERS, "fill what is masked, or leave the samples out")
-    try:
-        found = np.asarray(inputs)
-    except ValueError as error:
-        remedy = "sequences of unequal length: pad them, or use the estimators of glassformer.sklearn"
-        raise DataError("X", f"<{type(inputs).__name__}>", _NUMBERS, remedy) from error
+    remedy = "sequences of unequal length: pad them, or use the estimators of glassformer.sklearn"
+    found = one_array("X", inputs, remedy)
     if found.dtype.kind not in "biuf":
         raise DataError("X", f"<{found.dtype}>", _NUMBERS, "encode categories as numbers")
     return found if found.dtype in (np.float64, np.float32) else found.astype(np.float64)
+
+
+def one_array(name: str, given: Any, remedy: str) -> Any:
+    """Data as an array; lists of unequal length are none.
+
+    Raises:
+        DataError: they are no array.
+    """
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise DataError(name, f"<{type(given).__name__}>", _NUMBERS, remedy) from error
 
 
 def as_labels(model: Model, design: Design, labels: Any) -> Array:
@@ -79,7 +88,7 @@ def as_labels(model: Model, design: Design, labels: Any) -> Array:
     Raises:
         DataError: they do not match the inputs, are no numbers, or not finite.
     """
-    given = np.asarray(labels)
+    given = one_array("y", labels, "give labels of one shape")
     if given.dtype.kind not in "biuf":
         raise DataError("y", f"<{given.dtype}>", _NUMBERS, "encode classes as numbers, two of them as +1 and -1")
     signs = given.dtype.kind == "b" and tuple(getattr(model.channel, "values", ())) == (-1.0, 1.0)

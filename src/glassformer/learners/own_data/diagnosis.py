@@ -13,7 +13,7 @@ from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.showing import Shown
-from glassformer.learners.own_data.arrays import as_inputs, first_bad, require_squares
+from glassformer.learners.own_data.arrays import as_inputs, first_bad, one_array, require_squares
 from glassformer.learners.own_data.findings import POLICY, Finding, findings, sampled
 from glassformer.learners.own_data.linearity import linearity
 from glassformer.learners.own_data.spectrum import alike, spectrum
@@ -191,7 +191,7 @@ def _of_labels(labels: ArrayLike | None, inputs: Array) -> tuple[Finding, ...]:
     if labels is None:
         return ()
     samples = len(inputs)
-    given = np.asarray(labels)
+    given = one_array("y", labels, "give labels of one shape")
     if given.dtype.kind not in "biuf" or given.shape[:1] != (samples,):
         raise DataError("y", f"<{given.dtype} of shape {given.shape}>", f"{samples} numbers, one per sample of X")
     y = given.astype(float).reshape(samples, -1)

@@ -124,7 +124,7 @@ def estimate_model(
         raise DataError("X", f"<all entries {x.flat[0]:g}>", "inputs that vary")
     warn_of(contradictions(x))
     found = estimated(BilinearSignal(DenseDesign(x)), NumberTargets.of(own[0]), settings, seed)
-    if found.noise * SEARCH.faintest < 1:
+    if not found.noise * SEARCH.faintest >= 1:
         return found
     told = f"labels show no signal: they tell no width, and of the noise that it is beyond {1 / SEARCH.faintest:g}"
     warnings.warn(told, DataWarning, stacklevel=2)

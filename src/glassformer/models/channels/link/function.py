@@ -127,6 +127,6 @@ def _is_position(traced: Any, value: Any) -> bool:
         return all(_is_position(traced, given) for given in step.invars)
     inner = step.params.get("jaxpr")
     if inner is not None:
-        own = inner.jaxpr
+        own = getattr(inner, "jaxpr", inner)
         return _is_position(own, own.outvars[[value is made for made in step.outvars].index(True)])
     return step.primitive.name in _FINDING
