@@ -70,8 +70,9 @@ def check(args: argparse.Namespace) -> None:
         ratio = (true / error)[:, k]
         print(
             f"  {times} n: inside {share.sum()} of {len(share)}, below {np.sum(true[:, k] < low[:, k])}, "
-            f"above {np.sum(true[:, k] > high[:, k])}; true over forecast {ratio.mean():.3f} +- {ratio.std():.3f}; "
-            f"half width {np.mean((high - low)[:, k] / 2 / error[:, k]):.2f}"
+            f"above {np.sum(true[:, k] > high[:, k])}; true over forecast, where there is one, "
+            f"{np.nanmean(ratio):.3f} +- {np.nanstd(ratio):.3f}; "
+            f"half width {np.nanmean((high - low)[:, k] / 2 / error[:, k]):.2f}"
         )
 
 

@@ -187,6 +187,11 @@ def cut(X: Any, length: int) -> Any:
     return X if isinstance(X, np.ndarray) else [one[:length] for one in X]
 
 
+def not_zero(values: np.ndarray) -> np.ndarray:
+    """Numbers of singular values that are not zero, of each class."""
+    return np.sum(values > 1e-10 * values.max(axis=-1, keepdims=True), axis=-1)
+
+
 def table(
     name: str, X: Any, y: np.ndarray, estimators: dict[str, Any], splits: Any, score: Callable[..., float]
 ) -> None:
@@ -200,7 +205,7 @@ def table(
             spent.append(time.process_time() - start)
             new = cut(of(X, held), max(len(X[k]) for k in learned))
             scores.append(score(y[held], found.predict(new)))
-            ranks.append(np.mean(getattr(found, "rank_", np.nan)))
+            ranks.append(np.mean(not_zero(found.singular_values_)) if hasattr(found, "rank_") else np.nan)
             if hasattr(found, "predict_interval"):
                 low, high = found.predict_interval(new).T
                 inside.append(np.mean((low <= y[held]) & (y[held] <= high)))

@@ -1,10 +1,14 @@
 """What inputs contradict, and which theory may be believed of them."""
 
+from time import process_time
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from glassformer import DataError, diagnose
+from glassformer import BilinearSequenceRegression, DataError, diagnose
+from glassformer.learners.gamp import gamp
+from glassformer.learners.own_data.findings import POLICY, contradictions, sampled
 from glassformer.learners.own_data.spectrum import marchenko_pastur
 
 
@@ -70,7 +74,8 @@ def test_the_law_of_independent_numbers(ratio):
 def test_labels_are_looked_at():
     x = drawn()
     assert [one.harmless for one in diagnose(x, np.ones(400)).labels] == [False, True]
-    assert [one.harmless for one in diagnose(x, np.random.default_rng(0).standard_t(1.5, 400)).labels] == [True, False]
+    heavy = np.random.default_rng(0).standard_t(1.5, 400)
+    assert [one.harmless for one in diagnose(x, heavy).labels] == [True, False, True, True]
     table = diagnose(x, x[:, 0, 0]).to_pandas()
     assert set(table["property"]) >= {"mean", "spectrum", "tails of labels"} and table["harmless"].all()
 
@@ -88,3 +93,48 @@ def test_labels_are_looked_at():
 def test_what_is_refused(inputs, labels, words):
     with pytest.raises(DataError, match=words):
         diagnose(inputs, labels)
+
+
+def test_looking_before_a_run_does_not_grow_with_the_samples():
+    """As many numbers of ten times the samples, drawn among all of them, not the first ones."""
+    few, many = (sampled(drawn((n, 20, 20)), POLICY.looked).centred for n in (1000, 10000))
+    assert few.shape == many.shape == (625, 20, 20)
+    x = drawn((10000, 20, 20))
+    x[1000:] += 0.2
+    assert [one.name for one in contradictions(x)] == ["mean"]
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("shape", [(540, 30, 30), (2000, 60, 60)])
+def test_looking_takes_a_twentieth_of_a_run(shape):
+    """The least of nine processor times each, in alternation."""
+    model, rng = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1), np.random.default_rng(0)
+    x, signal = drawn(shape), model.prior.sample(shape[1:], rng)
+    y = np.tensordot(x, signal, 2) / shape[1] + np.sqrt(0.1) * rng.standard_normal(len(x))
+    times = {gamp: [], contradictions: []}
+    for _ in range(9):
+        for called, given in ((gamp, (model, x, y)), (contradictions, (x,))):
+            start = process_time()
+            called(*given)
+            times[called].append(process_time() - start)
+    assert min(times[contradictions]) <= 0.05 * min(times[gamp])
+
+
+@pytest.mark.parametrize(
+    ("link", "skewed", "named"),
+    [
+        (lambda h: h, False, []),
+        (lambda h: h, True, []),
+        (lambda h: np.tanh(2 * h), False, ["bent labels"]),
+        (lambda h: h**2, False, ["quadratic labels"]),
+        (lambda h: np.sign(h), False, []),  # classes are not asked
+    ],
+)
+def test_labels_that_are_not_linear_are_named(link, skewed, named):
+    rng = np.random.default_rng(0)
+    x = rng.exponential(size=(1500, 6, 6)) if skewed else rng.standard_normal((1500, 6, 6))
+    h = np.tensordot(x - x.mean(axis=0), np.outer(rng.standard_normal(6), rng.standard_normal(6)), 2)
+    h /= h.std()
+    noise = 0.3 * rng.standard_normal(1500) * (len(np.unique(link(h))) > 2)
+    found = diagnose(x, link(h) + noise).labels
+    assert [one.name for one in found if not one.harmless and "labels" in one.name and "tails" not in one.name] == named

@@ -15,6 +15,7 @@ from glassformer import (
     ParameterError,
     SequenceMultiIndex,
     Status,
+    diagnose,
 )
 from glassformer.core.errors import DataWarning
 from glassformer.learners.bayes import MessagePassing
@@ -214,3 +215,10 @@ def test_a_width_that_residuals_contradict_is_named():
         found = gamp(wrong, X, y)
     assert found.status[0] is Status.CONTRADICTED
     assert gamp(true, X, y).converged
+
+
+def test_ragged_labels_are_named():
+    model, inputs = BilinearSequenceRegression(beta=1, rho=0.5), np.random.default_rng(0).standard_normal((20, 4, 4))
+    for called in (lambda y: gamp(model, inputs, y), lambda y: diagnose(inputs, y)):
+        with pytest.raises(DataError, match=r"y = '<list>' is not allowed: .*give labels of one shape"):
+            called([[1.0]] * 19 + [[1.0, 2.0]])

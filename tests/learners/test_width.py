@@ -116,3 +116,10 @@ def test_the_power_of_a_faint_signal_is_in_the_error_of_the_noise():
     found = [estimate_model(*of_width_two(4.0, 500, seed, 20)) for seed in range(2)]
     assert all(abs(one.noise - 4.0) <= one.noise_error for one in found)
     assert all(one.noise_error > 0.3 * one.noise for one in found)
+
+
+def test_few_samples_have_wide_intervals():
+    """Spreads of drawn noises that are as large as the noises."""
+    inputs, labels, _ = drawn((8, 6), 1 / 3, 0.1, 8 / 48, seed=8)
+    found = estimate_model(inputs, labels)
+    assert np.ptp(found.rho_interval) > 0.3 and found.noise_error > 0.3

@@ -205,3 +205,41 @@ def test_intervals_hold_as_many_new_labels_as_they_say():
         assert np.all(np.diff(found.predict_interval(new[:1], coverage=0.5)) < high[0] - low[0])
     with pytest.raises(ValueError, match=r"coverage = 1.5 .*\(0, 1\)"):
         found.predict_interval(new, coverage=1.5)
+
+
+def common_mode(seed, unit, samples=100):
+    """Inputs whose tokens and features are nearly one number, and a linear functional of them."""
+    rng = np.random.default_rng(seed)
+    matrix = np.outer(rng.standard_normal(8), rng.standard_normal(6))
+    inputs = rng.standard_normal((samples + 200, 1, 1)) + unit * rng.standard_normal((samples + 200, 8, 6))
+    return inputs, np.einsum("nld,ld->n", inputs, matrix)
+
+
+@pytest.mark.filterwarnings("ignore:the data are not what message passing")
+def test_inputs_of_a_common_mode_are_learned_one_way_or_another():
+    """Vector message passing whose best iterate is its start; scores of classes without a slope."""
+    inputs, labels = common_mode(0, 0.1)
+    found = BilinearRegressor(solver="bayes", strengths=3, folds=2).fit(inputs[:100], labels[:100])
+    assert found.score(inputs[100:], labels[100:]) > 0.99
+    inputs, labels = common_mode(2, 0.001)
+    with pytest.warns(DataWarning, match="regularised risk is fitted instead"):
+        told = BilinearClassifier(solver="bayes", strengths=3, folds=2).fit(inputs[:100], labels[:100] > 0)
+    assert told.solver_ == "risk" and told.score(inputs[100:], labels[100:] > 0) > 0.95
+
+
+@pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
+@pytest.mark.parametrize(
+    ("kind", "arguments", "samples"),
+    [
+        (BilinearRegressor, {"solver": "bayes"}, 4),
+        (BilinearClassifier, {"strength": "theory"}, 12),
+        (AttentionClassifier, {"solver": "bayes"}, 15),
+    ],
+)
+def test_a_few_samples_are_learned_from(kind, arguments, samples):
+    rng = np.random.default_rng(samples)
+    inputs = rng.standard_normal((samples, 8, 6))
+    labels = np.einsum("nld,l,d->n", inputs, *(rng.standard_normal(size) for size in (8, 6)))
+    labels = labels > np.median(labels) if "Classifier" in kind.__name__ else labels
+    found = kind(**arguments, strengths=3, folds=2).fit(inputs, labels)
+    assert np.all(np.isfinite(found.coef_))

@@ -6,7 +6,7 @@ import pytest
 from sklearn.exceptions import DataConversionWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 
-from glassformer import DataError, IncompatibleError, ParameterError
+from glassformer import DataError, DataWarning, IncompatibleError, ParameterError
 from glassformer.sklearn import (
     AttentionClassifier,
     AttentionRegressor,
@@ -227,3 +227,42 @@ def test_labels_in_a_column_and_inputs_in_a_frame(pilot):
         forecast(Ridge(), frame, np.stack([labels, labels], axis=1), [260], by="measured")
     with pytest.raises(DataError, match="none of them missing"):
         forecast(Ridge(), frame, [None] * 160, [260], by="measured")
+
+
+@pytest.fixture
+def held_back_errors(monkeypatch):
+    """Errors on held-back samples as they are given, instead of as they are measured."""
+
+    def given(*errors):
+        told = np.array(errors), np.full(2, 0.01)
+        monkeypatch.setattr("glassformer.sklearn.forecasts.on_the_rest", lambda *asked: told)
+
+    return given
+
+
+@pytest.mark.filterwarnings("ignore:the data are not what message passing")
+def test_a_theory_that_did_not_settle_gives_no_number(held_back_errors):
+    """Correlated tokens, with which message passing oscillates."""
+    rng = np.random.default_rng(3)
+    signal = rng.standard_normal((6, 2)) @ rng.standard_normal((2, 6))
+    root = np.linalg.cholesky(0.7 ** np.abs(np.subtract.outer(np.arange(6), np.arange(6))))
+    inputs = np.einsum("ab,nbd->nad", root, rng.standard_normal((60, 6, 6)))
+    labels = np.einsum("nld,ld->n", inputs, signal / np.linalg.norm(signal)) + 0.55 * rng.standard_normal(60)
+    held_back_errors(0.7, 0.4)
+    with pytest.warns(DataWarning, match=r"no forecast by theory: .*did not settle \(oscillating\); use by = measured"):
+        found = forecast(BilinearRegressor(solver="bayes"), inputs, labels, [400], splits=1)
+    assert not found.status.ok and not found.agrees
+    for numbers in (found.error, found.low, found.high, found.r2, found.checked):
+        assert np.all(np.isnan(numbers))
+    np.testing.assert_array_equal(found.measured, [0.7, 0.4])
+    assert found.to_dict()["points"][-1]["error"] is None
+
+
+def test_a_theory_that_held_back_samples_contradict_gives_no_number(held_back_errors):
+    inputs, labels = drawn(0)(130)
+    held_back_errors(100.0, 90.0)
+    with pytest.warns(DataWarning, match=r"held-back samples contradict it \(100 for .* at n = 65, 90 for .* use by"):
+        found = forecast(BilinearRegressor(solver="bayes"), inputs, labels, [260], splits=1)
+    assert found.status.ok and not found.agrees and found.widened > 1
+    assert np.all(np.isnan(found.error)) and np.all(np.isnan(found.r2)) and np.all(np.isfinite(found.checked))
+    assert found.high[0] > 20

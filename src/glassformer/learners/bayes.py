@@ -72,7 +72,9 @@ class MessagePassing(Learner):
         return follow_branches(model, alpha)
 
     def told(self, table: Table) -> list[str]:
-        return ["row_error", "prediction_error"] if "row_error" in table.columns else ["overlap"]
+        if "row_error" not in table.columns:
+            return ["overlap"]
+        return ["row_error", "prediction_error" if "prediction_error" in table.columns else "label_error"]
 
     def curves(self, model: Any, table: Table, quantity: str) -> dict[str, tuple[Array, Array]]:
         """The best there is, and message passing, which may stay above it: its errors on labels for one row only."""

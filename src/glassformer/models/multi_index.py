@@ -114,7 +114,7 @@ class SequenceMultiIndex(Model):
         images = 2.0 ** min(self.indices, 10)
         require_sampling(*furthest(self, "indices", "tokens", "points"), self.indices * self.tokens, images, points)
         # A link that cannot be used is refused now, not when the first number is asked for.
-        assert self.channel.rows == self.indices
+        _ = self.channel
         object.__setattr__(self, "prior", self._prior())
 
     def _prior(self) -> Prior:

@@ -33,12 +33,13 @@ class _Attention(SequenceEstimator):
     def _design(self, scaled: Array, given: Sequences, weights: Array | None) -> PooledDesign:
         if self.pairs not in PAIRS:
             raise ParameterError("pairs", self.pairs, f"one of {', '.join(PAIRS)}")
+        roots = np.sqrt(given.lengths).astype(scaled.dtype)[:, None, None]
         if self.linear:
-            ones = np.broadcast_to(given.there[:, :, None], (*scaled.shape[:2], 1))
+            ones = np.broadcast_to(given.there[:, :, None].astype(scaled.dtype), (*scaled.shape[:2], 1))
             scaled = np.concatenate([scaled, ones], axis=2)
-        scaled = scaled / np.sqrt(given.lengths)[:, None, None]
+        scaled = scaled / roots
         if self.pairs == "all":
-            scaled = scaled.sum(axis=1, keepdims=True) / np.sqrt(given.lengths)[:, None, None]
+            scaled = scaled.sum(axis=1, keepdims=True) / roots
         if weights is not None:
             if not np.ptp(scaled, axis=0).any():
                 # Sequences that are all alike tell nothing: what is left around their centre would be rounding.
@@ -57,6 +58,7 @@ class _Attention(SequenceEstimator):
         return np.array([np.sum(matrix * self.centre_) / len(matrix) for matrix in self.signals_])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AttentionRegressor(_Attention, SequenceRegressor):
     r"""Regression on pairs of tokens, :math:`y = \langle \tilde x_a^TS\tilde x_b\rangle_{ab} + b`, ``S`` of low rank.
 
@@ -83,7 +85,7 @@ class AttentionRegressor(_Attention, SequenceRegressor):
 
     Attributes:
         coef_: ``S``, shape (d, d), in the units of the inputs.
-        rank_: of the matrix that was learned, the constant feature included.
+        rank_: as there, of the matrix that was learned, the constant feature included.
         singular_values_: of ``S``, falling.
         strength_: that was used.
         solver_: as there.
@@ -116,6 +118,7 @@ class AttentionClassifier(_Attention, SequenceClassifier):
         linear: as there.
         solver: ``"risk"``; ``"bayes"``, of two classes, as there, for a threshold of a noisy field.
         loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
+        class_weight: as for :class:`~glassformer.sklearn.bilinear.BilinearClassifier`.
         penalty: as there.
         strength: as there, by theory also of two classes and the logistic loss; each class has its own, but for
             ``loss="softmax"``.
@@ -139,6 +142,7 @@ class AttentionClassifier(_Attention, SequenceClassifier):
     """
 
     loss: Any = "logistic"
+    class_weight: Any = None
 
     def _seen_means(self) -> Array:
         return self._constants()

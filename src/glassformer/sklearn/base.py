@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
@@ -66,7 +68,12 @@ class SequenceEstimator(BaseEstimator):
     def _targets(self, labels: Any, weights: Array) -> list[Array]:
         """What signals are learned from; one with columns is for as many signals at once."""
 
-    def posed(self, X: Any, y: Any, sample_weight: Any = None) -> list[Task]:
+    def _weighed(self, labels: Any, weights: Array) -> Array:
+        """Weights of samples, with what their labels make of them."""
+        del labels
+        return weights
+
+    def posed(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> list[Task]:
         """What there is to learn, of the samples that weigh anything: one task per target."""
         require_settings(self)
         require_name("penalty", self.penalty, self.penalties)
@@ -75,7 +82,7 @@ class SequenceEstimator(BaseEstimator):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         labels = self._labels(column_or_1d(y, warn=True))
         check_consistent_length(given.values, labels)
-        weights = _weights(sample_weight, given)
+        weights = self._weighed(labels, _weights(sample_weight, given))
         targets = self._targets(labels, weights)
         kept = weights > 0
         part = given if kept.all() else given.at(kept)
@@ -83,15 +90,17 @@ class SequenceEstimator(BaseEstimator):
         self.scaling_ = learned(part, weights[kept], self.scale, self.by_position)
         tokens = self.scaling_.apply(part)
         design = self._design(tokens, part, weights[kept])
-        return [self._task(design, tokens, target[kept], weights[kept], part) for target in targets]
+        own = _groups(groups, given)[kept]
+        return [self._task(design, tokens, target[kept], weights[kept], part, own) for target in targets]
 
-    def _task(self, design: Any, tokens: Array, target: Array, weights: Array, given: Sequences) -> Task:
-        groups, intercept = _repeated(given, target), not self.predicts_numbers or self.loss != "square"
-        if target.ndim == 2:
-            several = SeveralClasses(design, target.shape[1])
-            return Task(several, tokens, target, weights, groups, intercept, SoftmaxLoss())
+    def _task(
+        self, design: Any, tokens: Array, target: Array, weights: Array, given: Sequences, groups: NDArray[np.int64]
+    ) -> Task:
+        equal, intercept = _repeated(given, target), not self.predicts_numbers or self.loss != "square"
         loss = "logistic" if isinstance(self.loss, str) and self.loss == "softmax" else self.loss
-        return Task(design, tokens, target, weights, groups, intercept, loss)
+        if target.ndim == 2:
+            design, loss = SeveralClasses(design, target.shape[1]), SoftmaxLoss()
+        return Task(design, tokens, target, weights, equal, _together(equal, groups), intercept, loss)
 
     def _learned(self, tasks: list[Task]) -> list[Signal]:
         """One signal per target, or per column of one."""
@@ -110,7 +119,7 @@ class SequenceEstimator(BaseEstimator):
         self.signals_ = [one.matrix for one in signals]
         each: dict[str, list[Any]] = {
             "coef_": [units * self._coefficients(one.matrix) for one in signals],
-            "rank_": [rank_of(one.matrix) for one in signals],
+            "rank_": [rank_of(one.matrix) if one.rank is None else one.rank for one in signals],
             "strength_": [one.strength for one in signals],
         }
         each["singular_values_"] = [singular_values(one) for one in each["coef_"]]
@@ -147,6 +156,25 @@ def _weights(sample_weight: Any, given: Sequences) -> Array:
     if np.any(weights < 0) or not np.any(weights > 0):
         raise ParameterError("sample_weight", sample_weight, "numbers >= 0, not all of them zero")
     return weights
+
+
+def _groups(groups: Any, given: Sequences) -> NDArray[np.int64]:
+    """One number per group that was given, for each sample; by default every sample is one."""
+    if groups is None:
+        return np.arange(len(given.values))
+    own = column_or_1d(groups)
+    check_consistent_length(given.values, own)
+    return np.asarray(np.unique(own, return_inverse=True)[1], dtype=np.int64)
+
+
+def _together(equal: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One number per set of samples that are equal, or of one group, or linked by others that are."""
+    count = len(np.unique(groups))
+    if count == len(groups):
+        return equal
+    first, size = np.unique(groups, return_inverse=True)[1], equal.max() + 1
+    links = coo_array((np.ones(len(equal)), (equal, size + first)), shape=(size + count, size + count))
+    return np.asarray(connected_components(links, directed=False)[1][equal], dtype=np.int64)
 
 
 def _repeated(given: Sequences, target: Array) -> NDArray[np.int64]:

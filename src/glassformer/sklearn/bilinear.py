@@ -28,12 +28,14 @@ class _Bilinear(SequenceEstimator):
         return self.scaling_.back(matrix) / np.sqrt(matrix.size)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BilinearRegressor(_Bilinear, SequenceRegressor):
     r"""Regression :math:`y = \mathrm{Tr}\,X^TC + b` on sequences ``X`` of shape (L, d), with ``C`` of low rank.
 
     Args:
-        shape: of one sample of flat inputs, (L, d), of which one may be -1; None for a single token. Inputs of shape
-            (n, L, d) and lists of arrays (L_i, d), which are padded and masked, bring their own.
+        shape: of one sample of flat inputs, (L, d), of which one may be -1; None for a single token, which a warning
+            says. Inputs of shape (n, L, d), which stay float32 where they are that, and lists of arrays (L_i, d), which
+            are padded and masked, bring their own.
         solver: ``"risk"``, the minimiser of a loss and a penalty
             (:class:`~glassformer.learners.regularised_risk.RegularisedRisk`); ``"bayes"``, message passing with the
             width and the noise that :func:`~glassformer.learners.own_data.width.estimate_model` finds, for inputs that
@@ -46,7 +48,8 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
             standard error of it, ``"theory"`` for the best by the theory of the estimated width and noise, or a number
             > 0, in the units of scaled inputs and targets (for ``"theory"``, of the signal's share in the latter).
         strengths: how many strengths cross-validation looks at, along one warm-started path; or the strengths.
-        folds: of cross-validation. Samples that are equal are held back together.
+        folds: of cross-validation. Samples that are equal are held back together, and so are those of one group where
+            :meth:`fit` is given groups.
         scale: ``"features"``, in units of the standard deviations of features and of tokens; ``"whiten"``, uncorrelated
             features and tokens; ``"none"``. Means are subtracted in any case; all is learned in :meth:`fit`.
         tolerance: certified duality gap that is accepted, relative to the risk of an estimate of zero.
@@ -56,7 +59,11 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
     Attributes:
         coef_: ``C``, shape (L, d), in the units of the inputs.
         intercept_: ``b``, for sequences of full length.
-        rank_: of ``C``.
+        rank_: numerical rank of ``C``: directions that stand out of the noise. Counted are the singular values of the
+            signal as it is seen before the penalty or the posterior shrinks it,
+            :math:`\hat S + \mathrm{adjoint}(g)/\hat q` with the scores ``g`` of the residuals, beyond the largest one
+            of noise alone (scores of random signs; for ``"bayes"``, white noise). At most the number of singular values
+            that are not zero; of losses with kinks, and of softmax, that number itself.
         singular_values_: of ``C``, falling.
         strength_: that was used.
         cross_validation_: :class:`~glassformer.learners.validation.CrossValidation` that chose it, or None.
@@ -91,6 +98,8 @@ class BilinearClassifier(_Bilinear, SequenceClassifier):
         solver: ``"risk"``; ``"bayes"``, of two classes, message passing for a threshold of a noisy field
             (:class:`~glassformer.models.channels.noisy_sign.NoisySignChannel`) of estimated width, noise and offset.
         loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
+        class_weight: weights of the classes, a dictionary; ``"balanced"`` for classes that weigh equally; None for
+            samples that do. They multiply ``sample_weight``.
         penalty: as there.
         strength: as there, by theory of two classes and the logistic loss; each class has its own, but for
             ``loss="softmax"``.
@@ -118,6 +127,7 @@ class BilinearClassifier(_Bilinear, SequenceClassifier):
     """
 
     loss: Any = "logistic"
+    class_weight: Any = None
 
     def _seen_means(self) -> Array:
         coefficients = np.reshape(self.coef_, (-1, *self.shape_))

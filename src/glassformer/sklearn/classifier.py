@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils import assert_all_finite
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.sklearn.base import SequenceEstimator
 
@@ -34,18 +37,20 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         """Whether the loss gives probabilities."""
         return isinstance(self.loss, str) and self.loss in ("logistic", "softmax")
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Learn from samples.
 
         Args:
             X: shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d) of sequences of unequal length.
             y: classes, numbers or names, shape (n,).
             sample_weight: >= 0, shape (n,); samples of weight zero do not count.
+            groups: numbers or names, shape (n,): samples of one group are held back together by the cross-validation
+                that chooses the strength.
 
         Raises:
             ValueError: data or parameters that scikit-learn, or the package, refuses; they are named.
         """
-        signals = self._learned(self.posed(X, y, sample_weight))
+        signals = self._learned(self.posed(X, y, sample_weight, groups))
         self._tell(signals, 1.0)
         offsets = np.array([one.intercept for one in signals])
         self.offsets_, self.chances_ = offsets, signals[0].chances
@@ -57,6 +62,14 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         return y
+
+    def _weighed(self, labels: Any, weights: Array) -> Array:
+        """The weights of samples times those of their classes."""
+        if self.class_weight is None:
+            return weights
+        if not (isinstance(self.class_weight, Mapping) or self.class_weight == "balanced"):
+            raise ParameterError("class_weight", self.class_weight, "balanced, a dictionary of classes, or None")
+        return weights * compute_sample_weight(self.class_weight, labels)
 
     def _targets(self, labels: Any, weights: Array) -> list[Array]:
         """Each class against the rest, the second of two against the first; or one column per class."""

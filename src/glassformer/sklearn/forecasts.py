@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from glassformer.core.checks import require_integer, require_name
-from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.errors import DataError, DataWarning, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import plain
 from glassformer.core.showing import Shown
@@ -45,15 +46,17 @@ class Forecast(Shown):
         quantity: mean squares, noise included, or shares of wrong classes.
         by: ``"theory"``, or ``"measured"``: a power law through what was measured.
         n: numbers of samples, rising.
-        error: by theory with the estimated width and noise, or by the nearest law.
+        error: by theory with the estimated width and noise, or by the nearest law. NaN where theory did not settle, or
+            where held-back samples contradict it.
         low: of the band of 95 per cent: what width and noise may be, the variance of the labels, and what held-back
-            samples contradict; or all laws that fit.
+            samples contradict; or all laws that fit. NaN where theory did not settle.
         high: of it.
-        r2: share of the variance of the labels that is predicted; NaN of classes.
+        r2: share of the variance of the labels that is predicted; NaN of classes, and where ``error`` is.
         checked_n: numbers of samples of the parts of the pilot set that were learned from.
         measured: error on the rest, and ``measured_error``, its standard error.
         checked: what theory, or the law, says at ``checked_n``.
-        widened: by which share of the error held-back samples widen the band; zero where they agree.
+        widened: by which share of the error held-back samples widen the band; zero where they agree, NaN where theory
+            did not settle.
         estimated: width and noise, of numbers with mean zero and variance one, or of classes; None without theory.
         status: of message passing, which estimates them, or of theory; no forecast is to be believed of one that is
             not ``converged``.
@@ -78,7 +81,7 @@ class Forecast(Shown):
 
     @property
     def agrees(self) -> bool:
-        """Whether held-back samples agree with theory, within its band and two standard errors."""
+        """Whether theory settled, and held-back samples agree with it within its band and two standard errors."""
         return self.widened == 0
 
     def rows(self) -> list[dict[str, Any]]:
@@ -121,7 +124,7 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
     classes are wrong as often as a threshold of the field that they know. The band is what the intervals of width and
     noise, and the variance of that many labels, leave open, the worst of both. The estimator is fitted to parts of the
     pilot set as well and predicts the rest: where these errors lie outside of the band, by more than two standard
-    errors, it is widened by as much, and ``agrees`` is false.
+    errors, theory is contradicted. Then ``error`` is NaN, the band is widened by as much, and ``agrees`` is false.
 
     Of estimators without a theory, of scikit-learn for instance, ``by="measured"`` continues what folds of the pilot
     set measure, each held back from six numbers of the others: :math:`e(n) = c + a\,n^{-b}`. Its band is that of all
@@ -141,6 +144,9 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
 
     Returns:
         :class:`Forecast`.
+
+    Warns:
+        DataWarning: theory did not settle, or held-back samples contradict it: there is no number, and why.
 
     Raises:
         IncompatibleError: there is no theory of this estimator, or of these labels.
@@ -168,16 +174,20 @@ def _by_theory(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Fo
     error, low, high, status = curve.band(np.concatenate([parts, wanted]))
     count = len(parts)
     outside = np.maximum(low[:count] - measured, measured - high[:count]) - CONFIDENCE * blur
-    widened = float(np.max(np.maximum(outside, 0.0) / error[:count]))
+    widened = float(np.max(np.maximum(outside, 0.0) / error[:count])) if status.ok else np.nan
     checked, error, low, high = error[:count], error[count:], low[count:], high[count:]
-    first = next((one for one in (curve.estimated.status, status) if not one.ok), Status.CONVERGED)
+    low, high = np.maximum(low - widened * error, 0.0), high + widened * error
+    against = _against(status, parts, checked, measured) if widened != 0 else ""
+    if against:
+        warnings.warn(f"no forecast by theory: {against}; use by = measured", DataWarning, stacklevel=3)
+        error = np.full_like(error, np.nan)
     return Forecast(
         quantity=curve.quantity,
         by="theory",
         n=wanted,
         error=error,
-        low=np.maximum(low - widened * error, 0.0),
-        high=high + widened * error,
+        low=low,
+        high=high,
         r2=_explained(estimator, error, y),
         checked_n=parts,
         measured=measured,
@@ -185,8 +195,17 @@ def _by_theory(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Fo
         checked=checked,
         widened=widened,
         estimated=curve.estimated,
-        status=first,
+        status=status,
     )
+
+
+def _against(status: Status, parts: Array, checked: Array, measured: Array) -> str:
+    """Why theory gives no number."""
+    if not status.ok:
+        return f"message passing, which estimates width and noise, or theory itself did not settle ({status})"
+    pairs = zip(parts, checked, measured, strict=True)
+    told = ", ".join(f"{there:.3g} for {own:.3g} at n = {n:.0f}" for n, own, there in pairs)
+    return f"errors on held-back samples contradict it ({told})"
 
 
 def _by_measurements(estimator: Any, X: Any, y: Any, wanted: Array, splits: int) -> Forecast:

@@ -22,18 +22,20 @@ _ROUNDING = 1e-13
 class SequenceRegressor(RegressorMixin, SequenceEstimator):
     """Numbers from sequences."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Learn from samples.
 
         Args:
             X: shape (n, L, d), or flat (n, L d), or a list of arrays (L_i, d) of sequences of unequal length.
             y: numbers, shape (n,).
             sample_weight: >= 0, shape (n,); samples of weight zero do not count.
+            groups: numbers or names, shape (n,): samples of one group are held back together by the cross-validation
+                that chooses the strength.
 
         Raises:
             ValueError: data or parameters that scikit-learn, or the package, refuses; they are named.
         """
-        (signal,) = self._learned(self.posed(X, y, sample_weight))
+        (signal,) = self._learned(self.posed(X, y, sample_weight, groups))
         self.offset_ += self.unit_ * signal.intercept
         self.misses_ = signal.misses
         self._tell([signal], self.unit_)

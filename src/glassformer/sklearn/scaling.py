@@ -37,15 +37,17 @@ class Scaling:
     columns: Array
 
     def apply(self, given: Sequences) -> Array:
-        """Scaled tokens, shape (n, L, d), zero where there is none."""
-        x = given.values - self.mean
-        # In place: inputs may be large, and this copy of them is enough.
-        x *= given.there[:, :, None]
-        if self.rows.ndim == 1 and self.columns.ndim == 1:
-            x *= self.rows[:, None] * self.columns
+        """Scaled tokens, shape (n, L, d), zero where there is none, in the precision that was given."""
+        x = np.empty_like(given.values)
+        # Differences in double precision, one copy: inputs may be large, and their mean far from zero.
+        np.subtract(given.values, self.mean, out=x, casting="same_kind")
+        rows, columns, there = (part.astype(x.dtype) for part in (self.rows, self.columns, given.there))
+        x *= there[:, :, None]
+        if rows.ndim == 1 and columns.ndim == 1:
+            x *= rows[:, None] * columns
             return x
-        x = np.einsum("ab,nbd->nad", self.rows, x) if self.rows.ndim == 2 else x * self.rows[:, None]
-        return np.asarray(x @ self.columns if self.columns.ndim == 2 else x * self.columns)
+        x = np.einsum("ab,nbd->nad", rows, x) if rows.ndim == 2 else x * rows[:, None]
+        return np.asarray(x @ columns if columns.ndim == 2 else x * columns)
 
     def back(self, signal: Array) -> Array:
         """What sees tokens as this signal, shape (L, d), sees scaled ones."""

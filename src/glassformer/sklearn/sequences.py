@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 from glassformer.core.checks import is_whole
-from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.errors import DataError, DataWarning, ParameterError
 from glassformer.core.integral import Array
 from glassformer.learners.own_data.arrays import entry_of, require_squares
 
@@ -23,7 +24,7 @@ class Sequences(NamedTuple):
     """Samples of as many tokens, and which of them are there.
 
     Attributes:
-        values: shape (n, L, d), zero where there is no token.
+        values: shape (n, L, d), zero where there is no token; float64 or float32, as they were given.
         present: shape (n, L); None where all are there.
     """
 
@@ -53,17 +54,21 @@ def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
         estimator: learns its number of features with ``reset``, else has to have been given as many; of one that does
             not see positions (``by_position``) new sequences may have any length.
         X: shape (n, L, d) or, flat, (n, L d), or a list of arrays (L_i, d).
-        shape: of one sample of a flat array, (L, d), of which one may be -1; None for a single token. With
-            ``reset=False``, the shape that was learned.
+        shape: of one sample of a flat array, (L, d), of which one may be -1; None for a single token, with a warning.
+            With ``reset=False``, the shape that was learned.
         reset: whether this is the data to learn from.
+
+    Warns:
+        DataWarning: samples are flat and their shape is not given.
 
     Raises:
         ParameterError: a shape that the data do not have.
         DataError: tokens that do not go together.
         ValueError: what scikit-learn refuses.
     """
-    if _unequal(X):
-        return _padded(estimator, [np.asarray(one) for one in X], shape, reset)
+    parts = _unequal(X)
+    if parts:
+        return _padded(estimator, parts, shape, reset)
     any_length = not (reset or estimator.by_position)
     found = X if hasattr(X, "iloc") or hasattr(X, "toarray") else np.asarray(X)
     _require_samples(estimator, found, 2 if reset else 1)
@@ -85,6 +90,9 @@ def sequences(estimator: Any, X: Any, shape: Any, reset: bool) -> Sequences:
         else:
             flat = validate_data(estimator, found, reset=reset, **checks)
     require_squares("X", flat, own)
+    if own is None and shape is None and flat.shape[1] > 1:
+        told = f"X = {flat.shape} is flat, and every sample is taken for a single token"
+        warnings.warn(f"{told}: give shape=(L, d), or shape=(1, -1) for one token", DataWarning, stacklevel=4)
     return Sequences(flat.reshape(len(flat), *(own or shape_of(shape, flat.shape[1]))), None)
 
 
@@ -118,11 +126,28 @@ def _require_samples(estimator: Any, X: Any, least: int) -> None:
         raise ValueError(f"Found array with 0 sample(s) ({shape=}) while a minimum of {least} is required by {kind}.")
 
 
-def _unequal(X: Any) -> bool:
-    """Whether these are sequences one by one, of numbers of tokens of their own."""
+def _unequal(X: Any) -> list[Any]:
+    """Sequences one by one, where each has a number of tokens of its own; empty where X is an array."""
     if not isinstance(X, list | tuple) and getattr(getattr(X, "dtype", None), "kind", "") != "O":
-        return False
-    return len(X) > 0 and all(getattr(one, "ndim", 0) == 2 for one in X)
+        return []
+    if len(X) > 0 and all(getattr(one, "ndim", 0) == 2 for one in X):
+        return [np.asarray(one) for one in X]
+    try:
+        np.asarray(X)
+    except ValueError:
+        return [_tokens(one, k) for k, one in enumerate(X)]
+    return []
+
+
+def _tokens(one: Any, place: int) -> Any:
+    """The tokens of one of several sequences, as an array (L_i, d)."""
+    try:
+        found = np.asarray(one)
+    except ValueError:
+        found = np.zeros(())
+    if found.ndim != 2:
+        raise DataError(f"X[{place}]", one, "tokens of one dimension, a list of L_i lists of d numbers")
+    return found
 
 
 def _padded(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequences:
@@ -139,16 +164,18 @@ def _padded(estimator: Any, parts: list[Any], shape: Any, reset: bool) -> Sequen
         allowed = f"tokens of dimension {shape[1]}" if any_length else f"at most {length} of dimension {shape[1]}"
         told = f"<{longest} tokens of dimension {d}>"
         raise DataError("X", told, f"{allowed}, as fitted", "" if any_length else _POSITIONS)
-    values = np.zeros((len(parts), length, d))
+    single = all(one.dtype == np.float32 for one in parts)
+    values = np.zeros((len(parts), length, d), dtype=np.float32 if single else np.float64)
     present = np.zeros((len(parts), length), dtype=bool)
     for k, one in enumerate(parts):
         values[k, : len(one)], present[k, : len(one)] = one, True
     given = values.reshape(len(parts), -1)
     with _places_told(lambda: _first_bad(given, (length, d))):
         if any_length:
-            flat = check_array(given, estimator=estimator, input_name="X")
+            flat = check_array(given, estimator=estimator, input_name="X", dtype=values.dtype)
         else:
-            flat = validate_data(estimator, given, reset=reset, ensure_min_samples=2 if reset else 1)
+            least = 2 if reset else 1
+            flat = validate_data(estimator, given, reset=reset, ensure_min_samples=least, dtype=values.dtype)
     require_squares("X", flat, (length, d))
     return Sequences(flat.reshape(values.shape), None if present.all() else present)
 

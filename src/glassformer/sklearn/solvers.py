@@ -15,10 +15,12 @@ from sklearn.utils import check_random_state
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import DataWarning, IncompatibleError, ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.numerics.decompositions import singular_values
 from glassformer.core.settings import Iteration
 from glassformer.learners.algorithms.left_out import left_out_of_ridge
 from glassformer.learners.own_data.width import EstimatedModel
-from glassformer.learners.risk_path import RiskPath, asked_strengths, risk_path
+from glassformer.learners.own_data.widths import SEARCH
+from glassformer.learners.risk_path import RiskPath, asked_strengths, rank_of, risk_path
 from glassformer.learners.validation import (
     CrossValidation,
     cross_validate,
@@ -35,6 +37,8 @@ from glassformer.theory.risk.penalties import penalty_of
 # Degrees of freedom of a fit per sample up to which leaving one out to first order is right, folds beyond, and samples
 # that are left out alone to see by how much folds are wrong.
 _FREE, _FOLDS, _ALONE = 0.7, 10, 20
+# Width of the envelope whose curvature is taken for that of a loss.
+_NARROW = 1e-6
 
 
 class Task(NamedTuple):
@@ -45,7 +49,8 @@ class Task(NamedTuple):
         tokens: these inputs, one with unit spread at every place that holds one, shape (n, L, d).
         labels: +1 and -1, or numbers of mean zero and variance one.
         weights: of the samples, > 0.
-        groups: equal for samples that are equal.
+        equal: one number for samples that are equal.
+        groups: one number for samples that are held back together: those that are equal, or of one group.
         intercept: whether a constant is to be fitted.
         loss: of labels and fields.
     """
@@ -54,13 +59,14 @@ class Task(NamedTuple):
     tokens: Array
     labels: Array
     weights: Array
+    equal: NDArray[np.int64]
     groups: NDArray[np.int64]
     intercept: bool
     loss: Any
 
     def merged(self) -> Task:
         """The same problem with every sample once, in the weight of all that are equal: they are left out together."""
-        _, first, own = np.unique(self.groups, return_index=True, return_inverse=True)
+        _, first, own = np.unique(self.equal, return_index=True, return_inverse=True)
         if len(first) == len(own):
             return self
         once = np.isin(np.arange(len(own)), first)
@@ -69,6 +75,7 @@ class Task(NamedTuple):
             tokens=self.tokens[once],
             labels=self.labels[once],
             weights=np.asarray(np.bincount(own, self.weights)[own[once]], dtype=float),
+            equal=self.equal[once],
             groups=self.groups[once],
         )
 
@@ -86,6 +93,7 @@ class Signal(NamedTuple):
         estimated: width and noise, where they were asked for.
         misses: by how much predictions of new labels miss them, where that is known.
         chances: of classes, where fields are no log-odds themselves.
+        rank: directions that stand out of the noise; None where that is not known.
     """
 
     matrix: Array
@@ -97,6 +105,7 @@ class Signal(NamedTuple):
     estimated: EstimatedModel | None = None
     misses: Misses | None = None
     chances: Chances | None = None
+    rank: int | None = None
 
 
 class Chosen(NamedTuple):
@@ -146,25 +155,57 @@ def by_risk(settings: Any, task: Task) -> Signal:
         text = f"a minimum was not reached within max_iterations = {settings.max_iterations}: raise it, or tolerance"
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
     matrix, intercept = chosen.unit * path.estimates[-1], chosen.unit * path.intercepts[-1]
-    misses = _left_out(settings, scaled, path, chosen)
-    found = Signal(matrix, intercept, chosen.strength, path.iterations, misses=misses)
-    found = found._replace(validation=chosen.validation, estimated=chosen.estimated)
+    found = Signal(matrix, intercept, chosen.strength, path.iterations)
+    found = found._replace(
+        validation=chosen.validation, estimated=chosen.estimated, **_left_out(settings, scaled, path, chosen)
+    )
     return found if chosen.read is None else chosen.read(found)
 
 
-def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> Misses | None:
-    """Of a regression, by what every sample would be missed if the others were all there are."""
-    if not (settings.predicts_numbers and np.isfinite(loss_of(settings.loss).sharpness)):
-        return None
-    once = task.merged()
-    problem = (once.design, once.labels, path.estimates[-1], chosen.strength, settings.loss, settings.penalty)
+def _left_out(settings: Any, task: Task, path: RiskPath, chosen: Chosen) -> dict[str, Any]:
+    """The rank, and the misses of a regression, by what others say of every sample; nothing of losses with kinks."""
+    if task.labels.ndim > 1 or not np.isfinite(loss_of(task.loss).sharpness):
+        return {}
+    once, matrix = task.merged(), path.estimates[-1]
+    problem = (once.design, once.labels, matrix, chosen.strength, task.loss, settings.penalty)
     # With a constant of their own: the others tell a sample where all of them together have mean zero.
     found = leave_one_out(*problem, intercept=True, weights=once.weights)
+    rank = _rank(settings, once, matrix, float(path.intercepts[-1]), found.degrees)
+    if not settings.predicts_numbers:
+        return {"rank": rank}
     missed, several = once.labels - found.fields, len(once.labels)
     if several > 1 and found.degrees > _FREE * several:
         # The first order is not that of a fit which follows every label.
         missed = _missed(settings, once, chosen.strength)
-    return LeftOutMisses(chosen.unit * missed, once.weights)
+    share = min(found.degrees / several, 1.0)
+    return {
+        "rank": rank,
+        "misses": LeftOutMisses(chosen.unit * missed, once.weights, share, once.design.variances()),
+    }
+
+
+def _rank(settings: Any, task: Task, matrix: Array, intercept: float, degrees: float) -> int:
+    r"""Directions of a minimiser that stand out of the noise, at most its rank.
+
+    With the slopes ``g`` of the loss and its mean curvature ``c``, less what the fit took,
+    :math:`\hat S - \mathrm{adjoint}(g)/(\alpha c)` is the signal seen through noise, as in message passing. Slopes of
+    random signs are noise alone.
+    """
+    signal = settings.signals.behind(task.design, task.labels)
+    fields = task.design.forward(matrix, 0) + intercept
+    score, bend = loss_of(task.loss).score(task.labels, fields, _NARROW)
+    curvature = float(np.mean(task.weights * bend)) * (1 - degrees / len(task.labels))
+    precision = signal.design.sample_ratio * curvature
+    largest = rank_of(matrix)
+    if not (largest and precision > 0):
+        return largest
+
+    def seen(scores: Array) -> Array:
+        return np.asarray(signal.sign * signal.given(signal.design.adjoint(task.weights * scores, 0)) / precision)
+
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (SEARCH.noises, len(score)))
+    alone = max(singular_values(seen(one * score))[0] for one in signs)
+    return min(largest, int(np.sum(singular_values(matrix + seen(score)) > alone)))
 
 
 def _missed(settings: Any, task: Task, strength: float) -> Array:
@@ -207,7 +248,8 @@ def _posterior(settings: Any, unknown: Unknown, found: EstimatedModel, name: str
     sign, unit, last, settled = unknown.signal.sign, float(np.sqrt(found.power)), found.solution, found.settled
     matrix, steps = unit * unknown.signal.given(last.value[0]), int(last.iterations[0])
     error = unknown.signal.error(float(last.error_estimate[0]))
-    one = Signal(matrix, sign * settled.offset, np.nan, steps, name, estimated=found)
+    rank = min(found.rank, rank_of(matrix))
+    one = Signal(matrix, sign * settled.offset, np.nan, steps, name, estimated=found, rank=rank)
     if settings.predicts_numbers:
         return one._replace(misses=PosteriorMisses(unit, error, settled.noise))
     return one._replace(chances=ProbitChances(error, settled.noise))
@@ -253,7 +295,8 @@ def _validated(settings: Any, task: Task, pick: Callable[[CrossValidation], floa
     distinct = len(np.unique(task.groups))
     folds = min(int(settings.folds), distinct)
     if folds < settings.folds:
-        text = f"folds = {settings.folds}, of {distinct} samples that differ: cross-validation has {folds} folds"
+        what = "groups" if distinct < len(np.unique(task.equal)) else "samples"
+        text = f"folds = {settings.folds}, of {distinct} {what} that differ: cross-validation has {folds} folds"
         warnings.warn(text, DataWarning, stacklevel=6)
     problem, shared = _problem(settings, task), _shared(settings, task)
     if folds < 2:

@@ -73,7 +73,7 @@ class Curve(NamedTuple):
     Attributes:
         theory: of its solver.
         learner: whose theory that is.
-        ends: models with their targets, the estimated one first.
+        ends: models with their targets, the estimated one first; none where width and noise were not found.
         ratio: sample ratio of one sample.
         unit: of misses of labels, in those of targets.
         excess: share by which errors of this size may exceed theory.
@@ -106,24 +106,29 @@ class Curve(NamedTuple):
         unknown = Unknown.of(estimator, tasks[0], "theory", _MEASURED)
         theory.require(estimator, unknown)
         found = unknown.estimated()
-        learner, ends = theory.learner(estimator, unknown, found), list(_ends(unknown, found))
+        learner = theory.learner(estimator, unknown, found)
+        ends = list(_ends(unknown, found)) if found.status.ok else []
         samples, excess = len(tasks[0].labels), unknown.signal.excess
         return cls(theory, learner, ends, unknown.ratio(found) / samples, estimator.unit_**2, excess, samples, found)
 
     @property
     def quantity(self) -> str:
         """By what labels are missed."""
-        return self.ends[0][1].quantity
+        return self.estimated.settled.quantity
 
     def band(self, samples: Array) -> tuple[Array, Array, Array, Status]:
-        """The error at these numbers of samples, the ends of its band, and how theory ended."""
-        found, status = [], []
+        """The error at these numbers of samples, the ends of its band, and how theory ended; NaN unless it settled."""
+        found, status = [], [self.estimated.status]
         for model, targets in self.ends:
             table = self.learner.limits(model, samples * self.ratio, throw=False)
             *_, (error, _) = self.learner.curves(model, table, "error").values()
             left = self.theory.left(table, model.matrix_prior.second_moment)
             found.append(self.unit * np.stack(targets.missed(model.channel, error, left)))
             status += [one for one in table.status if one is not Status.BISTABLE]
+        ended = next((one for one in status if not one.ok), Status.CONVERGED)
+        if not ended.ok:
+            nothing = np.full(len(samples), np.nan)
+            return nothing, nothing, nothing, ended
         # The share of the signal is known as well as the variance of the labels is.
         doubt = CONFIDENCE * np.sqrt(2 / self.samples)
         low = np.min([(1 - doubt) * mended + rest for mended, rest in found], axis=0)
@@ -131,7 +136,7 @@ class Curve(NamedTuple):
         # So is what no estimate mends, whose share of the variance is in the ends already.
         error, floor = found[0].sum(axis=0), CONFIDENCE * self.ends[0][1].unit_error * found[0][1]
         low, high = error - np.hypot(error - low, floor), error + np.hypot(high - error, floor)
-        return error, low, high, next((one for one in status if not one.ok), Status.CONVERGED)
+        return error, low, high, ended
 
 
 def _ends(unknown: Unknown, found: EstimatedModel) -> Iterator[tuple[Model, Targets]]:

@@ -116,7 +116,7 @@ class Unknown(NamedTuple):
 def _against(settings: Any, task: Any) -> str:
     """What rules a theory out, empty where nothing does."""
     if np.any(task.weights != 1):
-        return "sample_weight"
+        return "sample_weight" if getattr(settings, "class_weight", None) is None else "class_weight"
     if settings.predicts_numbers:
         return ""
     if len(settings.classes_) > 2:

@@ -43,6 +43,8 @@ class Policy:
 
 
 _POLICY = Policy()
+# Errors on labels that are classes.
+_OF_CLASSES = ("label_error", "label_standard_error")
 
 
 Mask = NDArray[np.bool_]
@@ -80,7 +82,9 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         ``error_estimate`` (absolute, of ``error``), ``residual`` and ``iterations``. Models of several rows have
         matrices in the columns ``overlap`` and ``q_hat``, ``row_error`` with the error of each row,
         ``q_hat_off_diagonal`` (the largest entry off the diagonal, relative), ``prediction_error`` and
-        ``plugin_error`` on new labels, with standard errors that count those of the fixed points.
+        ``plugin_error`` on new labels that are numbers, ``label_error`` on discrete ones (the share of wrong ones),
+        with standard errors that count those of the fixed points. Positions that ``argmax`` or ``argmin`` finds are
+        classes: they have no squared errors.
 
     Raises:
         ParameterError: ``alpha`` is out of range.
@@ -137,7 +141,8 @@ def _error_estimate(found: Solution) -> Array:
 
 def _on_labels(model: Model, best: Solution) -> dict[str, Array]:
     """Errors on labels, whose standard errors count what those of the fixed points make of them."""
-    found = model.channel.in_rows.label_errors(best.value, model.last_layer)
+    channel = model.channel.in_rows
+    found = channel.label_errors(best.value, model.last_layer)
     bars = {bar: _quantity(bar, found) for bar in found if bar.endswith("standard_error")}
     if not bars:
         return found
@@ -149,7 +154,9 @@ def _on_labels(model: Model, best: Solution) -> dict[str, Array]:
         beside = _moved(model, best.at(far), {own: found[own][far] for own in bars.values()})
         for own, change in beside.items():
             moved[own][far] = change
-    return {**found, **{bar: np.hypot(found[bar], moved[own]) for bar, own in bars.items()}}
+    found |= {bar: np.hypot(found[bar], moved[own]) for bar, own in bars.items()}
+    # Squared differences of the numbers of classes are work on the way, and no errors.
+    return {name: found[name] for name in _OF_CLASSES} if channel.classes else found
 
 
 def _quantity(bar: str, found: dict[str, Array]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -315,3 +316,28 @@ def test_label_errors_of_steps_against_plain_grids(variance):
     assert found["prediction_error"][0] == pytest.approx(weight @ (values**2 @ chance - mean**2), rel=1e-8)
     plugin = np.sum(chance * (values[:, None] - steps(np.sqrt(1 - variance) * t)) ** 2, axis=0)
     assert found["plugin_error"][0] == pytest.approx(weight @ plugin, rel=1e-4)
+
+
+@pytest.mark.parametrize("noise_law", [None, "flip:0.1"])
+def test_classes_have_no_squared_errors(noise_law):
+    """Positions of maxima: numbers of classes, whose differences mean nothing; counts are numbers."""
+    options = {"indices": 2, "tokens": 1, "points": 32, "noise_law": noise_law}
+    squares = {"prediction_error", "plugin_error", "label_noise"}
+    for link, classes in (
+        (lambda z: jnp.argmax(z[:, 0]), True),
+        (lambda z: jnp.argmin(-z, axis=0).astype(float), True),
+        (lambda z: jnp.sum(z > 0), False),
+    ):
+        model = SequenceMultiIndex(link, **options)
+        assert model.channel.classes == classes == (not model.channel.predictable)
+    estimate = np.eye(2, 20)
+    measured = SequenceMultiIndex(lambda z: jnp.argmax(z[:, 0]), **options).measured(estimate, estimate)
+    assert not squares & set(measured) and "label_error" in measured
+
+
+def test_limits_of_classes_have_the_share_of_wrong_ones():
+    table = limits(
+        SequenceMultiIndex(lambda z: jnp.argmax(z[:, 0]), indices=2, tokens=1, points=32), [0.1], throw=False
+    )
+    assert not {"prediction_error", "plugin_error", "label_noise"} & set(table.columns)
+    assert 0.3 < table["label_error"][0] < 0.5 and table["label_standard_error"][0] > 0

@@ -79,3 +79,8 @@ class Sight(NamedTuple):
     noise: float
     fields: Array
     rest: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether anything was seen."""
+        return bool(np.isfinite(self.noise) and np.isfinite(self.matrix).all() and np.isfinite(self.fields).all())

@@ -122,9 +122,11 @@ class GampStep(Judged):
         signal, variance = state.estimate.signal, state.estimate.variance
         fields = state.fields(self.design, self.instance)
         found = self.channel.scores(self.labels, fields, variance)
-        precision = self.design.sample_ratio * float(np.mean(found.curvature))
-        matrix = signal[0] + self.design.correlation(found.first, self.instance)[0] / precision
-        noise = self.design.sample_ratio * float(np.mean(found.first * found.second)) / precision**2
+        precision = self.design.sample_ratio * np.mean(found.curvature)
+        # Scores without a slope see nothing: whoever asks gets numbers that are not finite.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            matrix = signal[0] + self.design.correlation(found.first, self.instance)[0] / precision
+            noise = float(self.design.sample_ratio * np.mean(found.first * found.second) / precision**2)
         rest = max(self.design.sample_ratio * noise - state.claimed, 0.0)
         return Sight(matrix, noise, fields[:, 0, 0], rest)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import brentq
@@ -65,16 +65,27 @@ class VampStep(GampStep):
 
     def sight(self, state: GampState) -> Sight:
         """The noise of labels is that which makes their residuals as large as they are."""
-        assert isinstance(state, VampState) and state.seen is not None
+        state = cast(VampState, state)
         cleaned, variance = self._cleaned(state)
         residual = self.labels - self.design.forward(cleaned[0], self.instance)
+        # A run whose start was its best iterate has not seen the signal yet.
+        seen, precision = state.seen, float(state.assumed[0, 0])
+        if seen is None:
+            seen, precision, _ = self._observed(cleaned, variance, residual)
         least, most = FLOORS.least, 1.0
         while self._pulled(residual, variance, most)[2] > 1:
             most *= 4
         rest = least
         if self._pulled(residual, variance, least)[2] > 1:
             rest = float(brentq(lambda noise: self._pulled(residual, variance, noise)[2] - 1, least, most, rtol=1e-3))
-        return Sight(state.seen[0], 1 / float(state.assumed[0, 0]), self.labels - residual, rest)
+        return Sight(seen[0], 1 / precision if precision > 0 else np.inf, self.labels - residual, rest)
+
+    def _observed(self, cleaned: Array, variance: float, residual: Array) -> tuple[Array, float, float]:
+        """The signal seen through white noise, the precision of that noise, and ``c``."""
+        pull, free, ratio = self._pulled(residual, variance)
+        precision = free / max(ratio * variance * (1 - free), FLOORS.least)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return cleaned + np.divide(pull, free), precision, ratio
 
     def _pulled(self, residual: Array, variance: float, noise: float | None = None) -> tuple[Array, float, float]:
         r""":math:`vA^T(vAA^T + \Delta)^{-1}z`, ``f`` and ``c``, at the model's noise or another."""
@@ -102,13 +113,12 @@ class VampStep(GampStep):
 
     def advance(self, state: GampState) -> tuple[VampState, float]:
         """The next state, and the precision found on the way: the quality of the estimate it began with."""
-        assert isinstance(state, VampState)
+        state = cast(VampState, state)
         old, weight = state.estimate, 0.0 if state.first else state.damping
         cleaned, variance = self._cleaned(state)
         residual = self.labels - self.design.forward(cleaned[0], self.instance)
-        pull, free, ratio = self._pulled(residual, variance)
-        precision = np.array([[free / max(ratio * variance * (1 - free), FLOORS.least)]])
-        seen = cleaned + pull / free
+        seen, found, ratio = self._observed(cleaned, variance, residual)
+        precision = np.array([[found]])
         if not np.isfinite(seen).all():
             return replace(state, size=np.nan), 0.0
         assumed = precision

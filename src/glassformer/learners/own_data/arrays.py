@@ -63,14 +63,23 @@ def as_inputs(inputs: Any) -> Array:
         raise DataError("X", f"<{type(inputs).__name__}>", _NUMBERS, "make a sparse one dense, by X.toarray()")
     if np.ma.is_masked(inputs):
         raise DataError("X", "<a masked array>", _NUMBERS, "fill what is masked, or leave the samples out")
-    try:
-        found = np.asarray(inputs)
-    except ValueError as error:
-        remedy = "sequences of unequal length: pad them, or use the estimators of glassformer.sklearn"
-        raise DataError("X", f"<{type(inputs).__name__}>", _NUMBERS, remedy) from error
+    remedy = "sequences of unequal length: pad them, or use the estimators of glassformer.sklearn"
+    found = one_array("X", inputs, remedy)
     if found.dtype.kind not in "biuf":
         raise DataError("X", f"<{found.dtype}>", _NUMBERS, "encode categories as numbers")
     return found if found.dtype in (np.float64, np.float32) else found.astype(np.float64)
+
+
+def one_array(name: str, given: Any, remedy: str) -> Any:
+    """Data as an array; lists of unequal length are none.
+
+    Raises:
+        DataError: they are no array.
+    """
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise DataError(name, f"<{type(given).__name__}>", _NUMBERS, remedy) from error
 
 
 def as_labels(model: Model, design: Design, labels: Any) -> Array:
@@ -79,7 +88,7 @@ def as_labels(model: Model, design: Design, labels: Any) -> Array:
     Raises:
         DataError: they do not match the inputs, are no numbers, or not finite.
     """
-    given = np.asarray(labels)
+    given = one_array("y", labels, "give labels of one shape")
     if given.dtype.kind not in "biuf":
         raise DataError("y", f"<{given.dtype}>", _NUMBERS, "encode classes as numbers, two of them as +1 and -1")
     signs = given.dtype.kind == "b" and tuple(getattr(model.channel, "values", ())) == (-1.0, 1.0)
@@ -112,11 +121,17 @@ def _design(model: Model, inputs: Array) -> Design:
         raise DataError("X", inputs.shape, "a shape (samples, tokens, d), no axis empty", remedy)
     kind: Any = model.inputs_at(int(inputs.shape[-1]))[0]
     # Finiteness first: the message of the design knows no places.
-    if not np.isfinite(inputs.sum(dtype=np.float64)) and not np.isfinite(inputs).all():
-        raise DataError("X", first_bad("X", inputs), "finite entries", "remove or repair the samples")
-    require_squares("X", inputs)
+    if not _bounded(inputs):
+        if not np.isfinite(inputs).all():
+            raise DataError("X", first_bad("X", inputs), "finite entries", "remove or repair the samples")
+        require_squares("X", inputs)
     design: Design = kind(inputs)
     return design
+
+
+def _bounded(values: Array) -> bool:
+    """Whether all values are numbers whose squares can be summed."""
+    return not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST
 
 
 def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = None) -> None:
@@ -134,12 +149,12 @@ def require_squares(name: str, values: Array, shape: tuple[int, ...] | None = No
         glassformer.core.errors.DataError: y[1] = 1e+200 is not allowed: expected a number from -1e+100 to 1e+100; ...
     """
     # Numbers of single precision cannot be compared with the limit, and do not reach it.
-    if not values.size or max(float(values.max()), -float(values.min())) <= _LARGEST:
+    if _bounded(values):
         return
     place = int(np.argmax(np.abs(values) > _LARGEST))
     index = entry_of(place, values.shape[1:] if shape is None else shape)
     allowed = f"a number from {-_LARGEST:g} to {_LARGEST:g}"
-    raise DataError(f"{name}[{index}]", values.flat[place], allowed, "give the data in larger units")
+    raise DataError(f"{name}[{index}]", values.flat[place], allowed, f"divide {name} by a constant")
 
 
 def entry_of(place: int, shape: tuple[int, ...]) -> str:

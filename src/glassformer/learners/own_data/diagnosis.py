@@ -14,8 +14,9 @@ from glassformer.core.errors import DataError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.showing import Shown
-from glassformer.learners.own_data.arrays import as_inputs, first_bad, require_squares
+from glassformer.learners.own_data.arrays import as_inputs, first_bad, one_array, require_squares
 from glassformer.learners.own_data.findings import POLICY, Finding, findings, sampled
+from glassformer.learners.own_data.linearity import linearity
 from glassformer.learners.own_data.spectrum import alike, spectrum
 
 if TYPE_CHECKING:
@@ -90,8 +91,10 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
     """Compare inputs with the independent standard normal numbers of the theory, and say what may be believed.
 
     Looked at are the mean, scales and correlations of features and of tokens, tails, the leverage of single samples,
-    and the singular values against Marchenko and Pastur's law; of labels whether they vary, and their tails. Theory is
-    universal: entries need not be Gaussian as long as all of this is harmless.
+    and the singular values against Marchenko and Pastur's law; of labels whether they vary, their tails, and, of
+    numbers, whether they are linear: whether a quadratic form of the inputs has a share in them, and whether they bend
+    against their own linear predictions. Theory is universal: entries need not be Gaussian as long as all of this is
+    harmless.
 
     Args:
         inputs: shape (n, L, d), at least ten samples.
@@ -115,7 +118,7 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
     require_squares("X", x)
     own = _all_findings(x)
     verdicts = _verdicts(x, own)
-    return Diagnosis((len(x), x.shape[1], x.shape[2]), own, _of_labels(labels, len(x)), verdicts)
+    return Diagnosis((len(x), x.shape[1], x.shape[2]), own, _of_labels(labels, x), verdicts)
 
 
 def standardised(inputs: Array) -> Array:
@@ -186,10 +189,11 @@ def _verdicts(inputs: Array, own: tuple[Finding, ...]) -> tuple[Verdict, ...]:
     return tuple(found)
 
 
-def _of_labels(labels: ArrayLike | None, samples: int) -> tuple[Finding, ...]:
+def _of_labels(labels: ArrayLike | None, inputs: Array) -> tuple[Finding, ...]:
     if labels is None:
         return ()
-    given = np.asarray(labels)
+    samples = len(inputs)
+    given = one_array("y", labels, "give labels of one shape")
     if given.dtype.kind not in "biuf" or given.shape[:1] != (samples,):
         raise DataError("y", f"<{given.dtype} of shape {given.shape}>", f"{samples} numbers, one per sample of X")
     y = given.astype(float).reshape(samples, -1)
@@ -200,7 +204,8 @@ def _of_labels(labels: ArrayLike | None, samples: int) -> tuple[Finding, ...]:
     z = (y - y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     kurtosis = float(np.mean(z**4)) - 3
     text = "excess kurtosis of the labels; a few of them dominate squares: use loss huber, or transform them"
-    return constant, Finding("tails of labels", kurtosis, POLICY.tails, 5 * float(np.sqrt(24 / samples)), text)
+    tails = Finding("tails of labels", kurtosis, POLICY.tails, 5 * float(np.sqrt(24 / samples)), text)
+    return (constant, tails, *linearity(inputs, y[:, 0])) if y.shape[1] == 1 else (constant, tails)
 
 
 def _spread(x: Array, axes: tuple[int, int]) -> Array:

@@ -24,7 +24,10 @@ from glassformer.models.designs.base import Design
 class Policy:
     """What is harmless in data, and what looking at them may cost."""
 
-    work: float = 2e9  # multiplications that looking may take
+    looked: int = 250_000  # numbers that are looked at before a run, those of samples drawn among all
+    diagnosed: int = 10_000_000  # the same where looking is all there is to do
+    least: int = 100  # samples that are looked at, however large
+    vectors: int = 50  # for each of their entries, that tell correlations well enough
     fewest: int = 10  # samples that it needs
     chance: float = 5.0  # standard errors by which a limit must be passed
     claim: float = 0.15  # harmless relative distance of a claimed error from the measured one
@@ -75,32 +78,29 @@ class Sample:
     """Inputs, and what several findings share.
 
     Attributes:
-        inputs: shape (n, L, d).
-        centred: the same around the mean over samples, in units of its mean square.
+        centred: inputs around their mean over samples, in units of their mean square, shape (n, L, d).
+        mean: over samples, shape (L, d).
+        spread: mean variance of an entry.
     """
 
-    inputs: Array
     centred: Array
+    mean: Array
+    spread: float
 
     @property
     def size(self) -> int:
         """Numbers of one input."""
-        return int(self.inputs.shape[1] * self.inputs.shape[2])
+        return int(self.mean.size)
 
     @property
     def free(self) -> float:
         """Share of the numbers that their mean leaves free."""
-        return 1 - 1 / len(self.inputs)
+        return 1 - 1 / len(self.centred)
 
     @cached_property
     def squares(self) -> Array:
         """Of the centred inputs."""
         return np.square(self.centred)
-
-    @cached_property
-    def spread(self) -> float:
-        """Mean variance of an entry."""
-        return float(np.mean(self.inputs.var(axis=0, dtype=np.float64)))
 
     @cached_property
     def kurtosis(self) -> float:
@@ -111,32 +111,40 @@ class Sample:
         return float(np.mean(fourth[seen] / power[seen] ** 2)) - 3 if seen.any() else 0.0
 
 
-def sampled(inputs: Array) -> Sample:
-    """As many of the inputs, shape (n, L, d), as looking at them may take."""
-    tokens, d = inputs.shape[1:]
-    inputs = inputs[: max(50, int(POLICY.work / (tokens * d * (tokens + d + 10))))]
-    x = inputs.astype(float)
-    x -= x.mean(axis=0)
+def sampled(inputs: Array, looked: int = POLICY.diagnosed) -> Sample:
+    """So many numbers of the inputs, shape (n, L, d), however many there are."""
+    count = max(POLICY.least, looked // int(np.prod(inputs.shape[1:])))
+    if count < len(inputs):
+        inputs = inputs[np.sort(np.random.default_rng(0).choice(len(inputs), count, replace=False))]
+    mean = inputs.mean(axis=0, dtype=np.float64)
+    x = inputs - mean
+    spread = float(np.vdot(x, x)) / x.size
     # One degree of freedom of every entry went into its mean.
-    power = float(np.mean(x**2)) * len(x) / max(len(x) - 1, 1)
-    return Sample(inputs, x / np.sqrt(power) if power > 0 else x)
+    power = spread * len(x) / max(len(x) - 1, 1)
+    x *= 1 / np.sqrt(power) if power > 0 else 1.0
+    return Sample(x, mean, spread)
 
 
-def findings(inputs: Array) -> tuple[Finding, ...]:
-    """All properties of inputs, shape (n, L, d), of at least two samples.
+def findings(inputs: Array, looked: int = POLICY.diagnosed) -> tuple[Finding, ...]:
+    """All properties of inputs, shape (n, L, d), of at least two samples, on so many of their numbers.
 
     Example:
         >>> x = np.random.default_rng(0).standard_normal((200, 5, 6))
         >>> [one.name for one in findings(x + 1) if not one.harmless]
         ['mean']
     """
-    sample = sampled(inputs)
+    sample = sampled(inputs, looked)
     return tuple(measure(sample) for measure in MEASURES)
 
 
 def contradictions(inputs: Array) -> tuple[Finding, ...]:
-    """Those that are not harmless; none of a few samples, which contradict nothing."""
-    return tuple(one for one in findings(inputs) if not one.harmless) if len(inputs) >= POLICY.fewest else ()
+    """Those that are not harmless; none of a few samples, which contradict nothing.
+
+    Looking takes a few per cent of the time that message passing does.
+    """
+    if len(inputs) < POLICY.fewest:
+        return ()
+    return tuple(one for one in findings(inputs, POLICY.looked) if not one.harmless)
 
 
 def warn_of(against: Sequence[Finding]) -> None:
@@ -181,9 +189,8 @@ def claimed_error(model: Model, design: Design, labels: Array, found: Solution) 
 
 def _mean(sample: Sample) -> Finding:
     """Norm of the mean input in units of an entry: beyond one it is the strongest direction of all."""
-    n, power = len(sample.inputs), sample.spread
-    mean = sample.inputs.mean(axis=0, dtype=np.float64)
-    norm = float(np.sum(mean**2)) / power if power > 0 else np.inf
+    n, power = len(sample.centred), sample.spread
+    norm = float(np.sum(sample.mean**2)) / power if power > 0 else np.inf
     text = "length of the mean input in standard deviations of an entry; subtract the mean over samples"
     return _root("mean", norm - sample.size / n, 1.0, np.sqrt(2 * sample.size) / n, text)
 
@@ -212,17 +219,18 @@ def _scales(sample: Sample, axes: tuple[int, int], name: str, what: str) -> Find
 
 
 def _token_correlation(sample: Sample) -> Finding:
-    return _correlation(sample, np.swapaxes(sample.centred, 1, 2), "token correlation", "tokens")
+    return _correlation(sample, (0, 2, 1), "token correlation", "tokens")
 
 
 def _feature_correlation(sample: Sample) -> Finding:
-    return _correlation(sample, sample.centred, "feature correlation", "features")
+    return _correlation(sample, (0, 1, 2), "feature correlation", "features")
 
 
-def _correlation(sample: Sample, vectors: Array, name: str, what: str) -> Finding:
-    """Root of the sum of squared correlations of one coordinate with all others, in the mean over coordinates."""
-    size = vectors.shape[-1]
-    rows = vectors.reshape(-1, size)
+def _correlation(sample: Sample, axes: tuple[int, int, int], name: str, what: str) -> Finding:
+    """Root of the sum of squared correlations of one coordinate, the last axis, with all others, in the mean."""
+    size = sample.centred.shape[axes[-1]]
+    samples = max(POLICY.least, -(-POLICY.vectors * size**2 // sample.size))
+    rows = sample.centred[:samples].transpose(axes).reshape(-1, size)
     covariance = rows.T @ rows / len(rows)
     spread = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     others = covariance / np.outer(spread, spread)

@@ -22,6 +22,7 @@ from glassformer.core.errors import DataError, DataWarning
 from glassformer.core.integral import Array
 from glassformer.core.showing import Shown
 from glassformer.core.solution import Solution, Status
+from glassformer.learners.algorithms.gamp_state import Sight
 from glassformer.learners.algorithms.gamp_step import GampStep
 from glassformer.learners.algorithms.message_passing import message_passing
 from glassformer.learners.bayes import MessagePassing
@@ -51,9 +52,12 @@ class EstimatedModel(Shown):
         power: ``P``, what the signal adds to the variance of the labels.
         offset: ``m``; of classes the constant inside the sign.
         solution: of message passing with this model.
-        status: how that ended: estimates of a run that did not settle are no more than a guess.
+        status: how that ended: estimates of a run that did not settle are no more than a guess, and NaN where the run
+            never saw the signal.
         settled: labels as the fields at the end, none of which has seen its own label, say they are made: what
             predictions are calibrated with.
+        rank: directions of the signal that stand out of the noise through which message passing sees it in the end: the
+            singular values beyond the largest of noise alone.
 
     Example:
         That of :func:`~glassformer.learners.own_data.width.estimate_model`, which makes it.
@@ -69,6 +73,7 @@ class EstimatedModel(Shown):
     solution: Solution
     status: Status
     settled: Targets = field(repr=False)
+    rank: int = 0
     drawing = "plot_estimate"
 
     def to_pandas(self) -> pandas.DataFrame:
@@ -121,7 +126,7 @@ def estimate_model(
         raise DataError("X", f"<all entries {x.flat[0]:g}>", "inputs that vary")
     warn_of(contradictions(x))
     found = estimated(BilinearSignal(DenseDesign(x)), NumberTargets.of(own[0]), settings, seed)
-    if found.noise * SEARCH.faintest < 1:
+    if not found.noise * SEARCH.faintest >= 1:
         return found
     told = f"labels show no signal: they tell no width, and of the noise that it is beyond {1 / SEARCH.faintest:g}"
     warnings.warn(told, DataWarning, stacklevel=2)
@@ -149,6 +154,8 @@ def estimated(
     for _ in range(SEARCH.rounds):
         model = signal.model(rho, targets.channel)
         seen = _seen(model, signal.design, targets.scaled, steps, seed, step)
+        if not seen.sight.finite:
+            return _not_seen(model, seen, targets)
         whole = max(model.matrix_prior.power(seen.sight.matrix) - seen.sight.noise, SEARCH.faintest)
         width = _width(signal, seen, whole, samples, rng)
         rho = width.value / columns
@@ -170,6 +177,8 @@ def estimated(
         _doubt_of_claim(model, seen),
     )
     final = seen if failures == SEARCH.failures else _seen(model, signal.design, targets.scaled, steps, seed, step)
+    if not final.sight.finite:
+        return _not_seen(model, final, targets)
     status = final.solution.status[0]
     if status.ok and width.misfit > SEARCH.misfit:
         status = Status.CONTRADICTED
@@ -184,7 +193,21 @@ def estimated(
         final.solution,
         status,
         targets.fitted(final),
+        _rank(signal, final.sight, rng),
     )
+
+
+def _rank(signal: UnknownSignal, sight: Sight, rng: np.random.Generator) -> int:
+    """Singular values, or eigenvalues, of the signal seen through noise beyond the largest of noise alone."""
+    alone = max(np.abs(signal.values(signal.drawn(1, 0.0, sight.noise, rng))).max() for _ in range(SEARCH.noises))
+    return int(np.sum(np.abs(signal.values(sight.matrix)) > alone))
+
+
+def _not_seen(model: Model, seen: Seen, targets: Targets) -> EstimatedModel:
+    """Message passing never saw the signal: there are no estimates."""
+    status = Status.NON_FINITE if seen.solution.status[0].ok else seen.solution.status[0]
+    nothing = (np.nan, np.nan)
+    return EstimatedModel(model, np.nan, nothing, np.nan, np.inf, np.nan, np.nan, seen.solution, status, targets)
 
 
 def _doubt_of_errors(signal: UnknownSignal, targets: Targets, widths: tuple[float, float], noise: float) -> float:
@@ -223,7 +246,8 @@ def _width(signal: UnknownSignal, seen: Seen, power: float, samples: int, rng: n
     doubt = _doubt_of_power(signal, samples, seen, power) / SEARCH.confidence
 
     def drawn(width: int) -> Array:
-        noise = max(seen.sight.noise * (1 + np.sqrt(2 / samples) * rng.standard_normal()), 0.0)
+        # Log-normal, with the mean and the variance of a mean of squares: it stays positive with few samples too.
+        noise = seen.sight.noise * np.exp(np.sqrt(2 / samples) * rng.standard_normal() - 1 / samples)
         left = max((power + seen.sight.noise - noise) * (1 + doubt * rng.standard_normal()), 0.0)
         return signal.moments(signal.values(signal.drawn(width, left, noise, rng)))
 

@@ -33,6 +33,7 @@ class Search:
         held: how often the interval of the width is to hold it.
         finest: differences of moments, which are logarithms, that tell anything: without noise those of widths of a few
             hardly fluctuate.
+        noises: drawn matrices of noise alone, whose largest singular value a direction of the signal has to exceed.
         misfit: mean squared distance of moments, in standard deviations, from those of the best width, above which no
             width has them.
     """
@@ -48,6 +49,7 @@ class Search:
     confidence: float = 2.0
     held: float = 0.95
     finest: float = 1e-4
+    noises: int = 20
     misfit: float = 8.0
 
 
@@ -62,6 +64,7 @@ class Width(NamedTuple):
         interval: of 95 per cent, that of the posterior, and all widths that are no less likely, against the best one,
             than those of drawn matrices are: a posterior of widths above one alone leaves that end out where the signal
             is faint (Feldman and Cousins, Phys. Rev. D 57, 3873).
+        noises: drawn matrices of noise alone, whose largest singular value a direction of the signal has to exceed.
         misfit: mean squared distance of the moments from those of the best width, in standard deviations.
     """
 

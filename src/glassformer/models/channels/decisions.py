@@ -15,6 +15,7 @@ class Decisions:
     label: Any
 
     discrete = declared(False, "True when labels without their own noise take few values, or are positions of maxima.")
+    classes = declared(False, "True when numbers of discrete labels are names, whose squared differences mean nothing.")
 
     def truth(self, fields: Array) -> Array:
         """Discrete labels of fields, without their own noise, shape (n, ...).

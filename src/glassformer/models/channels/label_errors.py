@@ -59,7 +59,7 @@ class NewSamples(NamedTuple):
 class LabelErrors(FieldLabels):
     """Of a channel of several rows."""
 
-    predictable = declared(True, "True where labels without their own noise are numbers that fields tell.")
+    predictable = declared(True, "True where labels without their own noise are numbers that fields tell, not classes.")
 
     def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
         r"""Errors on the labels of new samples, from fields with the same mean, in pairs on either side of it.

@@ -79,7 +79,8 @@ class SeparableFactorPrior(FactorPrior):
                 f"{_POLICY.widest} factors that are not Gaussian have not been checked; use Gaussian factors"
             )
         self.law.validate(self.width)
-        assert self._curve is not None
+        # A law that cannot be used is refused now, not when the first number is asked for.
+        _ = self._curve
 
     @property
     def mmse_dimension(self) -> float:

@@ -16,6 +16,9 @@ CHECKED = 8.0  # range of fields on which the link must be finite
 _FINE = np.linspace(-CHECKED, CHECKED, 8001)
 OVERFLOW = 1e150  # stands for what is not finite outside of it
 _TRIED = 512  # random fields at which a slope is looked for
+# Steps of a traced function that hand positions on, and those that find them.
+_HANDING_ON = ("convert_element_type", "reshape", "squeeze", "broadcast_in_dim", "concatenate", "copy")
+_FINDING = ("argmax", "argmin")
 
 
 def array_link(function: Callable[..., object], slot: str = "channel") -> Function:
@@ -100,3 +103,32 @@ def _slopes(fields: Any, link: Callable[[Any], Any]) -> Any:
     import jax.numpy as jnp
 
     return jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link(z), dtype=float))))(fields)
+
+
+def gives_positions(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
+    """Whether the labels of a function that JAX traces are positions, of the largest or the least of several numbers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> gives_positions(lambda z: jnp.argmax(z), (3,)), gives_positions(lambda z: jnp.sum(z > 0), (3,))
+        (True, False)
+    """
+    import jax
+
+    with jax.enable_x64(True):
+        traced = jax.make_jaxpr(function)(np.zeros(shape))
+    return all(_is_position(traced.jaxpr, one) for one in traced.jaxpr.outvars)
+
+
+def _is_position(traced: Any, value: Any) -> bool:
+    """Whether a value of a traced function was found as a position."""
+    step = next((one for one in traced.eqns if any(value is made for made in one.outvars)), None)
+    if step is None:
+        return False
+    if step.primitive.name in _HANDING_ON:
+        return all(_is_position(traced, given) for given in step.invars)
+    inner = step.params.get("jaxpr")
+    if inner is not None:
+        own = getattr(inner, "jaxpr", inner)
+        return _is_position(own, own.outvars[[value is made for made in step.outvars].index(True)])
+    return step.primitive.name in _FINDING

@@ -26,6 +26,7 @@ from glassformer.core.numerics.batching import in_chunks
 from glassformer.core.numerics.compiled import Specialised
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import normal_points, turns
+from glassformer.models.channels.link.function import gives_positions
 from glassformer.models.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.models.channels.multi_index.latent_functions import Family, Functions
 from glassformer.models.channels.multi_index.line_crossings import Sums, integrals
@@ -63,6 +64,14 @@ class LineChannel(LinkRowsChannel):
     @property
     def discrete(self) -> bool:
         return self.atoms == 1
+
+    @cached_property
+    def classes(self) -> bool:
+        return self.discrete and gives_positions(self.link, (self.indices, self.tokens))
+
+    @property
+    def predictable(self) -> bool:
+        return not self.classes
 
     def truth(self, fields: Array) -> Array:
         return LinkRowsChannel.label_from(self, fields, fields) if self.discrete else super().truth(fields)
