@@ -83,9 +83,9 @@ class StoredDesign(Design):
         return int(np.prod(self.inputs.shape[2:]))
 
     def _blocks(self, tokens: int) -> list[slice]:
-        """Blocks of samples of ``tokens`` rows each: they stay in the cache, or have as many rows as a matrix of width d.
+        """Blocks of samples of ``tokens`` rows each: they stay in the cache, or have as many rows as columns.
 
-        With fewer rows, the matrix itself would be read anew too often.
+        With fewer rows, the matrix that they are multiplied with would be read too often.
         """
         d = int(self.inputs.shape[3])
         size = max(1, max(d, _CACHED // d) // tokens)
