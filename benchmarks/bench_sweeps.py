@@ -52,15 +52,13 @@ def main() -> None:
     bare()
     pairs = [(bare(), swept()) for _ in range(REPEATS)]
     plain, whole = np.median(pairs, axis=0)
-    print(
-        f"{len(WIDTHS) * len(RATIOS):,} points of theory: bare {plain:.2f} s, as a sweep {whole:.2f} s, ratio {whole / plain:.2f} (target 1.5)"
-    )
+    points = f"{len(WIDTHS) * len(RATIOS):,} points of theory"
+    print(f"{points}: bare {plain:.2f} s, as a sweep {whole:.2f} s, ratio {whole / plain:.2f} (target 1.5)")
     # One thread per process on both sides.
     with threadpool_limits(1):
         one, two = simulated(1), simulated(2)
-    print(
-        f"{12 if QUICK else 96} simulations: one worker {one:.1f} s, two {two:.1f} s, ratio {one / two:.2f} (target 1.7)"
-    )
+    runs = f"{12 if QUICK else 96} simulations"
+    print(f"{runs}: one worker {one:.1f} s, two {two:.1f} s, ratio {one / two:.2f} (target 1.7)")
 
 
 if __name__ == "__main__":

@@ -165,6 +165,8 @@ _MATTER = (
     "theory",
     "measured_error",
     "measured_standard_error",
+    "overlap",
+    "free_entropy",
     "error_estimate",
 )
 

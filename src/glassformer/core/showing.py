@@ -120,7 +120,7 @@ class Shown:
         remedies = _remedies(self.settings)
         ends = [name for name in dict.fromkeys(frame.get("status", ())) if name in remedies]
         hidden = len(frame.columns) - len(self._shown(frame).columns)
-        more = [f"{hidden} more columns: to_pandas() has all"] if hidden else []
+        more = [f"{hidden} more column{'s' * (hidden > 1)}: to_pandas() has all"] if hidden else []
         return [*more, *self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
 
 

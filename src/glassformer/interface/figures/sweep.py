@@ -11,7 +11,7 @@ import xarray
 from glassformer.core.errors import ParameterError
 from glassformer.core.solution import Status
 from glassformer.interface.figures.curves import Branch, draw_curve, draw_runs, mark_unsettled
-from glassformer.interface.figures.style import Picture, canvas, colors
+from glassformer.interface.figures.style import Picture, canvas, colors, error_label, label_alpha
 from glassformer.interface.figures.titles import title_of
 
 
@@ -47,8 +47,11 @@ def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = Non
         places = xarray.broadcast(found[axis], curves["value"])[0].transpose(*curves["value"].dims)
         at, value, status = (part.to_numpy().ravel() for part in (places, curves["value"], curves["status"]))
         mark_unsettled(axes, at, value, status.tolist())
-        axes.set_xlabel(f"{axis} = {found[axis].attrs['units']}" if "units" in found[axis].attrs else str(axis))
-        axes.set_ylabel(chosen.replace("_", " "))
+        unit = str(found[axis].attrs.get("units", ""))
+        axes.set_xlabel(label_alpha(unit) if unit else str(axis))
+        axes.set_ylabel(error_label(unit) if chosen == "error" else chosen.replace("_", " "))
+        if "error" in chosen:
+            axes.set_ylim(bottom=0)
         axes.set_title(title_of(found.attrs["model"], found.attrs), fontsize=11)
         if runs:
             _tell_runs_from_theory(axes, found, curves)
@@ -62,8 +65,13 @@ def _tell_runs_from_theory(axes: Any, found: xarray.Dataset, curves: xarray.Data
     size = f", $d = {found.attrs['d']}$" if "d" in found.attrs else ""
     label = ("1 run" if count == 1 else f"mean of {count} runs") + size
     draw_runs(axes, none, none, none, color="0.5", ms=4, label=label)
-    if "theory" in curves and np.isfinite(curves["theory"]).any():
-        axes.plot(none, none, color="0.5", lw=1, label="theory")
+    if "theory" in curves and "alpha" in curves.sizes and np.isfinite(curves["theory"]).any():
+        axes.plot(none, none, color="0.5", label="theory", **_theory_look(curves.sizes["alpha"]))
+
+
+def _theory_look(points: int) -> dict[str, Any]:
+    """A line; few points are no curve, and their line only leads the eye."""
+    return {"lw": 1.0} if points >= 10 else {"lw": 0.8, "ls": ":", "marker": "s", "mfc": "none", "ms": 5}
 
 
 def _points(found: xarray.Dataset, chosen: str) -> xarray.Dataset:
@@ -86,13 +94,13 @@ def _mean_over_seeds(points: xarray.Dataset) -> xarray.Dataset:
     deviation = (
         points["value"].std("seed", ddof=1) if points.sizes["seed"] > 1 else xarray.full_like(mean["value"], np.nan)
     )
-    status = xarray.apply_ufunc(_worst, points["status"], input_core_dims=[["seed"]], vectorize=True, otypes=[object])
+    status = points["status"].reduce(lambda values, axis: np.apply_along_axis(_worst, axis, values), "seed")
     lower = points["lower"].any("seed")
     return mean.assign(blur=deviation / np.sqrt(count), status=status, lower=lower)
 
 
-def _worst(statuses: Any) -> str:
-    return next((status for status in statuses if status != str(Status.CONVERGED)), str(Status.CONVERGED))
+def _worst(statuses: Any) -> Any:
+    return np.array(next((one for one in statuses if one != str(Status.CONVERGED)), str(Status.CONVERGED)), object)
 
 
 def _on_lower_branch(found: xarray.Dataset, chosen: str) -> xarray.DataArray:
@@ -107,7 +115,7 @@ def _draw(axes: Any, curve: xarray.Dataset, axis: Any, runs: bool, color: Any, l
     x, value, blur = (curve[name].to_numpy() for name in (axis, "value", "blur"))
     if runs:
         if "theory" in curve:
-            axes.plot(x, curve["theory"].to_numpy(), color=color, lw=1)
+            axes.plot(x, curve["theory"].to_numpy(), color=color, **_theory_look(len(x)))
         draw_runs(axes, x, value, blur, color=color, label=label, ms=4)
     else:
         # Only over the sample ratio it is known in which direction which branch ends.
