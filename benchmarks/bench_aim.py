@@ -26,10 +26,10 @@ def timed(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def curves() -> None:
-    print(f"200-point curves, warm (target < {TARGET_CURVE} s)")
+def curves(points: int) -> None:
+    print(f"{points}-point curves, warm (target < {TARGET_CURVE} s)")
     for channel, largest in (("linear", 0.15), ("softmax", 0.25), ("hardmax", 4.0)):
-        model, alpha = AttentionIndexed(0.5, 2, channel), np.linspace(0, largest, 200)
+        model, alpha = AttentionIndexed(0.5, 2, channel), np.linspace(0, largest, points)
         limits(model, alpha, throw=False)
         seconds = timed(lambda model=model, alpha=alpha: limits(model, alpha, throw=False))
         print(f"  {channel:8} {seconds:6.3f} s")
@@ -105,15 +105,18 @@ def large() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
     args = parser.parse_args()
     threads = os.environ.get("OPENBLAS_NUM_THREADS", "unset")
     print(f"{os.cpu_count()} cores, OPENBLAS_NUM_THREADS {threads}, load average {os.getloadavg()[0]:.1f}")
-    curves()
-    print(f"AMP iteration, d = 200, alpha = 0.5, T = 2 (target of the ratio <= {TARGET_RATIO})")
+    curves(10 if args.quick else 200)
+    d = 30 if args.quick else 200
+    print(f"AMP iteration, d = {d}, alpha = 0.5, T = 2 (target of the ratio <= {TARGET_RATIO})")
     for channel in ("linear", "softmax", "hardmax"):
         for storage in ("float64", "float32"):
-            iteration(channel, 200, 0.5, storage)
-    settling()
+            iteration(channel, d, 0.5, storage, *((2, 1) if args.quick else ()))
+    if not args.quick:
+        settling()
     if args.large:
         large()
 

@@ -23,9 +23,13 @@ _OWN = Path(__file__).parents[1] / "src"
 
 
 def measured(ratios: int) -> dict[str, float]:
-    """Processor seconds of the second of two calls."""
-    from glassformer import DeepAttention, limits, thresholds
+    """Processor seconds of the second of two calls; of one ratio, which is for seeing that it runs, of few points."""
+    from functools import partial
 
+    from glassformer import DeepAttention as AnyDepth
+    from glassformer import limits, thresholds
+
+    DeepAttention = partial(AnyDepth, points=64) if ratios == 1 else AnyDepth
     alpha = np.linspace(0.5, 2.0, ratios)
     tasks: dict[str, Callable[[], object]] = {
         "thresholds": lambda: thresholds(DeepAttention()),
@@ -52,8 +56,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--beside", type=Path, metavar="FOLDER")
     parser.add_argument("--ratios", type=int, default=4)
+    parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
     parser.add_argument("--measure", action="store_true", help="print the seconds of this process as JSON")
     options = parser.parse_args()
+    if options.quick:
+        options.ratios = 1
     if options.measure:
         print(json.dumps(measured(options.ratios)))
         return

@@ -4,7 +4,7 @@ Minimal nuclear norm against a general convex solver on the vectorised problem, 
 starts against 64 steps of one start, each as a plain matrix product and its transpose (with torch where it is
 installed, else NumPy).
 
-    python benchmarks/bench_baselines.py [--large] [--published DIR]
+    python benchmarks/bench_baselines.py [--large] [--quick] [--published DIR]
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def general_solver(design: DenseDesign, labels: np.ndarray) -> float:
     return float(problem.solve(solver="SCS"))
 
 
-def nuclear_norm(large: bool) -> None:
-    for d, samples in ((50, 1125), (100, 4500)) if large else ((50, 1125),):
+def nuclear_norm(*sizes: tuple[int, int]) -> None:
+    for d, samples in sizes:
         design, _, labels = drawn(d, samples, d // 5)
         start = time.perf_counter()
         found = least_nuclear_norm(design, labels)
@@ -89,8 +89,8 @@ def plain_step(inputs: np.ndarray, labels: np.ndarray, d: int, width: int) -> fl
     return float(np.median(times))
 
 
-def descent_step() -> None:
-    d, samples, width, starts = 100, 4500, 20, 64
+def descent_step(d: int, samples: int) -> None:
+    width, starts = d // 5, 64
     design, signal, labels = drawn(d, samples, width, "float32")
     flat = design.inputs[0].reshape(samples, -1)
     one = plain_step(flat, labels.astype(np.float32), d, width)
@@ -106,9 +106,9 @@ def descent_step() -> None:
     print(f"  64 times one over 64 together: {ratio:.1f} (target 6)")
 
 
-def exploration() -> None:
+def exploration(steps: int) -> None:
     """Exploring steps, on halves of the samples in single precision, beside steps on all of them as they are stored."""
-    rng, shape, width, starts, steps = np.random.default_rng(0), (80, 40), 8, 64, 200
+    rng, shape, width, starts = np.random.default_rng(0), (80, 40), 8, 64
     design = DenseDesign.sample(640, shape, rng)
     signal = rng.standard_normal((shape[0], width)) @ rng.standard_normal((width, shape[1])) / np.sqrt(width)
     student = factor_student(design, design.forward(signal, 0), width)
@@ -150,14 +150,16 @@ def main() -> None:
     parser.add_argument("--published", type=Path, metavar="DIR", help="gradient descent at D = 100 beside data in DIR")
     parser.add_argument("--starts", type=int, default=64)
     parser.add_argument("--instances", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
     parser.add_argument("--large", action="store_true", help="nuclear norm at D = 100")
     options = parser.parse_args()
     if options.published:
         published(options.published, options.starts, options.instances)
         return
-    nuclear_norm(options.large)
-    descent_step()
-    exploration()
+    sizes = [(10, 45)] if options.quick else [(50, 1125), (100, 4500)][: 1 + options.large]
+    nuclear_norm(*sizes)
+    descent_step(*((10, 45) if options.quick else (100, 4500)))
+    exploration(3 if options.quick else 200)
 
 
 if __name__ == "__main__":

@@ -50,13 +50,14 @@ def asked(name: str, with_options: bool) -> tuple[float, ...]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one model, to see that it runs")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--options", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         measured(options.one, options.options)
         return
-    for name in MODELS:
+    for name in list(MODELS)[: 1 if options.quick else None]:
         both = np.min([[asked(name, choice) for choice in (True, False)] for _ in range(options.pairs)], axis=0)
         (first, later), (first_plain, later_plain) = both
         print(

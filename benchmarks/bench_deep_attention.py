@@ -3,7 +3,7 @@
 The yardstick is the straightforward computation: the posterior of one data point of two layers by adaptive cubature
 over the first layer's two fields, one call per moment, on the box [-8, 8]^2 in standard deviations.
 
-    python benchmarks/bench_deep_attention.py [--curve] [--diagram] [--beside SOURCES]
+    python benchmarks/bench_deep_attention.py [--curve] [--diagram] [--quick] [--beside SOURCES]
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def cubature(omega: np.ndarray, variance: np.ndarray, vector: np.ndarray) -> np.
     return np.array(parts).reshape(2, 2) / whole
 
 
-def per_data_point() -> None:
+def per_data_point(points: int) -> None:
     """Seconds per data point of both ways, at one state."""
     model, rng, variance = DeepAttention(), np.random.default_rng(0), np.array([0.8, 0.2])
     count = 4096
@@ -74,16 +74,16 @@ def per_data_point() -> None:
     found = model.channel.posterior(vectors, omega, spread)
     ours = (time.perf_counter() - start) / count
     start, gaps = time.perf_counter(), []
-    for k in range(3):
+    for k in range(points):
         exact = (cubature(omega[k], variance, vectors[k]) - omega[k]) / variance[:, None]
         gaps.append(np.abs(exact - found.score[k]) * np.sqrt(variance)[:, None])
-    theirs = (time.perf_counter() - start) / 3
+    theirs = (time.perf_counter() - start) / points
     print(f"posterior of a data point: {ours * 1e6:.1f} us, cubature {theirs:.2f} s, ratio {theirs / ours:.0f}")
     print(f"  mean difference of the scores, in standard deviations: {np.mean(gaps):.3f}")
 
 
-def message_passing() -> None:
-    model, d, alpha = DeepAttention(), 1000, 1.2
+def message_passing(d: int) -> None:
+    model, alpha = DeepAttention(), 1.2
     size, rng = model.at_size(d), np.random.default_rng(0)
     design = size.design.sample(int(alpha * d), size.input_shape, rng)
     weights = rng.standard_normal((2, d))
@@ -127,18 +127,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--curve", action="store_true", help="60 sample ratios and both thresholds")
     parser.add_argument("--diagram", action="store_true", help="17 skip strengths")
+    parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
     parser.add_argument("--beside", metavar="SOURCES", help="the folder src of another version, for limits alone")
     options = parser.parse_args()
     if options.beside:
         return beside(options.beside)
     print(f"deep attention, two softmax layers of two tokens; {os.cpu_count()} cores")
-    per_data_point()
-    for alpha in (0.5, 0.8, 1.2):
+    per_data_point(1 if options.quick else 3)
+    model = DeepAttention(points=64) if options.quick else DeepAttention()
+    for alpha in (0.5, 0.8, 1.2)[: 1 if options.quick else None]:
         label = f"state evolution at alpha = {alpha} (target 10 s)"
-        solution, _ = clocked(label, lambda alpha=alpha: state_evolution(DeepAttention(), [alpha]))
+        solution, _ = clocked(label, lambda alpha=alpha: state_evolution(model, [alpha]))
         overlap = 1 - np.diag(solution.value[0])
         print(f"  overlaps {overlap.round(4)}, residual {solution.residual[0]:.1e}, {solution.status[0]}")
-    message_passing()
+    message_passing(40 if options.quick else 1000)
     if options.curve:
         alpha = np.linspace(0, 1.5, 60)
         label = "60 sample ratios (target 300 s with thresholds)"

@@ -1,6 +1,6 @@
 """Message passing on inputs larger than memory, drawn from their seed whenever they are needed.
 
-python benchmarks/bench_large.py [d iterations]
+python benchmarks/bench_large.py [d iterations | --quick]
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ RATIO = 0.5
 
 
 def main() -> None:
-    d, steps = (int(word) for word in sys.argv[1:3]) if len(sys.argv) == 3 else (100, 30)
+    d, steps = (
+        (int(word) for word in sys.argv[1:3]) if len(sys.argv) == 3 else (20, 3) if "--quick" in sys.argv else (100, 30)
+    )
     model = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.1)
     size = RATIO * d**4 * 4 / 1e9
     start = time.perf_counter()

@@ -1,6 +1,6 @@
 """Cost of a link of the user's own against dedicated channels: limits, once the process knows the link, side by side.
 
-    python benchmarks/bench_links.py [ratios]
+    python benchmarks/bench_links.py [ratios | --quick]
 
 Every row is one link through three doors, where they exist: the dedicated channel, ``BilinearSequenceRegression`` of
 unlimited width with ``link=``, and ``SequenceMultiIndex`` of one index and one token. Channels are new at every call;
@@ -33,7 +33,7 @@ LINKS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], float, str | 
 
 
 def main() -> None:
-    ratios = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    ratios = 2 if "--quick" in sys.argv else int(sys.argv[1]) if len(sys.argv) > 1 else 20
     alpha = np.linspace(0.3, 2.0, ratios)
     print(f"{ratios} ratios, CPU ms {'':10}{'dedicated':>10}{'bsr':>8}{'smi':>8}")
     for name, (plain, traced, noise, dedicated) in LINKS.items():

@@ -1,10 +1,11 @@
 """What a sweep costs beside the bare computation, and what a second worker brings.
 
-python benchmarks/bench_sweeps.py
+python benchmarks/bench_sweeps.py [--quick]
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 
@@ -14,8 +15,9 @@ from threadpoolctl import threadpool_limits
 from glassformer import BilinearSequenceRegression, Sweep, limits, run_sweep
 
 WIDTHS = [0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6]
-RATIOS = np.linspace(0.01, 1, 1000)
-REPEATS = 3
+QUICK = "--quick" in sys.argv
+RATIOS = np.linspace(0.01, 1, 10 if QUICK else 1000)
+REPEATS = 1 if QUICK else 3
 
 
 def bare() -> float:
@@ -39,7 +41,7 @@ def simulated(workers: int) -> float:
         {"rho": [0.2, 0.4], "alpha": [0.3, 0.5, 0.7]},
         compute="simulate",
         parameters={"beta": 1, "noise": 0.1},
-        simulation={"d": 70, "instances": 16},
+        simulation={"d": 10, "instances": 2} if QUICK else {"d": 70, "instances": 16},
     )
     start = time.perf_counter()
     run_sweep(sweep, tempfile.mkdtemp(), workers)
@@ -50,13 +52,13 @@ def main() -> None:
     bare()
     pairs = [(bare(), swept()) for _ in range(REPEATS)]
     plain, whole = np.median(pairs, axis=0)
-    print(
-        f"10,000 points of theory: bare {plain:.2f} s, as a sweep {whole:.2f} s, ratio {whole / plain:.2f} (target 1.5)"
-    )
+    points = f"{len(WIDTHS) * len(RATIOS):,} points of theory"
+    print(f"{points}: bare {plain:.2f} s, as a sweep {whole:.2f} s, ratio {whole / plain:.2f} (target 1.5)")
     # One thread per process on both sides.
     with threadpool_limits(1):
         one, two = simulated(1), simulated(2)
-    print(f"96 simulations: one worker {one:.1f} s, two {two:.1f} s, ratio {one / two:.2f} (target 1.7)")
+    runs = f"{12 if QUICK else 96} simulations"
+    print(f"{runs}: one worker {one:.1f} s, two {two:.1f} s, ratio {one / two:.2f} (target 1.7)")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 The panel is 201 sample ratios for each of five widths at beta = 1. The plain computation (``yardstick.py``) runs on a
 random sample of the panel's points at which there is something to solve: neither no data nor perfect recovery.
 
-    python benchmarks/bench_theory.py [number of points of the plain computation]
+    python benchmarks/bench_theory.py [number of points of the plain computation | --quick]
 """
 
 from __future__ import annotations
@@ -58,4 +58,4 @@ def main(number: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
+    main(1 if "--quick" in sys.argv else int(sys.argv[1]) if len(sys.argv) > 1 else 20)

@@ -4,7 +4,7 @@ For the same data points the square of the score, sampled as carefully as conjug
 are averaged; their difference, with its standard error, is what sampling the posterior changes. The error of the
 average over data is that of conjugate_overlap.
 
-    python benchmarks/check_conjugate_overlap.py [data points]
+    python benchmarks/check_conjugate_overlap.py [data points | --quick]
 """
 
 from __future__ import annotations
@@ -86,10 +86,11 @@ def on_grid(omega: np.ndarray, v: np.ndarray, vector: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    quick = "--quick" in sys.argv
+    count = 4 if quick else int(sys.argv[1]) if len(sys.argv) > 1 else 300
     model = DeepAttention()
     channel = model.channel.careful()
-    for overlap in OVERLAPS:
+    for overlap in OVERLAPS[1:2] if quick else OVERLAPS:
         rng, q = np.random.default_rng(0), np.array(overlap)
         v = 1 - q
         omega = np.sqrt(q)[:, None] * rng.standard_normal((count, 2, 2))

@@ -6,6 +6,7 @@ import types
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from glassformer import (
     BilinearSequenceRegression,
@@ -86,6 +87,9 @@ def test_every_result_shows_and_draws_itself(name, tmp_path):
     assert isinstance(picture, Drawing)
     assert picture.figure.get_size_inches().tolist() == [4, 3]
     assert 'alt="' in picture._repr_html_()
+    axes = Figure().subplots()
+    assert found.plot(ax=axes) is axes
+    assert axes.has_data() or axes.texts or axes.collections
 
 
 def test_no_kind_of_result_is_left_out():

@@ -1,18 +1,23 @@
 """What plots show, looked up in the axes, and paths that are checked before anything is computed."""
 
+import argparse
 import shlex
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray
 from matplotlib.figure import Figure
 
-from glassformer import BilinearSequenceRegression, limits
+from glassformer import BilinearSequenceRegression, IncompatibleError, limits, simulate
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
 from glassformer.interface.cli import main
-from glassformer.interface.figures import places, plots
+from glassformer.interface.cli.output import report
+from glassformer.interface.figures import places, plots, sweep
+from glassformer.interface.figures.style import Picture
 from glassformer.theory.free_entropy import landscape
 from glassformer.theory.phase_diagram import PhaseDiagram
 from glassformer.theory.thresholds import Threshold, Thresholds
@@ -102,6 +107,53 @@ def test_runs_are_told_from_theory(axes):
     assert labels(axes)[1:] == ["theory", "mean of 3 runs, $d = 20$"]
 
 
+def test_runs_are_points_beside_the_line_of_limits(tmp_path, capsys):
+    model = BilinearSequenceRegression(rho=0.5, noise=0.1)
+    line, runs = limits(model, np.linspace(0.2, 1.2, 11)), simulate(model, [0.3, 0.9], d=10, instances=2)
+    axes = Figure().subplots()
+    assert line.plot(ax=axes, runs=runs) is axes
+    assert labels(axes) == ["Bayes-optimal", "gamp, mean of 2 runs, $d = 10$"]
+    (points,) = axes.containers
+    np.testing.assert_array_equal(points[0].get_ydata(), runs["error"])
+    assert len(points[2][0].get_segments()) == 2  # standard errors; those of the line are too small to be seen
+    for refused, said in (
+        (lambda: line.plot(runs=simulate(replace(model, rho=0.4), [0.3], d=10)), "rho = 0.5 and 0.4"),
+        (lambda: line.plot(runs=line), "simulate"),
+        (lambda: runs.plot(runs=runs), "limits"),
+        (lambda: line.plot(tmp_path / "a.png", ax=axes), "leave out path"),
+    ):
+        with pytest.raises(IncompatibleError, match=said):
+            refused()
+    words = "simulate bsr --alpha 0.3 --rho 0.5 --noise 0.1 --d 10 --instances 1 --theory-alpha 0.2:1:5"
+    assert main(shlex.split(words)) == 2
+    assert "--plot" in capsys.readouterr().err
+    assert main([*shlex.split(words), "--plot", str(tmp_path / "runs.svg")]) == 0
+    assert (tmp_path / "runs.svg").stat().st_size > 1000
+
+
+def test_a_sweep_shows_means_with_standard_errors_and_theory_not_a_series_per_seed():
+    errors = np.array([[0.5, 0.7, 0.6], [0.3, 0.3, np.nan]])
+    dims = ("alpha", "seed")
+    found = xarray.Dataset(
+        {
+            "error": (dims, errors),
+            "theory": (dims, [[0.61] * 3, [0.29] * 3]),
+            "status": (dims, np.array([["converged"] * 3, ["converged", "oscillating", "failed"]], dtype=object)),
+        },
+        coords={"alpha": [0.5, 1.0], "seed": [0, 1, 2]},
+        attrs={"compute": "simulate", "model": "bsr", "d": 20},
+    )
+    axes = Figure().subplots()
+    sweep.plot(found, Picture(None, axes=axes))
+    points = axes.containers[0]
+    np.testing.assert_allclose(points[0].get_ydata(), [0.6, 0.3])
+    heights = [float(np.ptp(bar[:, 1])) for bar in points[2][0].get_segments()]
+    np.testing.assert_allclose(heights, [2 * 0.1 / np.sqrt(3), 0.0], atol=1e-12)
+    (theory,) = (one for one in axes.lines if np.array_equal(one.get_ydata(), [0.61, 0.29]))
+    assert theory.get_linestyle() == ":"  # two points are no curve
+    assert sorted(labels(axes)) == ["mean of 3 runs, $d = 20$", "oscillating", "theory"]
+
+
 def found_thresholds(**alpha):
     entries = tuple(Threshold(name, value, 0.0, "") for name, value in alpha.items())
     return Thresholds("bsr", {"alpha": "n/(dL)", "noise": 0.1}, entries, None)
@@ -183,3 +235,24 @@ def test_never_and_does_not_apply_are_told_apart():
     assert [one["reached"] for one in found] == ["at_alpha", "never", "does_not_apply"]
     assert [one["alpha"] for one in found] == [0.5, None, None]
     assert [one["error_estimate"] for one in found] == [0.0, None, None]
+
+
+def test_tables_print_five_columns_and_tell_infinite_from_unknown(capsys):
+    columns = {name: np.array([0.5, k]) for k, name in enumerate(("alpha", "error", "theory"))}
+    columns |= {"threshold": np.array([np.inf, np.nan]), "row_error": np.array([[0.1, -np.inf], [np.nan, 0.2]])}
+    columns |= {"standard_error": np.zeros(2), "error_estimate": np.zeros(2)}
+    table = Table("m", {}, columns, [Status.CONVERGED] * 2)
+    names = ["alpha", "error", "threshold", "row_error", "theory", "status"]
+    options = argparse.Namespace(json=False, all_columns=False)
+    assert report(options, table, names) == 0
+    _, head, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head == ["alpha", "error", "threshold", "row_error", "status"]
+    assert rows[0] == ["0.5", "0.5", "inf", "0.1", "-inf", "converged"]
+    assert rows[1] == ["0", "1", "-", "-", "0.2", "converged"]
+    options.all_columns = True
+    report(options, table, names)
+    assert capsys.readouterr().out.splitlines()[1].split() == [*columns, "status"]
+    assert table.to_dict()["points"][0]["threshold"] is None  # JSON has no word for it
+    shown = str(table).splitlines()
+    assert shown[1].split() == ["alpha", "error", "standard_error", "theory", "status"]
+    assert shown[-1] == "4 more columns: to_pandas() has all"

@@ -375,6 +375,32 @@ def test_an_elastic_penalty_recovers_later_than_the_nuclear_norm():
     assert problem.extrapolated_dimension().value == pytest.approx(nuclear_norm_threshold(1, 0.3), abs=1e-6)
 
 
+def test_the_best_strengths_of_many_ratios_cost_a_few_times_a_fixed_one(monkeypatch):
+    """Counted in evaluations of the map, which the processor time follows and other processes do not change."""
+    evaluations, learned = [0], Problem.learned
+
+    def counted(self, strength, fields):
+        evaluations[0] += len(strength)
+        return learned(self, strength, fields)
+
+    monkeypatch.setattr(Problem, "learned", counted)
+    model, alpha, spent = bsr(channel="sign"), np.linspace(0.05, 2, 200), []
+    for strength in (0.1, None):
+        evaluations[0] = 0
+        assert risk(model, alpha, "hinge", strength=strength).converged
+        spent.append(evaluations[0])
+    assert spent[1] < 5 * spent[0]
+
+
+def test_the_search_for_the_best_strength_ends_where_no_strength_is_better_than_another():
+    """Hinge at few samples: once all labels are fitted with room to spare, weaker penalties change nothing."""
+    model, alpha = bsr(channel="sign"), 0.11
+    best = risk(model, [alpha], "hinge", strength=None)
+    weaker = risk(model, [alpha], "hinge", strength=0.5 * best["strength"][0])
+    assert best["cosine"][0] == pytest.approx(weaker["cosine"][0], abs=1e-8)
+    assert risk(model, [alpha], "hinge", strength=2 * best["strength"][0])["cosine"][0] < best["cosine"][0]
+
+
 @pytest.mark.slow
 def test_the_best_strength_beyond_the_first_looks():
     model = BilinearSequenceRegression(beta=3.02, rho=0.63, channel="sign")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassformer.core.errors import ConvergenceError
+from glassformer.core.errors import ConvergenceError, IncompatibleError
 from glassformer.core.integral import Array
-from glassformer.core.showing import ShownOfModel
+from glassformer.core.showing import ShownOfModel, leading, told
 from glassformer.core.solution import Status
 
 if TYPE_CHECKING:
@@ -56,6 +57,53 @@ class Table(ShownOfModel):
     notes: Sequence[str] = field(default_factory=list)
 
     drawing = "plot_limits"
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        size: tuple[float, float] | None = None,
+        theme: str = "light",
+        *,
+        ax: Any = None,
+        runs: Table | None = None,
+    ) -> Any:
+        """Draw it, as :meth:`~glassformer.core.showing.Shown.plot` does.
+
+        Args:
+            path: a file to write as well, in the format of its ending.
+            size: width and height in inches.
+            theme: ``"light"`` or ``"dark"``.
+            ax: axes of Matplotlib to draw in, instead of a figure of its own.
+            runs: what :func:`~glassformer.simulate` returns of the same model: points with standard errors beside the
+                line of limits.
+
+        Raises:
+            ParameterError: a format, a size or a theme that there is not.
+            IncompatibleError: runs of another model, or beside a table that is not one of limits; or ``ax`` beside a
+                path, a size or a theme.
+        """
+        if runs is None:
+            return self._drawn(path, size, theme, ax)
+        self._require_same_model(runs)
+        return self._drawn(path, size, theme, ax, runs=runs)
+
+    def _require_same_model(self, runs: Table) -> None:
+        """Raise where runs cannot be drawn beside this table."""
+        if self.drawing != "plot_limits" or not hasattr(runs, "instances"):
+            raise IncompatibleError("runs are points beside a line of limits: limits(...).plot(runs=simulate(...))")
+        common = [name for name in told(self.parameters) if name in runs.parameters]
+        apart = [name for name in common if not _same(self.parameters[name], runs.parameters[name])]
+        if self.model != runs.model or apart:
+            named = (f"{name} = {self.parameters[name]} and {runs.parameters[name]}" for name in apart)
+            what = ", ".join(named) or f"{self.model} and {runs.model}"
+            raise IncompatibleError(f"limits and runs are of different models ({what}): draw those of the same one")
+
+    @property
+    def display_columns(self) -> Sequence[str]:
+        """The sample ratio, the error, how certain it is, what it is compared with, and how the rows ended."""
+        names = [name for name in _MATTER if np.ndim(self.columns.get(name)) == 1]
+        others = [name for name, column in self.columns.items() if np.ndim(column) == 1 and name not in names]
+        return leading([*names, *others, "status"])
 
     @property
     def remarks(self) -> Sequence[str]:
@@ -115,6 +163,29 @@ class Table(ShownOfModel):
         }
         variables["status"] = (dimension, np.array([str(status) for status in self.status], dtype=object))
         return xarray.Dataset(variables, attrs={"model": self.model, **self.parameters}).set_coords("alpha")
+
+
+# Columns that a table shows first, where it has them.
+_MATTER = (
+    "alpha",
+    "iteration",
+    "error",
+    "error_up",
+    "error_down",
+    "two_branches",
+    "standard_error",
+    "theory",
+    "measured_error",
+    "measured_standard_error",
+    "overlap",
+    "free_entropy",
+    "error_estimate",
+)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values of a parameter are the same, as they are written."""
+    return bool(str(plain(one)) == str(plain(other)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ from glassformer.core.equality import ComparedByContent
 if TYPE_CHECKING:
     import pandas
 
-# Rows of a table that is shown, and dots per inch of a picture.
-_ROWS, _DOTS = 20, 100
+# Rows and columns of a table that is shown, and dots per inch of a picture.
+_ROWS, _COLUMNS, _DOTS = 20, 5, 100
 
 
 class Shown(ComparedByContent):
@@ -48,38 +48,64 @@ class Shown(ComparedByContent):
         """What is shown, as a data frame."""
 
     def plot(
-        self, path: str | Path | None = None, size: tuple[float, float] | None = None, theme: str = "light"
-    ) -> Drawing:
+        self,
+        path: str | Path | None = None,
+        size: tuple[float, float] | None = None,
+        theme: str = "light",
+        *,
+        ax: Any = None,
+    ) -> Any:
         """Draw it.
 
         Args:
             path: a file to write as well, in the format of its ending.
             size: width and height in inches.
             theme: ``"light"`` or ``"dark"``.
+            ax: axes of Matplotlib to draw in, instead of a figure of its own.
 
         Returns:
-            What a notebook shows, with the ``figure`` of Matplotlib.
+            What a notebook shows, with the ``figure`` of Matplotlib; with ``ax`` these axes.
 
         Raises:
             ParameterError: a format, a size or a theme that there is not.
+            IncompatibleError: ``ax`` beside a path, a size or a theme, which are those of its figure.
         """
+        return self._drawn(path, size, theme, ax)
+
+    def _drawn(
+        self, path: str | Path | None, size: tuple[float, float] | None, theme: str, ax: Any, **beside: Any
+    ) -> Any:
+        """Draw it, and what the function that draws it takes beside."""
+        from glassformer.core.errors import IncompatibleError
         from glassformer.interface.figures import plots
         from glassformer.interface.figures.style import Picture
 
+        if ax is not None and (path is not None or size is not None or theme != "light"):
+            raise IncompatibleError("ax is part of a figure of your own: leave out path, size and theme")
         kept: list[Drawing] = []
         place = None if path is None else Path(path)
-        picture = Picture(place, size, theme, lambda figure: kept.append(Drawing(figure, self.title)))
-        getattr(plots, self.drawing)(self, picture)
-        return kept[0]
+        picture = Picture(place, size, theme, lambda figure: kept.append(Drawing(figure, self.title)), ax)
+        getattr(plots, self.drawing)(self, picture, **beside)
+        return kept[0] if ax is None else ax
+
+    @property
+    def display_columns(self) -> Sequence[str] | None:
+        """Columns of the data frame that are shown; None for all."""
+        return None
 
     def __str__(self) -> str:
         frame = self.to_pandas()
-        table = frame.to_string(index=False, max_rows=_ROWS, na_rep="-", float_format=_number)
+        shown = self._shown(frame)
+        table = shown.to_string(index=False, max_rows=_ROWS, na_rep="-", float_format=_number)
         return "\n".join([self.title, table, *self._said(frame)])
+
+    def _shown(self, frame: pandas.DataFrame) -> pandas.DataFrame:
+        names = self.display_columns
+        return frame if names is None else frame[list(names)]
 
     def _repr_html_(self) -> str:
         frame = self.to_pandas()
-        table = frame.to_html(
+        table = self._shown(frame).to_html(
             index=False,
             border=0,
             max_rows=_ROWS,
@@ -95,7 +121,22 @@ class Shown(ComparedByContent):
         """What a reader should know, and what to do about rows that are not good."""
         remedies = _remedies(self.settings)
         ends = [name for name in dict.fromkeys(frame.get("status", ())) if name in remedies]
-        return [*self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
+        hidden = len(frame.columns) - len(self._shown(frame).columns)
+        more = [f"{hidden} more column{'s' * (hidden > 1)}: to_pandas() has all"] if hidden else []
+        return [*more, *self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
+
+
+def leading(columns: Sequence[str]) -> list[str]:
+    """The first columns of a table that is shown, and how its rows have ended: five in all.
+
+    Example:
+        >>> leading(["alpha", "error", "overlap", "status", "error_estimate", "residual"])
+        ['alpha', 'error', 'overlap', 'status', 'error_estimate']
+        >>> leading(["alpha", "error", "standard_error", "theory", "row_error", "status"])
+        ['alpha', 'error', 'standard_error', 'theory', 'status']
+    """
+    among = [name for name in columns if name != "status"][: _COLUMNS - ("status" in columns)]
+    return [name for name in columns if name in among or name == "status"]
 
 
 def _number(value: float) -> str:

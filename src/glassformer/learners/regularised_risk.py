@@ -158,7 +158,8 @@ class RegularisedRisk(Learner):
         return one_branch(self.limits(model, alpha, throw=False))
 
     def told(self, table: Table) -> list[str]:
-        return [name for name in ("label_error", "cosine", "rank", "strength") if name in table.columns]
+        found = [] if self.strength is not None else ["strength"]
+        return [name for name in ("label_error", *found, "cosine", "rank") if name in table.columns]
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         del optimum

@@ -40,6 +40,7 @@ def newton(
     start: Array,
     settings: Iteration | None = None,
     both: bool = False,
+    slopes: Array | None = None,
 ) -> Solution:
     """Solve ``function(x) = x`` from ``start``, shape (batch, size), each batch element on its own.
 
@@ -51,10 +52,13 @@ def newton(
             ``max_iterations`` counts evaluations of the map.
         both: take slopes by differences to both sides, at twice the cost: where the map hardly contracts, rounding
             errors of one-sided ones are more than what is left.
+        slopes: slopes of the residual near the start, shape (batch, size, size), NaN where they are not known; where
+            steps along them disappoint they are measured.
 
     Returns:
         A :class:`~glassformer.core.solution.Solution`; never raises for lack of convergence. ``error_estimate`` is the
         largest error of a coordinate: the length of the next step, and what integration errors shift.
+        ``extra["slopes"]`` holds the last slopes.
 
     Example:
         >>> found = newton(lambda x, index: Integral(np.exp(-4 * x) + 0.5, 0 * x), np.array([[1.0]]))
@@ -65,7 +69,8 @@ def newton(
     x = np.array(start, dtype=float)
     batch, size = x.shape
     state = _State.at(function, x)
-    slopes, fresh = np.zeros((batch, size, size)), np.zeros(batch, dtype=bool)
+    slopes = np.full((batch, size, size), np.nan) if slopes is None else slopes.copy()
+    fresh = np.asarray(np.isfinite(slopes).all(axis=(1, 2)))
     status, history = np.full(batch, Status.ITERATION_LIMIT, dtype=object), [np.linalg.norm(state.residual, axis=1)]
     active = np.flatnonzero(np.isfinite(state.residual).all(axis=1))
     status[~np.isfinite(state.residual).all(axis=1)] = Status.NON_FINITE
@@ -99,6 +104,7 @@ def newton(
         iterations=state.evaluations,
         error_estimate=shift.max(axis=1),
         history=np.array(history),
+        extra={"slopes": slopes},
     )
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from glassformer.core.ranges import numbers_from
 from glassformer.interface.cli.learners import add_learner, learner_of
-from glassformer.interface.cli.output import plots, report, write
+from glassformer.interface.cli.output import add_columns, plots, report, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Whose limits, and its settings."""
     add_learner(parser)
+    add_columns(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.files import replaced, require_place
-from glassformer.core.showing import heading
+from glassformer.core.showing import heading, leading
 
 FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
 # Of a number in a table, and of one that only more of them tell from that of another row.
@@ -63,6 +63,11 @@ def add_files(parser: argparse.ArgumentParser) -> None:
     """Files that a result goes to, and how it is drawn."""
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the result as CSV")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the result (format by the file's ending)")
+    add_look(parser)
+
+
+def add_look(parser: argparse.ArgumentParser) -> None:
+    """How a plot looks."""
     text = "width and height of the drawing in inches, for instance 6x4"
     parser.add_argument("--plot-size", metavar="WxH", help=text)
     parser.add_argument("--plot-theme", metavar="NAME", help="light (default) or dark")
@@ -147,13 +152,25 @@ def print_json(kind: str, document: dict[str, Any]) -> None:
     print(json.dumps({"schema": schema_name(kind), **document}, indent=2))
 
 
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """How much of a table is printed."""
+    parser.add_argument("--all-columns", action="store_true", help="print all columns of the table, not five")
+
+
 def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
-    """Print a table and return the exit code its statuses call for."""
+    """Print a table and return the exit code its statuses call for.
+
+    Of the columns the first five are printed, unless all of the table are asked for. Infinite numbers, for which JSON
+    has no word, are printed as such.
+    """
     if options.json:
         print_json("table", table.to_dict())
     else:
         print(heading(table.model, table.parameters))
-        print_rows(table.rows(), columns)
+        every = getattr(options, "all_columns", False)
+        shown = [*table.columns, "status"] if every else leading(columns)
+        values = {**{name: column.tolist() for name, column in table.columns.items()}, "status": map(str, table.status)}
+        print_rows([dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)], shown)
         for note in table.notes:
             print(f"note: {note}")
     return exit_code(table.status, table.parameters)
@@ -185,7 +202,7 @@ def print_rows(rows: list[dict[str, Any]], columns: list[str]) -> None:
     """A plain table: numbers to the right, words to the left."""
 
     def text(value: Any, digits: int) -> str:
-        if value is None:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
             return "-"
         if isinstance(value, list):
             return " ".join(text(part, digits) for part in value)
@@ -213,6 +230,6 @@ def _telling_apart(values: list[Any]) -> int:
         >>> _telling_apart([0.5, 0.25]), _telling_apart([0.50999978, 0.50999979, None])
         (7, 8)
     """
-    numbers = {value for value in values if isinstance(value, float)}
+    numbers = {value for value in values if isinstance(value, float) and math.isfinite(value)}
     enough = (n for n in range(_DIGITS, _MOST_DIGITS) if len({f"{value:.{n}g}" for value in numbers}) == len(numbers))
     return next(enough, _MOST_DIGITS)

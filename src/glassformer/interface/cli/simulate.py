@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.core.ranges import numbers_from
 from glassformer.interface.cli.learners import add_settings, learner_of, titles
-from glassformer.interface.cli.output import plots, report, write
+from glassformer.interface.cli.output import add_columns, plots, report, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,26 +23,38 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--storage", default="float64", help="float64 (default), float32, sharded, generated")
     text = "folder that keeps finished runs and the state of unfinished ones; the same command continues from it"
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help=text)
+    text = "sample ratios of a line of theory in the plot (default: theory at the sample ratios of the runs alone)"
+    parser.add_argument("--theory-alpha", metavar="SPEC", help=text)
     add_settings(parser)
+    add_columns(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print errors beside theory."""
     import numpy as np
 
+    from glassformer.core.errors import IncompatibleError
     from glassformer.experiments.simulation import simulate
 
+    learner, theory = learner_of(options.algorithm, options), None
+    if options.theory_alpha is not None:
+        if options.plot is None:
+            raise IncompatibleError("--theory-alpha is for a plot: name its file with --plot")
+        theory = learner.limits(model(), numbers_from("theory_alpha", options.theory_alpha), throw=False)
     result = simulate(
         model(),
         numbers_from("alpha", options.alpha),
         d=options.d,
         instances=options.instances,
         seed=options.seed,
-        algorithm=learner_of(options.algorithm, options),
+        algorithm=learner,
         storage=options.storage,
         checkpoint=options.checkpoint,
     )
-    write(options, result, lambda path: plots().plot_simulation(result, path))
+    if theory is None:
+        write(options, result, lambda path: plots().plot_simulation(result, path))
+    else:
+        write(options, result, lambda path: plots().plot_limits(theory, path, runs=result))
     rows = ["row_error", "row_theory"] if "row_error" in result.columns else []
     theories = result.columns["theory"], result.columns["theory_bayes_optimal"]
     bayes = [] if np.array_equal(*theories, equal_nan=True) else ["theory_bayes_optimal"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import __version__
-from glassformer.interface.cli.output import NOT_CONVERGED, print_json, write_csv
+from glassformer.interface.cli.output import NOT_CONVERGED, add_look, picture, print_json, write_csv
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     collect.add_argument("--csv", type=Path, metavar="FILE", help="write it as a table, one line per point")
     collect.set_defaults(act=_sweep_collect)
     plot = actions.add_parser("plot", help="draw one quantity")
-    plot.add_argument("--out", type=Path, metavar="FILE", help="the picture (default DIR/sweep.png)")
+    text = "the picture, in the format of its ending (default DIR/sweep.png)"
+    plot.add_argument("--plot", "--out", type=Path, metavar="FILE", help=text)
+    add_look(plot)
     plot.add_argument("--quantity", help="what to draw (default error)")
     plot.set_defaults(act=_sweep_plot)
     for one in (status, collect, plot):
@@ -111,8 +113,8 @@ def _sweep_plot(options: argparse.Namespace) -> int:
     from glassformer.experiments.sweeps.collect import collect
     from glassformer.interface.figures.sweep import plot
 
-    path = options.out or options.store / "sweep.png"
-    require_place("out", path)
-    plot(collect(options.store), path, options.quantity)
-    print(f"written to {path}")
+    options.plot = options.plot or options.store / "sweep.png"
+    require_place("plot", options.plot)
+    plot(collect(options.store), picture(options), options.quantity)
+    print(f"written to {options.plot}")
     return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.core.ranges import numbers_from
 from glassformer.interface.cli.learners import add_settings, learner_of
-from glassformer.interface.cli.output import plots, report, write
+from glassformer.interface.cli.output import add_columns, plots, report, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--instances", type=int, help="independent runs, with --d (default 4)")
     parser.add_argument("--seed", type=int, help="first instance's seed, with --d (default 0)")
     add_settings(parser)
+    add_columns(parser)
 
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:

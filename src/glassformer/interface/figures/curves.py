@@ -14,6 +14,8 @@ from glassformer.core.solution import Status
 
 # A step is a jump if it is this share of the axis and this many times steeper than the curve on either side of it.
 _HIGH, _STEEP = 0.05, 5.0
+# Share of the largest value below which an error bar is not drawn.
+_SHORT = 2e-3
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,12 @@ def draw_curve(
     (line,) = axes.plot(*(np.insert(part, places + 1, np.nan) for part in (alpha, value)), **look)
     for k in places:
         axes.plot(alpha[k : k + 2], value[k : k + 2], ":", color=line.get_color(), lw=0.8)
-    if error is not None and np.any(error[np.isfinite(error)] > 0):
-        axes.errorbar(alpha, value, error[order], fmt="none", elinewidth=1, capsize=2, ecolor=line.get_color())
+    if error is not None:
+        # Bars shorter than their own caps would be seen as ticks on the line.
+        seen = error[order] > _SHORT * np.nanmax(np.abs(value), initial=0.0)
+        if seen.any():
+            bars = alpha[seen], value[seen], error[order][seen]
+            axes.errorbar(*bars, fmt="none", elinewidth=1, capsize=2, ecolor=line.get_color())
     return line
 
 

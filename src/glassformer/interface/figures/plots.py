@@ -33,28 +33,54 @@ _INNER, _ROOM = 0.97, 4.0
 _BY = {"theory": "theory", "measured": "power law"}
 
 
-def plot_limits(table: Table, path: Path | Picture) -> None:
-    """Error against the sample ratio; dashed where message passing stays above the Bayes-optimal one."""
+def plot_limits(table: Table, path: Path | Picture, runs: Simulation | None = None) -> None:
+    """Error against the sample ratio; dashed where message passing stays above the Bayes-optimal one.
+
+    Args:
+        table: limits.
+        path: the picture.
+        runs: of the same model, drawn as points beside the lines.
+    """
     alpha, error = table["alpha"], table["error"]
     reached = table.columns.get("algorithmic_error", error)
     two = np.array([status is Status.BISTABLE for status in table.status])
     best, upper = Branch(two, error != reached), Branch(two, np.zeros_like(two))
     with canvas(path) as (axes,):
         who = str(table.parameters.get("learner", "Bayes-optimal"))
-        draw_curve(axes, alpha, error, table["error_estimate"], best, color="C0", marker="o", ms=3, label=who)
-        _draw_rows(axes, table, best)
+        # Beside points that are measured a line has none.
+        marker = "o" if runs is None else None
+        draw_curve(axes, alpha, error, table["error_estimate"], best, color="C0", marker=marker, ms=3, label=who)
+        _draw_rows(axes, table, best, runs)
         if np.any(reached > error + 1e-6):
             draw_curve(axes, alpha, reached, branch=upper, ls="--", color="C1", label="message passing")
         mark_unsettled(axes, alpha, error, table.status)
+        if runs is not None:
+            look = {"color": "C1", "ms": 4, "zorder": 4, "label": _runs_label(runs)}
+            draw_runs(axes, runs["alpha"], runs["error"], runs["standard_error"], **look)
+            mark_unsettled(axes, runs["alpha"], runs["error"], runs.status)
         _finish(axes, table.model, table.parameters)
 
 
-def _draw_rows(axes: Any, table: Table, branch: Branch) -> None:
-    """The error of each row where there are several."""
-    rows = list(rows_of(table["row_error"])) if "row_error" in table.columns else []
+def _runs_label(runs: Simulation) -> str:
+    """The algorithm, the number of runs and their size."""
+    count = len(runs.instances[0])
+    many = "1 run" if count == 1 else f"mean of {count} runs"
+    return f"{runs.parameters['algorithm']}, {many}, $d = {runs.parameters['d']}$"
+
+
+def _draw_rows(axes: Any, table: Table, branch: Branch, runs: Simulation | None) -> None:
+    """The error of each row where there are several, and of the runs'."""
+    name = "row_error"
+    rows = list(rows_of(table[name])) if name in table.columns else []
     if len(rows) > 1:
-        for (name, values), color in zip(rows, colors(len(rows)), strict=True):
-            draw_curve(axes, table["alpha"], values, branch=branch, lw=1, ls="-.", color=color, label=name)
+        measured: Any = [None] * len(rows)
+        if runs is not None and name in runs.columns:
+            columns = (rows_of(runs[column]) for column in (name, _blur_of(name)))
+            measured = [(mean, blur) for (_, mean), (_, blur) in zip(*columns, strict=True)]
+        for (label, values), own, color in zip(rows, measured, colors(len(rows)), strict=True):
+            draw_curve(axes, table["alpha"], values, branch=branch, lw=1, ls="-.", color=color, label=label)
+            if own is not None and runs is not None:
+                draw_runs(axes, runs["alpha"], *own, color=color, ms=3)
 
 
 def plot_branches(table: Table, path: Path | Picture) -> None:
@@ -118,8 +144,8 @@ def plot_simulation(result: Simulation, path: Path | Picture) -> None:
         # Few points are no curve: a line between them would claim values that were not computed.
         line = "-" if len(alpha) >= 10 else "none"
         axes.plot(alpha, result["theory"], ls=line, color="C0", marker="s", mfc="none", label="theory")
-        label = f"{parameters['algorithm'].upper()}, $d = {parameters['d']}$"
-        draw_runs(axes, alpha, result["error"], result["standard_error"], ms=4, color="C1", label=label)
+        look = {"ms": 4, "color": "C1", "label": _runs_label(result)}
+        draw_runs(axes, alpha, result["error"], result["standard_error"], **look)
         _draw_run_rows(axes, result, line)
         mark_unsettled(axes, alpha, result["error"], result.status)
         _finish(axes, result.model, parameters)

@@ -64,6 +64,7 @@ class Picture:
         size: width and height in inches; None for what suits the plot.
         theme: one of ``THEMES``.
         keep: is given the figure when it is drawn.
+        axes: of a figure of the caller's own, to draw in; then nothing of the above applies.
 
     Raises:
         ParameterError: a format, a size or a theme that there is not.
@@ -77,6 +78,7 @@ class Picture:
     size: tuple[float, float] | None = None
     theme: str = "light"
     keep: Callable[[Any], None] | None = None
+    axes: Any = None
 
     def __post_init__(self) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -98,6 +100,9 @@ def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] 
     from matplotlib.figure import Figure
 
     asked = Picture(picture) if isinstance(picture, Path) else picture
+    if asked.axes is not None:
+        yield [asked.axes]
+        return
     # A figure of its own, not pyplot's: no display is asked for and no global state is left behind.
     look: Any = _SETTINGS | THEMES[asked.theme]
     with rc_context(look):

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.models.channels.label_laws import LabelLaw
 
 
@@ -69,7 +69,7 @@ def log_probabilities(law: LabelLaw) -> Callable[[Array, Array], Array]:
     compiled = Specialised(_log_density, law=law)
 
     def function(y: Array, link: Array) -> Array:
-        with jax.enable_x64(True):
+        with jax_settings():
             return np.asarray(compiled(y, link))
 
     return function

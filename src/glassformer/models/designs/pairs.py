@@ -10,9 +10,6 @@ import numpy as np
 from glassformer.core.integral import Array
 from glassformer.models.designs.stored import StoredDesign
 
-# Numbers of a temporary array: samples are treated in blocks of this size.
-_BLOCK = 4_000_000
-
 
 @dataclass(frozen=True)
 class PairDesign(StoredDesign):
@@ -60,7 +57,7 @@ class PairDesign(StoredDesign):
     def forward(self, signal: Array, instance: int) -> Array:
         tokens, d = self.inputs[instance], self.signal_shape[0]
         matrix, fields = signal.astype(tokens.dtype, copy=False), np.empty((self.samples, self.tokens, self.tokens))
-        for part in self._blocks():
+        for part in self._blocks(self.tokens):
             queries, keys = np.split(tokens[part], 2, axis=1)
             fields[part] = (queries.reshape(-1, d) @ matrix).reshape(queries.shape) @ np.swapaxes(keys, 1, 2)
         return fields.reshape(self.field_shape) / d
@@ -69,11 +66,7 @@ class PairDesign(StoredDesign):
         tokens, d = self.inputs[instance], self.signal_shape[0]
         gamma = score.reshape(self.samples, self.tokens, self.tokens).astype(tokens.dtype, copy=False)
         total = np.zeros((d, d))
-        for part in self._blocks():
+        for part in self._blocks(self.tokens):
             queries, keys = np.split(tokens[part], 2, axis=1)
             total += queries.reshape(-1, d).T @ (gamma[part] @ keys).reshape(-1, d)
         return total / d
-
-    def _blocks(self) -> list[slice]:
-        size = max(1, _BLOCK // (self.tokens * self.signal_shape[0]))
-        return [slice(start, start + size) for start in range(0, self.samples, size)]

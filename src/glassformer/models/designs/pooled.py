@@ -69,8 +69,10 @@ class PooledDesign(StoredDesign):
             both = np.where(rows == columns, 0.5, 1.0) * (signal + signal.T)[rows, columns]
             seen = self._kept.moments[instance] @ both.astype(tokens.dtype, copy=False)
         else:
-            product = (tokens.reshape(-1, d) @ signal.astype(tokens.dtype, copy=False)).reshape(tokens.shape)
-            seen = np.einsum("ntd,ntd->n", product, tokens)
+            matrix, seen = signal.astype(tokens.dtype, copy=False), np.empty(self.samples, tokens.dtype)
+            for part in self._blocks(self.input_shape[0]):
+                product = (tokens[part].reshape(-1, d) @ matrix).reshape(tokens[part].shape)
+                seen[part] = np.einsum("ntd,ntd->n", product, tokens[part])
         return np.asarray((seen - np.sum(signal * self.centre)) / d)
 
     def adjoint(self, score: Array, instance: int) -> Array:
@@ -81,8 +83,9 @@ class PooledDesign(StoredDesign):
             total[rows, columns] = score.astype(tokens.dtype, copy=False) @ self._kept.moments[instance]
             total[columns, rows] = total[rows, columns]
         else:
-            weighted = (tokens * score.astype(tokens.dtype, copy=False)[:, None, None]).reshape(-1, d)
-            total = tokens.reshape(-1, d).T @ weighted
+            weight, total = score.astype(tokens.dtype, copy=False)[:, None, None], np.zeros((d, d))
+            for part in self._blocks(self.input_shape[0]):
+                total += tokens[part].reshape(-1, d).T @ (tokens[part] * weight[part]).reshape(-1, d)
         return np.asarray((total - np.sum(score) * self.centre) / d)
 
     @cached_property

@@ -11,9 +11,6 @@ from glassformer.core.integral import Array
 from glassformer.models.channels.attention_indexed.pairs import pair_indices
 from glassformer.models.designs.stored import StoredDesign
 
-# Numbers of a temporary array: samples are treated in blocks of this size.
-_BLOCK = 4_000_000
-
 
 @dataclass(frozen=True)
 class QuadraticDesign(StoredDesign):
@@ -66,7 +63,7 @@ class QuadraticDesign(StoredDesign):
         matrix = signal.astype(tokens.dtype, copy=False)
         rows, columns = pair_indices(self.tokens)
         fields = np.empty(self.field_shape)
-        for part in self._blocks():
+        for part in self._blocks(self.tokens):
             block = tokens[part]
             product = (block.reshape(-1, d) @ matrix).reshape(block.shape)
             for k, (a, b) in enumerate(zip(rows, columns, strict=True)):
@@ -82,13 +79,9 @@ class QuadraticDesign(StoredDesign):
         gamma[:, rows, columns] = np.where(rows == columns, score / np.sqrt(2), score / 2)
         gamma[:, columns, rows] = gamma[:, rows, columns]
         total = np.zeros((d, d))
-        for part in self._blocks():
+        for part in self._blocks(self.tokens):
             block = tokens[part]
             total += block.reshape(-1, d).T @ (gamma[part] @ block).reshape(-1, d)
         trace = float(np.sum(score[:, rows == columns])) / np.sqrt(2)
         total[np.diag_indices(d)] -= trace
         return (total + total.T) / (d * np.sqrt(d))
-
-    def _blocks(self) -> list[slice]:
-        size = max(1, _BLOCK // (self.tokens * self.signal_shape[0]))
-        return [slice(start, start + size) for start in range(0, self.samples, size)]

@@ -15,6 +15,8 @@ from glassformer.core.numerics.eigenvalues import square_root
 from glassformer.models.designs.base import Design
 
 _STORAGE: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
+# Numbers of a temporary array that a core's cache holds.
+_CACHED = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,15 @@ class StoredDesign(Design):
     def inputs_per_sample(self) -> int:
         """Numbers of one sample's input."""
         return int(np.prod(self.inputs.shape[2:]))
+
+    def _blocks(self, tokens: int) -> list[slice]:
+        """Blocks of samples of ``tokens`` rows each: they stay in the cache, or have as many rows as columns.
+
+        With fewer rows, the matrix that they are multiplied with would be read too often.
+        """
+        d = int(self.inputs.shape[3])
+        size = max(1, max(d, _CACHED // d) // tokens)
+        return [slice(start, start + size) for start in range(0, self.samples, size)]
 
 
 def normal_fields(signals: Array, columns: int, samples: int, rng: np.random.Generator) -> Array:

@@ -21,10 +21,12 @@ from glassformer.theory.risk.labels import Labels
 from glassformer.theory.risk.least_squares import least_squares
 from glassformer.theory.risk.penalties import Fields, Learned
 from glassformer.theory.risk.points import Point
-from glassformer.theory.risk.problem import LEAST, Flags, Problem
+from glassformer.theory.risk.problem import LEAST, Problem
 from glassformer.theory.risk.starts import FEW, few_of, start_of
 
 _SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
+# Of points that only a search looks at: those that converge later are left out of it.
+_LOOK = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=100)
 # Logarithms of fields beyond are none.
 _FAR = 60.0
 # Integrals over laws are right to this part, which as many samples as unknowns amplify without bound; so near to them
@@ -91,10 +93,18 @@ def _limit(problem: Problem, alpha: Array, point: Point, estimated: bool) -> Poi
     )
 
 
-def point_at(problem: Problem, alpha: Array, strength: Array, start: Array, estimated: bool = True) -> Point:
+def point_at(
+    problem: Problem,
+    alpha: Array,
+    strength: Array,
+    start: Array,
+    estimated: bool = True,
+    slopes: Array | None = None,
+) -> Point:
     """Fixed points near logarithms of fields, shape (batch, 3).
 
-    Error estimates, NaN where they are not to be ``estimated``, cost as much as a step of the search.
+    Points that are not to be ``estimated``, which a search looks at, have error estimates of NaN, and are given up
+    earlier. ``slopes`` of the map near the start, which a search knows from the point before, need not be measured.
     """
 
     def step(x: Array, index: Any) -> Integral:
@@ -105,13 +115,13 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array, esti
         new[~good] = np.nan
         return Integral(new, np.broadcast_to(found.blur[:, None], new.shape) / np.maximum(found.error, 1e-3)[:, None])
 
-    solution = newton(step, start, _SETTINGS)
+    solution = newton(step, start, _SETTINGS if estimated else _LOOK, slopes=slopes)
     # Next to a threshold the map hardly contracts: slopes have to be those of the map to the last digits.
     late = np.array([status is Status.ITERATION_LIMIT for status in solution.status])
-    if late.any():
+    if late.any() and estimated:
         rows = np.flatnonzero(late)
         again = newton(lambda x, index: step(x, rows[index]), solution.value[late], _SETTINGS, both=True)
-        solution = _replaced(solution, late, again)
+        solution = solution.overlaid(late, replace(again, iterations=again.iterations + solution.iterations[late]))
     fields = Fields(*np.exp(solution.value).T)
     found = problem.learned(strength, fields)
     blur = _blur(problem, strength, solution, found) if estimated else np.full_like(strength, np.nan)
@@ -124,6 +134,7 @@ def point_at(problem: Problem, alpha: Array, strength: Array, start: Array, esti
         solution.residual,
         solution.iterations,
         blur,
+        solution.extra["slopes"],
     )
 
 
@@ -180,23 +191,3 @@ def _blur(problem: Problem, strength: Array, solution: Solution, found: Learned)
         moved[:, axis] += 1e-4
         total += off * np.abs(problem.learned(strength, Fields(*np.exp(moved).T)).error - found.error) / 1e-4
     return np.where(np.array([status is Status.NON_FINITE for status in solution.status]), np.nan, total)
-
-
-def _replaced(solution: Solution, late: Flags, again: Solution) -> Solution:
-    """A solution some elements of which were searched for again, from where the search had ended."""
-
-    def laid(first: Any, second: Any) -> Any:
-        both = first.copy()
-        both[late] = second
-        return both
-
-    status = np.array(solution.status, dtype=object)
-    status[late] = np.array(again.status, dtype=object)
-    return replace(
-        solution,
-        value=laid(solution.value, again.value),
-        status=list(status),
-        residual=laid(solution.residual, again.residual),
-        iterations=solution.iterations + laid(np.zeros_like(solution.iterations), again.iterations),
-        error_estimate=laid(solution.error_estimate, again.error_estimate),
-    )

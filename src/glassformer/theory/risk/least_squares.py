@@ -55,4 +55,14 @@ def least_squares(problem: Problem, alpha: Array) -> Point:
     status: list[Status] = [Status.CONVERGED] * len(alpha)
     steps = np.zeros(len(alpha), dtype=np.int64)
     fields = Fields(noise, slope * stiffness, stiffness)
-    return Point(np.zeros_like(alpha), fields, found, answer, status, np.zeros_like(alpha), steps, blur)
+    return Point(
+        np.zeros_like(alpha),
+        fields,
+        found,
+        answer,
+        status,
+        np.zeros_like(alpha),
+        steps,
+        blur,
+        np.full((len(alpha), 3, 3), np.nan),
+    )

@@ -29,6 +29,7 @@ class Point(NamedTuple):
         residual: of the map of the logarithms of fields.
         iterations: evaluations of the map.
         error_estimate: absolute, of the error.
+        slopes: of the residual of that map, shape (batch, 3, 3); NaN where no map was iterated.
     """
 
     strength: Array
@@ -39,6 +40,7 @@ class Point(NamedTuple):
     residual: Array
     iterations: NDArray[np.int64]
     error_estimate: Array
+    slopes: Array
 
     @classmethod
     def known(cls, problem: Problem, alpha: Array, strength: Array, error: Array) -> Point:
@@ -51,7 +53,8 @@ class Point(NamedTuple):
         answer = problem.labels.answers(found)
         status: list[Status] = [Status.CONVERGED] * len(alpha)
         count = np.zeros(len(alpha), dtype=np.int64)
-        return cls(strength, problem.fields(alpha, answer), found, answer, status, none, count, none)
+        fields, slopes = problem.fields(alpha, answer), np.full((len(alpha), 3, 3), np.nan)
+        return cls(strength, fields, found, answer, status, none, count, none, slopes)
 
     @property
     def told(self) -> list[Status]:
@@ -80,6 +83,7 @@ class Point(NamedTuple):
             self.residual[rows],
             self.iterations[rows],
             self.error_estimate[rows],
+            self.slopes[rows],
         )
 
     @classmethod
@@ -87,7 +91,7 @@ class Point(NamedTuple):
         """The first where chosen, the second elsewhere."""
 
         def laid(one: Any, other: Any) -> Any:
-            both = np.empty(len(chosen), dtype=one.dtype)
+            both = np.empty((len(chosen), *one.shape[1:]), dtype=one.dtype)
             both[chosen], both[~chosen] = one, other
             return both
 
@@ -100,4 +104,5 @@ class Point(NamedTuple):
             laid(first.residual, second.residual),
             laid(first.iterations, second.iterations),
             laid(first.error_estimate, second.error_estimate),
+            laid(first.slopes, second.slopes),
         )

@@ -1,0 +1,50 @@
+"""Every benchmark, in small: that it runs, not what it finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+# What makes a script small; `--quick` where it is not named.
+SMALL = {
+    "check_aim_gamp": "stability --d 10 --seeds 1 --budget-seconds 5",
+    "check_bad_inputs": "cite",
+    "check_blind": "--d 12 --instances 1 --sizes 10 12 --size-instances 2 2",
+    "check_coverage": "--d 6 --instances 1",
+    "check_error_bars": "--pairs 2",
+    "check_explorer": "--moves 1",
+    "check_finite_size": "--d 10 20 --instances 2 --alphas 0.3",
+    "check_forecasts": "BilinearRegressor theory --d 6 --sets 1",
+    "check_gamp_stability": "--d 10 --seeds 1 --alphas 0.3",
+    "check_links": "He1",
+    "check_mmse_oracle": "1",
+    "check_priors": "--d 20 --instances 1",
+    "check_real_data": "--folds 2 --only forecast",
+    "check_risk": "10 2 hinge",
+    "check_risk_parameters": "1",
+    "check_sampled_posteriors": "--quick --points 1 --share 4",
+    "check_vamp": "--d 8 --instances 1",
+}
+SCRIPTS = sorted(path.stem for kind in ("bench_*.py", "check_*.py") for path in FOLDER.glob(kind))
+
+
+@pytest.mark.statistics
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_benchmark_runs(name, tmp_path):
+    if name == "check_explorer":
+        pytest.importorskip("playwright")
+    words = SMALL.get(name, "--quick").split()
+    found = subprocess.run(
+        [sys.executable, FOLDER / f"{name}.py", *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    # Small samples may miss what a check asks of large ones, which is its exit code 1.
+    assert found.returncode in ((0,) if name.startswith("bench") else (0, 1)), found.stderr
+    assert "Traceback" not in found.stderr and found.stdout, found.stderr
+
+
+def test_every_small_size_is_that_of_a_benchmark():
+    assert set(SMALL) <= set(SCRIPTS)
