@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,13 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import confident
+from glassformer.core.progress import busy, expected
 from glassformer.core.results import Table
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
-from glassformer.models.base import Model, counting_threshold
+from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.field_averages import REPLICAS
 from glassformer.theory.equation_of_state import resolved_curve
+from glassformer.theory.evolution_map import work
 from glassformer.theory.free_entropy import free_entropy
 from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
 
@@ -33,6 +36,7 @@ class Policy:
         many: sample ratios from which on the equation of state saves more than it costs.
         noted: relative size from which on what a prior neglects is worth a note.
         told: relative standard error of fixed points up to which errors on labels have their share of it, unasked.
+        averages: sampled averages of all data points that fixed points usually take, for the estimate of the time.
     """
 
     exact: tuple[float, float, float] = (1e-6, 1e-12, 10.0)
@@ -41,6 +45,7 @@ class Policy:
     many: int = 16
     noted: float = 0.1
     told: float = 1e-4
+    averages: float = 3.0
 
 
 _POLICY = Policy()
@@ -94,6 +99,23 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         array([1.    , 0.6406, 0.    ])
     """
     alpha = validated_alpha(alpha)
+    with _shown(model, len(alpha)):
+        table = _limits(model, alpha, settings)
+    if throw:
+        table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
+    return table
+
+
+def _shown(model: Model, count: int) -> AbstractContextManager[None]:
+    """Progress with an estimate of the time left, where that is known beforehand."""
+    require_theory(model)
+    channel, title = model.channel.in_rows, f"limits {model.name}"
+    if not channel.sampled:
+        return busy(title)
+    return expected(title, (_POLICY.averages + channel.discrete) * count * work(channel))
+
+
+def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
     ends = _both_ends(model, alpha, settings)
     take = _informed_is_best(model, alpha, ends)
     best = ends.uninformed.overlaid(take, ends.informed.at(take))
@@ -101,7 +123,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
     informed[ends.lost] = np.nan
     shape = (len(alpha), *model.overlap_shape)
     q_hat = best.extra["q_hat"]
-    table = Table(
+    return Table(
         model=model.name,
         parameters=model.parameters,
         columns={
@@ -121,9 +143,6 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         status=list(map(combined, ends.uninformed.status, ends.informed.status, ends.distinct.tolist())),
         notes=_notes(model, q_hat),
     )
-    if throw:
-        table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
-    return table
 
 
 def _error_estimate(found: Solution) -> Array:
@@ -292,8 +311,8 @@ def _coupled_rows(model: Model, q_hat: Array) -> list[str]:
     if not model.prior.in_rows.second_order or largest < _POLICY.noted:
         return []
     return [
-        f"off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows: their effect is computed "
-        "to second order, and the next order is in the error estimate"
+        f"off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows: their effect is "
+        "computed to second order, and the next order is in the error estimate"
     ]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
+from glassformer.core.progress import busy
 from glassformer.core.results import plain
 from glassformer.core.showing import ShownOfModel
 from glassformer.models.base import Model, counting_threshold, require_theory
@@ -162,6 +163,11 @@ def thresholds(model: Model) -> Thresholds:
         (0.75, 'Bayes-optimal; counting of degrees of freedom')
     """
     require_theory(model)
+    with busy(f"thresholds {model.name}"):
+        return _thresholds(model)
+
+
+def _thresholds(model: Model) -> Thresholds:
     ends = _hard_phase(model, resolved_curve(model)) if model.has_curve else ()
     entries = [
         *_weak_recovery(model),
