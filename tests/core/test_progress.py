@@ -3,10 +3,9 @@
 import io
 import sys
 
-import jax.numpy as jnp
 import pytest
 
-from glassformer import SequenceMultiIndex, limits
+from glassformer import DeepAttention, limits
 from glassformer.core import progress
 from glassformer.core.progress import advance, busy, expected, note, times, track
 from glassformer.theory.conjugate_overlap import conjugate_overlap
@@ -27,16 +26,30 @@ def terminal(monkeypatch):
     return found
 
 
-def clock(monkeypatch, *readings):
-    left = list(readings)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: left.pop(0) if len(left) > 1 else left[0])
-
-
 def test_the_time_left_is_that_at_the_pace_so_far(monkeypatch):
-    clock(monkeypatch, 40.0)
-    assert times(10.0, 4.0, 15.0) == "0:00:30, about 0:00:30 left"
-    assert times(10.0, 1.0, 15.0) == "0:00:30, about 0:00:00 left"
-    assert times(10.0, None, None) == times(10.0, 4.0, None) == "0:00:30"
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    bar = Bar()
+    line = progress._Line(bar, 0, "counting", True, 0.0)
+    now[0] = 30.0
+    line.advance(2, 6)
+    assert times(0.0, bar.fields["ends"]) == "0:00:30, about 0:01:00 left"
+    now[0] = 50.0
+    assert times(0.0, bar.fields["ends"]) == "0:00:50, about 0:00:40 left"
+    now[0] = 100.0
+    assert times(0.0, bar.fields["ends"]) == "0:01:40, about 0:00:00 left"
+    line.advance(3, None)
+    assert times(0.0, bar.fields["ends"]) == "0:01:40"
+    # The first part, of 90 seconds, compiled: the next took 10.
+    line.advance(2, 4, first=1, since=90.0)
+    assert times(0.0, bar.fields["ends"]) == "0:01:40, about 0:00:20 left"
+
+
+class Bar:
+    """Keeps what it is told."""
+
+    def update(self, task, **fields):
+        self.fields = fields
 
 
 def test_work_beyond_the_estimate_makes_it_longer(monkeypatch):
@@ -67,16 +80,16 @@ def test_items_that_take_long_have_an_estimate(monkeypatch):
     "ask",
     [
         lambda model: limits(model, [1.0], throw=False),
-        lambda model: conjugate_overlap(model, [0.5, 0.5], accuracy=0.02),
+        lambda model: conjugate_overlap(model, [0.5], accuracy=0.02),
     ],
 )
 def test_sampled_averages_tell_the_time_left(monkeypatch, ask):
     found = terminal(monkeypatch)
-    model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] + z[1, 0]), 2, 1, noise_law="flip:0.1", points=64)
+    model = DeepAttention(depth=1, points=32)
     with busy("outer"):
         ask(model)
     shown = found.getvalue()
-    assert "about 0:00:" in shown and " left" in shown
+    assert "about 0:0" in shown and " left" in shown
     assert not progress._works and not progress._lines
 
 

@@ -59,7 +59,7 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
     with _line(description, told, counted=True) as line:
         for done, item in enumerate(items, 1):
             yield item
-            line.advance(done)
+            line.advance(done, told)
 
 
 @contextmanager
@@ -108,17 +108,8 @@ def advance(work: float, ahead: float = 0.0) -> None:
     Example:
         >>> advance(1.0)
     """
-    if not _works:
-        return
-    own = _works[-1]
-    own.done += work
-    # What is not over is not done: there is at least a tenth of it left.
-    own.total = max(own.total, own.done + ahead, own.done / 0.9)
-    if own.line is None:
-        if time.monotonic() < own.started + _PATIENCE:
-            return
-        own.line = own.opened.enter_context(_line(own.description, own.total, counted=True, started=own.started))
-    own.line.advance(own.done, own.total)
+    if _works:
+        _works[-1].advance(work, ahead)
 
 
 def in_notebook() -> bool:
@@ -159,10 +150,12 @@ class _Line(NamedTuple):
     counted: bool
     started: float
 
-    def advance(self, done: float, total: float | None = None) -> None:
-        """Show how much is done, and of how much, if that has changed."""
-        pace = (time.monotonic() - self.started) / done
-        self.bar.update(self.task, completed=done, pace=pace, **({} if total is None else {"total": total}))
+    def advance(self, done: float, total: float | None, first: float = 0.0, since: float | None = None) -> None:
+        """Show how much is done, and estimate the time left from the pace of all that was done after ``first``."""
+        now = time.monotonic()
+        pace = (now - (self.started if since is None else since)) / (done - first)
+        ends = None if total is None else now + (total - done) * pace
+        self.bar.update(self.task, completed=done, ends=ends, **({} if total is None else {"total": total}))
 
 
 @dataclass(eq=False)
@@ -174,7 +167,23 @@ class _Work:
     started: float
     opened: ExitStack
     done: float = 0.0
+    first: float = 0.0
+    since: float | None = None
     line: _Line | None = None
+
+    def advance(self, work: float, ahead: float) -> None:
+        """Count work, and show it."""
+        self.done += work
+        # What is not over is not done: there is at least a tenth of it left.
+        self.total = max(self.total, self.done + ahead, self.done / 0.9)
+        if self.line is None and time.monotonic() >= self.started + _PATIENCE:
+            opened = _line(self.description, self.total, counted=True, started=self.started)
+            self.line = self.opened.enter_context(opened)
+        if self.line is not None:
+            self.line.advance(self.done, self.total, self.first, self.since)
+        # The first part compiles: it tells the pace of the others until the second one does.
+        if self.since is None:
+            self.first, self.since = self.done, time.monotonic()
 
 
 class _Waiting(NamedTuple):
@@ -196,7 +205,7 @@ def _line(description: str, total: float | None, counted: bool, started: float |
     started = time.monotonic() if started is None else started
     with nullcontext(_lines[-1].bar) if _lines else _bar() as bar:
         line = _Line(
-            bar, bar.add_task(description, total=total, started=started, pace=None), description, counted, started
+            bar, bar.add_task(description, total=total, started=started, ends=None), description, counted, started
         )
         _lines.append(line)
         try:
@@ -215,25 +224,23 @@ def _bar() -> Any:
         """Time that has passed, and the time that is left at the pace so far."""
 
         def render(self, task: Any) -> Text:
-            return Text(times(task.fields["started"], task.total, task.fields["pace"]), style="progress.remaining")
+            return Text(times(task.fields["started"], task.fields["ends"]), style="progress.remaining")
 
     columns = TextColumn("[progress.description]{task.description}"), BarColumn(), TaskProgressColumn(), Clock()
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def times(started: float, total: float | None, pace: float | None) -> str:
-    """Return the time since ``started``, and that left where something is done of a known total, at so much per unit.
+def times(started: float, ends: float | None) -> str:
+    """Return the time since ``started``, and the time left until ``ends`` where that is known.
 
     Example:
-        >>> times(time.monotonic() - 30.0, 4.0, 15.0)
-        '0:00:30, about 0:00:30 left'
-        >>> times(time.monotonic() - 30.0, None, None)
+        >>> times(time.monotonic() - 30.0, time.monotonic() + 90.0)
+        '0:00:30, about 0:01:30 left'
+        >>> times(time.monotonic() - 30.0, None)
         '0:00:30'
     """
-    passed = time.monotonic() - started
-    if total is None or pace is None:
-        return _clock(passed)
-    return f"{_clock(passed)}, about {_clock(max(total * pace - passed, 0.0))} left"
+    now = time.monotonic()
+    return _clock(now - started) + ("" if ends is None else f", about {_clock(max(ends - now, 0.0))} left")
 
 
 def _clock(seconds: float) -> str:
