@@ -82,10 +82,11 @@ def simulate(
         :func:`~glassformer.theory.limits.limits`), and for discrete labels ``label_error`` (the share of wrong ones;
         positions found by ``argmax`` or ``argmin`` are classes, and have this error alone). These come with their
         standard errors (``prediction_standard_error``), these and the rows with the Bayes-optimal ones, where there
-        are any (``row_theory``, ``prediction_theory``, ``plugin_theory``, ``label_theory``). Every run counts in the means, however it ended; the status of a row is that of its first
-        run that did not converge. Values of single runs: ``instances[point][instance]``, or ``of_instances("error")``.
-        A note says which mean is furthest from theory, by how much and why, where it is far: by a tenth of the error
-        before any data, or beyond its interval and by a twentieth of the theory.
+        are any (``row_theory``, ``prediction_theory``, ``plugin_theory``, ``label_theory``). Every run counts in the
+        means, however it ended; the status of a row is that of its first run that did not converge. Values of single
+        runs: ``instances[point][instance]``, or ``of_instances("error")``. A note says which mean is furthest from
+        theory, by how much and why, where it is far: by a tenth of the error before any data, or beyond its interval
+        and by a twentieth of the theory.
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.

@@ -38,7 +38,8 @@ class DeepAttentionIndexed(Model):
     (:class:`~glassformer.models.attention_indexed.AttentionIndexed`). Sample ratio, errors and overlaps are those of
     one layer: each starts from error 1 and overlap :math:`\rho`.
 
-    Layers are treated one by one: the off-diagonal part of :math:`\hat Q` is measured and reported, not fed back.
+    The off-diagonal part of :math:`\hat Q` couples the layers: its effect is computed to second order
+    (:class:`~glassformer.models.priors.layered.LayeredPrior`). Message passing denoises layer by layer.
 
     Args:
         rho: :math:`r/d` of every layer, as for one layer; ``inf`` is not available.

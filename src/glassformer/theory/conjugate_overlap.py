@@ -13,8 +13,10 @@ from glassformer.core.checks import require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.quasi_random import confident
+from glassformer.core.progress import advance, expected
 from glassformer.core.showing import Shown
 from glassformer.models.base import Model, require_theory
+from glassformer.models.channels.base import Channel
 
 if TYPE_CHECKING:
     import pandas
@@ -103,6 +105,12 @@ def conjugate_overlap(
     rate, variance = alpha / prior.degrees, prior.self_overlap - matrix
     # Posteriors that are sampled have a bias of their own, which no number of data points removes.
     channel = model.channel.in_rows.careful()
+    with expected(f"conjugate overlap {model.name}", channel.points):
+        return _searched(channel, variance, rate, accuracy, most)
+
+
+def _searched(channel: Channel, variance: Array, rate: float, accuracy: float, most: int) -> ConjugateOverlap:
+    """The conjugate overlap with more data points one time after the other, until they are enough."""
     points = channel.points
     while True:
         found = channel.with_points(points).averages(variance[None])
@@ -114,7 +122,8 @@ def conjugate_overlap(
             return ConjugateOverlap(value, error, points, worst, worst <= accuracy)
         # Errors fall as one over the root of the points, and are themselves known to a fifth or so.
         wanted = points * (1.2 * worst / accuracy) ** 2
-        points = min(max(2 * points, 1 << int(np.ceil(np.log2(wanted)))), 1 << int(np.log2(most)))
+        spent, points = points, min(max(2 * points, 1 << int(np.ceil(np.log2(wanted)))), 1 << int(np.log2(most)))
+        advance(spent, points)
 
 
 def _validated(model: Model, overlap: ArrayLike) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.core.integral import Array, Integral
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
+from glassformer.core.progress import advance
 from glassformer.core.remembered import remembered
 from glassformer.models.base import Model, require_theory
 from glassformer.models.channels.base import Channel
@@ -119,12 +120,15 @@ class EvolutionMap:
     def conjugate(self, variance: Array, index: Index) -> Integral:
         r""":math:`\hat Q` of covariances, and its error."""
         found = self.channel.information(floored(variance, self.channel.smallest))
+        advance(len(index) * work(self.channel))
         rate = self.alpha[index, None, None] / self.prior.degrees
         return Integral(rate * found.value, rate * found.error)
 
     def with_replicas(self, variance: Array, index: Index, kept: Array) -> Sampled:
         """The next covariances with what replicas of the data say apart; ``kept`` is filled as above."""
-        return self._sampled(self.channel.averages(floored(variance, self.channel.smallest)), index, kept)
+        found = self.channel.averages(floored(variance, self.channel.smallest))
+        advance(len(index) * work(self.channel))
+        return self._sampled(found, index, kept)
 
     def with_slopes(self, variance: Array, index: Index, kept: Array) -> tuple[Sampled, Array]:
         """The same and the slopes of the map there, from the same posteriors, on flattened covariances."""
@@ -139,6 +143,7 @@ class EvolutionMap:
         found: tuple[Averages, Array] = remembered(
             lambda: self.channel.averages_and_slope(state), "averages and slope", self.channel, state
         )
+        advance(work(self.channel))
         return found
 
     def _sampled(self, found: Averages, index: Index, kept: Array) -> Sampled:
@@ -207,6 +212,12 @@ class EvolutionMap:
             return Integral(value, error)
         row, values = self.clamped
         return Integral(held(value, row, values[index]), held(error, row, np.zeros(len(index))))
+
+
+def work(channel: Channel) -> float:
+    """Return how much work one average over the data of a channel is, in units for progress."""
+    effort = getattr(channel, "effort", None)
+    return float(channel.points * (1 if effort is None else effort.points))
 
 
 def _positive(q_hat: Integral) -> Integral:

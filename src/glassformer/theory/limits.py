@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,13 +13,15 @@ from glassformer.core.arguments import require_arguments
 from glassformer.core.integral import Array
 from glassformer.core.numerics.eigenvalues import with_eigenvalues
 from glassformer.core.numerics.quasi_random import confident
+from glassformer.core.progress import busy, expected
 from glassformer.core.results import Table, wide_bars
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
-from glassformer.models.base import Model, counting_threshold
+from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.field_averages import REPLICAS
 from glassformer.theory.equation_of_state import with_curve
+from glassformer.theory.evolution_map import work
 from glassformer.theory.free_entropy import free_entropy_parts
 from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
 
@@ -33,6 +36,7 @@ class Policy:
         perfect: a variance that iterates to this is zero.
         noted: relative size from which on what a prior neglects is worth a note.
         told: relative standard error of fixed points up to which errors on labels have their share of it, unasked.
+        averages: sampled averages of all data points that fixed points usually take, for the estimate of the time.
     """
 
     exact: tuple[float, float, float] = (1e-6, 1e-12, 10.0)
@@ -40,6 +44,7 @@ class Policy:
     perfect: float = 1e-11
     noted: float = 0.1
     told: float = 1e-4
+    averages: float = 3.0
 
 
 _POLICY = Policy()
@@ -98,6 +103,23 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
     """
     require_arguments(limits, locals())
     alpha = validated_alpha(alpha)
+    with _shown(model, len(alpha)):
+        table = _limits(model, alpha, settings)
+    if throw:
+        table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
+    return table
+
+
+def _shown(model: Model, count: int) -> AbstractContextManager[None]:
+    """Progress with an estimate of the time left, where that is known beforehand."""
+    require_theory(model)
+    channel, title = model.channel.in_rows, f"limits {model.name}"
+    if not channel.sampled:
+        return busy(title)
+    return expected(title, (_POLICY.averages + channel.discrete) * count * work(channel))
+
+
+def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
     ends = _both_ends(model, alpha, settings)
     take = _informed_is_best(model, alpha, ends)
     best = ends.uninformed.overlaid(take, ends.informed.at(take))
@@ -105,7 +127,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
     informed[ends.lost] = np.nan
     shape = (len(alpha), *model.overlap_shape)
     q_hat = best.extra["q_hat"]
-    table = Table(
+    return Table(
         model=model.name,
         parameters=model.parameters,
         columns={
@@ -128,9 +150,6 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
             *wide_bars(alpha, mean_error(best.value), _error_estimate(best), model.parameters),
         ],
     )
-    if throw:
-        table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
-    return table
 
 
 def _error_estimate(found: Solution) -> Array:

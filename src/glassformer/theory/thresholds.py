@@ -16,6 +16,7 @@ from glassformer.core.equality import ComparedByContent
 from glassformer.core.integral import Array
 from glassformer.core.named_entries import NamedEntries
 from glassformer.core.numerics.quasi_random import confident
+from glassformer.core.progress import busy
 from glassformer.core.results import plain
 from glassformer.core.showing import ShownOfModel
 from glassformer.models.base import Model, counting_threshold, require_theory
@@ -189,6 +190,11 @@ def thresholds(model: Model) -> Thresholds:
     """
     require_arguments(thresholds, locals())
     require_theory(model)
+    with busy(f"thresholds {model.name}"):
+        return _thresholds(model)
+
+
+def _thresholds(model: Model) -> Thresholds:
     hard_phase: bool | None
     if model.has_curve:
         perfect = perfect_end(model)

@@ -16,8 +16,6 @@ from glassformer.models.priors.scalar import ScalarPrior
 _SHARP = 1e-9
 # Relative step of differences of errors, of a layer, in their precision.
 _STEP = 1e-3
-# How often layers are denoised given each other.
-_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class LayeredPrior(Prior):
     error times the largest :math:`|O_{ab}|\sqrt{V_aV_b}`, the size of the next order. Layers of negligible width
     (``onset > 0``) are not coupled.
 
-    Message passing denoises each layer given the estimates of the others.
+    Message passing denoises layer by layer.
 
     Args:
         layer: prior of one layer.
@@ -168,29 +166,8 @@ class LayeredPrior(Prior):
 
     def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
         before = memory or [None] * self.layers
-        own = np.diag(precision)
-        alone = [self.layer.denoise(b, float(a), kept) for b, a, kept in zip(field, own, before, strict=True)]
-        return self._denoised(field, precision, alone) if self._couples(precision) else _stacked(alone)
-
-    def _denoised(self, field: Array, precision: Array, alone: list[Estimate]) -> Estimate:
-        """Denoise each layer given the estimates of the others, a few times over (expectation consistency).
-
-        Given the others, a layer has the precision that is left once they are integrated out as normal variables.
-        """
-        found = list(alone)
-        own = np.diag(precision).copy()
-        for _ in range(_ROUNDS):
-            for k in range(self.layers):
-                rest = np.arange(self.layers) != k
-                variance = np.array([estimate.variance for estimate in found])
-                others = precision[np.ix_(rest, rest)] + np.diag(1 / variance[rest] - own[rest])
-                own[k] = precision[k, k] - precision[k, rest] @ np.linalg.solve(others, precision[rest, k])
-                signals = np.stack([estimate.signal for estimate in found])
-                seen = field[k] - np.tensordot(precision[k], signals, axes=1) + own[k] * signals[k]
-                found[k] = self.layer.denoise(seen, float(own[k]), found[k].memory)
-        variance = np.array([estimate.variance for estimate in found])
-        joint = np.linalg.inv(precision + np.diag(1 / variance - own))
-        return Estimate(np.stack([e.signal for e in found]), joint, joint, [e.memory for e in found])
+        arguments = zip(field, np.diag(precision), before, strict=True)
+        return _stacked([self.layer.denoise(b, float(a), kept) for b, a, kept in arguments])
 
     def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
         pairs = zip(_layers(old), _layers(new), strict=True)

@@ -30,7 +30,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
     layers alone, with the residual :math:`P(B^{-1}s_yB^{-T} - \omega^L)/\sqrt{V_L}` and the weight
     :math:`|\det B|^{-(T+1)}`, where :math:`\sigma(s_y) = y` and ``P`` projects off the all-ones matrix, which softmax
     does not show (the identity where the last layer is linear). Fields are components of equal variance
-    (:mod:`~glassformer.models.channels.attention_indexed.pairs`); posterior covariances are diagonal in the layers.
+    (:mod:`~glassformer.models.channels.attention_indexed.pairs`).
 
     Args:
         tokens: ``T >= 2``.

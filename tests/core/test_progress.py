@@ -1,0 +1,100 @@
+"""Progress on a terminal: an estimate of the time left where the work ahead is known, and nothing elsewhere."""
+
+import io
+import sys
+
+import pytest
+
+from glassformer import DeepAttention, limits
+from glassformer.core import progress
+from glassformer.core.progress import advance, busy, expected, note, times, track
+from glassformer.theory.conjugate_overlap import conjugate_overlap
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def terminal(monkeypatch):
+    """Standard error that is a terminal; set in the test itself, because pytest sets its own before."""
+    found = Terminal()
+    monkeypatch.setattr(sys, "stderr", found)
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    for name, value in (("COLUMNS", "160"), ("TERM", "xterm")):
+        monkeypatch.setenv(name, value)
+    return found
+
+
+def test_the_time_left_is_that_at_the_pace_so_far(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    bar = Bar()
+    line = progress._Line(bar, 0, "counting", True, 0.0)
+    now[0] = 30.0
+    line.advance(2, 6)
+    assert times(0.0, bar.fields["ends"]) == "0:00:30, about 0:01:00 left"
+    now[0] = 50.0
+    assert times(0.0, bar.fields["ends"]) == "0:00:50, about 0:00:40 left"
+    now[0] = 100.0
+    assert times(0.0, bar.fields["ends"]) == "0:01:40, about 0:00:00 left"
+    line.advance(3, None)
+    assert times(0.0, bar.fields["ends"]) == "0:01:40"
+    # The first part, of 90 seconds, compiled: the next took 10.
+    line.advance(2, 4, first=1, since=90.0)
+    assert times(0.0, bar.fields["ends"]) == "0:01:40, about 0:00:20 left"
+
+
+class Bar:
+    """Keeps what it is told."""
+
+    def update(self, task, **fields):
+        self.fields = fields
+
+
+def test_work_beyond_the_estimate_makes_it_longer(monkeypatch):
+    shown = terminal(monkeypatch)
+    with expected("thinking", 10.0):
+        advance(5.0)
+        assert progress._works[-1].total == 10.0
+        advance(5.0)
+        assert progress._works[-1].total == pytest.approx(10 / 0.9)
+        advance(1.0, ahead=20.0)
+        assert progress._works[-1].total == 31.0
+        with expected("within", 1.0):  # one line for all
+            assert len(progress._works) == 1
+        progress._lines[-1].bar.refresh()
+    assert not progress._works and not progress._lines
+    assert "thinking" in shown.getvalue() and " left" in shown.getvalue()
+
+
+def test_items_that_take_long_have_an_estimate(monkeypatch):
+    shown = terminal(monkeypatch)
+    for _ in track(range(3), "counting"):
+        pass
+    assert "counting" in shown.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: limits(model, [1.0], throw=False),
+        lambda model: conjugate_overlap(model, [0.5], accuracy=0.02),
+    ],
+)
+def test_sampled_averages_tell_the_time_left(monkeypatch, ask):
+    found = terminal(monkeypatch)
+    model = DeepAttention(depth=1, points=32)
+    with busy("outer"):
+        ask(model)
+    shown = found.getvalue()
+    assert "about 0:0" in shown and " left" in shown
+    assert not progress._works and not progress._lines
+
+
+def test_nothing_is_shown_elsewhere(capsys):
+    with expected("thinking", 2.0), busy("outer"):
+        advance(1.0)
+        note("step 1")
+    assert capsys.readouterr().err == ""
