@@ -123,3 +123,12 @@ def test_few_samples_have_wide_intervals():
     inputs, labels, _ = drawn((8, 6), 1 / 3, 0.1, 8 / 48, seed=8)
     found = estimate_model(inputs, labels)
     assert np.ptp(found.rho_interval) > 0.3 and found.noise_error > 0.3
+
+
+@pytest.mark.filterwarnings("ignore::glassformer.DataWarning")
+def test_inputs_in_units_beyond_numbers_have_no_estimates():
+    """Squares of what is seen overflow, or vanish."""
+    inputs, labels, _ = drawn((6, 5), 0.4, 0.1, 1.5, seed=0)
+    large, small = (estimate_model(unit * inputs, labels) for unit in (1e90, 1e-200))
+    assert not large.status.ok and np.isnan(large.rho) and np.isnan(large.noise)
+    assert small.noise_error == large.noise_error == np.inf

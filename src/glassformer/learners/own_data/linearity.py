@@ -39,7 +39,10 @@ def linearity(inputs: Array, labels: Array) -> tuple[Finding, ...]:
     x -= x.mean(axis=0)
     spread = x.std(axis=0)
     x = x[:, spread > 0] / spread[spread > 0]
-    y = (y - y.mean()) / y.std()
+    y = y - y.mean()
+    # In units of the largest: squares of small labels are below the smallest number.
+    y = y / np.abs(y).max()
+    y = y / y.std()
     gram = x @ x.T
     line, cubic = _powers(_predicted(gram, y))
     # Of skewed inputs products are correlated with the inputs themselves: the linear part goes first.

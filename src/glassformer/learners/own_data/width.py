@@ -158,6 +158,8 @@ def estimated(
             return _not_seen(model, seen, targets)
         whole = max(model.matrix_prior.power(seen.sight.matrix) - seen.sight.noise, SEARCH.faintest)
         width = _width(signal, seen, whole, samples, rng)
+        if not np.isfinite(width.value):
+            return _not_seen(model, seen, targets)
         rho = width.value / columns
         model = signal.model(rho, targets.channel)
         share = whole / model.matrix_prior.second_moment

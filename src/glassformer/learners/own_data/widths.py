@@ -60,7 +60,7 @@ class Width(NamedTuple):
     """What singular values say of the width.
 
     Attributes:
-        value: median of its posterior.
+        value: median of its posterior; NaN of moments that are no numbers.
         interval: of 95 per cent, that of the posterior, and all widths that are no less likely, against the best one,
             than those of drawn matrices are: a posterior of widths above one alone leaves that end out where the signal
             is faint (Feldman and Cousins, Phys. Rev. D 57, 3873).
@@ -92,6 +92,8 @@ def width_of(found: Array, largest: float, drawn: Callable[[int], Array]) -> Wid
     """
     widths = np.unique(np.rint(2 ** np.arange(0, np.log2(largest) + 0.5, 1 / SEARCH.per_octave)).astype(int))
     samples = np.array([[drawn(int(width)) for _ in range(SEARCH.draws)] for width in widths])
+    if not (np.isfinite(found).all() and np.isfinite(samples).all()):
+        return Width(np.nan, (np.nan, np.nan), np.inf)
     fine = np.geomspace(widths[0], widths[-1], SEARCH.fine)
     law = _Moments.of(samples, np.log(widths), np.log(fine))
     distance, chance = law.told(found)
@@ -153,5 +155,7 @@ def even_moments(values: Array, orders: tuple[int, ...]) -> Array:
         >>> even_moments(np.array([1.0, -1.0]), (4, 6))
         array([0., 0.])
     """
+    # In units of the largest, whose powers are numbers.
+    values = values / max(float(np.abs(values).max()), np.finfo(float).tiny)
     square = np.mean(values**2)
     return np.log([np.mean(values**k) / square ** (k / 2) for k in orders])
