@@ -95,7 +95,7 @@ class Table(ShownOfModel):
     @property
     def display_columns(self) -> Sequence[str]:
         """The sample ratio, the error, how certain it is, what it is compared with, and how the rows ended."""
-        names = [name for name in _MATTER if np.ndim(self.columns.get(name)) == 1]
+        names = [name for name in _MATTER if name in self.columns and np.ndim(self.columns[name]) == 1]
         others = [name for name, column in self.columns.items() if np.ndim(column) == 1 and name not in names]
         return leading([*names, *others, "status"])
 
