@@ -91,8 +91,12 @@ class Shown:
         """Columns of the data frame that are shown; None for all."""
         return None
 
+    def display_frame(self) -> pandas.DataFrame:
+        """The data frame as it is shown: infinite numbers as such, where :meth:`to_pandas` has None, as JSON does."""
+        return self.to_pandas()
+
     def __str__(self) -> str:
-        frame = self.to_pandas()
+        frame = self.display_frame()
         shown = self._shown(frame)
         table = shown.to_string(index=False, max_rows=_ROWS, na_rep="-", float_format=_number)
         return "\n".join([self.title, table, *self._said(frame)])
@@ -102,7 +106,7 @@ class Shown:
         return frame if names is None else frame[list(names)]
 
     def _repr_html_(self) -> str:
-        frame = self.to_pandas()
+        frame = self.display_frame()
         table = self._shown(frame).to_html(
             index=False,
             border=0,
