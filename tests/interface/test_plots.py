@@ -235,6 +235,8 @@ def test_never_and_does_not_apply_are_told_apart():
     assert [one["reached"] for one in found] == ["at_alpha", "never", "does_not_apply"]
     assert [one["alpha"] for one in found] == [0.5, None, None]
     assert [one["error_estimate"] for one in found] == [0.0, None, None]
+    shown = str(found_thresholds(a=0.5, b=np.inf, c=np.nan)).splitlines()[2:5]
+    assert [line.split()[:2] for line in shown] == [["a", "0.5"], ["b", "inf"], ["c", "-"]]
 
 
 def test_tables_print_five_columns_and_tell_infinite_from_unknown(capsys):

@@ -93,8 +93,12 @@ class Shown(ComparedByContent):
         """Columns of the data frame that are shown; None for all."""
         return None
 
+    def display_frame(self) -> pandas.DataFrame:
+        """The data frame as it is shown: infinite numbers as such, where :meth:`to_pandas` has None, as JSON does."""
+        return self.to_pandas()
+
     def __str__(self) -> str:
-        frame = self.to_pandas()
+        frame = self.display_frame()
         shown = self._shown(frame)
         table = shown.to_string(index=False, max_rows=_ROWS, na_rep="-", float_format=_number)
         return "\n".join([self.title, table, *self._said(frame)])
@@ -104,7 +108,7 @@ class Shown(ComparedByContent):
         return frame if names is None else frame[list(names)]
 
     def _repr_html_(self) -> str:
-        frame = self.to_pandas()
+        frame = self.display_frame()
         table = self._shown(frame).to_html(
             index=False,
             border=0,

@@ -106,6 +106,10 @@ class Plan(ShownOfModel, NamedEntries[Needed]):
             "notes": list(self.notes),
         }
 
+    def display_frame(self) -> Any:
+        """Ratios that are never reached as infinite, those that do not apply as not known."""
+        return self.to_pandas().assign(alpha=[entry.alpha for entry in self.entries])
+
     def to_pandas(self) -> Any:
         """A data frame with one row per entry."""
         import pandas

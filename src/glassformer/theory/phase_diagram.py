@@ -76,6 +76,10 @@ class PhaseDiagram(Shown):
         fixed = plain(self.parameters)
         return {"model": self.model, "parameters": fixed, "parameter": self.parameter, "points": self.rows()}
 
+    def display_frame(self) -> Any:
+        """Ratios that are never reached as infinite, those that do not apply as not known."""
+        return self.to_pandas().assign(alpha=[entry.alpha for found in self.thresholds for entry in found.entries])
+
     def to_pandas(self) -> Any:
         """A data frame with one row per threshold and value."""
         import pandas

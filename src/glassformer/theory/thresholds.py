@@ -149,6 +149,10 @@ class Thresholds(ShownOfModel, NamedEntries[Threshold]):
             **plain({f"{name}_exponent": value for name, value in exponents.items()}),
         }
 
+    def display_frame(self) -> Any:
+        """Ratios that are never reached as infinite, those that do not apply as not known."""
+        return self.to_pandas().assign(alpha=[entry.alpha for entry in self.entries])
+
     def to_pandas(self) -> Any:
         """A data frame with one row per threshold."""
         import pandas
