@@ -37,7 +37,7 @@ class Lines:
     far: float = 16.0  # median of labels over their spread from which on single precision is none of their changes
     centre: float = 4.2  # half as many times the length of those next to its middle
     growth: int = 16  # even power with which they grow from there, the last ones to ten times that length
-    halvings: int = 24  # of a cell that holds the edge of an interval
+    halvings: int = 16  # of a cell that holds the edge of an interval: errors of 1e-6, of either sign, average away
     first: int = 1  # halvings of one that holds a point
     kinked: int = 6  # the same where links have kinks: next to one that is level on one side secants hardly move
     secants: int = 7  # that follow
