@@ -9,6 +9,8 @@ from glassformer.core.resources import require_resources
 
 # What a value takes in memory where it is least, in the tables of closed forms.
 _BYTES = 1000
+# Values that one text may stand for.
+_MOST = 1_000_000
 
 
 def number_from(name: str, text: str) -> float:
@@ -31,13 +33,13 @@ def numbers_from(name: str, text: str) -> list[float]:
     """The numbers in ``"0.3"``, ``"0.1,0.2"`` or ``"start:stop:count"``, both ends included.
 
     Raises:
-        ParameterError: the text is none of these, or stands for more numbers than fit into memory.
+        ParameterError: the text is none of these, or stands for too many numbers.
 
     Example:
         >>> numbers_from("alpha", "0.2:0.8:4")
         [0.2, 0.4, 0.6, 0.8]
     """
-    allowed = "a number, a comma list or start:stop:count with count >= 1"
+    allowed = f"a number, a comma list or start:stop:count with count >= 1, at most {_MOST}"
     try:
         if ":" not in text:
             return [float(part) for part in text.split(",")]
@@ -45,7 +47,7 @@ def numbers_from(name: str, text: str) -> list[float]:
         start, stop, count = float(first), float(last), int(number)
     except ValueError:
         raise ParameterError(name, text, allowed) from None
-    if count < 1 or not (math.isfinite(start) and math.isfinite(stop) and math.isfinite(stop - start)):
+    if not 1 <= count <= _MOST or not (math.isfinite(start) and math.isfinite(stop) and math.isfinite(stop - start)):
         raise ParameterError(name, text, allowed)
     require_resources(name, text, _BYTES * float(count), "give fewer values", what="values")
     import numpy as np

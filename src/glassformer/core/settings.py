@@ -28,6 +28,7 @@ inside = _number("a number in (0, 1)", lambda x: 0 < x < 1)
 share = _number("a number in [0, 1)", lambda x: 0 <= x < 1)
 positive = _number("finite and > 0", lambda x: 0 < x < float("inf"))
 not_negative = _number("a finite number >= 0", lambda x: 0 <= x < float("inf"))
+decay = _number("a number from 0 to 1e6 (descent diverges beyond)", lambda x: 0 <= x <= 1e6)
 
 
 def whole(name: str, value: Any, optional: bool = False) -> None:
@@ -36,6 +37,16 @@ def whole(name: str, value: Any, optional: bool = False) -> None:
         if not is_whole(value, 1):
             raise ParameterError(name, value, f"{'None, or ' if optional else ''}an integer >= 1")
         require_integer(name, value)
+
+
+def up_to(most: int) -> Check:
+    """A check for an integer from 1 to the largest that makes sense."""
+
+    def check(name: str, value: Any, optional: bool = False) -> None:
+        if not (value is None and optional) and not (is_whole(value, 1) and value <= most):
+            raise ParameterError(name, value, f"{'None, or ' if optional else ''}an integer >= 1, at most {most}")
+
+    return check
 
 
 def setting(default: Any, text: str, check: Check | None = None, option: str = "") -> Any:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 GENERATED, SHARDED = "generated", "sharded"
 # What a run takes in memory when it is over, and steps of one that is drawn again at each.
 _RUN_BYTES, _STEPS = 2000, 50
+# Operations of the shortest run: a tenth of a second.
+_RUN_WORK = 1.2e8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +218,8 @@ class Experiment:
         """Raise if a teacher, runs, inputs or labels would not fit into memory, or drawing inputs would not end."""
         self.model.require_teacher(self.d)
         runs = float(self.instances) * len(self.alpha)
-        require_resources("instances", self.instances, _RUN_BYTES * runs, "simulate fewer at a time", what="runs")
+        memory, work = _RUN_BYTES * runs, _RUN_WORK * runs
+        require_resources("instances", self.instances, memory, "simulate fewer at a time", work, what="runs")
         largest, (length, d) = float(np.max(self.alpha)), self.size.input_shape
         entries = largest * self.size.unit * length * d
         kept = 0 if self.storage == GENERATED else 4 if self.storage in ("float32", SHARDED) else 8

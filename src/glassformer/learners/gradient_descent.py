@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import ParameterError
-from glassformer.core.settings import not_negative, positive, setting, share, steps_allowed, whole
+from glassformer.core.settings import decay, positive, setting, share, steps_allowed, up_to
 from glassformer.learners.base import Learner, Reached
 from glassformer.learners.descent import Descent, kind_of_start, small_start
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 # Starts whose mean is taken by averaged gradient descent, as published.
 _AVERAGED = 64
+# Starts, or width: means over more are no more exact, and wider students no richer, than anybody can use.
+_MOST = 100_000
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,11 @@ class GradientDescent(Descent):
     optimizer: str | None = setting(None, "sgd or adam (default by the model; of averages adam)")
     learning_rate: float | None = setting(None, "length of a step (default by the model)", positive)
     momentum: float = setting(0.0, "weight of the last step, for sgd", share)
-    weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer", not_negative)
-    starts: int | None = setting(None, "initialisations on the same data (default 1; averaged 64)", whole)
+    weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer", decay)
+    starts: int | None = setting(None, "initialisations on the same data (default 1; averaged 64)", up_to(_MOST))
     init: str = kind_of_start()
     small: float = small_start()
-    student_width: int | None = setting(None, "width of the student (default the teacher's)", whole)
+    student_width: int | None = setting(None, "width of the student (default the teacher's)", up_to(_MOST))
     explore: int | None = setting(None, "steps before a floor counts (default 0; of averages by the model)")
     max_steps: int = steps_allowed(50_000, "max_iterations")
     floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels", share)
@@ -129,7 +133,7 @@ class GradientDescent(Descent):
         from glassformer.theory.risk.losses import Square
 
         convex = model.parametrisation.convex
-        if convex is None or self.weight_decay == 0:
+        if convex is None or self.weight_decay == 0 or not np.all(np.isfinite(found.signals)):
             return found.trained.residual
         spectral = self.weight_decay * convex.weight(width, data.design.signal_shape)
         risk = Risk(data.design, model.channel.components_of(data.labels), Square(), spectral, 0.0, convex.positive)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.settings import not_negative, positive, setting, share, whole
+from glassformer.core.settings import decay, positive, setting, share, whole
 from glassformer.learners.base import Reached
 from glassformer.learners.descent import RowDescent, kind_of_start, small_start
 
@@ -72,9 +72,7 @@ class OnlineSGD(RowDescent):
 
     learning_rate: float = setting(1.0, "length of a step on the mean of a batch (default 1)", positive)
     batch: int = setting(4, "samples per step (default 4)", whole)
-    weight_decay: float = setting(
-        0.0, "weight decay: steps shrink the weights by rate * decay / d (default 0)", not_negative
-    )
+    weight_decay: float = setting(0.0, "weight decay: steps shrink the weights by rate * decay / d (default 0)", decay)
     init: str = kind_of_start()
     small: float = small_start()
     overlap: float | None = setting(None, "cosine of the start with the truth, by an oracle", share, "start_overlap")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glassformer.core.settings import not_negative, positive, setting, whole
+from glassformer.core.settings import decay, positive, setting, whole
 from glassformer.learners.base import Reached
 from glassformer.learners.descent import RowDescent, kind_of_start, small_start
 
@@ -46,7 +46,7 @@ class SGD(RowDescent):
     continues: ClassVar[bool] = True
 
     learning_rate: float | None = setting(None, "length of a step (default 15)", positive)
-    weight_decay: float | None = setting(None, "weight w of w |W|^2/(2d) beside the loss (default 0.07)", not_negative)
+    weight_decay: float | None = setting(None, "weight w of w |W|^2/(2d) beside the loss (default 0.07)", decay)
     init: str = kind_of_start()
     small: float = small_start()
     batch: int = setting(200, "samples per batch", whole)

@@ -7,9 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.core.errors import ParameterError
+from glassformer.core.progress import track
 from glassformer.core.ranges import numbers_from
+from glassformer.core.resources import require_resources
 from glassformer.core.showing import heading
 from glassformer.interface.cli.output import exit_code, picture, plots, print_json, write_csv
+
+# What an overlap of a landscape takes, in bytes and in operations (half a millisecond).
+_BYTES, _WORK = 100, 5e5
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +34,10 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if options.row is not None and not 1 <= options.row <= rows:
         raise ParameterError("row", options.row, f"an integer from 1 to {rows}")
     row = None if options.row is None else options.row - 1
-    curves = [landscape(found, alpha, options.points, row) for alpha in numbers_from("alpha", options.alpha)]
+    alphas = numbers_from("alpha", options.alpha)
+    size = float(options.points) * len(alphas)
+    require_resources("alpha", options.alpha, _BYTES * size, "give fewer sample ratios", _WORK * size, "landscapes")
+    curves = [landscape(found, one, options.points, row) for one in track(alphas, f"{len(alphas)} landscapes")]
     if options.csv:
         write_csv(options.csv, pandas.concat([curve.to_pandas() for curve in curves]))
     if options.plot:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Gradients, moments, best and current parameters and temporaries of a step.
 _COPIES = 8
+# Steps of the shortest training; each takes three products with the inputs and the parameters of every start.
+_FEWEST = 1000.0
 
 
 class Snapshot(NamedTuple):
@@ -72,7 +74,9 @@ def descend(
     entries = sum(float(np.prod(shape)) for shape in student.parameters)
     width = settings.student_width or 0
     name, value = ("starts", starts) if starts > width else ("student_width", width)
-    require_resources(name, value, _COPIES * 8 * starts * entries, "train fewer or smaller students", what="students")
+    work = _FEWEST * starts * 6.0 * (student.samples * float(np.prod(student.data[0].shape[1:])) + entries)
+    memory = _COPIES * 8 * starts * entries
+    require_resources(name, value, memory, "train fewer or smaller students", work, "students")
     kind = student.data[0].dtype
     initial = [(settings.size * rng.standard_normal((starts, *shape))).astype(kind) for shape in student.parameters]
 
