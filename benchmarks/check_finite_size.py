@@ -20,9 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from glassformer import BilinearSequenceRegression, MessagePassing, simulate
+from glassformer import BilinearSequenceRegression, simulate
+from glassformer.learners.algorithms.judgement import JUDGEMENT
 
 CASES = ((0.2, 0.0), (1.0, 0.0), (0.5, 0.1))
+# Posterior variance at which message passing with exact scores stops.
+_FLOOR = JUDGEMENT.floor[0]
 
 
 class Point(NamedTuple):
@@ -64,9 +67,9 @@ def measure(rho: float, noise: float, alphas: list[float], d: int, instances: in
             instances=instances,
             converged=sum(run.status.ok for run in result.instances[i]),
             error=result["error"][i],
-            standard_error=max(result["standard_error"][i], MessagePassing().floor),
+            standard_error=max(result["standard_error"][i], _FLOOR),
             relative_error=result["relative_error"][i],
-            relative_standard_error=max(result["relative_standard_error"][i], MessagePassing().floor),
+            relative_standard_error=max(result["relative_standard_error"][i], _FLOOR),
             theory=result["theory"][i],
         )
         for i, alpha in enumerate(alphas)

@@ -14,7 +14,7 @@ SMALL = {
     "check_aim_gamp": "stability --d 10 --seeds 1 --budget-seconds 5",
     "check_bad_inputs": "cite",
     "check_blind": "--d 12 --instances 1 --sizes 10 12 --size-instances 2 2",
-    "check_coverage": "--d 6 --instances 1",
+    "check_coverage": "--d 12 --instances 1",
     "check_error_bars": "--pairs 2",
     "check_explorer": "--moves 1",
     "check_finite_size": "--d 10 20 --instances 2 --alphas 0.3",
