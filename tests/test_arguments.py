@@ -59,9 +59,12 @@ FUNCTIONS = [
 ARGUMENTS = [(function, name) for function in FUNCTIONS for name in inspect.signature(function).parameters]
 
 
-def _given(annotation):
+NAMED = {"inputs": DESIGN.inputs[0], "labels": LABELS, "quantity": "error"}
+
+
+def _given(name, annotation):
     kinds = annotation.split(" | ")
-    return None if "None" in kinds else GIVEN[kinds[0]]
+    return NAMED.get(name, None if "None" in kinds else GIVEN[kinds[0]])
 
 
 @pytest.mark.parametrize(("function", "name"), ARGUMENTS, ids=lambda part: getattr(part, "__name__", part))
@@ -70,8 +73,10 @@ def test_an_object_of_another_kind(function, name):
         assert name in ("loss",)
         return
     annotations = function.__annotations__
-    given = {other: _given(annotations[other]) for other in inspect.signature(function).parameters}
-    with pytest.raises(ParameterError, match=rf"^{name} = <object object at .* is not allowed: expected "):
+    given = {other: _given(other, annotations[other]) for other in inspect.signature(function).parameters}
+    # Functions of data call these X and y.
+    named = {"inputs": "X", "design": "(X|design)", "labels": "(y|labels)"}.get(name, name)
+    with pytest.raises(ParameterError, match=rf"^{named} = (<object|'<object).* is not allowed: expected "):
         function(**{**given, name: object()})
 
 

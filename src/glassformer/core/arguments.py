@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from numbers import Real
 from typing import Any
 
@@ -16,12 +16,13 @@ from glassformer.core.errors import ParameterError
 _Kind = tuple[str, Callable[[Any], bool]]
 
 
-def require_arguments(function: Callable[..., Any], given: dict[str, Any]) -> None:
+def require_arguments(function: Callable[..., Any], given: dict[str, Any], but: Collection[str] = ()) -> None:
     """Raise unless every argument is of the kind that its annotation names; ranges are for the function to check.
 
     Args:
         function: in which this is called first; its annotations are texts.
         given: its arguments by name, ``locals()``.
+        but: arguments of which the function itself says more.
 
     Raises:
         ParameterError: an argument is of another kind.
@@ -36,7 +37,7 @@ def require_arguments(function: Callable[..., Any], given: dict[str, Any]) -> No
         glassformer.core.errors.ParameterError: share = 'half' is not allowed: expected None, or a number
     """
     for name, value in given.items():
-        kinds = kinds_of(function, name)
+        kinds = [] if name in but else kinds_of(function, name)
         if kinds and not any(fits(value) for _, fits in kinds):
             raise ParameterError(name, value, ", or ".join(text for text, _ in kinds))
 

@@ -28,6 +28,8 @@ _WIDE, _VANISHING = 0.2, 1e-3
 class Table(ShownOfModel):
     """Rows over ``alpha``: what :func:`limits`, :func:`landscape` and :func:`simulate` return.
 
+    Two results are equal, and share a hash, where all that they hold is equal, NaN included.
+
     Attributes:
         model: short name of the model.
         parameters: what defines the computation, by name.

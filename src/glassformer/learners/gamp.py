@@ -85,7 +85,7 @@ def gamp(
         >>> bool(np.mean((solution.value[0] - signal) ** 2) < 0.05)
         True
     """
-    require_arguments(gamp, locals())
+    require_arguments(gamp, locals(), but=("design", "labels"))
     own, y = observed(model, design, labels)
     against = [*contradictions(next(own.parts())), *label_power(model, own, y[0])]
     warn_of(against)

@@ -157,7 +157,7 @@ def plan(
         >>> round(ridge.alpha, 6)  # 1 - t - D + D/t
         1.2
     """
-    require_arguments(plan, locals())
+    require_arguments(plan, locals(), but=("d",))
     if not (is_number(target) and 0 < target < np.inf):
         raise ParameterError("target", target, "a finite number > 0")
     if quantity not in QUANTITIES:

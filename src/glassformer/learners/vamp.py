@@ -106,7 +106,7 @@ def vamp(
         >>> str(found.status[0]), bool(np.mean((found.value[0] - signal) ** 2) < 0.25)
         ('converged', True)
     """
-    require_arguments(vamp, locals())
+    require_arguments(vamp, locals(), but=("design", "labels"))
     from glassformer.learners.algorithms.vamp_step import VampStep
     from glassformer.learners.gamp import blaming_the_inputs, passed
     from glassformer.learners.own_data.arrays import observed

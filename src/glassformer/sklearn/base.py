@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, column_or_1d
 
-from glassformer.core.checks import require_name
+from glassformer.core.checks import is_number, require_name
 from glassformer.core.errors import ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.numerics.decompositions import singular_values
@@ -148,7 +148,7 @@ class SequenceEstimator(BaseEstimator):
 
 
 def _weights(sample_weight: Any, given: Sequences) -> Array:
-    if sample_weight is None or np.ndim(sample_weight) == 0:
+    if sample_weight is None or is_number(sample_weight):
         weights = np.full(len(given.values), 1.0 if sample_weight is None else float(sample_weight))
     else:
         weights = column_or_1d(check_array(sample_weight, ensure_2d=False, dtype=float, input_name="sample_weight"))

@@ -16,13 +16,13 @@ _READ = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES", "XLA_FLAG
 
 
 @contextmanager
-def jax_settings(double: bool = True, required: bool = True) -> Iterator[None]:
+def jax_settings(double: bool | None = True, required: bool = True) -> Iterator[None]:
     """Double or single precision, with the default rules of JAX for promotion of shapes and types and for transfers.
 
     The strict modes of JAX are for code that was written for them; here arrays of NumPy, Python numbers and JAX meet.
 
     Args:
-        double: precision of the arrays that are made.
+        double: precision of the arrays that are made; None for that of the process.
         required: False where the computation may not need JAX at all.
 
     Raises:
@@ -37,7 +37,7 @@ def jax_settings(double: bool = True, required: bool = True) -> Iterator[None]:
     if required:
         require_backend()
     with (
-        jax.enable_x64(double),
+        jax.enable_x64(jax.config.jax_enable_x64 if double is None else double),  # type: ignore[attr-defined]
         jax.numpy_rank_promotion("allow"),
         jax.numpy_dtype_promotion("standard"),
         jax.transfer_guard("allow"),

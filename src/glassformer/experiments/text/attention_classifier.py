@@ -23,6 +23,7 @@ from glassformer.core.checkpoints import Checkpoint, Keeper, leaves, unleaved
 from glassformer.core.fingerprint import identity
 from glassformer.core.integral import Array
 from glassformer.core.numerics.compiled import Specialised
+from glassformer.core.numerics.jax_settings import jax_settings
 from glassformer.core.progress import note, track
 from glassformer.core.settings import check_settings, checked, not_negative, positive, whole
 from glassformer.experiments.text.questions import PADDING, QuestionData
@@ -94,6 +95,7 @@ class ClassifierRun:
         return np.asarray(self.epochs[np.argmax(self.similarity >= middle, axis=0)])
 
 
+@jax_settings(None)
 def train_classifier(
     data: QuestionData, settings: ClassifierTraining | None = None, seed: int = 0, checkpoint: Checkpoint | None = None
 ) -> ClassifierRun:

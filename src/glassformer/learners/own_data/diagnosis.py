@@ -109,7 +109,7 @@ def diagnose(inputs: ArrayLike, labels: ArrayLike | None = None) -> Diagnosis:
         >>> [one.name for one in found.findings if not one.harmless]
         ['mean']
     """
-    require_arguments(diagnose, locals())
+    require_arguments(diagnose, locals(), but=("inputs", "labels"))
     x = as_inputs(inputs)
     if x.ndim != 3 or 0 in x.shape or len(x) < POLICY.fewest:
         raise DataError("X", x.shape, f"a shape (samples, tokens, d) with at least {POLICY.fewest} samples")

@@ -113,7 +113,7 @@ def estimate_model(
         >>> bool(found.rho_interval[0] < 0.2 < found.rho_interval[1]), round(found.noise, 1)
         (True, 0.1)
     """
-    require_arguments(estimate_model, locals())
+    require_arguments(estimate_model, locals(), but=("inputs", "labels"))
     require_integer("seed", seed, 0)
     x = as_inputs(inputs)
     if x.ndim != 3 or min(x.shape[1:]) < SEARCH.narrowest or len(x) < SEARCH.narrowest:
