@@ -267,7 +267,7 @@ def test_baselines_from_the_command_line(capsys):
     history = point["instances"][0]["history"]
     assert {"step", "training_error", "error", "nuclear_norm", "singular_values"} <= set(history[-1])
     assert point["early_stopped_error"] <= point["error"]
-    assert main([*common, "--algorithm", "nuclear-norm"]) == 0
+    assert main([*common, "--algorithm", "nuclear-norm", "--all-columns"]) == 0
     assert "theory_bayes_optimal" in capsys.readouterr().out
     assert main([*common, "--algorithm", "ridge", "--starts", "3"]) == 2
     assert "--starts is no option of algorithm ridge" in capsys.readouterr().err

@@ -160,7 +160,7 @@ def test_on_the_command_line(capsys, tmp_path):
     assert main([*asked, *settings, "--plot", str(plot)]) == 0
     printed = capsys.readouterr().out
     assert "learning_rate = 0.5" in printed
-    assert "measured_cosine" in printed
+    assert "measured_error" in printed
     assert plot.stat().st_size > 1000
     assert main([*asked, "--passes", "3"]) == 2
     assert "--passes is no option of algorithm online-sgd" in capsys.readouterr().err

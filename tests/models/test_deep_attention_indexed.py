@@ -242,7 +242,11 @@ def test_message_passing_approaches_theory_layer_by_layer():
 def test_several_layers_from_the_command_line(capsys):
     assert main(["thresholds", "aim", "--rho", "0", "--layers", "2", "--skip", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [entry["name"] for entry in found["thresholds"]] == ["weak_recovery", "perfect_recovery"]
+    assert [entry["name"] for entry in found["thresholds"]] == [
+        "weak_recovery",
+        "perfect_recovery",
+        "bayes_optimal_transition",
+    ]
     assert "layer 2" in found["thresholds"][0]["note"]
     assert main(["limits", "aim", "--rho", "0.5", "--skip", "1", "--alpha", "0.1"]) == 2
     assert "--layers" in capsys.readouterr().err

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from glassformer.core.fingerprint import identified
-
 
 def same_content(first: Any, second: Any) -> bool:
     """Whether two data classes or named tuples of one class hold the same, arrays and NaN included."""
@@ -43,6 +41,9 @@ class ComparedByContent:
 
 
 def _content(result: Any) -> str | None:
+    # Here, since it brings NumPy along, which --help does without.
+    from glassformer.core.fingerprint import identified
+
     if isinstance(result, tuple):
         return identified(*result)
     return identified(*(getattr(result, one.name) for one in dataclasses.fields(result)))

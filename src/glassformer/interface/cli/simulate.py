@@ -56,6 +56,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     else:
         write(options, result, lambda path: plots().plot_limits(theory, path, runs=result))
     rows = ["row_error", "row_theory"] if "row_error" in result.columns else []
-    theories = result.columns["theory"], result.columns["theory_bayes_optimal"]
-    bayes = [] if np.array_equal(*theories, equal_nan=True) else ["theory_bayes_optimal"]
-    return report(options, result, ["alpha", "error", "standard_error", "theory", *bayes, *rows, "status"])
+    known = [name for name in ("theory", "theory_bayes_optimal") if not np.all(np.isnan(result[name]))]
+    if len(known) == 2 and np.array_equal(result["theory"], result["theory_bayes_optimal"], equal_nan=True):
+        known = known[:1]
+    return report(options, result, ["alpha", "error", "standard_error", *known, *rows, "status"])

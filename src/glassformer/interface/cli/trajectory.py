@@ -42,6 +42,6 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
         algorithm=learner_of(options.algorithm, options),
     )
     write(options, table, lambda path: plots().plot_trajectory(table, path))
-    names = ("row_error", "cosine", "measured_error", "measured_standard_error", "measured_cosine")
+    names = ("measured_error", "measured_standard_error", "row_error", "cosine", "measured_cosine")
     there = [name for name in names if name in table.columns]
     return report(options, table, ["alpha", "iteration", "error", *there, "status", "error_estimate"])
