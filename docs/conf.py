@@ -5,14 +5,14 @@ Everything a page needs is copied beside it: mathematics, styles and search work
 
 import os
 import sys
-from importlib.metadata import version
+import importlib.metadata
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 # Compiled in two thirds of the time, for programs that run up to twice as long: galleries run most of them once.
 # From version 0.11 on the compiler ends the process where it sees this flag.
-if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):
+if tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2])) < (0, 11):
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
 
 project = "glassformer"

@@ -23,5 +23,5 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     table = learner.limits(model(), numbers_from("alpha", options.alpha), throw=False)
     write(options, table, lambda path: plots().plot_limits(table, path))
     bistable = any(str(status) == "bistable" for status in table.status)
-    beside, *others = [*(["algorithmic_error"] if bistable else []), *learner.told(table), "error_estimate"]
-    return report(options, table, ["alpha", "error", beside, "status", "error_estimate", *others])
+    others = [*(["algorithmic_error"] if bistable else []), *learner.told(table)]
+    return report(options, table, ["alpha", "error", *others[:1], "status", "error_estimate", *others[1:]])
