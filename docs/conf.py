@@ -3,9 +3,9 @@
 Everything a page needs is copied beside it: mathematics, styles and search work without a network.
 """
 
+import importlib.metadata
 import os
 import sys
-import importlib.metadata
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
