@@ -11,6 +11,7 @@ from glassformer.core.integral import Array
 from glassformer.core.results import Table
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
+from glassformer.interface.figures.curves import mark_unsettled
 from glassformer.interface.figures.reference import at_ratios, deviations, load
 from glassformer.interface.figures.style import canvas, colors, label_alpha
 from glassformer.learners.sgd import SGD
@@ -46,7 +47,7 @@ def overlaps(path: Path, quick: bool, reference: Path | None) -> _Result:
         _draw_diagram(right, diagram)
     frames = [_labelled(theory, "theory"), _labelled(runs, "message passing"), diagram.to_pandas().assign(kind="phase")]
     summary = "\n".join([_overlap_summary(theory, reference), _run_summary(runs, reference), _diagram_summary(diagram)])
-    return _joined(frames), summary, theory.converged
+    return _joined(frames), summary, theory.converged and runs.converged
 
 
 def in_time(path: Path, quick: bool, reference: Path | None) -> _Result:
@@ -184,6 +185,7 @@ def _draw_runs(axes: Axes, runs: Simulation) -> None:
         axes.errorbar(
             runs["alpha"], overlap[:, k], runs["row_standard_error"][:, k], fmt="o", ms=4, color=color, label=label
         )
+    mark_unsettled(axes, runs["alpha"], overlap[:, 1], runs.status)
     axes.set_title("depth 2, $L = 2$, $c = 1$")
     axes.legend(loc="lower right")
 
