@@ -124,6 +124,16 @@ def test_links_in_a_store_lead_nowhere(tmp_path, victim, capsys):
     assert unharmed(victim)
 
 
+@pytest.mark.parametrize("folder", ["points", "locks"])
+def test_a_link_in_place_of_a_folder_of_a_store_is_refused(folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / folder).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=f"{folder}.*expected a folder, not a symbolic link; remove the link"):
+        run_sweep(SWEEP, tmp_path / "store")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 @pytest.mark.parametrize("option", ["csv", "plot", "netcdf"])
 def test_a_full_disk_leaves_the_old_result(option, tmp_path, monkeypatch, capsys):
     path = tmp_path / ("a.png" if option == "plot" else f"a.{option}")

@@ -56,14 +56,17 @@ class Store:
         folder: made if needed.
 
     Raises:
-        DataError: the folder cannot be made.
+        DataError: the folder cannot be made, or a symbolic link stands for one of its own folders.
     """
 
     folder: Path
 
     def __post_init__(self) -> None:
-        made(self.points, "store")
-        made(self.locks, "store")
+        for own in (self.points, self.locks):
+            # Somebody else who can write to the store could have files written elsewhere.
+            if own.is_symlink():
+                raise DataError("store", str(own), "a folder, not a symbolic link", "remove the link")
+            made(own, "store")
 
     @classmethod
     def existing(cls, folder: str | Path) -> Store:
