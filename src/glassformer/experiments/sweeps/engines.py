@@ -149,7 +149,8 @@ def _on_scheduler(function: Callable[[T], R], tasks: Iterator[T], address: str) 
     try:
         with _silent("distributed.client"), connected(address, timeout=_PATIENCE, set_as_default=False) as client:
             yield from _from_client(client, distributed.wait, function, tasks)
-    except (CancelledError, OSError, distributed.client.ClosedClientError) as error:
+    # Older versions have no error of its own for a client that is closed.
+    except (CancelledError, OSError, getattr(distributed.client, "ClosedClientError", CancelledError)) as error:
         remedy = "it was lost on the way; what is computed is kept: run the same command again"
         raise ParameterError("scheduler", address, "a dask scheduler that goes on running", remedy) from error
 
