@@ -254,7 +254,6 @@ class Experiment:
     def table(self, columns: dict[str, Array], runs: list[list[Run]], notes: Sequence[str]) -> Simulation:
         """The table of the runs; the status of a row is that of its first run that did not converge."""
         own, finite = self.model.parameters, self.size.model.parameters
-        told = "theory" if self.model.uncharted is None else "data"
         given = {name: value for name, value in vars(self.settings).items() if value is not None}
         settings = {"algorithm": self.settings.name, "d": self.d, "seed": self.seed, "storage": self.storage, **given}
         return Simulation(
@@ -262,7 +261,7 @@ class Experiment:
             parameters={**own, **settings},
             columns={"alpha": self.alpha, **columns, "alpha_realised": self.realised},
             status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
-            notes=[*([] if finite == own else [f"{told} at the realised ratios {finite}"]), *notes],
+            notes=[*_finite_ratios(own, finite, self.model.uncharted is None), *notes],
             instances=runs,
         )
 
@@ -301,3 +300,14 @@ def standard_error(samples: Array) -> Array:
     if count == 1:
         return np.full_like(samples[:, 0], np.nan)
     return np.asarray(np.std(samples, axis=1, ddof=1) / np.sqrt(count))
+
+
+def _finite_ratios(asked: dict[str, Any], finite: dict[str, Any], theory: bool) -> list[str]:
+    """A note on parameters that whole numbers of tokens, directions or samples change, as they are used."""
+    changed = {name: value for name, value in finite.items() if asked.get(name) != value}
+    if not changed:
+        return []
+    values = (
+        f"{name} = {value:.6g}" if isinstance(value, float) else f"{name} = {value}" for name, value in changed.items()
+    )
+    return [f"{'theory' if theory else 'data'} at the ratios of this finite size: {', '.join(values)}"]
