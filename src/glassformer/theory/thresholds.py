@@ -405,9 +405,11 @@ def _gap(model: Model, alpha: float) -> float:
 def _crossing(model: Model, alpha: float, low: float, high: float) -> Threshold:
     """Where the free entropies of both fixed points cross, by Newton steps from ``alpha`` within a bracket.
 
-    Their difference increases with the sample ratio, with the difference of the output parts as its slope.
+    Their difference increases with the sample ratio, with the difference of the output parts as its slope. Errors of
+    the crossing that are half as wide as the bracket tell no more than the bracket: then it is not determined.
     """
     factor = confident(REPLICAS) if model.channel.in_rows.sampled else 1.0
+    first, last = low, high
     for _ in range(_POLICY.steps):
         value, error, slope = (float(part[0]) for part in free_entropy_gap(model, np.array([alpha])))
         if np.isnan(value):
@@ -415,6 +417,9 @@ def _crossing(model: Model, alpha: float, low: float, high: float) -> Threshold:
             return Threshold(_TRANSITION, np.nan, 0.0, note)
         low, high = (low, alpha) if value > 0 else (alpha, high)
         step, blur = -value / slope, factor * error / slope
+        if blur > 0.5 * (last - first):
+            note = f"not determined: averages resolve it to +- {blur:.2g}, between alpha = {first:.4g} and {last:.4g}"
+            return Threshold(_TRANSITION, np.nan, 0.0, note)
         if abs(step) <= max(_POLICY.root * alpha, _POLICY.settled * blur):
             return Threshold(_TRANSITION, alpha + step, blur + abs(step), _CROSSING)
         alpha = alpha + step if low < alpha + step < high else 0.5 * (low + high)
