@@ -168,7 +168,7 @@ def test_slopes_where_sampling_errors_leave_information_below_zero():
     one = np.ones((1, 1, 1))
     noisy = Averages(Integral(-3 * one, 10 * one), Integral(one, one), one[None], 0.0, 0 * one)
     channel = SimpleNamespace(
-        sampled=True, smallest=1e-12, points=1, averages_and_slope=lambda state: (noisy, np.full((1, 1), 0.5))
+        sampled=True, smallest=1e-12, work=1.0, averages_and_slope=lambda state: (noisy, np.full((1, 1), 0.5))
     )
     update = EvolutionMap(SequenceMultiIndex(lambda z: z[0, 0], indices=1, tokens=1), np.ones(1), channel)
     # Differences over a step of 1e-4.

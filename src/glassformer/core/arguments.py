@@ -61,11 +61,8 @@ def _class(function: Callable[..., Any], name: str) -> _Kind:
 
 
 def _is_number(value: Any) -> bool:
-    return is_number(value) or (np.ndim(value) == 0 and isinstance(getattr(value, "ndim", None), int) and _real(value))
-
-
-def _real(value: Any) -> bool:
-    return as_numbers(value) is not None
+    """Whether it is a number, or an array of NumPy or JAX that holds one."""
+    return is_number(value) or (getattr(value, "ndim", None) == 0 and as_numbers(value) is not None)
 
 
 def _are_numbers(value: Any) -> bool:

@@ -69,20 +69,18 @@ class Table(ShownOfModel):
         ax: Any = None,
         runs: Table | None = None,
     ) -> Any:
-        """Draw it, as :meth:`~glassformer.core.showing.Shown.plot` does.
+        """Draw it, as :meth:`~glassformer.core.showing.Shown.plot` does, and runs beside limits.
 
         Args:
-            path: a file to write as well, in the format of its ending.
-            size: width and height in inches.
-            theme: ``"light"`` or ``"dark"``.
-            ax: axes of Matplotlib to draw in, instead of a figure of its own.
+            path: as there, and so are ``size``, ``theme`` and ``ax``.
+            size: as there.
+            theme: as there.
+            ax: as there.
             runs: what :func:`~glassformer.simulate` returns of the same model: points with standard errors beside the
                 line of limits.
 
         Raises:
-            ParameterError: a format, a size or a theme that there is not.
-            IncompatibleError: runs of another model, or beside a table that is not one of limits; or ``ax`` beside a
-                path, a size or a theme.
+            IncompatibleError: runs of another model, or beside a table that is not one of limits.
         """
         if runs is None:
             return self._drawn(path, size, theme, ax)
@@ -226,7 +224,7 @@ def wide_bars(
     remedy = "Move alpha away from a threshold"
     if "points" in parameters:
         remedy = f"Raise points = {parameters['points']} ({option})"
-    more = f"; {others} more values have a wide bar" if others else ""
+    more = f"; {others} more value{'s have' if others > 1 else ' has'} a wide bar" if others else ""
     return [
         f"wide error bar: the error estimate {estimate[k]:.3g} at alpha = {alpha[k]:.4g} is {100 * share[k]:.0f} % of "
         f"the error {error[k]:.3g}. {remedy}{more}"

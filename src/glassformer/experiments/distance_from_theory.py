@@ -48,18 +48,17 @@ def far_from_theory(
         d: dimension of the runs.
     """
     found = [
-        (abs(gap), name, k, gap)
+        (abs(mean[k] - theory[k]), k, name, float(mean[k]), float(error[k]), float(theory[k]))
         for name, mean, error, theory, bar in rows
         for k in range(len(alpha))
-        for gap in [float(mean[k] - theory[k])]
-        if _is_far(gap, float(error[k]), float(theory[k]), float(np.nan_to_num(bar[k])), len(runs[k]))
+        if _is_far(mean[k] - theory[k], error[k], theory[k], np.nan_to_num(bar[k]), len(runs[k]))
     ]
     if not found:
         return []
-    distance, name, k, gap = max(found)
-    mean, error = next((float(row[1][k]), float(row[2][k])) for row in rows if row[0] == name)
-    others = f"; {len(found) - 1} more values are far from theory" if len(found) > 1 else ""
-    side = "above" if gap > 0 else "below"
+    distance, k, name, mean, error, theory = max(found)
+    more = len(found) - 1
+    others = f"; {more} more value{'s are' if more > 1 else ' is'} far from theory" if more else ""
+    side = "above" if mean > theory else "below"
     chance = "" if np.isnan(error) else f" ({distance / error:.2g} standard errors)" if error > 0 else ""
     return [
         f"far from theory: {name} at alpha = {alpha[k]:.4g} is {mean:.3g}, {distance:.2g} {side} theory{chance}. "

@@ -126,8 +126,8 @@ def _restless(alpha: Array, points: list[list[Run]]) -> list[str]:
     """Where runs do not settle, however many steps: theirs is not the way of theory."""
     words = {
         Status.OSCILLATING: "do not settle without damping at this size",
-        Status.DIVERGING: "diverge. Smaller steps may not",
-        Status.NON_FINITE: "diverge; nothing is measured of them from there on. Smaller steps may not",
+        Status.DIVERGING: "diverge; smaller steps may help",
+        Status.NON_FINITE: "diverge; nothing is measured of them from there on; smaller steps may help",
     }
     return [
         f"alpha = {ratio:g}: {count} of {len(point)} runs {text}"

@@ -120,14 +120,14 @@ class EvolutionMap:
     def conjugate(self, variance: Array, index: Index) -> Integral:
         r""":math:`\hat Q` of covariances, and its error."""
         found = self.channel.information(floored(variance, self.channel.smallest))
-        advance(len(index) * work(self.channel))
+        advance(len(index) * self.channel.work)
         rate = self.alpha[index, None, None] / self.prior.degrees
         return Integral(rate * found.value, rate * found.error)
 
     def with_replicas(self, variance: Array, index: Index, kept: Array) -> Sampled:
         """The next covariances with what replicas of the data say apart; ``kept`` is filled as above."""
         found = self.channel.averages(floored(variance, self.channel.smallest))
-        advance(len(index) * work(self.channel))
+        advance(len(index) * self.channel.work)
         return self._sampled(found, index, kept)
 
     def with_slopes(self, variance: Array, index: Index, kept: Array) -> tuple[Sampled, Array]:
@@ -143,7 +143,7 @@ class EvolutionMap:
         found: tuple[Averages, Array] = remembered(
             lambda: self.channel.averages_and_slope(state), "averages and slope", self.channel, state
         )
-        advance(work(self.channel))
+        advance(self.channel.work)
         return found
 
     def _sampled(self, found: Averages, index: Index, kept: Array) -> Sampled:
@@ -212,12 +212,6 @@ class EvolutionMap:
             return Integral(value, error)
         row, values = self.clamped
         return Integral(held(value, row, values[index]), held(error, row, np.zeros(len(index))))
-
-
-def work(channel: Channel) -> float:
-    """Return how much work one average over the data of a channel is, in units for progress."""
-    effort = getattr(channel, "effort", None)
-    return float(channel.points * (1 if effort is None else effort.points))
 
 
 def _positive(q_hat: Integral) -> Integral:

@@ -21,7 +21,6 @@ from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.models.channels.base import Channel
 from glassformer.models.channels.field_averages import REPLICAS
 from glassformer.theory.equation_of_state import with_curve
-from glassformer.theory.evolution_map import work
 from glassformer.theory.free_entropy import free_entropy_parts
 from glassformer.theory.state_evolution import evolved, known_at_start, unknown_at_start, validated_alpha
 
@@ -116,7 +115,7 @@ def _shown(model: Model, count: int) -> AbstractContextManager[None]:
     channel, title = model.channel.in_rows, f"limits {model.name}"
     if not channel.sampled:
         return busy(title)
-    return expected(title, (_POLICY.averages + channel.discrete) * count * work(channel))
+    return expected(title, (_POLICY.averages + channel.discrete) * count * channel.work)
 
 
 def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
@@ -174,7 +173,7 @@ def _on_labels(model: Model, best: Solution) -> dict[str, Array]:
         for own, change in beside.items():
             moved[own][far] = change
     found |= {bar: np.hypot(found[bar], moved[own]) for bar, own in bars.items()}
-    # Squared differences of the numbers of classes are work on the way, and no errors.
+    # Squared differences of class numbers, which the error bars above are made of, are not errors.
     return {name: found[name] for name in _OF_CLASSES} if channel.classes else found
 
 

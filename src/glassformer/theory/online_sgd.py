@@ -313,9 +313,10 @@ def _checked(start: Start, rows: int) -> Array:
 
 def _integrated(derivative: Callable[[float, Array], Array], start: Array, times: Array) -> tuple[Array, Status]:
     """States at the given times, by steps of a length that adapts; NaN where they were not reached."""
-    flat, largest = start.ravel(), [_power(start)]
+    flat = start.ravel()
+    passed, largest = [0.0], [_power(start)]
     states = np.full((len(times), len(flat)), np.nan)
-    states[times == 0], passed = flat, [0.0]
+    states[times == 0] = flat
     if times[-1] == 0:
         return states, Status.CONVERGED
     solver = RK45(derivative, 0.0, flat, times[-1], rtol=TOLERANCE, atol=TOLERANCE * _POLICY.share)

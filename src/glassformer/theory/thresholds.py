@@ -391,7 +391,9 @@ def _transition(model: Model, start: Threshold, end: Threshold) -> Threshold:
     low, high = start.alpha, min(end.alpha, counting)
     if np.isinf(high):
         high = 2 * max(low, scale)
-        while _gap(model, high) < 0:
+        for _ in range(_POLICY.steps):
+            if not _gap(model, high) < 0:
+                break
             high *= 2
     if counting <= low or (counting == high and _gap(model, high - _POLICY.margin * (high - low)) < 0):
         return Threshold(_TRANSITION, counting, 0.0, f"{_CROSSING}: from the counting threshold on it is infinite")

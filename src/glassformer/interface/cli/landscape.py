@@ -36,11 +36,9 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     row = None if options.row is None else options.row - 1
     alphas = numbers_from("alpha", options.alpha)
     size = float(options.points) * len(alphas)
-    blamed = ("alpha", options.alpha, "give fewer sample ratios")
-    if options.points > len(alphas):
-        blamed = ("points", options.points, "give fewer points")
-    name, value, remedy = blamed
-    require_resources(name, value, _BYTES * size, remedy, _WORK * size, "landscapes")
+    name, what = ("points", "points") if options.points > len(alphas) else ("alpha", "sample ratios")
+    memory, work = _BYTES * size, _WORK * size
+    require_resources(name, getattr(options, name), memory, f"give fewer {what}", work, "landscapes")
     curves = [landscape(found, one, options.points, row) for one in track(alphas, f"{len(alphas)} landscapes")]
     if options.csv:
         write_csv(options.csv, pandas.concat([curve.to_pandas() for curve in curves]))

@@ -112,6 +112,19 @@ def learner_call(one: Learner) -> str:
     return f"learner({', '.join([repr(one.name), *(f'{k}={v!r}' for k, v in learner_options(one).items())])})"
 
 
+def learner_argument(one: Learner) -> tuple[str, dict[str, str]]:
+    """A learner as an argument in Python, its name where it has no other settings, and the imports that this needs.
+
+    Example:
+        >>> from glassformer.learners.registry import learner
+        >>> learner_argument(learner("gamp"))
+        ("'gamp'", {})
+    """
+    if not learner_options(one):
+        return repr(one.name), {}
+    return learner_call(one), {"learner": "glassformer.learners.registry"}
+
+
 def along(text: str) -> str:
     """Sample ratios in Python.
 

@@ -107,7 +107,7 @@ class GampStep(Judged):
             onsager=new.onsager * gain,
             precision=precision,
             assumed=assumed,
-            ratio=self._ratio(found),
+            ratio=self._nishimori_ratio(found),
             contradicted=self._overconfident(found),
             size=size,
             noise=self._blur(found, new.variance * gain),
@@ -164,7 +164,7 @@ class GampStep(Judged):
         gain = _ratio(trusted, np.diag(square))
         return np.minimum(gain, 1.0) if self._cautious else gain, square
 
-    def _ratio(self, found: Scores) -> float:
+    def _nishimori_ratio(self, found: Scores) -> float:
         """Square over slope of the score, all rows together; NaN where sampling noise hides the slope."""
         square = float(np.sum(found.first * found.second)) / len(found.first)
         slope, error = _mean_and_error(np.einsum("naa->n", found.curvature))

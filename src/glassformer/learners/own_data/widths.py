@@ -64,7 +64,6 @@ class Width(NamedTuple):
         interval: of 95 per cent, that of the posterior, and all widths that are no less likely, against the best one,
             than those of drawn matrices are: a posterior of widths above one alone leaves that end out where the signal
             is faint (Feldman and Cousins, Phys. Rev. D 57, 3873).
-        noises: drawn matrices of noise alone, whose largest singular value a direction of the signal has to exceed.
         misfit: mean squared distance of the moments from those of the best width, in standard deviations.
     """
 

@@ -72,6 +72,11 @@ class Channel(LabelErrors):
     law_gap = declared(0.0, "By how much drawn labels and a given density disagree, a share of the probability.")
     louder: Any = declared(None, "Itself with more of the noise that stands for none; None without such noise.")
 
+    @property
+    def work(self) -> float:
+        """Evaluations that one average over the data takes, from which the time that is left is estimated."""
+        return float(self.points)
+
     def with_points(self, points: int) -> Self:
         """The same channel with another number of sampled data points per replica, a power of two."""
         return replace(self, points=points)  # type: ignore[type-var]

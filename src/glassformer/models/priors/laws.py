@@ -18,6 +18,7 @@ from glassformer.models.priors.mixture import Components, MixtureLaw
 _ROUNDING = 1e-9
 # Least probability of a weight: of rarer ones averages are rounding.
 _RAREST = 1e-12
+_PROBABILITIES = f"probabilities, at least {_RAREST:g} and of sum one"
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,7 @@ variance (theirs is 0.25); Discrete.standardised shifts and scales
         weights = tuple(float(weight) for weight in given)
         likely = np.all(np.array(weights) >= _RAREST)
         if len(weights) != len(values) or not (likely and abs(sum(weights) - 1) < _ROUNDING):
-            allowed = f"{len(values)} probabilities, at least {_RAREST:g} and of sum one"
-            raise ParameterError("weights", self.weights, allowed)
+            raise ParameterError("weights", self.weights, f"{len(values)} {_PROBABILITIES}")
         mean, variance = _mean_and_variance(values, weights)
         if not abs(variance - 1) < _ROUNDING * max(1.0, mean**2):
             allowed = f"finite numbers of unit variance (theirs is {variance:.6g})"
@@ -132,9 +132,7 @@ variance (theirs is 0.25); Discrete.standardised shifts and scales
         """The law of these values less their mean, over their standard deviation."""
         shares = np.full(len(values), 1 / max(len(values), 1)) if weights is None else np.asarray(weights, dtype=float)
         if shares.shape != np.shape(values):
-            raise ParameterError(
-                "weights", weights, f"{len(values)} probabilities, at least {_RAREST:g} and of sum one"
-            )
+            raise ParameterError("weights", weights, f"{len(values)} {_PROBABILITIES}")
         mean, variance = _mean_and_variance(values, shares)
         if not (np.isfinite(variance) and variance > 0):
             raise ParameterError("values", tuple(values), "finite numbers that differ")

@@ -108,7 +108,7 @@ class LayeredPrior(Prior):
         return self._coupled(alone, q_hat) if self._couples(q_hat.value) else alone
 
     def _couples(self, q_hat: Array) -> bool:
-        return self.second_order and bool(np.any(q_hat != _from_diagonal(_diagonal(q_hat))))
+        return self.second_order and bool(np.any(_off_diagonal(q_hat)))
 
     def _coupled(self, alone: Integral, q_hat: Integral) -> Integral:
         """Return the posterior covariance with the off-diagonal conjugate overlaps, from that without them."""
@@ -122,16 +122,15 @@ class LayeredPrior(Prior):
         second = _diagonal(mixed) - value
         change = second * np.divide(slope, value**2, out=np.ones_like(value), where=value > 0)
         found = mixed + _from_diagonal(change - second)
-        apart = found - _from_diagonal(_diagonal(found))
         next_order = np.max(np.abs(coupling), axis=(-2, -1))[..., None, None]
         size = root[..., :, None] * root[..., None, :]
-        blur = (q_hat.error - _from_diagonal(_diagonal(q_hat.error))) * size**2
-        return Integral(found, alone.error + blur + next_order * np.abs(apart + _from_diagonal(change)))
+        blur = _off_diagonal(q_hat.error) * size**2
+        return Integral(found, alone.error + blur + next_order * np.abs(_off_diagonal(found) + _from_diagonal(change)))
 
     def _coupling(self, q_hat: Array, value: Array) -> tuple[Array, Array]:
         """Return the roots of the errors, and the off-diagonal conjugate overlaps in their units."""
         root = np.sqrt(np.maximum(value, 0.0))
-        return root, root[..., :, None] * (q_hat - _from_diagonal(_diagonal(q_hat))) * root[..., None, :]
+        return root, root[..., :, None] * _off_diagonal(q_hat) * root[..., None, :]
 
     def _response(self, precision: Array, blur: Array, value: Array) -> Array:
         """How far the variance, which falls with the precision, moves within the error of that."""
@@ -154,8 +153,7 @@ class LayeredPrior(Prior):
         if self._couples(q_hat):
             _, coupling = self._coupling(q_hat, self._mmse(precision).value)
             shared = 0.5 * np.linalg.slogdet(np.eye(self.layers) + coupling)[1]
-            apart = q_hat - _from_diagonal(_diagonal(q_hat))
-            total = total + 0.5 * np.sum(apart * variance, axis=(1, 2)) - shared
+            total = total + 0.5 * np.sum(_off_diagonal(q_hat) * variance, axis=(1, 2)) - shared
         return Integral(self.degrees * total, self.degrees * information.error.reshape(precision.shape).sum(axis=1))
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -204,3 +202,7 @@ def _diagonal(matrices: Array) -> Array:
 
 def _from_diagonal(values: Array) -> Array:
     return values[..., None] * np.eye(values.shape[-1])
+
+
+def _off_diagonal(matrices: Array) -> Array:
+    return np.asarray(matrices - _from_diagonal(_diagonal(matrices)))

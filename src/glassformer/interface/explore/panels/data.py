@@ -112,11 +112,9 @@ def _answer(asked: Asked, found: Simulation, sizes: dict[str, int], chosen: Lear
     known = f"; the largest distance from theory is {gap:.3g}" if np.isfinite(gap) else ""
     settled = sum(run.status.ok for group in found.instances for run in group)
     total = sum(len(group) for group in found.instances)
-    options = words.learner_options(chosen)
-    arguments = ", ".join(f"{name}={value!r}" for name, value in sizes.items())
-    arguments += f", algorithm={words.learner_call(chosen) if options else repr(chosen.name)}"
-    imports = {"learner": "glassformer.learners.registry"} if options else {}
-    runs = {**sizes, "algorithm": chosen.name, **options}
+    call, imports = words.learner_argument(chosen)
+    arguments = ", ".join([*(f"{name}={value!r}" for name, value in sizes.items()), f"algorithm={call}"])
+    runs = {**sizes, "algorithm": chosen.name, **words.learner_options(chosen)}
     return Answer(
         drawn=found,
         frame=found.to_pandas(),

@@ -55,11 +55,9 @@ class Samples(Panel):
         del so_far
         target, d = number_from("target", asked.texts["target"]), whole(asked.texts, "d")
         chosen = learner(asked.texts["planned"]).fitting(asked.model)
-        options = words.learner_options(chosen)
         compute = partial(plan, asked.model, target, chosen, "error", d)
         found = remembered(compute, "plan", asked.model, target, chosen, d)
-        call = words.learner_call(chosen) if options else repr(chosen.name)
-        imports = {"learner": "glassformer.learners.registry"} if options else {}
+        call, imports = words.learner_argument(chosen)
         told = [
             f"{one.name.replace('_', ' ')}: alpha = {one.alpha:.6g}, {one.samples} samples"
             if np.isfinite(one.alpha)
@@ -70,7 +68,9 @@ class Samples(Panel):
             drawn=found,
             frame=found.to_pandas(),
             said=f"Error at or below {target:g} with d = {d}. " + "; ".join(told) + ". " + " ".join(found.notes),
-            command=asked.command("plan", target_error=target, d=d, learner=chosen.name, **options),
+            command=asked.command(
+                "plan", target_error=target, d=d, learner=chosen.name, **words.learner_options(chosen)
+            ),
             code=asked.code(f"plan(model, {target!r}, {call}, d={d})", **imports),
             plot=partial(plot_plan, found),
         )

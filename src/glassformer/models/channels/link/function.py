@@ -115,7 +115,9 @@ def gives_positions(function: Callable[[Any], Any], shape: tuple[int, ...]) -> b
     """
     import jax
 
-    with jax.enable_x64(True):
+    from glassformer.core.numerics.jax_settings import jax_settings
+
+    with jax_settings():
         traced = jax.make_jaxpr(function)(np.zeros(shape))
     return all(_is_position(traced.jaxpr, one) for one in traced.jaxpr.outvars)
 

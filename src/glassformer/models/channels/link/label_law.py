@@ -25,7 +25,7 @@ from glassformer.models.channels.link.field_quadrature import (
     refined,
 )
 from glassformer.models.channels.link.function import array_link
-from glassformer.models.channels.link.noisy import levelled
+from glassformer.models.channels.link.noisy import levelled, wide_panels
 from glassformer.models.channels.link.piecewise import LinkShape, link_shape
 from glassformer.models.channels.link.smooth_errors import smooth_errors
 from glassformer.models.channels.link.step_errors import step_errors
@@ -48,7 +48,6 @@ class Policy:
     nodes: int = 12  # Gauss nodes of a panel
     few: int = 64  # labels that are listed
     rows: int = 256  # data points treated at once
-    farthest: float = 60.0  # deviation of the field, in units of sqrt(V), that a label may enforce
     panels: int = 64  # of the posterior of one data point
     zooms: int = 5  # refinements of them
 
@@ -349,9 +348,7 @@ class LabelLawChannel(ScalarChannel):
         def exponent(u: Array) -> Array:
             return -0.5 * u**2 + self._log_chance(y, self._shape.link(omega + scale * u))
 
-        start = np.sinh(np.linspace(-1, 1, 161) * np.arcsinh(_POLICY.farthest))
-        edges = np.broadcast_to(start, (len(y), start.size))
-        cuts = np.clip((self._shape.breaks - omega) / scale, edges[:, :1], edges[:, -1:])
+        edges, cuts = wide_panels(self._shape.breaks, omega, scale)
         for _ in range(_POLICY.zooms):
             height = exponent(edges)
             near = height > np.max(height, axis=1, keepdims=True) - _POLICY.nothing

@@ -96,8 +96,7 @@ class NoisyLink(LinkPosterior):
 
         The breaks of the link are always among them, so that it is monotone on every panel and its ends bound it.
         """
-        start = np.broadcast_to(np.sinh(np.linspace(-1, 1, 161) * np.arcsinh(_POLICY.farthest)), (y.size, 161))
-        cuts = np.clip((self.shape.breaks - omega) / scale, start[:, :1], start[:, -1:])
+        start, cuts = wide_panels(self.shape.breaks, omega, scale)
         edges = np.sort(np.concatenate([start, cuts], axis=1), axis=1)
         for _ in range(_POLICY.zooms):
             change = self._changes(edges, y, self.shape.link(omega + scale * edges))
@@ -117,6 +116,13 @@ class NoisyLink(LinkPosterior):
             floor = np.max(self._exponent(u, y, values), axis=1, keepdims=True)
         change = np.diff(u, axis=1) + np.minimum(np.abs(right - left) / np.sqrt(self.noise), _POLICY.steep)
         return np.where(ceiling > floor - 45, np.minimum(change, _POLICY.steep), 0.0)
+
+
+def wide_panels(breaks: Array, omega: Array, scale: Array) -> tuple[Array, Array]:
+    """Return edges in u as far away as a label may enforce, and the breaks of the link, each of shape (rows, edges)."""
+    wide = np.sinh(np.linspace(-1, 1, 161) * np.arcsinh(_POLICY.farthest))
+    cuts = np.clip((breaks - omega) / scale, wide[0], wide[-1])
+    return np.broadcast_to(wide, (len(omega), wide.size)), cuts
 
 
 def levelled(edges: Array, change: Array, panels: int) -> Array:

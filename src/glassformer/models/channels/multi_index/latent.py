@@ -47,6 +47,10 @@ class LatentChannel(Channel):
     def latents(self) -> int:
         """Latent variables of one data point."""
 
+    @property
+    def work(self) -> float:
+        return super().work * self.effort.points
+
     def careful(self) -> Self:
         effort = self.effort
         work = replace(effort, points=8 * effort.points, starts=2 * effort.starts, steps=effort.steps + 4)
