@@ -143,6 +143,16 @@ def leading(columns: Sequence[str]) -> list[str]:
     return [name for name in columns if name in among or name == "status"]
 
 
+def spoken(name: str) -> str:
+    """The name of a threshold, a curve or a column in legends and sentences.
+
+    Example:
+        >>> spoken("bayes_optimal_transition")
+        'Bayes-optimal transition'
+    """
+    return name.replace("bayes_optimal", "Bayes-optimal").replace("_", " ")
+
+
 def _number(value: float) -> str:
     return f"{value:.7g}"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.showing import spoken
 from glassformer.interface.figures.curves import draw_curve
 from glassformer.interface.figures.style import Picture, canvas, colors, label_alpha
 from glassformer.interface.figures.titles import title_of
@@ -25,7 +26,7 @@ def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
     whole = all(isinstance(value, int) for value in found.values)
     with canvas(path) as (axes,):
         for name, color, marker, line in zip(names, colors(len(names)), cycle(_MARKERS), cycle(_LINES)):
-            look = {"color": color, "marker": marker, "mfc": "none", "ms": 6, "label": name.replace("_", " ")}
+            look = {"color": color, "marker": marker, "mfc": "none", "ms": 6, "label": spoken(name)}
             # There is nothing between two whole numbers: their line only leads the eye.
             look |= {"ls": ":", "lw": 0.8} if whole else {"ls": line, "lw": 1.2}
             draw_curve(axes, np.asarray(found.values, dtype=float), found.curve(name), found.curve_error(name), **look)
@@ -51,7 +52,7 @@ def plot_thresholds(found: Thresholds, path: Path | Picture) -> None:
                 _draw_threshold(axes, entry, row, color)
             else:
                 _draw_never(axes, row, color)
-        axes.set_yticks(range(len(entries)), [entry.name.replace("_", " ") for entry in entries])
+        axes.set_yticks(range(len(entries)), [spoken(entry.name) for entry in entries])
         axes.set_xlabel(label_alpha(found.parameters["alpha"]))
         axes.set_title(title_of(found.model, found.parameters), fontsize=11)
         # Marks at zero stand clear of the names.
@@ -78,7 +79,7 @@ def plot_plan(found: Plan, path: Path | Picture) -> None:
     curves = {name: values for name, values in found.curves.items() if name != "alpha"}
     with canvas(path) as (axes,):
         for (name, values), color in zip(curves.items(), colors(len(curves)), strict=True):
-            look = {"color": color, "marker": ".", "ms": 4, "label": name.replace("_", " ")}
+            look = {"color": color, "marker": ".", "ms": 4, "label": spoken(name)}
             draw_curve(axes, found.curves["alpha"], values, **look)
         axes.axhline(found.target, color="0.5", ls="--", lw=1, label=f"target {found.target:g}")
         reached = [entry.alpha for entry in found.entries if np.isfinite(entry.alpha) and entry.alpha > 0]

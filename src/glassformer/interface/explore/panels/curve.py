@@ -16,6 +16,7 @@ from glassformer.core.errors import GlassformerError
 from glassformer.core.ranges import numbers_from
 from glassformer.core.remembered import remembered
 from glassformer.core.results import Table
+from glassformer.core.showing import spoken
 from glassformer.interface.explore import words
 from glassformer.interface.explore.answer import Answer, Asked
 from glassformer.interface.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, mark, source
@@ -230,7 +231,7 @@ def _places(thresholds: Any, largest: float) -> dict[float, list[str]]:
     found: dict[float, list[str]] = {}
     for entry in thresholds.entries:
         if 0 < entry.alpha <= largest:
-            found.setdefault(round(entry.alpha, 9), []).append(entry.name.replace("_", " "))
+            found.setdefault(round(entry.alpha, 9), []).append(spoken(entry.name))
     return found
 
 
@@ -325,6 +326,6 @@ def _said(found: Curves, optimum: Table) -> str:
         doubtful > 0
     )
     if found.thresholds is not None:
-        known = [(e.name.replace("_", " "), e.alpha) for e in found.thresholds.entries if np.isfinite(e.alpha)]
+        known = [(spoken(e.name), e.alpha) for e in found.thresholds.entries if np.isfinite(e.alpha)]
         text += " Thresholds: " + ", ".join(f"{name} at {alpha:.4g}" for name, alpha in known) + "." * bool(known)
     return " ".join([text, *optimum.notes])

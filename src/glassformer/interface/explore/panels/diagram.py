@@ -15,7 +15,7 @@ from bokeh.palettes import Cividis256
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.core.progress import track
 from glassformer.core.remembered import remembered
-from glassformer.core.showing import heading
+from glassformer.core.showing import heading, spoken
 from glassformer.interface.explore import words
 from glassformer.interface.explore.answer import Answer, Asked
 from glassformer.interface.explore.drawing import CLEAR, GREYED, canvas, fill, hover, source
@@ -148,7 +148,7 @@ def _thresholds(asked: Asked, column: dict[str, float], top: float) -> list[dict
         found = remembered(lambda: thresholds(model), "thresholds", model)
     except GlassformerError:
         return []
-    places = [(entry.name.replace("_", " "), entry.alpha) for entry in found.entries if 0 < entry.alpha <= top]
+    places = [(spoken(entry.name), entry.alpha) for entry in found.entries if 0 < entry.alpha <= top]
     return [{**column, "name": name, "alpha": alpha} for name, alpha in places]
 
 

@@ -11,6 +11,7 @@ from bokeh.models import Legend, LegendItem
 
 from glassformer.core.ranges import number_from
 from glassformer.core.remembered import remembered
+from glassformer.core.showing import spoken
 from glassformer.interface.explore import words
 from glassformer.interface.explore.answer import Answer, Asked
 from glassformer.interface.explore.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
@@ -59,9 +60,9 @@ class Samples(Panel):
         found = remembered(compute, "plan", asked.model, target, chosen, d)
         call, imports = words.learner_argument(chosen)
         told = [
-            f"{one.name.replace('_', ' ')}: alpha = {one.alpha:.6g}, {one.samples} samples"
+            f"{spoken(one.name)}: alpha = {one.alpha:.6g}, {one.samples} samples"
             if np.isfinite(one.alpha)
-            else f"{one.name.replace('_', ' ')}: {one.note}"
+            else f"{spoken(one.name)}: {one.note}"
             for one in found.entries
         ]
         return Answer(
@@ -82,12 +83,11 @@ class Samples(Panel):
         for held in self._curves:
             fill(held, {"alpha": []})
         self._legend.items = [
-            LegendItem(label=name.replace("_", " "), renderers=[line])
-            for name, line in zip(curves, self._lines, strict=False)
+            LegendItem(label=spoken(name), renderers=[line]) for name, line in zip(curves, self._lines, strict=False)
         ]
         for held, (name, values) in zip(self._curves, curves.items(), strict=False):
             # A logarithmic axis has no place for zero, nor for what is far below the target.
-            seen, who = values > least, name.replace("_", " ")
+            seen, who = values > least, spoken(name)
             fill(held, {"alpha": alpha[seen], "error": values[seen], "who": [who] * int(seen.sum())})
         fill(self._target, {"alpha": [alpha[0], alpha[-1]], "error": [found.target] * 2})
         there = [one for one in found.entries if np.isfinite(one.alpha) and one.alpha > 0]
