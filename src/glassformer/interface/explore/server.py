@@ -74,8 +74,8 @@ def serve(first: str, port: int, show: bool, given: Given) -> None:
     made.io_loop.asyncio_loop.set_exception_handler(_told)
     print(f"glassformer explorer at {address} (Ctrl-C stops it)")
     print(
-        f"The address holds a secret: whoever has it can use the page{' and run code as you' * given.code}. To see it on "
-        f"another machine: ssh -L {made.port}:{ADDRESS}:{made.port} HOST, with the same port at both ends.",
+        f"The address holds a secret: whoever has it can use the page{' and run code as you' * given.code}. "
+        f"To see it on another machine: ssh -L {made.port}:{ADDRESS}:{made.port} HOST, with the same port at both ends.",
         flush=True,
     )
     with redirection(address) as file:
