@@ -75,7 +75,7 @@ def serve(first: str, port: int, show: bool, given: Given) -> None:
     print(f"glassformer explorer at {address} (Ctrl-C stops it)")
     print(
         f"The address holds a secret: whoever has it can use the page{' and run code as you' * given.code}. "
-        f"To see it on another machine: ssh -L {made.port}:{ADDRESS}:{made.port} HOST, with the same port at both ends.",
+        f"To see it on another machine: ssh -L {made.port}:{ADDRESS}:{made.port} HOST (the same port at both ends).",
         flush=True,
     )
     with redirection(address) as file:
