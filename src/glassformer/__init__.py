@@ -5,11 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from glassformer.core import deprecated
-
 __version__ = "0.1.0"
-
-deprecated.install()
 
 # Public names and where they live; imported at first use, so that the command line answers at once.
 _HOME = {
@@ -76,18 +72,10 @@ _HOME = {
     "trajectory": "theory.trajectory",
 }
 
-# Names of version 0.1 that have become others, and the modules that say which.
-_FORMER = {
-    **dict.fromkeys(("Descent", "MultiPass", "Regularised", "Training"), "core.settings"),
-    "Channel": "models.channels.scalar",
-}
-
 __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FORMER:
-        return getattr(importlib.import_module(f"{__name__}.{_FORMER[name]}"), name)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

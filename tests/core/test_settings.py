@@ -39,21 +39,6 @@ def test_what_a_relative_has_no_use_for_is_refused():
         simulate(model, [0.5], d=8, instances=1, algorithm="ridge", settings=NuclearNorm(tolerance=0.1))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("Descent", "MessagePassing"),
-        ("Training", "GradientDescent"),
-        ("MultiPass", "SGD"),
-        ("Regularised", "NuclearNorm"),
-    ],
-)
-def test_former_names_lead_to_the_new_ones(old, new):
-    for home in (glassformer, glassformer.core.settings):
-        with pytest.warns(DeprecationWarning, match=old):
-            assert getattr(home, old) is getattr(glassformer, new)
-
-
 def absolute():
     """The absolute value of one projection, with the averages that are known in closed form."""
     model = SequenceMultiIndex(_absolute, points=32)

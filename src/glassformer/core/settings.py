@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from glassformer.core.checks import is_number, is_whole, require_integer
-from glassformer.core.deprecated import renamed
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
 
@@ -156,15 +155,3 @@ class Iteration:
 
     def __post_init__(self) -> None:
         check_settings(self)
-
-
-_LEARNERS = "glassformer.learners"
-__getattr__ = renamed(
-    __name__,
-    {
-        "Descent": f"{_LEARNERS}.bayes:MessagePassing",
-        "Training": f"{_LEARNERS}.gradient_descent:GradientDescent",
-        "MultiPass": f"{_LEARNERS}.sgd:SGD",
-        "Regularised": f"{_LEARNERS}.convex:NuclearNorm",
-    },
-)

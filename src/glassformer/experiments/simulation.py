@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checkpoints import Keeper
 from glassformer.core.checks import is_whole, require_integer
-from glassformer.core.deprecated import renamed
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.integral import Array
 from glassformer.core.results import Table, wide_bars
@@ -23,10 +22,6 @@ from glassformer.learners.registry import chosen
 from glassformer.models import Model
 from glassformer.theory.limits import limits
 from glassformer.theory.state_evolution import validated_alpha
-
-__getattr__ = renamed(
-    __name__, {name: "glassformer.experiments.instances:Run" for name in ("Instance", "RowsInstance", "BaselineRun")}
-)
 
 # Fields of a run whose means are columns, and those that have a standard error and a Bayes-optimal counterpart.
 _MEANS = ("overlap", "cosine", "training_error", "training_loss", "rank", "early_stopped_error")

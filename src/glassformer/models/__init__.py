@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from glassformer.core.deprecated import renamed
-
 if TYPE_CHECKING:
     from glassformer.models.attention_indexed import AttentionIndexed
     from glassformer.models.base import FiniteSize, Model, counting_threshold
@@ -18,10 +16,7 @@ __all__ = ["AttentionIndexed", "BilinearSequenceRegression", "FiniteSize", "Mode
 _HOME = {"AttentionIndexed": "attention_indexed", "BilinearSequenceRegression": "bilinear"}
 
 
-_renamed = renamed(__name__, {"MatrixModel": "glassformer.models.base:Model"})
-
-
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        return _renamed(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME.get(name, 'base')}"), name)

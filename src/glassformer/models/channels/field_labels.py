@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.declarations import declared
-from glassformer.core.deprecated import former
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array
 from glassformer.models.channels.decisions import Decisions
@@ -18,8 +17,6 @@ from glassformer.models.channels.row_symmetries import RowSymmetries
 
 class FieldLabels(Decisions, ABC):
     """Labels of ``P`` rows and ``K`` columns of fields."""
-
-    moment = former("moment", "self_overlap")
 
     points: int
     """Sampled data points per replica, a power of two."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from glassformer.core.declarations import declared
-from glassformer.core.deprecated import renamed
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.integral import Array, Integral
 from glassformer.models.channels.decisions import Decisions
@@ -231,6 +230,3 @@ class ScalarChannel(Decisions, ABC):
         """Those of them that are integrals, each with its error; empty when the channel has none."""
         del variance
         return {}
-
-
-__getattr__ = renamed(__name__, {"Channel": "glassformer.models.channels.scalar:ScalarChannel"})

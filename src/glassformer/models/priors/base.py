@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 
 from glassformer.core.declarations import declared
-from glassformer.core.deprecated import former
 from glassformer.core.integral import Array, Integral
 
 
@@ -49,8 +48,6 @@ class SignalPrior(ABC):
 
     Around its mean every row has unit power. Sample sizes count in units that hold ``degrees`` free entries of a row.
     """
-
-    dimension = former("dimension", "mmse_dimension")
 
     overlap_shape = declared((), "Shape of an overlap in results: empty for numbers, (P, P) for matrices.")
     degrees = declared(1.0, "Free entries of a row per unit in which sample sizes are counted.")
@@ -98,8 +95,6 @@ class Prior(SignalPrior):
     The posterior covariance is the identity before any data, and :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l
     g_l g_l^T`.
     """
-
-    moment = former("moment", "self_overlap")
 
     random_start = declared(1e-3, "Size of the random start of message passing on labels that are blind to signs.")
     diagonal = declared(False, "True when every row has a prior of its own, and none is a weight vector.")
