@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from glassformer.core.numerics.memory import MemoryBound
+from glassformer.numerics.memory import MemoryBound
 
 _BOUND = MemoryBound()
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from glassformer import AttentionIndexed, MessagePassing, limits, simulate
+from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.learners.gamp import gamp
-from glassformer.models.designs.quadratic import QuadraticDesign
 
 TARGET_CURVE, TARGET_RATIO, TARGET_GIGABYTES = 1.0, 1.3, 16.0
 

@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from glassformer import DeepAttention, SequenceMultiIndex
-from glassformer.core.numerics import compiled
+from glassformer.numerics import cached_jit as compiled
 
 MODELS = {
     "one layer": lambda: DeepAttention(depth=1, points=512),

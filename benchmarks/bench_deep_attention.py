@@ -23,7 +23,7 @@ from glassformer import phase_diagram as diagram_of
 from glassformer.learners.algorithms.gamp_state import GampState
 from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.gamp import gamp
-from glassformer.theory.state_evolution import state_evolution
+from glassformer.state_evolution.solve import state_evolution
 
 
 def clocked(label: str, function):  # type: ignore[no-untyped-def]

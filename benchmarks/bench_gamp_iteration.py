@@ -32,7 +32,7 @@ import numpy as np
 
 from glassformer import BilinearSequenceRegression, DenseDesign, GaussianChannel, MessagePassing, RectangularLaw
 from glassformer.learners.gamp import gamp
-from glassformer.models.priors import shrunk
+from glassformer.priors import shrunk
 
 TARGET_TIME, TARGET_MEMORY = {"float64": 1.2, "float32": 1.4}, 1.25
 STORAGES, NOISES = ("float64", "float32"), (0.1, 0.0)

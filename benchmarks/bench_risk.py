@@ -15,10 +15,10 @@ import numpy as np
 
 from glassformer import BilinearSequenceRegression, RegularisedRisk
 from glassformer.core.settings import Iteration
+from glassformer.designs.dense import DenseDesign
 from glassformer.learners.algorithms.proximal_gradient import least_risk
 from glassformer.learners.algorithms.risk import Risk, certified_gap
-from glassformer.models.designs.dense import DenseDesign
-from glassformer.theory.risk.losses import Logistic, Square
+from glassformer.risk.losses import Logistic, Square
 
 LINEAR = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 SIGNS = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from glassformer.interface.cli import main
+from glassformer.cli import main
 
 SECONDS, BYTES = 60, 6 << 30
 NUMBERS = ("nan", "inf", "-1", "0", "1e300", "1e-300", "a", "", "1,2")

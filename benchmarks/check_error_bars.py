@@ -34,8 +34,8 @@ from glassformer import (
     DeepAttentionIndexed,
     SequenceMultiIndex,
 )
-from glassformer.core.numerics.quasi_random import confident
 from glassformer.core.progress import track
+from glassformer.numerics.quasi_random import confident
 
 # How many times more data points, and work on each, the comparison takes.
 MORE = 8

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glassformer import BilinearSequenceRegression, simulate
-from glassformer.learners.algorithms.judgement import JUDGEMENT
+from glassformer.learners.algorithms.convergence import JUDGEMENT
 
 CASES = ((0.2, 0.0), (1.0, 0.0), (0.5, 0.1))
 # Posterior variance at which message passing with exact scores stops.

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from glassformer import BilinearSequenceRegression, SequenceMultiIndex, limits, thresholds
-from glassformer.models.channels.link.channel import LinkChannel
+from glassformer.channels.link.channel import LinkChannel
 
 Link = Callable[[Any], Any]
 

@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer import SequenceMultiIndex
-from glassformer.core.numerics.extrapolation import remainder
-from glassformer.models.channels.control_variates import information
+from glassformer.channels.control_variates import information
+from glassformer.numerics.extrapolation import remainder
 
 LINKS = {
     "tanh + tanh": (lambda z: jnp.sum(jnp.tanh(z)), 2),

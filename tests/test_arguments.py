@@ -28,8 +28,8 @@ from glassformer import (
     vector_state_evolution,
 )
 from glassformer.core.arguments import kinds_of
+from glassformer.dynamics.online_sgd import Pace, Start
 from glassformer.learners.gamp import gamp
-from glassformer.theory.online_sgd import Pace, Start
 
 MODEL = BilinearSequenceRegression(rho=0.5, noise=0.1)
 RNG = np.random.default_rng(0)

@@ -17,7 +17,7 @@ import pytest
 HOME = Path(__file__).parents[1]
 KINDS = ("channel", "prior", "model", "learner", "command")
 # What of the tests is copied, and which of it is run where all skeletons are in: those that name them, and quickly.
-SUITE = ("tests/conformance", "tests/interface/test_commands.py", "tests/models/priors/test_separable.py")
+SUITE = ("tests/conformance", "tests/cli/test_commands.py", "tests/priors/test_separable.py")
 CHOSEN = "(square and probit) or sparse-signs or perceptron or hebb or theory] or is_checked"
 CONFORMANCE = tuple(f"tests/conformance/test_{name}.py" for name in ("models", "learners", "theory"))
 ASKED = (*CONFORMANCE, *SUITE[1:])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import glassformer
-from glassformer.interface.cli import main
+from glassformer.cli import main
 
 HOME = Path(__file__).parents[1]
 PAGES = [HOME / "README.md", HOME / "CONTRIBUTING.md", *sorted((HOME / "docs").glob("*.md"))]

@@ -22,7 +22,7 @@ from glassformer import (
     simulate,
 )
 from glassformer.learners.gamp import gamp
-from glassformer.theory.state_evolution import state_evolution
+from glassformer.state_evolution.solve import state_evolution
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1)
 INPUTS = np.random.default_rng(0).standard_normal((6, 4, 4))

@@ -10,7 +10,7 @@ HOME = Path(__file__).parents[1] / "src" / "glassformer"
 FLOORS = (("core",), ("models",), ("theory",), ("learners",), ("experiments", "sklearn"), ("interface",))
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # Results draw themselves: imported when that is asked for.
-DOORS = {("core/showing.py", "interface")}
+DOORS = {("core/display.py", "interface")}
 
 
 def imported(path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import Sweep
-from glassformer.models.priors.bilinear import BilinearPrior
+from glassformer.priors.bilinear import BilinearPrior
 
 README = Path(__file__).parents[1] / "README.md"
 

@@ -15,8 +15,8 @@ from glassformer import (
     SequenceMultiIndex,
     testing,
 )
-from glassformer.core.integral import Integral
-from glassformer.models.priors.bilinear import BilinearPrior
+from glassformer.core.estimate import Integral
+from glassformer.priors.bilinear import BilinearPrior
 from glassformer.testing import check_model
 
 SOUND = {
@@ -172,7 +172,7 @@ def test_a_wrong_information_is_told_with_both_numbers():
 
 @pytest.mark.slow
 def test_a_threshold_above_its_bound_is_told_with_both_numbers(monkeypatch):
-    from glassformer.theory.thresholds import Threshold, Thresholds
+    from glassformer.state_evolution.thresholds import Threshold, Thresholds
 
     wrong = Thresholds("smi", {}, (Threshold("weak_recovery", 0.55, 1e-3, ""),), None)
     monkeypatch.setattr(testing.theory, "thresholds", lambda model: wrong)

@@ -31,7 +31,7 @@ def plain_figures(gallery: dict[str, Any], script: str) -> None:
 
 def figures() -> str:
     """Every figure of the catalogue: where it is published, what it shows, the command that draws it."""
-    from glassformer.interface.figures.catalogue import FIGURES, source
+    from glassformer.papers.catalogue import FIGURES, source
 
     rows = [("In the papers", "What it shows", "Command")]
     for name in sorted(FIGURES, key=lambda name: (FIGURES[name].own, source(name))):
@@ -43,7 +43,7 @@ def figures() -> str:
 
 def commands() -> str:
     """Every command of the command line."""
-    from glassformer.interface.cli.commands import COMMANDS
+    from glassformer.cli.commands import COMMANDS
 
     model = {True: " MODEL", False: ""}
     rows = [(f"`glassformer {name}{model[one.takes_model]}`", one.text) for name, one in COMMANDS.items()]
@@ -52,8 +52,8 @@ def commands() -> str:
 
 def documents() -> str:
     """Every kind of document that ``--json`` prints."""
-    from glassformer.interface.cli.output import KINDS, schema_name
-    from glassformer.interface.documents import document
+    from glassformer.cli.documents import document
+    from glassformer.cli.output import KINDS, schema_name
 
     rows = [(f"`{schema_name(kind)}`", (document(kind).__doc__ or "").replace("``", "`")) for kind in KINDS]
     return _table([("Schema", "What it holds"), *rows])

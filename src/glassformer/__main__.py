@@ -1,5 +1,5 @@
 """``python -m glassformer`` is the command line."""
 
-from glassformer.interface.cli import main
+from glassformer.cli import main
 
 raise SystemExit(main())

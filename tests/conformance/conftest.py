@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, limits
+from glassformer.channels.scalar.noisy_sign import NoisySignChannel
+from glassformer.designs.dense import DenseDesign
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import simulate
-from glassformer.models.channels.noisy_sign import NoisySignChannel
-from glassformer.models.designs.dense import DenseDesign
-from glassformer.theory.state_evolution import state_evolution
+from glassformer.state_evolution.solve import state_evolution
 
 # A new channel needs one line here.
 CHANNELS = {

@@ -115,7 +115,7 @@ def test_rows_of_hardmax(tokens):
 
 @pytest.mark.slow
 def test_two_tokens_have_a_closed_form():
-    from glassformer.models.channels.attention_indexed.prediction import row_errors
+    from glassformer.channels.attention.prediction import row_errors
 
     v = np.array([0.05, 0.5, 1.5])
     sampled, exact = row_errors(2, 1.5, v), AttentionIndexed(0.5, channel="hardmax").channel.label_error(v)

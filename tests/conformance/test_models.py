@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from glassformer import ParameterError, Sweep, Table, limits, simulate
-from glassformer.core.fingerprint import identity
-from glassformer.interface.citations import bibtex
-from glassformer.interface.figures.plots import plot_limits
+from glassformer.core.hashing import identity
 from glassformer.models.registry import MODELS, build, options_of
+from glassformer.papers.citations import bibtex
+from glassformer.plotting.plots import plot_limits
 
 # Parameters with which each is quick, and a sample ratio at which there is something to learn.
 EXAMPLES = {

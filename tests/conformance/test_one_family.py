@@ -12,11 +12,11 @@ from glassformer import limits
 from glassformer.core.settings import Iteration
 from glassformer.learners.gamp import gamp
 from glassformer.models.base import Model
-from glassformer.theory.conjugate_overlap import conjugate_overlap
-from glassformer.theory.evolution_map import EvolutionMap
-from glassformer.theory.free_entropy import free_entropy
-from glassformer.theory.located import located
-from glassformer.theory.sampled_fixed_point import refined
+from glassformer.state_evolution.coarse_solve import located
+from glassformer.state_evolution.conjugate_overlap import conjugate_overlap
+from glassformer.state_evolution.evolution_map import EvolutionMap
+from glassformer.state_evolution.free_entropy import free_entropy
+from glassformer.state_evolution.sampled_fixed_point import refined
 
 CLOSE = 1e-8
 SOME = slice(None, None, 2)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from glassformer import DeepAttention, DeepAttentionIndexed, SequenceMultiIndex, simulate
-from glassformer.core.integral import Integral
-from glassformer.models.channels.multi_index.importance_sampling import Effort
+from glassformer.channels.multi_index.importance_sampling import Effort
+from glassformer.core.estimate import Integral
 
 MODELS = {
     "committee of two signs": SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]) + jnp.sign(z[1, 0]), 2, 1),
@@ -60,7 +60,7 @@ def test_scores_are_derivatives_of_the_log_partition(name):
             np.testing.assert_allclose((high - low) / (2 * step), score[:, a, b], atol=0.08)
 
 
-# With noise: tests/models/priors/test_spectrum_rows.py.
+# With noise: tests/priors/test_spectrum_rows.py.
 @pytest.mark.parametrize("name", one_in_the_suite("polynomial"))
 def test_squares_of_scores_equal_their_slopes_on_average(name):
     channel, count = sampled_channel(MODELS[name], 64), 2000

@@ -16,7 +16,7 @@ from glassformer import (
     simulate,
 )
 from glassformer.core.checkpoints import Checkpoint, Keeper
-from glassformer.core.fingerprint import code_of
+from glassformer.core.hashing import code_of
 from glassformer.experiments.instances import _Designs
 from glassformer.learners.algorithms import row_descent as rows
 from glassformer.learners.algorithms import training

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from glassformer import DataError, Sweep, run_sweep
+from glassformer.cli import main
 from glassformer.core.cache_folder import VARIABLE
 from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.disk_cache import kept
 from glassformer.core.files import opened_for_lock, replaced
-from glassformer.core.kept import kept
 from glassformer.core.solution import Status
-from glassformer.interface.cli import main
 from glassformer.learners.base import Reached
 
 SWEEP = Sweep("bsr", {"rho": [0.5], "alpha": [0.2, 0.4]})

@@ -31,14 +31,14 @@ from glassformer import (
     run_sweep,
     simulate,
 )
+from glassformer.channels.attention.projected import LinearAttentionChannel, SoftmaxAttentionChannel
+from glassformer.channels.link.channel import LinkChannel
+from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.core.errors import UnidentifiedError
-from glassformer.core.fingerprint import identified, identity
-from glassformer.core.numerics import compiled
+from glassformer.core.hashing import identified, identity
 from glassformer.core.settings import Iteration
 from glassformer.learners.convex import NuclearNorm
-from glassformer.models.channels.attention_indexed.projected import LinearAttentionChannel, SoftmaxAttentionChannel
-from glassformer.models.channels.gaussian import GaussianChannel
-from glassformer.models.channels.link.channel import LinkChannel
+from glassformer.numerics import cached_jit as compiled
 
 TENTH = float(np.nextafter(0.1, 1.0))
 NUMBERS = (0.1, TENTH, 0.25, 0.5, 1, 1.0)
@@ -258,7 +258,7 @@ MODULE = """
 import functools
 import numpy as np
 from glassformer import BilinearSequenceRegression, DeepAttention
-from glassformer.core.fingerprint import identity
+from glassformer.core.hashing import identity
 
 TABLE = {"b": {1.5, "x", None}, "a": frozenset("abc")}
 

@@ -14,9 +14,9 @@ from glassformer import (
     limits,
     simulate,
 )
+from glassformer.cli import self_test as doctor
 from glassformer.core.errors import BackendError
-from glassformer.core.numerics.jax_settings import require_backend
-from glassformer.interface import doctor
+from glassformer.numerics.jax_settings import require_backend
 
 STRICT = {
     "jax_numpy_rank_promotion": "raise",

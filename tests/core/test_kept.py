@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+from glassformer.cli.self_test import CHECKS
 from glassformer.core.cache_folder import VARIABLE, cache_folder
-from glassformer.core.kept import kept
-from glassformer.interface.doctor import CHECKS
+from glassformer.core.disk_cache import kept
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_doctor_tells_whether_the_cache_can_be_used(tmp_path, monkeypatch):
 _COMMAND = """
 import sys, os
 {before}
-from glassformer.interface.cli import main
+from glassformer.cli import main
 sys.argv = ["glassformer", "--version"]
 try:
     main({arguments})

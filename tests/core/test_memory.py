@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression
-from glassformer.core import remembered
-from glassformer.core.numerics import compiled, memory
+from glassformer.core import memoize as remembered
+from glassformer.numerics import cached_jit as compiled
+from glassformer.numerics import memory
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from glassformer import DeepAttention, limits
 from glassformer.core import progress
 from glassformer.core.progress import advance, busy, expected, note, times, track
-from glassformer.theory.conjugate_overlap import conjugate_overlap
+from glassformer.state_evolution.conjugate_overlap import conjugate_overlap
 
 
 class Terminal(io.StringIO):

@@ -5,9 +5,9 @@ import pytest
 
 import glassformer
 from glassformer import Iteration, MessagePassing, NuclearNorm, ParameterError, SequenceMultiIndex, simulate
+from glassformer.channels.multi_index.scalar_rows import ScalarRowsChannel
+from glassformer.channels.scalar.absolute import AbsoluteChannel
 from glassformer.learners.data_set import DataSet
-from glassformer.models.channels.absolute import AbsoluteChannel
-from glassformer.models.channels.multi_index.scalar_rows import ScalarRowsChannel
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ from glassformer import (
     thresholds,
     trajectory,
 )
+from glassformer.core.display import Drawing, Shown
 from glassformer.core.progress import in_notebook
-from glassformer.core.showing import Drawing, Shown
 
 LINEAR = BilinearSequenceRegression(rho=np.inf, noise=0.1)
 RNG = np.random.default_rng(0)
@@ -41,7 +41,7 @@ Y = np.einsum("nld,ld->n", X, RNG.standard_normal((6, 6))) / 6 + 0.3 * RNG.stand
 
 
 def of_network():
-    from glassformer.theory.online_sgd import Pace
+    from glassformer.dynamics.online_sgd import Pace
 
     return online_sgd(SequenceMultiIndex(lambda z: z[0], points=32), np.array([0.5, 1.0]), Pace(0.5, 1), points=64)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer.core.numerics.small_matrices import cholesky, inverse_and_log_det, triangular_inverse
+from glassformer.numerics.small_matrices import cholesky, inverse_and_log_det, triangular_inverse
 
 
 def positive(size):

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer.core.numerics import written_out as module
-from glassformer.core.numerics.entries import entries, listed, once, whole
-from glassformer.core.numerics.written_out import by_entries, written_out
+from glassformer.numerics import written_out as module
+from glassformer.numerics.scalarize import by_entries, written_out
+from glassformer.numerics.scalarize_arrays import entries, listed, once, whole
 
 
 def looped(x):

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from glassformer import IncompatibleError, ParameterError, Sweep
-from glassformer.core.fingerprint import identity
+from glassformer.cli import main
+from glassformer.core.hashing import identity
 from glassformer.experiments.sweeps.types import of_model
-from glassformer.interface.cli import main
 from glassformer.models.registry import MODELS
 
 GENERAL = {"model": "'bsr'", "compute": "'limits'"}

@@ -33,13 +33,13 @@ from glassformer import (
     run_sweep,
     simulate,
 )
+from glassformer.cli import main
 from glassformer.experiments.sweeps.collect import to_frame
 from glassformer.experiments.sweeps.engines import outcomes
 from glassformer.experiments.sweeps.run import progress
 from glassformer.experiments.sweeps.store import Record, Store
-from glassformer.interface.cli import main
-from glassformer.interface.figures.sweep import plot
 from glassformer.learners.regularised_risk import RegularisedRisk
+from glassformer.plotting.sweep import plot
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "sweeps.md"
 THEORY = Sweep("bsr", {"rho": [0.2, 0.5], "alpha": "0.1:0.9:5"}, parameters={"beta": 1})
@@ -113,7 +113,7 @@ def test_thresholds_have_axes_without_alpha(tmp_path):
 
 @pytest.mark.slow
 def test_a_picture_of_a_sweep_has_its_model_and_parameters_for_a_title(tmp_path, monkeypatch):
-    from glassformer.interface.figures import sweep
+    from glassformer.plotting import sweep
 
     run_sweep(Sweep("bsr", {"rho": [0.2, 0.5]}, compute="thresholds", parameters={"noise": 0.1}), tmp_path)
     said = []

@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 from glassformer import DataError, ParameterError
+from glassformer.cli import main
 from glassformer.core.checkpoints import Checkpoint
-from glassformer.experiments.text import attention_classifier as classifier
-from glassformer.experiments.text.attention_classifier import (
+from glassformer.papers.text import attention_classifier as classifier
+from glassformer.papers.text.attention_classifier import (
     ClassifierTraining,
     class_scores,
     repeated_runs,
     train_classifier,
 )
-from glassformer.experiments.text.questions import TEST_FILE, TRAINING_FILE, read_questions
-from glassformer.interface.cli import main
+from glassformer.papers.text.questions import TEST_FILE, TRAINING_FILE, read_questions
 
 SMALL = ClassifierTraining(embedding=16, width=8, epochs=6, learning_rate=5e-3, looks=2)
 CUES = {"NUM": "when how-many", "HUM": "who whose", "LOC": "where whither"}

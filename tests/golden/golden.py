@@ -98,7 +98,7 @@ def run(line):
             result = FUNCTIONS[line]()
         else:
             main = importlib.import_module(
-                "glassformer.cli" if importlib.util.find_spec("glassformer.cli") else "glassformer.interface.cli"
+                "glassformer.cli" if importlib.util.find_spec("glassformer.cli") else "glassformer." + "interface.cli"
             ).main
             out = io.StringIO()
             with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from glassformer import AttentionIndexed, GradientDescent, IncompatibleError, simulate
+from glassformer.channels.attention.hardmax import HardmaxPairChannel
+from glassformer.channels.attention.projected import LinearAttentionChannel, SoftmaxAttentionChannel
+from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.designs.token_pairs import to_matrices
 from glassformer.learners.algorithms.signal_descent import descend
-from glassformer.models.channels.attention_indexed.hardmax import HardmaxPairChannel
-from glassformer.models.channels.attention_indexed.pairs import to_matrices
-from glassformer.models.channels.attention_indexed.projected import LinearAttentionChannel, SoftmaxAttentionChannel
-from glassformer.models.designs.quadratic import QuadraticDesign
-from glassformer.models.students import attention as module
-from glassformer.models.students.attention import attention_student
+from glassformer.models.trainable import attention as module
+from glassformer.models.trainable.attention import attention_student
 
 SOFTMAX = SoftmaxAttentionChannel(2, temperature=0.7)
 

@@ -9,7 +9,7 @@ import pytest
 
 from glassformer.core.errors import ParameterError
 from glassformer.learners.ridge import ridge_error
-from glassformer.models.spectra.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
+from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 
 ALPHA = np.array([0.0, 1e-3, 0.3, 0.9, 1.0, 1.1, 2.0, 50.0])
 REFERENCE = Path(__file__).resolve().parents[3] / "shared/reference/bsr/perfect_recovery_thresholds.csv"

@@ -13,10 +13,10 @@ from glassformer import (
     thresholds,
 )
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.models.priors.bilinear import BilinearPrior
-from glassformer.models.priors.measured import AssumedPrior, UnknownLawPrior
-from glassformer.models.spectra.estimated import EstimatedLaw
-from glassformer.models.spectra.rectangular import RectangularLaw
+from glassformer.priors.bilinear import BilinearPrior
+from glassformer.priors.measured import AssumedPrior, UnknownLawPrior
+from glassformer.random_matrices.estimated import EstimatedLaw
+from glassformer.random_matrices.rectangular import RectangularLaw
 
 MODEL = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 ASK = {"d": 40, "instances": 4, "seed": 2, "storage": "float32"}

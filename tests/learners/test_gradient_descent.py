@@ -21,11 +21,11 @@ from glassformer import (
     least_nuclear_norm,
     simulate,
 )
-from glassformer.interface.cli import main
+from glassformer.cli import main
+from glassformer.designs.dense import DenseDesign
 from glassformer.learners.algorithms.signal_descent import descend
 from glassformer.learners.ridge import ridge
-from glassformer.models.designs.dense import DenseDesign
-from glassformer.models.students.factors import _itself, _loss_of, factor_student
+from glassformer.models.trainable.factors import _itself, _loss_of, factor_student
 
 _loss = _loss_of(_itself)
 MODEL = BilinearSequenceRegression(beta=1, rho=0.2, noise=0.0)

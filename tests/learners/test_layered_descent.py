@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from glassformer import AveragedGradientDescent, DeepAttentionIndexed, GradientDescent, simulate
+from glassformer.designs.layered import LayeredQuadraticDesign
 from glassformer.learners.algorithms.signal_descent import descend
-from glassformer.models.designs.layered import LayeredQuadraticDesign
-from glassformer.models.students.deep_attention import layered_student
+from glassformer.models.trainable.deep_attention import layered_student
 
 
 def drawn(channel, samples, d=8, width=2, seed=0):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from glassformer import DataError, Iteration, ParameterError, Status, least_nuclear_norm
+from glassformer.designs.dense import DenseDesign
 from glassformer.learners.algorithms import proximal
 from glassformer.learners.algorithms.arrays import library
 from glassformer.learners.ridge import ridge
-from glassformer.models.designs.dense import DenseDesign
 
 ridge_module = importlib.import_module("glassformer.learners.ridge")
 

@@ -13,7 +13,7 @@ from glassformer import (
     ridge_error,
     simulate,
 )
-from glassformer.models.spectra.rectangular import RectangularLaw
+from glassformer.random_matrices.rectangular import RectangularLaw
 
 # beta, rho, alpha, noise, strength; error, training error.
 ROWS = [

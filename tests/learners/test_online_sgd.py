@@ -15,11 +15,11 @@ from glassformer import (
     follow,
     simulate,
 )
-from glassformer.interface.cli import main
+from glassformer.cli import main
+from glassformer.designs.generated import GeneratedDesign
+from glassformer.designs.projection import ProjectionDesign
 from glassformer.learners.algorithms.fresh_batches import fresh_batches
 from glassformer.learners.data_set import DataSet
-from glassformer.models.designs.generated import GeneratedDesign
-from glassformer.models.designs.projection import ProjectionDesign
 
 TANH = SequenceMultiIndex(lambda z: jnp.tanh(2 * z[0, 0]), noise=0.3, points=32)
 GATED = SequenceMultiIndex(lambda z: z[0, 0] * jnp.tanh(z[1, 0]), indices=2, noise=0.1, points=32)

@@ -15,8 +15,8 @@ from glassformer import (
     limits,
     plan,
 )
-from glassformer.interface.cli import main
-from glassformer.theory.crossings import Looked, crossings
+from glassformer.cli import main
+from glassformer.state_evolution.crossings import Looked, crossings
 
 NOISY = BilinearSequenceRegression(beta=1, rho=0.3, noise=0.1)
 HARD = BilinearSequenceRegression(beta=1, rho=0.3, channel="absolute")

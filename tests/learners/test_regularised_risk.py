@@ -15,16 +15,16 @@ from glassformer import (
     RegularisedRisk,
     simulate,
 )
+from glassformer.cli import main
 from glassformer.core.settings import Iteration
-from glassformer.interface.cli import main
+from glassformer.designs.dense import DenseDesign
+from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.learners.algorithms.proximal import least_nuclear_norm
 from glassformer.learners.algorithms.proximal_gradient import least_risk
 from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.ridge import ridge
-from glassformer.models.designs.dense import DenseDesign
-from glassformer.models.designs.quadratic import QuadraticDesign
-from glassformer.theory.risk.cross_entropy import CrossEntropy
-from glassformer.theory.risk.losses import Hinge, Huber, Logistic, Square
+from glassformer.risk.cross_entropy import CrossEntropy
+from glassformer.risk.losses import Hinge, Huber, Logistic, Square
 
 SIGNS = BilinearSequenceRegression(beta=1, rho=0.3, channel="sign")
 

@@ -17,15 +17,15 @@ from glassformer import (
     risk_path,
 )
 from glassformer.core.settings import Iteration
-from glassformer.learners.algorithms.changed_loss import Shifted, Weighted
-from glassformer.learners.algorithms.left_out import left_out_of_ridge
+from glassformer.designs.dense import DenseDesign
+from glassformer.designs.pooled import PooledDesign
+from glassformer.learners.algorithms.approximate_loo import left_out_of_ridge
 from glassformer.learners.algorithms.penalised_fit import prepared
 from glassformer.learners.algorithms.proximal_gradient import least_risk
 from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
-from glassformer.models.designs.dense import DenseDesign
-from glassformer.models.designs.pooled import PooledDesign
-from glassformer.theory.risk.losses import Hinge, Huber, Logistic, Square, loss_of
+from glassformer.learners.algorithms.weighted_loss import Shifted, Weighted
+from glassformer.risk.losses import Hinge, Huber, Logistic, Square, loss_of
 
 ACCURATE = Iteration(tolerance=1e-8, max_iterations=20000)
 

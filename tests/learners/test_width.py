@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, DataError, DataWarning, estimate_model
-from glassformer.learners.own_data.widths import even_moments, width_of
+from glassformer.data_analysis.widths import even_moments, width_of
 
 GRID = [((30, 30), 0.1, 0.1, 0.8), ((30, 30), 0.5, 0.3, 1.5), ((24, 48), 0.2, 0.2, 0.8), ((30, 30), 1.0, 0.1, 1.5)]
 

@@ -25,16 +25,16 @@ from glassformer import (
     simulate,
     thresholds,
 )
+from glassformer.channels.attention.hardmax import HardmaxPairChannel
+from glassformer.channels.attention.hardmax_sampled import HardmaxChannel
+from glassformer.channels.attention.hardmax_triple import HardmaxTripleChannel
+from glassformer.channels.attention.noisy import NoisyAttentionChannel
+from glassformer.channels.attention.projected import LinearAttentionChannel, SoftmaxAttentionChannel
+from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.designs.token_pairs import to_components, to_matrices
 from glassformer.learners.gamp import gamp
-from glassformer.models.channels.attention_indexed.hardmax import HardmaxPairChannel
-from glassformer.models.channels.attention_indexed.hardmax_sampled import HardmaxChannel
-from glassformer.models.channels.attention_indexed.hardmax_triple import HardmaxTripleChannel
-from glassformer.models.channels.attention_indexed.noisy import NoisyAttentionChannel
-from glassformer.models.channels.attention_indexed.pairs import to_components, to_matrices
-from glassformer.models.channels.attention_indexed.projected import LinearAttentionChannel, SoftmaxAttentionChannel
-from glassformer.models.designs.quadratic import QuadraticDesign
-from glassformer.models.priors.wishart import WishartPrior
-from glassformer.theory.free_entropy import free_entropy
+from glassformer.priors.wishart import WishartPrior
+from glassformer.state_evolution.free_entropy import free_entropy
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "aim"
 RATIOS = np.array([0.1, 0.3, 0.5, 0.7, 0.9, 1.2])

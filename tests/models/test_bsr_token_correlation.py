@@ -31,16 +31,16 @@ from glassformer import (
     trajectory,
     vector_state_evolution,
 )
-from glassformer.core.fingerprint import identity
+from glassformer.cli import main
+from glassformer.core.hashing import identity
+from glassformer.designs.dense import DenseDesign
+from glassformer.designs.generated import GeneratedDesign
 from glassformer.experiments.instances import Simulation
 from glassformer.experiments.simulation import experiment_of
 from glassformer.experiments.trajectories import follow
-from glassformer.interface.cli import main
 from glassformer.learners.registry import chosen
-from glassformer.models.designs.dense import DenseDesign
-from glassformer.models.designs.generated import GeneratedDesign
-from glassformer.theory.free_entropy import free_entropy
-from glassformer.theory.state_evolution import state_evolution
+from glassformer.state_evolution.free_entropy import free_entropy
+from glassformer.state_evolution.solve import state_evolution
 
 CORRELATED = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1, token_correlation=0.5)
 INDEPENDENT = BilinearSequenceRegression(beta=0.5, rho=0.3, noise=0.1)

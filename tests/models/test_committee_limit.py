@@ -7,10 +7,10 @@ import pytest
 from scipy.special import softmax
 
 from glassformer import DeepAttention, simulate, thresholds
-from glassformer.models.channels.row_symmetries import RowSymmetries
+from glassformer.channels.row_symmetries import RowSymmetries
+from glassformer.state_evolution.instability import instability
+from glassformer.state_evolution.subspaces import symmetric_basis
 from glassformer.testing import check_model
-from glassformer.theory.instability import instability
-from glassformer.theory.subspaces import symmetric_basis
 
 NO_DETAILS = np.empty((5, 0))
 

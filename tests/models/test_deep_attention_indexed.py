@@ -16,15 +16,15 @@ from glassformer import (
     simulate,
 )
 from glassformer import thresholds as find_thresholds
-from glassformer.core.integral import Integral
-from glassformer.interface.cli import main
-from glassformer.models.channels.attention_indexed.deep import DeepAttentionIndexedChannel
-from glassformer.models.channels.attention_indexed.pairs import to_components, to_matrices
-from glassformer.models.channels.multi_index.importance_sampling import Effort
-from glassformer.models.priors.layered import LayeredPrior
-from glassformer.models.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
-from glassformer.theory.free_entropy import free_entropy
-from glassformer.theory.state_evolution import state_evolution
+from glassformer.channels.attention.deep import DeepAttentionIndexedChannel
+from glassformer.channels.multi_index.importance_sampling import Effort
+from glassformer.cli import main
+from glassformer.core.estimate import Integral
+from glassformer.designs.token_pairs import to_components, to_matrices
+from glassformer.priors.layered import LayeredPrior
+from glassformer.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
+from glassformer.state_evolution.free_entropy import free_entropy
+from glassformer.state_evolution.solve import state_evolution
 
 MODEL = DeepAttentionIndexed(rho=0.5, tokens=2, layers=2, skip=1.0)
 

@@ -24,16 +24,16 @@ from glassformer import (
 )
 from glassformer import phase_diagram as diagram_of
 from glassformer import thresholds as thresholds_of
+from glassformer.channels.multi_index.attention_network import flow
+from glassformer.channels.multi_index.deep_attention import DeepAttentionChannel
+from glassformer.channels.multi_index.importance_sampling import Effort
+from glassformer.channels.multi_index.line_integrals import LineChannel
+from glassformer.channels.multi_index.link_channel import link_channel
+from glassformer.cli import main
 from glassformer.core.errors import LinkError
-from glassformer.interface.cli import main
-from glassformer.models.channels.multi_index.attention_network import flow
-from glassformer.models.channels.multi_index.deep_attention import DeepAttentionChannel
-from glassformer.models.channels.multi_index.importance_sampling import Effort
-from glassformer.models.channels.multi_index.line_integrals import LineChannel
-from glassformer.models.channels.multi_index.link_channel import link_channel
-from glassformer.models.designs.projection import projection_design
-from glassformer.theory.instability import instability
-from glassformer.theory.state_evolution import state_evolution
+from glassformer.designs.projection import projection_design
+from glassformer.state_evolution.instability import instability
+from glassformer.state_evolution.solve import state_evolution
 
 
 def softmax(scores):

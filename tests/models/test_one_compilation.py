@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from glassformer import DeepAttention, SequenceMultiIndex
-from glassformer.core.numerics import compiled
+from glassformer.numerics import cached_jit as compiled
 
 
 def product(z):

@@ -9,13 +9,13 @@ import pytest
 from scipy.special import softmax
 
 from glassformer import DeepAttention, IncompatibleError, ParameterError, limits, simulate
-from glassformer.interface.cli import main
-from glassformer.models.channels.multi_index.importance_sampling import Effort
-from glassformer.models.channels.multi_index.orthogonal_fibre import fixed, rotations
-from glassformer.models.channels.row_symmetries import RowSymmetries
+from glassformer.channels.multi_index.importance_sampling import Effort
+from glassformer.channels.multi_index.orthogonal_fibre import fixed, rotations
+from glassformer.channels.row_symmetries import RowSymmetries
+from glassformer.cli import main
+from glassformer.state_evolution.instability import instability
+from glassformer.state_evolution.subspaces import group_named
 from glassformer.testing import check_model
-from glassformer.theory.instability import instability
-from glassformer.theory.subspaces import group_named
 
 
 @pytest.mark.slow

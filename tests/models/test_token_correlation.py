@@ -14,11 +14,11 @@ from glassformer import (
     simulate,
     thresholds,
 )
-from glassformer.interface.cli import main
-from glassformer.models.designs.quadratic import QuadraticDesign
+from glassformer.cli import main
+from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.models.token_correlation import correlation_root
+from glassformer.state_evolution.bounds import growth_bound
 from glassformer.testing import check_model
-from glassformer.theory.bounds import growth_bound
 
 MATRIX = [[1.0, 0.5], [0.5, 1.0]]
 

@@ -12,8 +12,8 @@ from glassformer import (
     simulate,
     thresholds,
 )
-from glassformer.interface.cli import main
-from glassformer.models.designs.pairs import PairDesign
+from glassformer.cli import main
+from glassformer.designs.pairs import PairDesign
 from glassformer.testing import check_model
 
 MODELS = {

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.core.estimate import Array
 from glassformer.core.files import (
     made,
     read_regular,
@@ -22,8 +23,7 @@ from glassformer.core.files import (
     unsealed,
     unsealed_document,
 )
-from glassformer.core.fingerprint import identity as identity_of
-from glassformer.core.integral import Array
+from glassformer.core.hashing import identity as identity_of
 from glassformer.core.solution import Status
 
 # Seconds of work that an interruption may cost.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 
 # Whole numbers up to this are exact in double precision.
 _LARGEST = 2**53

@@ -42,7 +42,7 @@ class ComparedByContent:
 
 def _content(result: Any) -> str | None:
     # Here, since it brings NumPy along, which --help does without.
-    from glassformer.core.fingerprint import identified
+    from glassformer.core.hashing import identified
 
     if isinstance(result, tuple):
         return identified(*result)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glassformer.core.display import ShownOfModel, leading, told
 from glassformer.core.errors import ConvergenceError, IncompatibleError
-from glassformer.core.integral import Array
-from glassformer.core.showing import ShownOfModel, leading, told
+from glassformer.core.estimate import Array
 from glassformer.core.solution import Status
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Table(ShownOfModel):
         ax: Any = None,
         runs: Table | None = None,
     ) -> Any:
-        """Draw it, as :meth:`~glassformer.core.showing.Shown.plot` does, and runs beside limits.
+        """Draw it, as :meth:`~glassformer.core.display.Shown.plot` does, and runs beside limits.
 
         Args:
             path: as there, and so are ``size``, ``theme`` and ``ax``.

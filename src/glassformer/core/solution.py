@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.core.display import Shown
 from glassformer.core.errors import ConvergenceError
-from glassformer.core.showing import Shown
 
 if TYPE_CHECKING:
     import pandas

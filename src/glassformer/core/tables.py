@@ -14,7 +14,7 @@ def at_home(room: str, place: str) -> Any:
         place: ``"module:name"`` in that room.
 
     Example:
-        >>> at_home("models.channels", "sign:SignChannel")()
+        >>> at_home("channels.scalar", "sign:SignChannel")()
         SignChannel()
     """
     module, _, name = place.partition(":")
@@ -28,7 +28,7 @@ def by_name(given: object, table: dict[str, str], room: str) -> Any:
         LookupError: the text names no line, or has no number where one belongs.
 
     Example:
-        >>> by_name("laplace:0.5", {"laplace:SCALE": "label_laws:Laplace"}, "models.channels")
+        >>> by_name("laplace:0.5", {"laplace:SCALE": "label_laws:Laplace"}, "channels")
         Laplace(scale=0.5)
     """
     name, separator, number = given.partition(":") if isinstance(given, str) else ("", "", "")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from glassformer.core.integral import Array
-from glassformer.core.numerics.quasi_random import confident
+from glassformer.core.estimate import Array
 from glassformer.experiments.instances import Run
+from glassformer.numerics.quasi_random import confident
 
 # Distance from theory that is large whatever the standard errors: a share of the error before any data, which is 1.
 _LARGE = 0.1

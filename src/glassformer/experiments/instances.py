@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from glassformer import __version__
 from glassformer.core.checkpoints import Checkpoint, Keeper
 from glassformer.core.errors import IncompatibleError, ParameterError, UnidentifiedError
-from glassformer.core.fingerprint import identity
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
+from glassformer.core.hashing import identity
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.core.solution import Status
+from glassformer.designs.generated import GeneratedDesign
 from glassformer.learners.base import Ending, Learner, Reached
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.registry import taking
 from glassformer.models import FiniteSize
-from glassformer.models.designs.generated import GeneratedDesign
 from glassformer.models.new_samples import NewInputs
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ class _Designs:
         design: Any = size.design.sample(samples, size.input_shape, np.random.default_rng([seed, 1]), kept)
         if storage != SHARDED:
             return design
-        from glassformer.models.designs.sharded import ShardedDesign
+        from glassformer.designs.sharded import ShardedDesign
 
         return ShardedDesign(design)
 

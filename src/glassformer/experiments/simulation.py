@@ -12,7 +12,7 @@ from glassformer.core.arguments import require_arguments
 from glassformer.core.checkpoints import Keeper
 from glassformer.core.checks import is_whole, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.core.results import Table, wide_bars
 from glassformer.core.solution import Status
 from glassformer.experiments.distance_from_theory import far_from_theory, few_instances, interval
@@ -20,8 +20,8 @@ from glassformer.experiments.instances import Experiment, Run, Simulation, stand
 from glassformer.learners.base import IN_ANY_FORM, Learner
 from glassformer.learners.registry import chosen
 from glassformer.models import Model
-from glassformer.theory.limits import limits
-from glassformer.theory.state_evolution import validated_alpha
+from glassformer.state_evolution.limits import limits
+from glassformer.state_evolution.solve import validated_alpha
 
 # Fields of a run whose means are columns, and those that have a standard error and a Bayes-optimal counterpart.
 _MEANS = ("overlap", "cosine", "training_error", "training_loss", "rank", "early_stopped_error")
@@ -68,20 +68,20 @@ def simulate(
         :class:`Simulation` with the columns ``alpha``, ``error`` (mean over instances), ``standard_error`` (of that
         mean; NaN for a single instance), ``interval`` (half width of its 95 % confidence interval, by Student's
         distribution: 12.7 standard errors of two instances, 3.18 of four), ``theory`` (error that the learner reaches
-        in the limit of large sizes; NaN, with a note that says why, where that is not known),
-        ``theory_bayes_optimal``, ``theory_error_estimate`` (of the latter), ``relative_error`` (summed error over
-        summed power of the teachers, free of the fluctuation of the latter) with its standard error,
-        ``alpha_realised``, and what the model and the learner have of ``training_error``, ``training_loss``, ``rank``,
-        ``early_stopped_error`` (least error along the way), ``row_error``, ``overlap``, ``cosine``, for labels that
-        are numbers ``prediction_error`` and ``plugin_error`` (on new labels without their own noise, in the unit of
-        :func:`~glassformer.theory.limits.limits`), and for discrete labels ``label_error`` (the share of wrong ones;
-        positions found by ``argmax`` or ``argmin`` are classes, and have this error alone). These come with their
-        standard errors (``prediction_standard_error``), these and the rows with the Bayes-optimal ones, where there
-        are any (``row_theory``, ``prediction_theory``, ``plugin_theory``, ``label_theory``). Every run counts in the
-        means, however it ended; the status of a row is that of its first run that did not converge. Values of single
-        runs: ``instances[point][instance]``, or ``of_instances("error")``. A note says which mean is furthest from
-        theory, by how much and why, where it is far: by a tenth of the error before any data, or beyond its interval
-        and by a twentieth of the theory.
+        in the limit of large sizes; NaN, with a note that says why, where that is not known), ``theory_bayes_optimal``,
+        ``theory_error_estimate`` (of the latter), ``relative_error`` (summed error over summed power of the teachers,
+        free of the fluctuation of the latter) with its standard error, ``alpha_realised``, and what the model and the
+        learner have of ``training_error``, ``training_loss``, ``rank``, ``early_stopped_error`` (least error along the
+        way), ``row_error``, ``overlap``, ``cosine``, for labels that are numbers ``prediction_error`` and
+        ``plugin_error`` (on new labels without their own noise, in the unit of
+        :func:`~glassformer.state_evolution.limits.limits`), and for discrete labels ``label_error`` (the share of wrong
+        ones; positions found by ``argmax`` or ``argmin`` are classes, and have this error alone). These come with their
+        standard errors (``prediction_standard_error``), these and the rows with the Bayes-optimal ones, where there are
+        any (``row_theory``, ``prediction_theory``, ``plugin_theory``, ``label_theory``). Every run counts in the means,
+        however it ended; the status of a row is that of its first run that did not converge. Values of single runs:
+        ``instances[point][instance]``, or ``of_instances("error")``. A note says which mean is furthest from theory, by
+        how much and why, where it is far: by a tenth of the error before any data, or beyond its interval and by a
+        twentieth of the theory.
 
     Raises:
         ParameterError: an argument is out of range, or the inputs would not fit into memory.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.settings import changed
 from glassformer.core.solution import Status
@@ -20,7 +20,7 @@ from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.base import Learner
 from glassformer.learners.registry import chosen
 from glassformer.models.base import Model, require_theory
-from glassformer.theory.state_evolution import validated_alpha
+from glassformer.state_evolution.solve import validated_alpha
 
 # What runs remember of their way, where theory has it.
 _FOLLOWED = ("error", "row_error", "cosine", "plugin_error")
@@ -59,11 +59,11 @@ def follow(
             (:mod:`~glassformer.learners.algorithms.proximal_passing`), which ends at the minimiser.
 
     Returns:
-        The table of :func:`~glassformer.theory.trajectory.trajectory`, of
-        :func:`~glassformer.theory.vector_state_evolution.vector_trajectory`, of
-        :func:`~glassformer.theory.assumed_width.assumed_prior_trajectory`, of
-        :func:`~glassformer.theory.risk.in_time.risk_trajectory`, or of
-        :func:`~glassformer.theory.online_sgd.online_trajectory`; with ``d`` also ``measured_error``, the mean over
+        The table of :func:`~glassformer.state_evolution.trajectory.trajectory`, of
+        :func:`~glassformer.state_evolution.vector_state_evolution.vector_trajectory`, of
+        :func:`~glassformer.state_evolution.assumed_width.assumed_prior_trajectory`, of
+        :func:`~glassformer.risk.trajectory.risk_trajectory`, or of
+        :func:`~glassformer.dynamics.online_sgd.online_trajectory`; with ``d`` also ``measured_error``, the mean over
         runs, with ``measured_standard_error``, and likewise of ``row_error``, ``cosine`` and ``plugin_error`` where
         theory has them; theory is that of the ratios that whole numbers allow. Message passing measures nothing (NaN)
         before its first step. Notes tell of runs that do not settle without damping, and of those that are further

@@ -11,11 +11,11 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.settings import changed, check_settings
 
 if TYPE_CHECKING:
-    from glassformer.core.integral import Array
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution, Status
     from glassformer.learners.data_set import DataSet
-    from glassformer.theory.thresholds import Thresholds
+    from glassformer.state_evolution.thresholds import Thresholds
 
 # Ways of keeping the inputs: in one array; and, for learners that only multiply with them, in parts or not at all.
 IN_ONE_ARRAY = ("float64", "float32")
@@ -181,7 +181,7 @@ class Learner(ABC):
         Args:
             model: at the ratios of the data.
             alpha: sample ratios, shape (points,).
-            optimum: what :func:`~glassformer.theory.limits.limits` says there, if it is known already.
+            optimum: what :func:`~glassformer.state_evolution.limits.limits` says there, if it is known already.
         """
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:

@@ -11,10 +11,10 @@ from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from glassformer.core.integral import Array
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet
-    from glassformer.theory.thresholds import Thresholds
+    from glassformer.state_evolution.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class MessagePassing(Learner):
         return None
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
-        from glassformer.theory.limits import limits
+        from glassformer.state_evolution.limits import limits
 
         return limits(model, alpha, throw=throw)
 
     def thresholds(self, model: Any) -> Thresholds:
-        from glassformer.theory.thresholds import thresholds
+        from glassformer.state_evolution.thresholds import thresholds
 
         return thresholds(model)
 
     def branches(self, model: Any, alpha: Any) -> Table:
-        from glassformer.theory.hysteresis import follow_branches
+        from glassformer.state_evolution.hysteresis import follow_branches
 
         return follow_branches(model, alpha)
 
@@ -88,13 +88,13 @@ class MessagePassing(Learner):
         return {**found, "message_passing": (errors[quantity], own)}
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
-        from glassformer.theory.limits import limits
+        from glassformer.state_evolution.limits import limits
 
         found = limits(model, alpha, throw=False) if optimum is None else optimum
         return found["algorithmic_error"]
 
     def trajectory(self, model: Any, alpha: Array, steps: int, overlap: float | None = None) -> Table | str:
-        from glassformer.theory.trajectory import trajectory
+        from glassformer.state_evolution.trajectory import trajectory
 
         return trajectory(model, alpha, steps, overlap)
 
@@ -106,7 +106,7 @@ class MessagePassing(Learner):
         self, model: Any, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]
     ) -> float | None:
         """For even labels, unless one is asked for, the overlap of a random start at that size."""
-        from glassformer.theory.trajectory import random_overlap
+        from glassformer.state_evolution.trajectory import random_overlap
 
         del histories
         guessed = overlap is None and model.channel.even and not model.prior.in_rows.side

@@ -11,11 +11,11 @@ from glassformer.learners.base import IN_ANY_FORM, Reached
 from glassformer.learners.matrix_passing import MatrixPassing, settles_within
 
 if TYPE_CHECKING:
-    from glassformer.core.integral import Array
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet
-    from glassformer.models.priors.measured import MeasuredPrior
-    from glassformer.theory.thresholds import Thresholds
+    from glassformer.priors.measured import MeasuredPrior
+    from glassformer.state_evolution.thresholds import Thresholds
 
 _CONSISTENT = (
     "the Bayes-optimal error, as in the limit of large sizes singular values tell their own law: consistent and "
@@ -31,10 +31,10 @@ class BlindMessagePassing(MatrixPassing):
     the divergence of the denoiser applied, and both hold of any denoiser. The claimed error is Stein's estimate of it.
 
     Without ``assumed_rho`` the law of the singular values is estimated from the singular values themselves
-    (:class:`~glassformer.models.spectra.estimated.EstimatedLaw`): no prior enters. Its limit is the Bayes-optimal
+    (:class:`~glassformer.random_matrices.estimated.EstimatedLaw`): no prior enters. Its limit is the Bayes-optimal
     error, as the estimate is consistent; this is argued and simulated, not proven. With ``assumed_rho`` the limit is
-    :func:`~glassformer.theory.assumed_width.assumed_prior_limits`. That message passing settles is guaranteed for
-    neither: the status of every run tells.
+    :func:`~glassformer.state_evolution.assumed_width.assumed_prior_limits`. That message passing settles is guaranteed
+    for neither: the status of every run tells.
 
     Args:
         assumed_rho: width ratio :math:`r/d > 0` that the signal is taken to have; None to estimate its law.
@@ -81,7 +81,7 @@ class BlindMessagePassing(MatrixPassing):
         return None
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
-        from glassformer.theory.assumed_width import assumed_prior_limits
+        from glassformer.state_evolution.assumed_width import assumed_prior_limits
 
         if self.assumed_rho is None:
             return _consistent(super().limits(model, alpha, throw))
@@ -111,8 +111,8 @@ class BlindMessagePassing(MatrixPassing):
         return super().theory(model, alpha, optimum)
 
     def steps_of_theory(self, model: Any, alpha: Array, steps: int) -> Table:
-        from glassformer.theory.assumed_width import assumed_prior_trajectory
-        from glassformer.theory.trajectory import trajectory
+        from glassformer.state_evolution.assumed_width import assumed_prior_trajectory
+        from glassformer.state_evolution.trajectory import trajectory
 
         if self.assumed_rho is None:
             return _consistent(trajectory(model, alpha, steps))
@@ -121,7 +121,7 @@ class BlindMessagePassing(MatrixPassing):
 
     def denoiser(self, model: Any) -> MeasuredPrior:
         """What the signal is taken for."""
-        from glassformer.models.priors.measured import AssumedPrior, UnknownLawPrior
+        from glassformer.priors.measured import AssumedPrior, UnknownLawPrior
 
         if self.assumed_rho is None:
             return UnknownLawPrior(self.smoothing)

@@ -11,12 +11,12 @@ from glassformer.core.settings import Iteration, gap_accepted, not_negative, ste
 from glassformer.learners.base import Learner, Reached
 
 if TYPE_CHECKING:
-    from glassformer.core.integral import Array
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
     from glassformer.learners.data_set import DataSet
     from glassformer.learners.regularised_risk import RegularisedRisk
-    from glassformer.theory.thresholds import Thresholds
+    from glassformer.state_evolution.thresholds import Thresholds
 
 _BY_THE_NOISE = "weight of the regulariser, or best (default the best one for the label noise)"
 
@@ -151,7 +151,7 @@ class NuclearNorm(LinearFit):
 
     def strength_at(self, beta: float, rho: float, alpha: float, noise: float) -> float:
         """The strength asked for, or the best one."""
-        from glassformer.theory.nuclear_norm_risk import best_nuclear_norm
+        from glassformer.risk.nuclear_norm import best_nuclear_norm
 
         if self.strength is not None:
             return self.strength

@@ -10,11 +10,11 @@ import numpy as np
 from glassformer.core.checkpoints import Checkpoint
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError
-from glassformer.core.integral import Array
-from glassformer.learners.own_data.arrays import first_bad
-from glassformer.learners.snapshots import Snapshots
+from glassformer.core.estimate import Array
+from glassformer.learners.data_arrays import first_bad
+from glassformer.learners.training_history import Snapshots
 from glassformer.models.base import Model
-from glassformer.models.priors.base import Side
+from glassformer.priors.base import Side
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.arguments import require_arguments
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.core.solution import Solution, Status
+from glassformer.designs.base import Design
 from glassformer.learners.algorithms.gamp_state import GampState
 from glassformer.learners.algorithms.gamp_step import GampStep
 from glassformer.learners.algorithms.message_passing import Run, message_passing
 from glassformer.learners.base import Reached
 from glassformer.learners.bayes import MessagePassing
+from glassformer.learners.data_arrays import observed
+from glassformer.learners.data_findings import claimed_error, contradictions, label_power, warn_of
 from glassformer.learners.data_set import DataSet
-from glassformer.learners.own_data.arrays import observed
-from glassformer.learners.own_data.findings import claimed_error, contradictions, label_power, warn_of
-from glassformer.learners.snapshots import Snapshots
+from glassformer.learners.training_history import Snapshots
 from glassformer.models.base import Model
-from glassformer.models.designs.base import Design
-from glassformer.models.priors.base import Side
-from glassformer.models.priors.scalar import ScalarPrior
+from glassformer.priors.base import Side
+from glassformer.priors.matrix_base import ScalarPrior
 
 
 def gamp(
@@ -49,8 +49,8 @@ def gamp(
         model: prior and channel the labels are believed to come from.
         design: inputs, an array of shape (samples, tokens, d) or (instances, samples, tokens, d) of numbers (for
             untied attention the queries before the keys), or a
-            :class:`~glassformer.models.designs.base.Design`, for instance
-            :class:`~glassformer.models.designs.dense.DenseDesign`. float32 stays float32.
+            :class:`~glassformer.designs.base.Design`, for instance
+            :class:`~glassformer.designs.dense.DenseDesign`. float32 stays float32.
         labels: shape ``(instances, samples, ...)``, or ``(samples, ...)`` for one instance, as the channel draws them;
             truth values stand for +1 and -1 where these are the labels, else for 1 and 0.
         settings: tolerance, iteration limit, damping.

@@ -16,7 +16,7 @@ from glassformer.learners.descent import Descent, kind_of_start, small_start
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from glassformer.core.integral import Array
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.learners.algorithms.signal_descent import Descended, Snapshot
     from glassformer.learners.data_set import DataSet
@@ -130,7 +130,7 @@ class GradientDescent(Descent):
     def _gap(self, model: Any, data: DataSet, width: int, found: Descended) -> float:
         """How far at most the risk that decay and width stand for is from its least value; else what training says."""
         from glassformer.learners.algorithms.risk import Risk, certified_gap
-        from glassformer.theory.risk.losses import Square
+        from glassformer.risk.losses import Square
 
         convex = model.parametrisation.convex
         if convex is None or self.weight_decay == 0 or not np.all(np.isfinite(found.signals)):

@@ -11,9 +11,9 @@ from glassformer.learners.base import Learner
 from glassformer.learners.bayes import MessagePassing
 
 if TYPE_CHECKING:
-    from glassformer.core.integral import Array
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
-    from glassformer.theory.thresholds import Thresholds
+    from glassformer.state_evolution.thresholds import Thresholds
 
 
 class MatrixPassing(Learner):

@@ -14,10 +14,10 @@ from glassformer.learners.descent import RowDescent, kind_of_start, small_start
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from glassformer.core.integral import Array
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
+    from glassformer.dynamics.online_sgd import Pace, Start
     from glassformer.learners.data_set import DataSet
-    from glassformer.theory.online_sgd import Pace, Start
 
 # Cosine with which even labels begin where neither it nor a dimension is given: that of a guess in 10^6 dimensions.
 _GUESS = 1e-3
@@ -82,14 +82,14 @@ class OnlineSGD(RowDescent):
     @property
     def pace(self) -> Pace:
         """One step of it."""
-        from glassformer.theory.online_sgd import Pace
+        from glassformer.dynamics.online_sgd import Pace
 
         return Pace(self.learning_rate, self.batch, self.weight_decay)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         import numpy as np
 
-        from glassformer.theory.online_sgd import online_sgd
+        from glassformer.dynamics.online_sgd import online_sgd
 
         if self.overlap is None and model.channel.in_rows.even:
             return "a random start of even labels is left in a time that grows with d: trajectory --d follows it"
@@ -100,7 +100,7 @@ class OnlineSGD(RowDescent):
         return error
 
     def trajectory(self, model: Any, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
-        from glassformer.theory.online_sgd import online_trajectory
+        from glassformer.dynamics.online_sgd import online_trajectory
 
         self.require(model)
         start = self._start(model, overlap) if overlap is None or is_number(overlap) else overlap
@@ -108,7 +108,7 @@ class OnlineSGD(RowDescent):
 
     def _start(self, model: Any, cosine: float | None) -> Start:
         """The start of a cosine, or of the learner's own; even labels never leave zero, and begin with a guess."""
-        from glassformer.theory.online_sgd import cosine_start
+        from glassformer.dynamics.online_sgd import cosine_start
 
         channel = model.channel.in_rows
         asked = self._cosine(cosine)
@@ -128,7 +128,7 @@ class OnlineSGD(RowDescent):
         self, model: Any, d: int, overlap: float | None, histories: Sequence[Sequence[dict[str, Any]]]
     ) -> Start:
         """Where the runs began."""
-        from glassformer.theory.online_sgd import Start
+        from glassformer.dynamics.online_sgd import Start
 
         return Start.of_runs(histories)
 

@@ -10,19 +10,19 @@ import numpy as np
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, require_integer
+from glassformer.core.display import ShownOfModel
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.core.named_entries import NamedEntries
 from glassformer.core.results import plain
-from glassformer.core.showing import ShownOfModel
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
+from glassformer.learners.learning_curve import LEVEL, QUANTITIES, Curves, Seen, ending, extended, first_ratios
 from glassformer.learners.registry import chosen, names
-from glassformer.learners.seen_curves import LEVEL, QUANTITIES, Curves, Seen, ending, extended, first_ratios
 from glassformer.models.base import Model
-from glassformer.theory.crossings import Crossing, crossings, settled, unsettled
-from glassformer.theory.thresholds import Thresholds
+from glassformer.state_evolution.crossings import Crossing, crossings, settled, unsettled
+from glassformer.state_evolution.thresholds import Thresholds
 
 DEFAULT = names()[0]
 """The learner that is meant where none is named."""
@@ -137,7 +137,7 @@ def plan(
         target: of the quantity, > 0.
         learner: or its name: message passing by default, with the Bayes-optimal error beside it. In a hard phase the
             two reach a target at different ratios.
-        quantity: one of :data:`~glassformer.learners.seen_curves.QUANTITIES`, if limits of this learner and this
+        quantity: one of :data:`~glassformer.learners.learning_curve.QUANTITIES`, if limits of this learner and this
             model have it.
         d: token dimension at which samples are counted, >= 2.
 

@@ -34,7 +34,7 @@ class ProximalMessagePassing(RegularisedRisk):
     Equation :eq:`proximal-message-passing` of the documentation.
 
     :mod:`~glassformer.learners.algorithms.proximal_passing` has the steps. Its errors after each are those of
-    :func:`~glassformer.theory.risk.in_time.risk_trajectory`; where it settles, it does at the minimiser. It is what
+    :func:`~glassformer.risk.trajectory.risk_trajectory`; where it settles, it does at the minimiser. It is what
     :func:`~glassformer.experiments.trajectories.follow` runs beside the theory of :class:`RegularisedRisk`.
 
     Args:
@@ -64,8 +64,8 @@ class ProximalMessagePassing(RegularisedRisk):
     def learn(self, model: Any, data: DataSet) -> Reached:
         from glassformer.learners.algorithms.message_passing import message_passing
         from glassformer.learners.algorithms.proximal_passing import ProximalStep
-        from glassformer.learners.snapshots import Snapshots
-        from glassformer.theory.risk.in_time import BEGIN
+        from glassformer.learners.training_history import Snapshots
+        from glassformer.risk.trajectory import BEGIN
 
         snapshots = Snapshots(model, data.teacher)
 

@@ -11,13 +11,13 @@ from glassformer.core.settings import Iteration, gap_accepted, not_negative, set
 from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
 
 if TYPE_CHECKING:
-    from glassformer.core.integral import Array
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.learners.algorithms.risk import Risk
     from glassformer.learners.data_set import DataSet
-    from glassformer.theory.risk.loss import Loss
-    from glassformer.theory.risk.penalties import Penalty
-    from glassformer.theory.thresholds import Thresholds
+    from glassformer.risk.loss import Loss
+    from glassformer.risk.penalties import Penalty
+    from glassformer.state_evolution.thresholds import Thresholds
 
 
 def loss_from(name: str, text: str) -> Any:
@@ -39,7 +39,7 @@ class RegularisedRisk(Learner):
     Args:
         loss: ``"square"`` (:math:`(y-h)^2/2`), ``"logistic"``, ``"hinge"`` (labels +1 and -1), ``"huber"``,
             ``"cross-entropy"`` (hardmax labels, and softmax labels without noise, of attention-indexed models), a loss
-            of :mod:`glassformer.theory.risk.losses`, or a function of one label and one field, convex in the latter,
+            of :mod:`glassformer.risk.losses`, or a function of one label and one field, convex in the latter,
             that JAX can differentiate. Of linear labels of attention-indexed models losses are summed over components,
             :math:`y_{aa}/\sqrt2` and :math:`y_{ab}`.
         penalty: ``"nuclear"`` (:math:`(dL)^{1/4}\|S\|_*`), ``"ridge"`` (:math:`\|S\|_F^2/2`), ``"elastic"`` (half of
@@ -85,8 +85,8 @@ class RegularisedRisk(Learner):
     max_iterations: int = steps_allowed(5000)
 
     def __post_init__(self) -> None:
-        from glassformer.theory.risk.losses import loss_of
-        from glassformer.theory.risk.penalties import penalty_of
+        from glassformer.risk.losses import loss_of
+        from glassformer.risk.penalties import penalty_of
 
         super().__post_init__()
         loss_of(self.loss)
@@ -108,8 +108,8 @@ class RegularisedRisk(Learner):
             >>> found.loss, found.penalty
             ('cross-entropy', 'trace')
         """
-        from glassformer.theory.risk.losses import LOSSES
-        from glassformer.theory.risk.penalties import PENALTIES
+        from glassformer.risk.losses import LOSSES
+        from glassformer.risk.penalties import PENALTIES
 
         others = (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in PENALTIES)
         return next((one for one in (self, *others) if one.obstacle(model) is None), self)
@@ -124,20 +124,20 @@ class RegularisedRisk(Learner):
             raise IncompatibleError(f"the best strength is that of theory, and {model.uncharted}: give a strength")
 
     def _problem(self, model: Any) -> Any:
-        from glassformer.theory.risk.limits import checked
+        from glassformer.risk.limits import checked
 
         return checked(model, *self._minimised)
 
     @property
     def _minimised(self) -> tuple[Loss, Penalty, float | None]:
         """Loss, penalty and strength as the theory takes them."""
-        from glassformer.theory.risk.losses import loss_of
-        from glassformer.theory.risk.penalties import penalty_of
+        from glassformer.risk.losses import loss_of
+        from glassformer.risk.penalties import penalty_of
 
         return loss_of(self.loss), penalty_of(self.penalty), self.strength
 
     def limits(self, model: Any, alpha: Any, throw: bool = True) -> Table:
-        from glassformer.theory.risk.limits import risk_limits
+        from glassformer.risk.limits import risk_limits
 
         return self.named(risk_limits(model, alpha, *self._minimised, throw))
 
@@ -148,12 +148,12 @@ class RegularisedRisk(Learner):
         return replace(found, parameters={**found.parameters, **own})
 
     def thresholds(self, model: Any) -> Thresholds:
-        from glassformer.theory.risk.thresholds import risk_thresholds
+        from glassformer.risk.thresholds import risk_thresholds
 
         return self.named(risk_thresholds(model, *self._minimised))
 
     def branches(self, model: Any, alpha: Any) -> Table:
-        from glassformer.theory.hysteresis import one_branch
+        from glassformer.state_evolution.hysteresis import one_branch
 
         return one_branch(self.limits(model, alpha, throw=False))
 
@@ -166,7 +166,7 @@ class RegularisedRisk(Learner):
         return self.limits(model, alpha, throw=False)["error"]
 
     def trajectory(self, model: Any, alpha: Array, steps: int, overlap: Any = None) -> Table | str:
-        from glassformer.theory.risk.in_time import risk_trajectory
+        from glassformer.risk.trajectory import risk_trajectory
 
         if overlap is not None:
             return (
@@ -224,7 +224,7 @@ def fit_of(risk: Risk, estimate: Array) -> dict[str, float | None]:
     """How an estimate fits the samples learned from, and its rank."""
     import numpy as np
 
-    from glassformer.core.numerics.decompositions import singular_values
+    from glassformer.numerics.decompositions import singular_values
 
     fitted, y = risk.design.forward(estimate, 0), risk.labels
     values = singular_values(estimate)

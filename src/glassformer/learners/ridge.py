@@ -8,10 +8,10 @@ from scipy.sparse.linalg import LinearOperator, lsqr
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import DataError, ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.core.solution import Solution, Status
+from glassformer.designs.dense import DenseDesign
 from glassformer.learners.algorithms.arrays import library
-from glassformer.models.designs.dense import DenseDesign
 
 # Rows of the largest system that is factored; beyond, an iteration needs products with the inputs only.
 _FACTORED = 20_000

@@ -10,15 +10,15 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, is_whole, require_integer
+from glassformer.core.display import Shown
 from glassformer.core.errors import ParameterError
-from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import singular_values
+from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
-from glassformer.core.showing import Shown
 from glassformer.core.solution import Status
+from glassformer.designs.base import Design
 from glassformer.learners.algorithms.penalised_fit import PenalisedFit, prepared
 from glassformer.learners.algorithms.several_classes import SeveralClasses
-from glassformer.models.designs.base import Design
+from glassformer.numerics.decompositions import singular_values
 
 if TYPE_CHECKING:
     import pandas
@@ -84,7 +84,7 @@ def risk_path(
     Every minimiser begins where the one before ended, and carries a certificate of its own.
 
     Args:
-        design: inputs, for instance :class:`~glassformer.models.designs.dense.DenseDesign`.
+        design: inputs, for instance :class:`~glassformer.designs.dense.DenseDesign`.
         labels: shape of the fields; +1 and -1 for ``"logistic"`` and ``"hinge"``.
         loss: as for :class:`~glassformer.learners.regularised_risk.RegularisedRisk`.
         penalty: as there.
@@ -99,7 +99,7 @@ def risk_path(
         DataError: labels that do not match the inputs, or that the loss does not take.
 
     Example:
-        >>> from glassformer.models.designs.dense import DenseDesign
+        >>> from glassformer.designs.dense import DenseDesign
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(150, (10, 10), rng)
         >>> signal = np.outer(rng.standard_normal(10), rng.standard_normal(10))

@@ -10,7 +10,7 @@ from glassformer.learners.base import Reached
 from glassformer.learners.descent import RowDescent, kind_of_start, small_start
 
 if TYPE_CHECKING:
-    from glassformer.core.integral import Array
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.learners.data_set import DataSet
     from glassformer.learners.online_sgd import OnlineSGD

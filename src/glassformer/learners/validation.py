@@ -11,18 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import require_integer
+from glassformer.core.display import Shown
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
-from glassformer.core.showing import Shown
-from glassformer.learners.algorithms.changed_loss import Shifted
-from glassformer.learners.algorithms.left_out import LeftOut, left_out
+from glassformer.designs.base import Design
+from glassformer.learners.algorithms.approximate_loo import LeftOut, left_out
 from glassformer.learners.algorithms.penalised_fit import prepared, weights_of
 from glassformer.learners.algorithms.several_classes import SeveralClasses
+from glassformer.learners.algorithms.weighted_loss import Shifted
 from glassformer.learners.risk_path import ITERATION, STRENGTHS, RiskPath, followed, strengths_of
-from glassformer.models.designs.base import Design
-from glassformer.theory.risk.loss import Loss
-from glassformer.theory.risk.losses import loss_of
+from glassformer.risk.loss import Loss
+from glassformer.risk.losses import loss_of
 
 if TYPE_CHECKING:
     import pandas
@@ -116,7 +116,7 @@ def cross_validate(
         ParameterError: as there, or fewer samples, or groups, than folds.
 
     Example:
-        >>> from glassformer.models.designs.dense import DenseDesign
+        >>> from glassformer.designs.dense import DenseDesign
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(150, (10, 10), rng)
         >>> signal = np.outer(rng.standard_normal(10), rng.standard_normal(10))
@@ -177,7 +177,7 @@ def leave_one_out(
 
     Example:
         >>> from glassformer.learners.risk_path import risk_path
-        >>> from glassformer.models.designs.dense import DenseDesign
+        >>> from glassformer.designs.dense import DenseDesign
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(150, (10, 10), rng)
         >>> signal = np.outer(rng.standard_normal(10), rng.standard_normal(10))
@@ -238,7 +238,7 @@ def held_back(
         ParameterError: as there.
 
     Example:
-        >>> from glassformer.models.designs.dense import DenseDesign
+        >>> from glassformer.designs.dense import DenseDesign
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(30, (10, 10), rng)
         >>> labels = rng.standard_normal(30)
@@ -281,7 +281,7 @@ def held_back_alone(
         Fields, shape (k,).
 
     Example:
-        >>> from glassformer.models.designs.dense import DenseDesign
+        >>> from glassformer.designs.dense import DenseDesign
         >>> rng = np.random.default_rng(0)
         >>> design, labels = DenseDesign.sample(30, (10, 10), rng), rng.standard_normal(30)
         >>> found = held_back_alone(design, labels, [3, 7], 0.1)

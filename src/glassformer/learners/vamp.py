@@ -14,11 +14,11 @@ from glassformer.models.base import Model
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from glassformer.core.integral import Array
+    from glassformer.core.estimate import Array
     from glassformer.core.results import Table
     from glassformer.core.solution import Solution
+    from glassformer.designs.dense import DenseDesign
     from glassformer.learners.data_set import DataSet
-    from glassformer.models.designs.dense import DenseDesign
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class VectorMessagePassing(MatrixPassing):
 
     Independent inputs have the law of Marchenko and Pastur, for which it reaches what
     :class:`~glassformer.MessagePassing` does; so its limits are the same. Of other inputs whose singular vectors know
-    nothing of the signal, :func:`~glassformer.theory.vector_state_evolution.vector_state_evolution` says what it
-    reaches. It decomposes the smaller Gram matrix of the inputs once: memory and time of ``min(n, L d)`` squared and
+    nothing of the signal, :func:`~glassformer.state_evolution.vector_state_evolution.vector_state_evolution` says what
+    it reaches. It decomposes the smaller Gram matrix of the inputs once: memory and time of ``min(n, L d)`` squared and
     cubed.
 
     Args:
@@ -55,7 +55,7 @@ class VectorMessagePassing(MatrixPassing):
     damping: float | None = fixed_damping()
 
     def steps_of_theory(self, model: Any, alpha: Array, steps: int) -> Table:
-        from glassformer.theory.vector_state_evolution import vector_trajectory
+        from glassformer.state_evolution.vector_state_evolution import vector_trajectory
 
         return vector_trajectory(model, alpha, steps)
 
@@ -108,9 +108,9 @@ def vamp(
     """
     require_arguments(vamp, locals(), but=("design", "labels"))
     from glassformer.learners.algorithms.vamp_step import VampStep
+    from glassformer.learners.data_arrays import observed
+    from glassformer.learners.data_findings import contradictions, warn_of
     from glassformer.learners.gamp import blaming_the_inputs, passed
-    from glassformer.learners.own_data.arrays import observed
-    from glassformer.learners.own_data.findings import contradictions, warn_of
 
     learner = settings or VectorMessagePassing()
     learner.require(model)

@@ -6,14 +6,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glassformer.models.attention_indexed import AttentionIndexed
+    from glassformer.models.aim import AttentionIndexed
     from glassformer.models.base import FiniteSize, Model, counting_threshold
-    from glassformer.models.bilinear import BilinearSequenceRegression
+    from glassformer.models.bsr import BilinearSequenceRegression
 
 __all__ = ["AttentionIndexed", "BilinearSequenceRegression", "FiniteSize", "Model", "counting_threshold"]
 
 # Imported when they are asked for: the table of models is read by command lines that need none of them.
-_HOME = {"AttentionIndexed": "attention_indexed", "BilinearSequenceRegression": "bilinear"}
+_HOME = {"AttentionIndexed": "aim", "BilinearSequenceRegression": "bsr"}
 
 
 def __getattr__(name: str) -> Any:

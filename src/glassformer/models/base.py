@@ -11,17 +11,17 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from glassformer.core.checks import is_number
-from glassformer.core.declarations import declared
+from glassformer.core.defaults import declared
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.core.resources import require_resources
+from glassformer.designs.base import Design
+from glassformer.designs.correlated import CorrelatedDesign
 from glassformer.models.comparison import compared
-from glassformer.models.designs.base import Design
-from glassformer.models.designs.correlated import CorrelatedDesign
 from glassformer.models.new_samples import NewInputs
-from glassformer.models.priors.base import Prior
-from glassformer.models.priors.scalar import ScalarPrior
-from glassformer.models.students.base import Trainable
+from glassformer.models.trainable.base import Trainable
+from glassformer.priors.base import Prior
+from glassformer.priors.matrix_base import ScalarPrior
 
 # Ratios beyond these equal their limits to rounding, and would only lose digits.
 SMALLEST, LARGEST = 1e-9, 1e9
@@ -81,7 +81,7 @@ class Model(Trainable, ABC):
     """Sample ratios whose theory is best computed in one call: many of fractions of a millisecond, few of slow ones."""
 
     channel: Any
-    """What is reported: a :class:`~glassformer.models.channels.scalar.ScalarChannel`, or one of several rows."""
+    """What is reported: a :class:`~glassformer.channels.scalar.base.ScalarChannel`, or one of several rows."""
 
     @classmethod
     def variants(cls) -> tuple[type[Model], ...]:

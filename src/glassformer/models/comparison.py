@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 
 if TYPE_CHECKING:
     from glassformer.models.base import Model

@@ -9,21 +9,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from glassformer.channels.base import Channel
+from glassformer.channels.multi_index.attention_network import Architecture
+from glassformer.channels.row_symmetries import RowSymmetries
+from glassformer.channels.sampling_limits import require_noise, require_sampling
 from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
+from glassformer.core.grids import number_from, numbers_from, whole_from
 from glassformer.core.options import as_text, parameter
-from glassformer.core.ranges import number_from, numbers_from, whole_from
 from glassformer.core.resources import furthest, require_resources
+from glassformer.designs.projection import projection_design
 from glassformer.models.base import FiniteSize, Model
-from glassformer.models.channels.base import Channel
-from glassformer.models.channels.multi_index.attention_network import Architecture
-from glassformer.models.channels.row_symmetries import RowSymmetries
-from glassformer.models.channels.sampling_limits import require_noise, require_sampling
-from glassformer.models.designs.projection import projection_design
-from glassformer.models.priors.laws import NAMES
-from glassformer.models.priors.slot import named, rows_prior
 from glassformer.models.token_correlation import Root, correlation_root, told
+from glassformer.priors.laws import NAMES
+from glassformer.priors.resolve import named, rows_prior
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class DeepAttention(Model):
         token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
             Labels are those of correlated tokens; data have independent ones, rotated back by :math:`C^{-1/2}`.
         rank: directions ``r`` of every layer, or a sequence with one number per layer.
-        prior: law of the weights, as for :class:`~glassformer.models.multi_index.SequenceMultiIndex`.
+        prior: law of the weights, as for :class:`~glassformer.models.smi.SequenceMultiIndex`.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -214,13 +214,13 @@ class DeepAttention(Model):
         """Exact where one head is known from the label and all others, sampled as any link where not."""
         network: Architecture = self.network  # type: ignore[attr-defined]
         if self.noise == 0 and np.all(np.array(network.head_weights) != 0):
-            from glassformer.models.channels.multi_index.importance_sampling import Effort
-            from glassformer.models.channels.multi_index.inverted_attention import InvertedAttentionChannel, inverts
+            from glassformer.channels.multi_index.importance_sampling import Effort
+            from glassformer.channels.multi_index.inverted_attention import InvertedAttentionChannel, inverts
 
             # Up to two latent variables are easy; where the posterior is a curved sheet, more points must follow it.
             easy, hard = Effort(32, 4, 8), Effort(256, 16, 12)
             if network.shows_last_matrix and network.tied:
-                from glassformer.models.channels.multi_index.deep_attention import DeepAttentionChannel
+                from glassformer.channels.multi_index.deep_attention import DeepAttentionChannel
 
                 alone = network.directions[-1] == 1 and (network.rows - 1) * network.tokens <= 2
                 middle = network.rows == network.directions[-1]
@@ -228,7 +228,7 @@ class DeepAttention(Model):
                 points = self.points if max(network.directions) == 1 else max(32, self.points // 2)
                 return DeepAttentionChannel(network, effort=effort, points=points)
             if network.shows_last_matrix and max(network.directions) == 1:
-                from glassformer.models.channels.multi_index.untied_attention import UntiedAttentionChannel
+                from glassformer.channels.multi_index.untied_attention import UntiedAttentionChannel
 
                 effort = Effort(64, 8, 10) if network.depth == 1 else hard
                 return UntiedAttentionChannel(network, effort=effort, points=self.points)
@@ -237,8 +237,8 @@ class DeepAttention(Model):
                 simple = network.depth == 1 and network.rows == 2
                 effort, points = (Effort(64, 16, 8), self.points) if simple else (Effort(256, 32, 10), self.points // 4)
                 return InvertedAttentionChannel(network, effort=effort, points=max(32, points))
-        from glassformer.models.channels.multi_index.attention_network import attention_link
-        from glassformer.models.channels.multi_index.link_channel import link_channel
+        from glassformer.channels.multi_index.attention_network import attention_link
+        from glassformer.channels.multi_index.link_channel import link_channel
 
         rotations = RowSymmetries.of_rotations(network.groups) if max(network.directions) > 1 else None
         sizes = (network.rows, network.tokens, self.noise, "continuous", self.points)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.integral import Array
-from glassformer.models.channels.label_errors import NewSamples
+from glassformer.channels.label_errors import NewSamples
+from glassformer.core.estimate import Array
 
 
 @dataclass(frozen=True)

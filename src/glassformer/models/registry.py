@@ -36,14 +36,14 @@ class Entry(NamedTuple):
 
 MODELS = {
     "bsr": Entry(
-        "bilinear:BilinearSequenceRegression",
+        "bsr:BilinearSequenceRegression",
         "bilinear sequence regression",
         "n/(dL), or n/(r(L+d)) at rho 0",
         ("erba2025bilinear",),
         "0:1.5:61",
     ),
     "aim": Entry(
-        "attention_indexed:AttentionIndexed",
+        "aim:AttentionIndexed",
         "attention-indexed model",
         "n/d^2, or n/(rd) at rho 0",
         ("boncoraglio2025bayes", "maillard2024bayes"),
@@ -53,7 +53,7 @@ MODELS = {
         "deep_attention:DeepAttention", "deep attention network", "n/d", ("troiani2025fundamental",), "0.1:1.5:8"
     ),
     "smi": Entry(
-        "multi_index:SequenceMultiIndex", "sequence multi-index model", "n/d", ("troiani2025fundamental",), "0.25:3:12"
+        "smi:SequenceMultiIndex", "sequence multi-index model", "n/d", ("troiani2025fundamental",), "0.25:3:12"
     ),
 }
 
@@ -105,7 +105,7 @@ def meant(parameter: str, value: Any, folder: Path | None = None) -> Any:
         return value
     if parameter == "link":
         return function_from(value, folder)
-    from glassformer.models.spectra.given import spectrum_of
+    from glassformer.random_matrices.given import spectrum_of
 
     return spectrum_of(value, folder)
 

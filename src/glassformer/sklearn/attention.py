@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.integral import Array
-from glassformer.learners.own_data.signals import PositiveSignal
-from glassformer.models.designs.pooled import PooledDesign
+from glassformer.core.estimate import Array
+from glassformer.data_analysis.signals import PositiveSignal
+from glassformer.designs.pooled import PooledDesign
 from glassformer.sklearn.base import SequenceEstimator
 from glassformer.sklearn.classifier import SequenceClassifier
 from glassformer.sklearn.regressor import SequenceRegressor

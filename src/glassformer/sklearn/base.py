@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from glassformer.core.checks import is_number, require_name
 from glassformer.core.errors import ParameterError
-from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import singular_values
+from glassformer.core.estimate import Array
 from glassformer.learners.algorithms.several_classes import SeveralClasses, SoftmaxLoss
 from glassformer.learners.risk_path import rank_of
+from glassformer.numerics.decompositions import singular_values
 from glassformer.sklearn.scaling import learned
 from glassformer.sklearn.sequences import Sequences, sequences
 from glassformer.sklearn.solvers import Signal, Task, require_settings, solver_of
@@ -31,7 +31,7 @@ class SequenceEstimator(BaseEstimator):
     has_theory: ClassVar[bool] = True
     """Whether the theory of its solver tells its learning curve, for the parameters that it is known of."""
     signals: ClassVar[Any]
-    """What may be behind targets, an :class:`~glassformer.learners.own_data.signals.UnknownSignal`."""
+    """What may be behind targets, an :class:`~glassformer.data_analysis.signals.UnknownSignal`."""
     predicts_numbers: ClassVar[bool] = True
     """Whether targets are numbers, and have intervals."""
     by_position: ClassVar[bool] = True

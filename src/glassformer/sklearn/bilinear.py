@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.core.integral import Array
-from glassformer.learners.own_data.signals import BilinearSignal
-from glassformer.models.designs.dense import DenseDesign
+from glassformer.core.estimate import Array
+from glassformer.data_analysis.signals import BilinearSignal
+from glassformer.designs.dense import DenseDesign
 from glassformer.sklearn.base import SequenceEstimator
 from glassformer.sklearn.classifier import SequenceClassifier
 from glassformer.sklearn.regressor import SequenceRegressor
@@ -38,7 +38,7 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
             are padded and masked, bring their own.
         solver: ``"risk"``, the minimiser of a loss and a penalty
             (:class:`~glassformer.learners.regularised_risk.RegularisedRisk`); ``"bayes"``, message passing with the
-            width and the noise that :func:`~glassformer.learners.own_data.width.estimate_model` finds, for inputs that
+            width and the noise that :func:`~glassformer.data_analysis.width.estimate_model` finds, for inputs that
             are close to independent numbers once they are scaled; where it does not settle, that which takes the
             singular values of the inputs as they are. Where that does not settle either, a warning says so and the
             risk is minimised instead.
@@ -69,7 +69,7 @@ class BilinearRegressor(_Bilinear, SequenceRegressor):
         cross_validation_: :class:`~glassformer.learners.validation.CrossValidation` that chose it, or None.
         solver_: that was used in the end: ``"risk"``, or ``"gamp"`` or ``"vamp"``, message passing for independent
             inputs or by their singular values.
-        estimated_model_: :class:`~glassformer.learners.own_data.width.EstimatedModel`, where it was asked for.
+        estimated_model_: :class:`~glassformer.data_analysis.width.EstimatedModel`, where it was asked for.
         shape_: (L, d).
 
     Example:
@@ -96,7 +96,7 @@ class BilinearClassifier(_Bilinear, SequenceClassifier):
     Args:
         shape: as for :class:`BilinearRegressor`, like all that is not listed here.
         solver: ``"risk"``; ``"bayes"``, of two classes, message passing for a threshold of a noisy field
-            (:class:`~glassformer.models.channels.noisy_sign.NoisySignChannel`) of estimated width, noise and offset.
+            (:class:`~glassformer.channels.scalar.noisy_sign.NoisySignChannel`) of estimated width, noise and offset.
         loss: ``"logistic"`` or ``"softmax"``, which give probabilities, ``"hinge"`` or ``"square"``.
         class_weight: weights of the classes, a dictionary; ``"balanced"`` for classes that weigh equally; None for
             samples that do. They multiply ``sample_weight``.

@@ -15,7 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.sklearn.base import SequenceEstimator
 
 

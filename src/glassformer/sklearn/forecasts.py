@@ -13,16 +13,16 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from glassformer.core.checks import require_integer, require_name
+from glassformer.core.display import Shown
 from glassformer.core.errors import DataError, DataWarning, ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.core.results import plain
-from glassformer.core.showing import Shown
 from glassformer.core.solution import Status
-from glassformer.learners.own_data.arrays import first_bad
-from glassformer.learners.own_data.width import EstimatedModel
-from glassformer.sklearn.held_back import on_folds, on_the_rest
+from glassformer.data_analysis.width import EstimatedModel
+from glassformer.learners.data_arrays import first_bad
 from glassformer.sklearn.power_laws import PowerLaws
 from glassformer.sklearn.theory_curves import CONFIDENCE, Curve
+from glassformer.sklearn.validation_split import on_folds, on_the_rest
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def forecast(estimator: Any, X: Any, y: ArrayLike, n: ArrayLike, *, by: str = "t
     r"""The learning curve of an estimator to more samples, from a pilot set.
 
     Width and noise are estimated from the pilot set
-    (:func:`~glassformer.learners.own_data.width.estimate_model`). Theory has the error ``E`` of the estimate at the
+    (:func:`~glassformer.data_analysis.width.estimate_model`). Theory has the error ``E`` of the estimate at the
     sample ratio of ``n``, in units of the signal; predictions of numbers are off by :math:`P(E + \Delta)`, those of two
     classes are wrong as often as a threshold of the field that they know. The band is what the intervals of width and
     noise, and the variance of that many labels, leave open, the worst of both. The estimator is fitted to parts of the

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 
 # Exponents that are allowed, and shares of the mean error measured that may be left for ever.
 _EXPONENTS, _LEFT = np.linspace(0.1, 2.0, 96), np.linspace(0.0, 1.0, 101)

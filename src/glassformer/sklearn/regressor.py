@@ -10,10 +10,10 @@ from sklearn.base import RegressorMixin
 
 from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.integral import Array
-from glassformer.learners.own_data.arrays import require_squares
+from glassformer.core.estimate import Array
+from glassformer.learners.data_arrays import require_squares
 from glassformer.sklearn.base import SequenceEstimator
-from glassformer.sklearn.misses import Misses
+from glassformer.sklearn.residual_distribution import Misses
 
 # Labels that differ by this share of their mean differ by rounding.
 _ROUNDING = 1e-13

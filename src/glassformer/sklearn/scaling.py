@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import eigh
+from glassformer.core.estimate import Array
+from glassformer.numerics.decompositions import eigh
 from glassformer.sklearn.sequences import Sequences
 
 SCALES = ("features", "whiten", "none")

@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_array, validate_data
 
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import DataError, DataWarning, ParameterError
-from glassformer.core.integral import Array
-from glassformer.learners.own_data.arrays import entry_of, require_squares
+from glassformer.core.estimate import Array
+from glassformer.learners.data_arrays import entry_of, require_squares
 
 _ONE_BY_ONE = "shorter ones are taken as a list of arrays (L_i, d)"
 _POSITIONS = "weights belong to positions: cut the sequences, or use AttentionRegressor or AttentionClassifier"

@@ -14,12 +14,11 @@ from sklearn.utils import check_random_state
 
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import DataWarning, IncompatibleError, ParameterError
-from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import singular_values
+from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
-from glassformer.learners.algorithms.left_out import left_out_of_ridge
-from glassformer.learners.own_data.width import EstimatedModel
-from glassformer.learners.own_data.widths import SEARCH
+from glassformer.data_analysis.width import EstimatedModel
+from glassformer.data_analysis.widths import SEARCH
+from glassformer.learners.algorithms.approximate_loo import left_out_of_ridge
 from glassformer.learners.risk_path import RiskPath, asked_strengths, rank_of, risk_path
 from glassformer.learners.validation import (
     CrossValidation,
@@ -28,11 +27,12 @@ from glassformer.learners.validation import (
     held_back_alone,
     leave_one_out,
 )
-from glassformer.sklearn.chances import Chances, ProbitChances
-from glassformer.sklearn.misses import LeftOutMisses, Misses, PosteriorMisses
+from glassformer.numerics.decompositions import singular_values
+from glassformer.risk.losses import loss_of
+from glassformer.risk.penalties import penalty_of
+from glassformer.sklearn.class_probabilities import Chances, ProbitChances
+from glassformer.sklearn.residual_distribution import LeftOutMisses, Misses, PosteriorMisses
 from glassformer.sklearn.unknown import Unknown
-from glassformer.theory.risk.losses import loss_of
-from glassformer.theory.risk.penalties import penalty_of
 
 # Degrees of freedom of a fit per sample up to which leaving one out to first order is right, folds beyond, and samples
 # that are left out alone to see by how much folds are wrong.

@@ -10,13 +10,13 @@ import numpy as np
 
 from glassformer.core.checks import require_name
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
+from glassformer.data_analysis.targets import Targets
+from glassformer.data_analysis.width import EstimatedModel
 from glassformer.learners.base import Learner
 from glassformer.learners.bayes import MessagePassing
-from glassformer.learners.own_data.targets import Targets
-from glassformer.learners.own_data.width import EstimatedModel
 from glassformer.models.base import Model
 from glassformer.sklearn.unknown import Unknown
 

@@ -9,17 +9,17 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from glassformer.core.errors import DataError, IncompatibleError
-from glassformer.core.integral import Array
-from glassformer.learners.algorithms.changed_loss import Shifted
+from glassformer.core.estimate import Array
+from glassformer.data_analysis.targets import ClassTargets, NumberTargets, Targets
+from glassformer.data_analysis.width import EstimatedModel, estimated
+from glassformer.data_analysis.widths import SEARCH
 from glassformer.learners.algorithms.gamp_step import GampStep
 from glassformer.learners.algorithms.vamp_step import VampStep
-from glassformer.learners.own_data.findings import contradictions, warn_of
-from glassformer.learners.own_data.targets import ClassTargets, NumberTargets, Targets
-from glassformer.learners.own_data.width import EstimatedModel, estimated
-from glassformer.learners.own_data.widths import SEARCH
+from glassformer.learners.algorithms.weighted_loss import Shifted
+from glassformer.learners.data_findings import contradictions, warn_of
 from glassformer.learners.regularised_risk import RegularisedRisk
 from glassformer.learners.vamp import VectorMessagePassing
-from glassformer.theory.risk.losses import loss_of
+from glassformer.risk.losses import loss_of
 
 # What needs no theory.
 _VALIDATED = "solver = risk with strength = cv"
@@ -31,7 +31,7 @@ class Unknown(NamedTuple):
     """What labels may be made of.
 
     Attributes:
-        signal: an :class:`~glassformer.learners.own_data.signals.UnknownSignal`.
+        signal: an :class:`~glassformer.data_analysis.signals.UnknownSignal`.
         targets: labels, of the sign of that signal.
         seed: of all that is drawn.
     """

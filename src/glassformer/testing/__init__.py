@@ -44,7 +44,7 @@ def check_model(model: Model, alpha: float | None = None, d: int = 60, seed: int
       and both are the information that state evolution uses; the mean of :math:`\log Z_{out}` is the expected one. The
       density, mean and variance of a label law of one's own are those of the labels that it draws.
     - *information*: what state evolution uses is the mean of score times true deviation, which is linear in any mistake
-      of the score, and not below what labels sorted into cells tell (:mod:`~glassformer.theory.bounds`).
+      of the score, and not below what labels sorted into cells tell (:mod:`~glassformer.state_evolution.bounds`).
     - *thresholds*: none of weak recovery is above the bound that labels sorted into cells give.
     - *gradient*: the free entropy is stationary where state evolution stands still.
     - *denoiser*: the error that the prior claims is the one its denoiser makes on a signal that it draws.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from glassformer.core.integral import Array
+from glassformer.channels.base import Channel
+from glassformer.core.estimate import Array
 from glassformer.models.base import Model
-from glassformer.models.channels.base import Channel
+from glassformer.state_evolution.bounds import drawn, information_bound
+from glassformer.state_evolution.equation_of_state import information_at
 from glassformer.testing.differences import derivative
 from glassformer.testing.report import POLICY, Case, Worst
-from glassformer.theory.bounds import drawn, information_bound
-from glassformer.theory.equation_of_state import information_at
 
 
 def score(case: Case) -> float:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.integral import Integral
+from glassformer.core.estimate import Integral
 from glassformer.experiments.simulation import simulate
+from glassformer.state_evolution.equation_of_state import natural_scale
 from glassformer.testing.differences import precisions
 from glassformer.testing.report import POLICY, Case
-from glassformer.theory.equation_of_state import natural_scale
 
 
 def denoiser(case: Case) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.models.base import Model
-from glassformer.theory.equation_of_state import natural_scale
+from glassformer.state_evolution.equation_of_state import natural_scale
 
 
 def derivative(function: Callable[[Array], Array], at: Array, along: Array, sampled: bool) -> Array:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.integral import Array, Integral
+from glassformer.core.estimate import Array, Integral
+from glassformer.state_evolution.bounds import growth_bound, information_bound
+from glassformer.state_evolution.equation_of_state import natural_scale
+from glassformer.state_evolution.free_entropy import free_entropy
+from glassformer.state_evolution.solve import evolved
+from glassformer.state_evolution.subspaces import range_of
+from glassformer.state_evolution.thresholds import Threshold, thresholds
+from glassformer.state_evolution.weak_recovery import known_at_once
 from glassformer.testing.differences import derivative, precisions
 from glassformer.testing.report import POLICY, Case, Worst
-from glassformer.theory.bounds import growth_bound, information_bound
-from glassformer.theory.equation_of_state import natural_scale
-from glassformer.theory.free_entropy import free_entropy
-from glassformer.theory.state_evolution import evolved
-from glassformer.theory.subspaces import range_of
-from glassformer.theory.thresholds import Threshold, thresholds
-from glassformer.theory.weak_recovery import known_at_once
 
 
 def weak_recovery(case: Case) -> Worst:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.fingerprint import identified
-from glassformer.core.ranges import numbers_from
+from glassformer.core.grids import numbers_from
+from glassformer.core.hashing import identified
 
 
 def values_of(name: str, values: Any) -> list[Any]:

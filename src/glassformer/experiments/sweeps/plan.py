@@ -14,7 +14,7 @@ from typing import Any
 
 from glassformer import __version__
 from glassformer.core.errors import ParameterError, UnidentifiedError, in_file
-from glassformer.core.fingerprint import identity
+from glassformer.core.hashing import identity
 from glassformer.core.resources import require_resources
 from glassformer.experiments.sweeps.axes import labels, plain_values, values_of
 from glassformer.learners.registry import learner, learner_type, settings_meant

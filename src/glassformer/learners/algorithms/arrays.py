@@ -48,7 +48,7 @@ def library(accelerated: bool | None = None) -> Iterator[Library]:
     import jax.numpy
     import jax.scipy.linalg
 
-    from glassformer.core.numerics.jax_settings import jax_settings
+    from glassformer.numerics.jax_settings import jax_settings
 
     with jax_settings():
         yield Library(jax.numpy, jax.scipy.linalg)

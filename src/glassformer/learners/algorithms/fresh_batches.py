@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.integral import Array
-from glassformer.core.numerics.compiled import Specialised
-from glassformer.core.numerics.divergence import diverges
-from glassformer.core.numerics.jax_settings import jax_settings
+from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.row_descent import Passed
+from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.divergence import diverges
+from glassformer.numerics.jax_settings import jax_settings
 
 if TYPE_CHECKING:
     from glassformer.learners.online_sgd import OnlineSGD
@@ -59,7 +59,7 @@ def fresh_batches(
 
     Example:
         >>> from glassformer.learners.online_sgd import OnlineSGD
-        >>> from glassformer.models.designs.projection import ProjectionDesign
+        >>> from glassformer.designs.projection import ProjectionDesign
         >>> rng = np.random.default_rng(0)
         >>> design, teacher = ProjectionDesign.sample(400, (1, 20), rng), rng.standard_normal((1, 20))
         >>> labels, start = design.forward(teacher, 0)[:, 0, 0], rng.standard_normal((1, 20))

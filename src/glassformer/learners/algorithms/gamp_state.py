@@ -7,10 +7,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from glassformer.core.integral import Array
-from glassformer.learners.algorithms.creep import Creep
-from glassformer.models.designs.base import Design
-from glassformer.models.priors.base import Estimate
+from glassformer.core.estimate import Array
+from glassformer.designs.base import Design
+from glassformer.numerics.aitken import Creep
+from glassformer.priors.base import Estimate
 
 
 @dataclass

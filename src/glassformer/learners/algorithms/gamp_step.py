@@ -22,13 +22,13 @@ from functools import cached_property
 
 import numpy as np
 
-from glassformer.core.integral import Array
-from glassformer.core.numerics.eigenvalues import with_eigenvalues
-from glassformer.learners.algorithms.creep import Creep
+from glassformer.channels.field_averages import Scores
+from glassformer.core.estimate import Array
+from glassformer.learners.algorithms.convergence import JUDGEMENT, Judged
 from glassformer.learners.algorithms.gamp_state import GampState, Sight
-from glassformer.learners.algorithms.judgement import JUDGEMENT, Judged
-from glassformer.models.channels.field_averages import Scores
-from glassformer.models.priors.base import Estimate
+from glassformer.numerics.aitken import Creep
+from glassformer.numerics.eigenvalues import with_eigenvalues
+from glassformer.priors.base import Estimate
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from glassformer.core.errors import DataError, ParameterError
-from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import singular_values
+from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
-from glassformer.learners.algorithms.changed_loss import BestShift, Constant, Weighted
 from glassformer.learners.algorithms.proximal_gradient import Scale, least_risk, scale_of
 from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.algorithms.several_classes import BestConstants, best_constants
-from glassformer.theory.risk.loss import Loss
-from glassformer.theory.risk.losses import loss_of
-from glassformer.theory.risk.penalties import Penalty, penalty_of
+from glassformer.learners.algorithms.weighted_loss import BestShift, Constant, Weighted
+from glassformer.numerics.decompositions import singular_values
+from glassformer.risk.loss import Loss
+from glassformer.risk.losses import loss_of
+from glassformer.risk.penalties import Penalty, penalty_of
 
 # Margin of the largest useful strength for rounding.
 _EDGE = 1 + 1e-6

@@ -20,12 +20,12 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import DataError, ParameterError
-from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import singular_values, svd
+from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
+from glassformer.designs.dense import DenseDesign
 from glassformer.learners.algorithms.arrays import PLAIN, Library, library
-from glassformer.models.designs.dense import DenseDesign
+from glassformer.numerics.decompositions import singular_values, svd
 
 SETTINGS = Iteration(tolerance=1e-6, floor=1e-14, max_iterations=5000)
 

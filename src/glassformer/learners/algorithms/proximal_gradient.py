@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from glassformer.core.integral import Array
+from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.learners.algorithms.risk import Certificate, Risk
@@ -116,8 +116,8 @@ def least_risk(risk: Risk, settings: Iteration, start: Array | None = None, scal
         ``error_estimate`` are the certified relative duality gap; ``extra`` holds the ``risk``.
 
     Example:
-        >>> from glassformer.models.designs.dense import DenseDesign
-        >>> from glassformer.theory.risk.losses import Logistic
+        >>> from glassformer.designs.dense import DenseDesign
+        >>> from glassformer.risk.losses import Logistic
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(150, (10, 10), rng)
         >>> labels = np.sign(design.forward(np.outer(rng.standard_normal(10), rng.standard_normal(10)), 0))

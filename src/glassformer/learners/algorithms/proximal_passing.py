@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import eigh, svd
+from glassformer.core.estimate import Array
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.message_passing import Trail
 from glassformer.learners.algorithms.risk import Risk
-from glassformer.models.priors.shrunk import rectangular_divergence, symmetric_divergence
+from glassformer.numerics.decompositions import eigh, svd
+from glassformer.priors.shrunk import rectangular_divergence, symmetric_divergence
 
 # A susceptibility of less is none: that of an estimate of zero.
 _NONE = 1e-14

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import eigh, singular_values, svd
-from glassformer.theory.risk.loss import Loss
+from glassformer.core.estimate import Array
+from glassformer.numerics.decompositions import eigh, singular_values, svd
+from glassformer.risk.loss import Loss
 
 
 class Certificate(NamedTuple):

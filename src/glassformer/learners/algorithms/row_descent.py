@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.checkpoints import Checkpoint, stacked, unstacked
-from glassformer.core.integral import Array
-from glassformer.core.numerics.compiled import Specialised
-from glassformer.core.numerics.jax_settings import jax_settings
+from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.resources import require_resources
 from glassformer.core.solution import Status
+from glassformer.designs.projection import ProjectionDesign
 from glassformer.learners.base import Reached
-from glassformer.models.designs.projection import ProjectionDesign
+from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.jax_settings import jax_settings
 
 if TYPE_CHECKING:
     from glassformer.learners.sgd import SGD

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import log_softmax, softmax, xlogy
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.integral import Array
-from glassformer.theory.risk.loss import Loss
+from glassformer.core.estimate import Array
+from glassformer.risk.loss import Loss
 
 
 @dataclass(frozen=True)

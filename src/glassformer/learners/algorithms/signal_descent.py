@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.checkpoints import Checkpoint
-from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import singular_values
-from glassformer.core.numerics.jax_settings import jax_settings
+from glassformer.core.estimate import Array
 from glassformer.core.resources import require_resources
 from glassformer.learners.algorithms.training import Trained, train
-from glassformer.models.students.base import Student
+from glassformer.models.trainable.base import Student
+from glassformer.numerics.decompositions import singular_values
+from glassformer.numerics.jax_settings import jax_settings
 
 if TYPE_CHECKING:
     from glassformer.learners.gradient_descent import GradientDescent

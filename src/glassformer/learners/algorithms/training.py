@@ -16,12 +16,12 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from glassformer.core.checkpoints import Checkpoint, leaves, stacked, unleaved, unstacked
-from glassformer.core.integral import Array
-from glassformer.core.numerics.compiled import Specialised
-from glassformer.core.numerics.jax_settings import jax_settings
+from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
-from glassformer.models.students.base import Loss, Schedule
+from glassformer.models.trainable.base import Loss, Schedule
+from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.jax_settings import jax_settings
 
 if TYPE_CHECKING:
     from glassformer.learners.gradient_descent import GradientDescent

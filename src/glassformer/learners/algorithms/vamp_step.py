@@ -25,11 +25,11 @@ from typing import Any, cast
 import numpy as np
 from scipy.optimize import brentq
 
-from glassformer.core.integral import Array
-from glassformer.core.numerics.decompositions import eigh
+from glassformer.core.estimate import Array
 from glassformer.learners.algorithms.gamp_state import GampState, Sight
 from glassformer.learners.algorithms.gamp_step import GampStep
-from glassformer.theory.vector_state_evolution import FLOORS
+from glassformer.numerics.decompositions import eigh
+from glassformer.state_evolution.vector_state_evolution import FLOORS
 
 
 @dataclass

@@ -1,0 +1,168 @@
+r"""Several attention layers of extensive width: the last layer seen through the mixing of the earlier ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.channels.attention.projected import all_ones, checked_tokens, symmetric_logits
+from glassformer.channels.multi_index.importance_sampling import Effort
+from glassformer.channels.multi_index.latent import LatentChannel
+from glassformer.channels.multi_index.latent_functions import Family, Functions
+from glassformer.core.errors import DataError, ParameterError
+from glassformer.core.estimate import Array
+from glassformer.designs.token_pairs import pair_indices
+from glassformer.numerics.small_matrices import inverse_and_log_det
+
+
+@dataclass(frozen=True, eq=False)
+class DeepAttentionIndexedChannel(LatentChannel):
+    r"""``L`` layers without noise, with :math:`\sigma` the row softmax and :math:`B = B_{L-1}`.
+
+    .. math:: y = \sigma(B h^L B^T), \qquad B_l = (c_l I + \sigma(B_{l-1}h^lB_{l-1}^T))B_{l-1}, \qquad B_0 = I.
+
+    Given the earlier layers the label is a linear observation of :math:`h^L`, so the posterior is that of the earlier
+    layers alone, with the residual :math:`P(B^{-1}s_yB^{-T} - \omega^L)/\sqrt{V_L}` and the weight
+    :math:`|\det B|^{-(T+1)}`, where :math:`\sigma(s_y) = y` and ``P`` projects off the all-ones matrix, which softmax
+    does not show (the identity where the last layer is linear). Fields are components of equal variance
+    (:mod:`~glassformer.designs.token_pairs`).
+
+    Args:
+        tokens: ``T >= 2``.
+        skip: skip strengths :math:`c_1\dots c_{L-1}`, each finite and >= 0.
+        power: :math:`Q_0 = E h_{ab}^2` off the diagonal; every two layers share the part ``power - 1``.
+        last: ``"softmax"`` or ``"linear"``, the activation of the last layer.
+        temperature: inverse temperature of every softmax.
+        effort: work of the sampling per data point.
+        points: data points per replica of the averages.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Source: arXiv:2506.01582, deep attention.
+
+    Example:
+        >>> channel = DeepAttentionIndexedChannel(tokens=2, skip=(1.0,), power=1.5)
+        >>> channel.field_components, channel.label_shape
+        ((2, 3), (2, 2))
+    """
+
+    tokens: int
+    skip: tuple[float, ...]
+    power: float = 1.0
+    last: str = "softmax"
+    temperature: float = 1.0
+    effort: Effort = field(default=Effort(points=64, starts=6, steps=8), kw_only=True)
+    points: int = field(default=256, kw_only=True)
+
+    def __post_init__(self) -> None:
+        checked_tokens(self.tokens, 2)
+        if not self.skip or not all(np.isfinite(c) and c >= 0 for c in self.skip):
+            raise ParameterError("skip", self.skip, "one finite number >= 0 per layer but the last")
+        if self.last not in ("softmax", "linear"):
+            raise ParameterError("channel", self.last, "softmax or linear for several layers")
+        if not (np.isfinite(self.temperature) and self.temperature > 0):
+            raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
+
+    @property
+    def label(self) -> str:
+        return self.last
+
+    @property
+    def rows(self) -> int:
+        return len(self.skip) + 1
+
+    @property
+    def columns(self) -> int:
+        return self.tokens * (self.tokens + 1) // 2
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        return self.tokens, self.tokens
+
+    @property
+    def rank(self) -> float:
+        return self.columns - 1.0 if self.last == "softmax" else float(self.columns)
+
+    @property
+    def self_overlap(self) -> Array:
+        return np.asarray(np.eye(self.rows) + (self.power - 1))
+
+    def at_power(self, power: float) -> DeepAttentionIndexedChannel:
+        """The same layers for fields of another prior variance."""
+        return replace(self, power=power)
+
+    @property
+    def family(self) -> Family:
+        return Family(partial(_functions, self.tokens, self.last == "softmax", float(self.temperature)), self.skip)
+
+    @property
+    def latents(self) -> int:
+        return (self.rows - 1) * self.columns
+
+    @property
+    def seen(self) -> Array:
+        return np.append(np.full(self.rows - 1, float(self.columns)), self.rank)
+
+    def log_constant(self, root: Array) -> Array:
+        return np.asarray(-0.5 * self.rank * np.log(2 * np.pi * root[:, -1, -1] ** 2))
+
+    def observed(self, y: Array) -> Array:
+        """Symmetric matrices whose activation is the label."""
+        y = np.asarray(y, dtype=float)
+        if self.last == "softmax":
+            return symmetric_logits(y, self.temperature)
+        if not np.allclose(y, np.swapaxes(y, -1, -2), rtol=1e-9, atol=1e-12):
+            raise DataError("y", "<labels>", "symmetric matrices", "symmetrise them")
+        return y
+
+
+def _functions(tokens: int, softmax: bool, temperature: float, *skip: Any) -> Functions:
+    ones = all_ones(tokens)
+
+    def target(x: Any, datum: Any) -> tuple[Any, Any]:
+        """What the label shows beyond the mean of the last layer, in standard deviations, and the log-weight."""
+        scores, omega, root = datum
+        x = x.reshape(omega[:-1].shape)
+        earlier = omega[:-1] + root[:-1, :-1] @ x
+        inverse, log_det = inverse_and_log_det(_mixing(earlier, skip, temperature, tokens))
+        difference = _components(inverse @ scores @ inverse.T, tokens) - omega[-1] - root[-1, :-1] @ x
+        if softmax:
+            difference = difference - (difference @ ones) * ones
+        return (difference / root[-1, -1])[None], (-(tokens + 1) * log_det)[None]
+
+    def features(x: Any, datum: Any) -> Any:
+        return jnp.append(x, target(x, datum)[0])[None]
+
+    def label(field: Any) -> Any:
+        mixing = _mixing(field[:-1], skip, temperature, tokens)
+        scores = mixing @ _matrix(field[-1], tokens) @ mixing.T
+        return jax.nn.softmax(temperature * scores, axis=-1) if softmax else scores
+
+    return Functions(target, features, label)
+
+
+def _components(matrix: Any, tokens: int) -> Any:
+    rows, columns = pair_indices(tokens)
+    return matrix[rows, columns] / np.where(rows == columns, np.sqrt(2), 1.0)
+
+
+def _matrix(components: Any, tokens: int) -> Any:
+    rows, columns = pair_indices(tokens)
+    place = np.empty((tokens, tokens), dtype=int)
+    place[rows, columns] = place[columns, rows] = np.arange(len(rows))
+    return components[place] * np.where(np.eye(tokens, dtype=bool), np.sqrt(2), 1.0)
+
+
+def _mixing(fields: Any, skip: Any, temperature: float, tokens: int) -> Any:
+    """Product of the layers that fields of shape (L, K) make, shape (T, T)."""
+    mixing = jnp.eye(tokens)
+    for strength, row in zip(skip, fields, strict=True):
+        attention = jax.nn.softmax(temperature * mixing @ _matrix(row, tokens) @ mixing.T, axis=-1)
+        mixing = strength * mixing + attention @ mixing
+    return mixing

@@ -1,0 +1,311 @@
+r"""Hardmax attention between two tokens, in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr, owens_t, xlogy
+
+from glassformer.channels.attention.prediction import largest_entries
+from glassformer.channels.scalar.base import Array, Integral, ScalarChannel
+from glassformer.core.errors import DataError
+from glassformer.designs.token_pairs import to_matrices
+from glassformer.numerics.normal import mills
+
+# Standardised row differences have correlation 1/3.
+CORRELATION = 1 / 3
+
+
+@dataclass(frozen=True)
+class Quadrature:
+    """How the plane of row differences and the index that two tokens share are integrated over.
+
+    Attributes:
+        reach: standard deviations beyond which a row is decided.
+        nodes: of the two rules compared, on all that.
+        narrow: ratio of the standard deviations of omega and h - omega below which that takes no panels.
+        hermite: nodes of the two rules then.
+        likely: probability of labels from which on the closed form, a sum of terms of the size of one, keeps ten
+            digits.
+        shared: ends and number of nodes of the shared index: the posterior is never wider than sqrt(V), nor narrower
+            than 0.7 sqrt(V).
+    """
+
+    reach: float = 9.0
+    nodes: tuple[int, int] = (96, 72)
+    narrow: float = 0.5
+    hermite: tuple[int, int] = (24, 18)
+    likely: float = 1e-5
+    shared: tuple[float, float, int] = (-6.5, 6.5, 27)
+
+
+_POLICY = Quadrature()
+_SHARED = np.linspace(*_POLICY.shared)
+
+
+@dataclass(frozen=True)
+class HardmaxPairChannel(ScalarChannel):
+    r"""Hardmax attention :math:`y_a = \mathrm{argmax}_b\,h_{ab}` of ``T = 2`` tokens.
+
+    Row 1 compares :math:`h_{11}` with :math:`h_{12}`, row 2 :math:`h_{22}` with :math:`h_{12}`: labels are the signs
+    of two normal variables of variance ``3V`` and correlation 1/3, and :math:`Z_{out}` is a bivariate normal
+    probability. Labels are integers 0 and 1, shape (..., 2).
+
+    Args:
+        power: :math:`Q_0 = E h_{12}^2`.
+
+    Raises:
+        DataError: a label is neither 0 nor 1.
+
+    Source: arXiv:2506.01582.
+
+    Example:
+        >>> channel = HardmaxPairChannel(power=1.0)
+        >>> score, omega = channel.score(np.array([0.0, 1.0]), np.zeros(3), 1.0), np.zeros(3)
+        >>> bool(abs(np.sum(score * [np.sqrt(2), 1, np.sqrt(2)])) > 0 and score[1] < 0)  # h_12 is the smallest
+        True
+    """
+
+    power: float = 1.0
+
+    @property
+    def label(self) -> str:
+        return "hardmax"
+
+    @property
+    def tokens(self) -> int:
+        """``T``."""
+        return 2
+
+    @property
+    def label_shape(self) -> tuple[int, ...]:
+        return (2,)
+
+    @property
+    def field_components(self) -> tuple[int, ...]:
+        return (3,)
+
+    @property
+    def even(self) -> bool:
+        return False
+
+    @property
+    def noiseless(self) -> bool:
+        # Labels are discrete: the information grows as the inverse square root of V.
+        return False
+
+    def at_power(self, power: float) -> ScalarChannel:
+        return replace(self, power=power)
+
+    discrete = True
+
+    def truth(self, h: Array) -> Array:
+        return np.argmax(to_matrices(h, self.label_shape[0]), axis=-1).astype(float)
+
+    def decided(self, omega: Array, variance: float) -> Array:
+        return largest_entries(to_matrices(omega, self.label_shape[0]), variance)
+
+    def shares_of(self, labels: Array) -> Array:
+        return np.eye(2)[_checked(labels).astype(np.intp)]
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        del rng
+        return self.truth(h)
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return _posterior(y, omega, variance)[0]
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return _posterior(y, omega, variance)[1]
+
+    def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        return _posterior(y, omega, variance)[:2]
+
+    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return _posterior(y, omega, variance)[2]
+
+    def information(self, variance: Array) -> Integral:
+        v = np.asarray(variance, dtype=float)
+        value, error = _plane_average(v, self.power, 0)
+        return Integral(value / v, error / v)
+
+    def expected_log_partition(self, variance: Array) -> Integral:
+        return Integral(*_plane_average(np.asarray(variance, dtype=float), self.power, 1))
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``label_error``: wrong rows, :math:`\arccos(q/Q_0)/\pi`; ``label_brier``: :math:`1/2 - \arcsin(q/Q_0)/\pi`.
+
+        The first is the error of the plug-in argmax, with :math:`\omega` in the place of ``h``, and Bayes-optimal; the
+        second is :math:`1 - E\sum_b p_{ab}^2` per row.
+        """
+        ratio = np.clip(np.asarray(variance) / self.power, 0, 1)
+        # Of q/Q_0 = 1 - ratio: half-angle forms keep the precision where the ratio is small.
+        angle = 2 * np.arcsin(np.sqrt(ratio / 2))
+        overlap_angle = 2 * np.arcsin(np.sqrt((1 - np.sqrt(1 - ratio)) / 2))
+        return {"label_error": overlap_angle / np.pi, "label_brier": angle / np.pi}
+
+
+def _checked(y: Array) -> Array:
+    labels = np.asarray(y, dtype=float)
+    bad = (labels != 0) & (labels != 1)
+    if np.any(bad):
+        raise DataError("y", labels[bad].flat[0], "labels 0 or 1, the index of the largest entry of each row")
+    return labels
+
+
+def _posterior(y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array, Array]:
+    """Score, minus its divergence, and log partition: in closed form, unless labels are as good as impossible."""
+    sign = np.where(_checked(y) == np.array([0, 1]), 1.0, -1.0)
+    score, curvature, entropy, likely = _closed(sign, omega, np.asarray(variance, dtype=float))
+    if not likely.all():
+        rare = np.logical_not(likely)
+        spread = np.broadcast_to(variance, likely.shape)[rare]
+        score[rare], curvature[rare], entropy[rare] = _integrated(
+            np.broadcast_to(sign, (*likely.shape, 2))[rare], np.broadcast_to(omega, score.shape)[rare], spread
+        )
+    return score, curvature, entropy
+
+
+def _closed(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    r"""The same from :math:`Z = \Phi_2(h, k; r)`, and where it is to be relied on.
+
+    With :math:`a = \partial_h\log Z`, :math:`b = \partial_k\log Z` and the density :math:`\varphi_2` of the plane,
+    :math:`-\partial_h^2\log Z = a(a + h) + r\varphi_2/Z` and :math:`\partial_h\partial_k\log Z = \varphi_2/Z - ab`.
+    """
+    width, both = np.sqrt(3 * variance), sign[..., 0] * sign[..., 1]
+    # An offset far below rounding keeps Owen's function off its singular point.
+    h, k = (
+        sign[..., row] * (np.sqrt(2) * omega[..., entry] - omega[..., 1]) / width + 1e-100
+        for row, entry in enumerate((0, 2))
+    )
+    r, root = CORRELATION * both, np.sqrt(1 - CORRELATION**2)
+    z = orthant(h, k, r)
+    likely = z > _POLICY.likely
+    safe, height, across = np.where(likely, z, 1.0), np.exp(-0.5 * h**2), (k - r * h) / root
+    a = height * ndtr(across) / (np.sqrt(2 * np.pi) * safe)
+    b = np.exp(-0.5 * k**2) * ndtr((h - r * k) / root) / (np.sqrt(2 * np.pi) * safe)
+    density = height * np.exp(-0.5 * across**2) / (2 * np.pi * root * safe)
+    first, second = sign[..., 0] * a / width, sign[..., 1] * b / width
+    score = np.stack([np.sqrt(2) * first, -first - second, np.sqrt(2) * second], axis=-1)
+    bends = a * (a + h) + b * (b + k) + 2 * r * density
+    curvature = (3 * bends - 2 * both * (density - a * b)) / width**2
+    return score, curvature, np.log(safe), likely
+
+
+def _integrated(sign: Array, omega: Array, variance: Array) -> tuple[Array, Array, Array]:
+    r"""The same by one integral over the shared index :math:`h_{12}`, of ``n`` samples.
+
+    Given :math:`h_{12}` the rows are independent. The integrand is log-concave with a curvature between 1/V and 2/V,
+    so nodes around its mode cover it however unlikely the labels are under ``omega``.
+    """
+    scale = np.sqrt(variance)
+    own = np.stack([omega[..., 0], omega[..., 2]], axis=-1) * np.sqrt(2)
+    shared = omega[..., 1]
+    root = np.sqrt(2) * scale
+    x = shared
+    for _ in range(6):
+        a = sign * (own - x[..., None]) / root[..., None]
+        ratio = mills(a)
+        slope = -(x - shared) / scale**2 - np.sum(sign * ratio, axis=-1) / root
+        bend = -1 / scale**2 - np.sum(ratio * (a + ratio), axis=-1) / root**2
+        x = x - slope / bend
+    nodes = x[..., None] + scale[..., None] * _SHARED
+    a = (sign[..., None] * (own[..., None] - nodes[..., None, :])) / root[..., None, None]
+    deviation = (nodes - shared[..., None]) / scale[..., None]
+    exponent = -0.5 * deviation**2 + np.sum(log_ndtr(a), axis=-2)
+    top = np.max(exponent, axis=-1, keepdims=True)
+    weight = np.exp(exponent - top)
+    total = np.sum(weight, axis=-1)
+    weight = weight / total[..., None]
+    ratio = mills(a)
+    g_own = sign * np.sum(weight[..., None, :] * ratio, axis=-1) / root[..., None]
+    mean = np.sum(weight * deviation, axis=-1)
+    spread = np.sum(weight * deviation**2, axis=-1) - mean**2
+    bend_own = g_own**2 + np.sum(weight[..., None, :] * a * ratio, axis=-1) / root[..., None] ** 2
+    score = np.stack([np.sqrt(2) * g_own[..., 0], mean / scale, np.sqrt(2) * g_own[..., 1]], axis=-1)
+    curvature = 2 * np.sum(bend_own, axis=-1) + (1 - spread) / scale**2
+    step = _SHARED[1] - _SHARED[0]
+    return score, curvature, top[..., 0] + np.log(total * step / np.sqrt(2 * np.pi))
+
+
+def orthant(h: Array, k: Array, correlation: Array | float) -> Array:
+    """P(x < h, y < k) for standard normals of the given correlation, by Owen's T function."""
+    root = np.sqrt(1 - correlation**2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first = owens_t(h, (k - correlation * h) / (h * root))
+        second = owens_t(k, (h - correlation * k) / (k * root))
+    apart = (h * k < 0) | ((h * k == 0) & (h + k < 0))
+    return np.asarray(0.5 * (ndtr(h) + ndtr(k)) - first - second - 0.5 * apart)
+
+
+def _plane(first: Array, second: Array) -> tuple[Array, Array]:
+    r"""V E[|g|^2 | omega] and E[log Z | omega] at standardised row differences, in closed form."""
+    root = np.sqrt(1 - CORRELATION**2)
+    square, entropy = np.zeros_like(first), np.zeros_like(first)
+    for sign in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+        h, k, r = sign[0] * first, sign[1] * second, sign[0] * sign[1] * CORRELATION
+        z = np.maximum(orthant(h, k, r), 0.0)
+        p = np.exp(-0.5 * h**2) / np.sqrt(2 * np.pi) * ndtr((k - r * h) / root)
+        s = np.exp(-0.5 * k**2) / np.sqrt(2 * np.pi) * ndtr((h - r * k) / root)
+        # Where the probability is lost in rounding its contribution is, too.
+        safe = np.where(z > 1e-13, z, np.inf)
+        square += (p**2 + s**2 + 2 * r * p * s) / safe
+        entropy += xlogy(z, z)
+    return square, entropy
+
+
+def _strip(a: Array) -> tuple[Array, Array]:
+    """The same where the other row is decided: one sign alone."""
+    square = np.exp(-(a**2)) / (2 * np.pi) / (ndtr(a) * ndtr(-a))
+    return square, np.asarray(ndtr(a) * log_ndtr(a) + ndtr(-a) * log_ndtr(-a))
+
+
+@lru_cache(maxsize=4)
+def _box(nodes: int) -> tuple[Array, Array, tuple[Array, Array], tuple[Array, Array]]:
+    """Gauss nodes of one row difference, their weights, and the two functions on the box and on its strips."""
+    x, w = np.polynomial.legendre.leggauss(nodes)
+    x, w = _POLICY.reach * x, _POLICY.reach * w
+    first, second = np.meshgrid(x, x, indexing="ij")
+    first = np.where(first == 0, 1e-12, first)
+    second = np.where(second == 0, 1e-12, second)
+    return x, w, _plane(first, second), _strip(x)
+
+
+def _plane_average(v: Array, power: float, which: int) -> tuple[Array, Array]:
+    """Average over omega of the chosen function of the row differences, and its error; shape of ``v``."""
+    ratio = np.sqrt(np.maximum(power - v, 0.0) / v)
+    results = [np.empty(v.shape), np.empty(v.shape)]
+    for result, nodes, hermite in zip(results, _POLICY.nodes, _POLICY.hermite, strict=True):
+        wide = ratio >= _POLICY.narrow
+        result[wide] = [_over_box(float(k), nodes, which) for k in ratio[wide]]
+        result[~wide] = [_over_hermite(float(k), hermite, which) for k in ratio[~wide]]
+    return results[0], np.abs(results[0] - results[1]) + 1e-14
+
+
+def _over_box(ratio: float, nodes: int, which: int) -> float:
+    x, w, plane, strip = _box(nodes)
+    root = np.sqrt(1 - CORRELATION**2)
+    one = w * np.exp(-0.5 * (x / ratio) ** 2) / (ratio * np.sqrt(2 * np.pi))
+    # Density of the second given the first, and its mass beyond the box.
+    centre = CORRELATION * x
+    other = w * np.exp(-0.5 * ((x - centre[:, None]) / (ratio * root)) ** 2) / (ratio * root * np.sqrt(2 * np.pi))
+    beyond = ndtr((-_POLICY.reach - centre) / (ratio * root)) + ndtr((centre - _POLICY.reach) / (ratio * root))
+    return float(one @ np.sum(other * plane[which], axis=1) + 2 * one @ (beyond * strip[which]))
+
+
+@lru_cache(maxsize=4)
+def _hermite(nodes: int) -> tuple[Array, Array]:
+    t, w = np.polynomial.hermite_e.hermegauss(nodes)
+    return t, w / np.sqrt(2 * np.pi)
+
+
+def _over_hermite(ratio: float, nodes: int, which: int) -> float:
+    t, w = _hermite(nodes)
+    root = np.sqrt(1 - CORRELATION**2)
+    # An offset far below rounding keeps Owen's function off its singular line at zero.
+    first = ratio * t[:, None] + 1e-12
+    second = ratio * (CORRELATION * t[:, None] + root * t) + 1e-12
+    return float(w @ _plane(np.broadcast_to(first, second.shape), second)[which] @ w)

@@ -1,0 +1,185 @@
+"""From what a user writes to a channel on attention indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from glassformer.channels.attention.correlated import (
+    CorrelatedLinearChannel,
+    CorrelatedSoftmaxChannel,
+    OfCorrelatedIndices,
+    Root,
+)
+from glassformer.channels.attention.hardmax import HardmaxPairChannel
+from glassformer.channels.attention.projected import (
+    LinearAttentionChannel,
+    SoftmaxAttentionChannel,
+    checked_tokens,
+)
+from glassformer.channels.attention.softmax import row_softmax
+from glassformer.channels.attention.untied import LinearUntiedChannel, SoftmaxUntiedChannel
+from glassformer.channels.link.contract import Link, function_name
+from glassformer.channels.scalar.base import Array, ScalarChannel
+from glassformer.channels.scalar.named import require_alone
+from glassformer.core.errors import IncompatibleError, ParameterError
+
+NAMES = ("linear", "softmax", "hardmax")
+# Those that exist for keys and queries of their own.
+UNTIED = ("linear", "softmax")
+
+
+def attention_channel(
+    channel: str | Callable[..., Any] | ScalarChannel,
+    tokens: int,
+    noise: float,
+    temperature: float,
+    power: float,
+    link: Callable[..., Any] | None = None,
+    root: Root = (),
+) -> ScalarChannel:
+    """The channel named or defined by ``channel`` for indices of variance ``power``, or the one of ``link``.
+
+    Args:
+        channel: a name, a function of matrices of indices, or a finished channel.
+        tokens: ``T``.
+        noise: variance of the label noise.
+        temperature: inverse, of softmax.
+        power: :math:`Q_0`.
+        link: a function of one matrix of indices.
+        root: of the correlation of the tokens; empty where they are independent.
+
+    Raises:
+        ParameterError: an unknown name, or an argument that the channel does not allow.
+        IncompatibleError: a combination that does not exist, with what does.
+
+    Example:
+        >>> attention_channel("linear", 2, 0.1, 1.0, 1.5)
+        LinearAttentionChannel(tokens=2, noise=0.1)
+    """
+    if link is not None:
+        require_alone(channel, "softmax")
+        channel = _of_one_sample(link, tokens)
+    if isinstance(channel, ScalarChannel):
+        _require_match(channel, tokens, noise, temperature, power)
+        if getattr(channel, "root", ()) != root:
+            raise IncompatibleError(f"token_correlation and channel = {channel!r} exclude each other: give one of them")
+        return channel
+    if not isinstance(channel, str) and not callable(channel):
+        raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
+    if temperature != 1 and channel != "softmax":
+        raise IncompatibleError(f"temperature = {temperature} belongs to channel softmax: leave it out")
+    if channel == "linear":
+        return CorrelatedLinearChannel(tokens, noise, root) if root else LinearAttentionChannel(tokens, noise)
+    if channel == "softmax" and noise == 0:
+        shape = (tokens, temperature, power)
+        return CorrelatedSoftmaxChannel(*shape, root) if root else SoftmaxAttentionChannel(*shape)
+    if channel == "softmax":
+        return _sampled(_softmax(temperature), tokens, noise, power, "softmax", root)
+    if channel == "hardmax":
+        checked_tokens(tokens, 2)
+        if noise != 0:
+            raise IncompatibleError(f"noise = {noise} and channel = hardmax exclude each other: labels are discrete")
+        if root:
+            raise IncompatibleError(
+                "token_correlation and channel = hardmax exclude each other: posteriors are integrated index by index "
+                "for independent tokens; choose linear, softmax, or a link with noise"
+            )
+        return _hardmax(tokens, power)
+    if callable(channel):
+        if noise == 0:
+            raise IncompatibleError("a function of the indices needs label noise: give noise > 0")
+        return _sampled(channel, tokens, noise, power, function_name(channel), root)
+    raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
+
+
+def untied_channel(
+    channel: str | ScalarChannel,
+    tokens: int,
+    noise: float,
+    temperature: float,
+    link: Callable[..., Any] | None = None,
+) -> ScalarChannel:
+    """The channel called ``channel`` for indices of different keys and queries.
+
+    Raises:
+        IncompatibleError: a combination that does not exist, with what does.
+
+    Example:
+        >>> untied_channel("softmax", 2, 0.0, 1.0)
+        SoftmaxUntiedChannel(tokens=2, temperature=1.0)
+    """
+    if isinstance(channel, ScalarChannel):
+        return channel
+    if link is not None or channel not in UNTIED:
+        what = "a link" if link is not None else f"channel = {channel}"
+        raise IncompatibleError(f"{what} and untied exclude each other: choose {' or '.join(UNTIED)}")
+    if channel == "linear":
+        if temperature != 1:
+            raise IncompatibleError(f"temperature = {temperature} belongs to channel softmax: leave it out")
+        return LinearUntiedChannel(tokens, noise)
+    if noise != 0:
+        raise IncompatibleError(f"noise = {noise} and channel = softmax exclude each other where keys are untied")
+    return SoftmaxUntiedChannel(tokens, temperature)
+
+
+def _require_match(channel: ScalarChannel, tokens: int, noise: float, temperature: float, power: float) -> None:
+    """A finished channel carries its own parameters: they must be the model's; noise may be given to it alone."""
+    if power != 1 and not (hasattr(channel, "power") or channel.any_power):
+        raise IncompatibleError(
+            f"{type(channel).__name__} is for fields of variance 1, indices have {power:g}: choose {', '.join(NAMES)}, "
+            "NoisySignChannel with its power, or a function of the indices with noise > 0"
+        )
+    own = {
+        name: getattr(channel, name) for name in ("tokens", "power", "noise", "temperature") if hasattr(channel, name)
+    }
+    asked = {"tokens": tokens, "power": power, "noise": noise, "temperature": temperature}
+    for name, value in own.items():
+        if not np.isclose(value, asked[name]) and (name, asked[name]) != ("noise", 0):
+            raise IncompatibleError(
+                f"the channel has {name} = {value}, the model {name} = {asked[name]}: make them equal"
+            )
+
+
+def _of_one_sample(link: Callable[..., Any], tokens: int) -> Link:
+    """A function of one matrix of indices as one of many."""
+    checked_tokens(tokens)
+    safe = Link(link, (tokens, tokens), symmetric=True)
+    if not safe.vectorised:
+        raise safe.refused(
+            "a link that can be evaluated for many samples at once",
+            "write it with jax.numpy, without if on values, or for arrays of shape (..., T, T)",
+        )
+    safe.require_finite()
+    return safe
+
+
+def _softmax(temperature: float) -> Callable[[Array], Array]:
+    return lambda h: row_softmax(temperature * h)
+
+
+def _hardmax(tokens: int, power: float) -> ScalarChannel:
+    if not np.isfinite(power):
+        raise IncompatibleError("rho = inf and channel = hardmax exclude each other: the mean alone decides the labels")
+    if tokens == 2:
+        return HardmaxPairChannel(power)
+    if tokens == 3:
+        from glassformer.channels.attention.hardmax_triple import HardmaxTripleChannel
+
+        return HardmaxTripleChannel(tokens, power)
+    from glassformer.channels.attention.hardmax_sampled import HardmaxChannel
+
+    return HardmaxChannel(tokens, power)
+
+
+def _sampled(
+    function: Callable[..., Any], tokens: int, noise: float, power: float, name: str, root: Root
+) -> ScalarChannel:
+    if not np.isfinite(power):
+        raise IncompatibleError("rho = inf and a sampled channel exclude each other: give a finite rho")
+    from glassformer.channels.attention.noisy import NoisyAttentionChannel
+
+    function = OfCorrelatedIndices(function, root) if root else function
+    return NoisyAttentionChannel(function, tokens, noise, power, name)

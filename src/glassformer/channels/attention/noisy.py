@@ -1,0 +1,212 @@
+r"""Any function of the attention indices with Gaussian label noise, by importance sampling around its mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtri
+
+from glassformer.channels.attention.correlated import Root
+from glassformer.channels.attention.prediction import prediction_errors
+from glassformer.channels.attention.projected import checked_tokens
+from glassformer.channels.link.contract import unfit_size
+from glassformer.channels.sampled import Posterior, SampledChannel, in_parts, require_data, weighed
+from glassformer.channels.sampling_limits import LIMITS
+from glassformer.channels.scalar.base import Array
+from glassformer.core.errors import LinkError, ParameterError
+from glassformer.designs.token_pairs import to_matrices
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How indices behind a label with noise are sampled."""
+
+    steps: int = 6  # of Gauss and Newton to the mode
+    step: float = 1e-5  # of the differences that make the slopes of a link
+    wider: float = 1.3  # width of the sampling density over that of the Gaussian approximation
+    defensive: float = 0.25  # share drawn from the prior instead
+    saturated: float = 0.01  # variance in units of the noise below which labels vary linearly with the field, about
+    tried: int = 512  # matrices of indices among which the labels of a link must differ
+    spread: float = 4.0  # of those
+    at_once: int = 2_000_000  # numbers that are treated in one go
+
+
+_POLICY = Sampling()
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyAttentionChannel(SampledChannel):
+    r"""Labels :math:`y = g(h) + \sqrt\Delta\,z`, ``z`` independent and standard normal on every entry of the label.
+
+    The posterior of ``h`` is sampled from a mixture of its Gaussian approximation around the mode (Gauss-Newton steps
+    from :math:`\omega`) and of the prior, with importance weights; the two halves of the sample give independent
+    scores, whose product estimates the information without bias from sampling noise.
+
+    Args:
+        function: from matrices of indices, shape (..., T, T), to labels, shape (..., m) or (..., m1, m2).
+        tokens: ``T >= 1``.
+        noise: :math:`\Delta > 0`, a variance.
+        power: :math:`Q_0 = E h_{ab}^2` off the diagonal.
+        name: how files and the command line call the channel.
+        fields: sampled fields per data point, a power of two.
+
+    Raises:
+        ParameterError: an argument is out of range, or the function does not map matrices one by one.
+
+    Example:
+        >>> channel = NoisyAttentionChannel(lambda h: np.tanh(h), tokens=2, noise=0.1)
+        >>> channel.label_shape
+        (2, 2)
+    """
+
+    function: Callable[[Array], Array]
+    tokens: int
+    noise: float
+    power: float = 1.0
+    name: str = "link"
+    fields: int = field(default=256, kw_only=True)
+
+    def __post_init__(self) -> None:
+        checked_tokens(self.tokens)
+        if not 0 < self.noise <= LIMITS.loudest:
+            allowed = f"> 0 and at most {LIMITS.loudest:g} for labels whose posterior is sampled"
+            raise ParameterError("noise", self.noise, allowed, "beyond, data tell nothing")
+        if self.fields < 32 or self.fields & (self.fields - 1):
+            raise ParameterError("fields", self.fields, "a power of two >= 32")
+        fields, entries = self.components, self.tokens**2
+        require_data(
+            self.tokens, _POLICY.steps * (fields**2 * (fields + entries)) + 2 * self.fields * (fields**2 + entries)
+        )
+        self._require_labels()
+
+    def _require_labels(self) -> None:
+        """Raise unless a few matrices of indices have finite labels, one each and the same in another order."""
+        matrices = to_matrices(np.random.default_rng(5).standard_normal((3, self.components)), self.tokens)
+        try:
+            probe, turned = (np.asarray(self.function(h.copy())) for h in (matrices, matrices[::-1]))
+        except LinkError:
+            raise
+        except Exception as error:
+            # Whatever a user's function raises: where it did is what they need to know.
+            words = f"it fails at fields of shape {matrices.shape} ({type(error).__name__}: {error})"
+            raise LinkError("channel", self.function, "a function from shape (n, T, T) to labels", words) from error
+        if probe.dtype.kind not in "biuf" or probe.ndim < 1 or len(probe) != 3 or not np.all(np.isfinite(probe)):
+            allowed = "a function from shape (n, T, T) to finite labels (n, m)"
+            raise LinkError("channel", self.function, allowed, "a function of one matrix of indices is given as link")
+        unfit = unfit_size(probe)
+        if unfit:
+            raise LinkError("channel", self.function, *unfit)
+        if not np.allclose(probe, turned[::-1], rtol=1e-9, atol=1e-12):
+            allowed = "a link that gives one label for one field"
+            raise LinkError("channel", self.function, allowed, "it is random, or mixes samples")
+        wide = _POLICY.spread * np.random.default_rng(6).standard_normal((_POLICY.tried, self.components))
+        if not np.any(np.ptp(np.asarray(self.function(to_matrices(wide, self.tokens)), dtype=float), axis=0)):
+            allowed = "a link that depends on the indices"
+            raise LinkError("channel", self.label, allowed, "the labels of a constant one say nothing")
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    @property
+    def root(self) -> Root:
+        """Of the correlation of the tokens; empty where they are independent."""
+        return getattr(self.function, "root", ())
+
+    @cached_property
+    def label_shape(self) -> tuple[int, ...]:
+        return tuple(np.asarray(self.function(np.zeros((1, self.tokens, self.tokens)))).shape[1:])
+
+    @property
+    def components(self) -> int:
+        return self.tokens * (self.tokens + 1) // 2
+
+    @property
+    def smallest(self) -> float:
+        return min(super().smallest, _POLICY.saturated * self.noise)
+
+    @property
+    def source_dimensions(self) -> int:
+        return int(np.prod(self.label_shape))
+
+    def clean(self, field: Array) -> Array:
+        return np.asarray(self.function(to_matrices(field, self.tokens)), dtype=float)
+
+    @property
+    def error_unit(self) -> float:
+        """Errors are counted per token, whatever the shape of the label."""
+        return float(self.tokens)
+
+    def label_from(self, field: Array, source: Array) -> Array:
+        clean = self.clean(field)
+        return np.asarray(clean + np.sqrt(self.noise) * source.reshape(clean.shape))
+
+    @property
+    def label_noise(self) -> float:
+        return float(self.noise * np.prod(self.label_shape) / self.error_unit)
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``prediction_error``: :math:`E\|y - E[y\mid\omega]\|^2/T`; ``plugin_error`` beside it."""
+        sizes = (self.components, self.tokens)
+        return prediction_errors(self.clean, *sizes, self.power, variance, self.label_noise)
+
+    def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
+        v = np.broadcast_to(np.asarray(variance, dtype=float), (len(omega),))
+        labels = np.asarray(y, dtype=float).reshape(len(omega), -1)
+        size = max(1, _POLICY.at_once // (2 * self.fields * self.tokens**2))
+
+        def block(part: slice, uniform: Array) -> Posterior:
+            return self._block(labels[part], omega[part], v[part], uniform)
+
+        return in_parts(len(omega), size, self.components + 1, self.fields, block)
+
+    def _values(self, field: Array) -> Array:
+        """Labels without noise, flattened, of fields of shape (..., K)."""
+        flat = field.reshape(-1, self.components)
+        return self.clean(flat).reshape(*field.shape[:-1], -1)
+
+    def _jacobian(self, field: Array) -> Array:
+        """Derivatives of the labels, shape (n, m, K), by differences: they only shape the sampling density."""
+        steps = _POLICY.step * np.eye(self.components)
+        return np.stack(
+            [(self._values(field + e) - self._values(field - e)) / (2 * _POLICY.step) for e in steps], axis=-1
+        )
+
+    def _block(self, y: Array, omega: Array, v: Array, uniform: Array) -> Posterior:
+        size = self.components
+        centre, root = self._approximation(y, omega, v)
+        # One more coordinate tells from which part of the mixture a point is drawn.
+        points, prior = ndtri(uniform[..., :size]), uniform[..., size:] < _POLICY.defensive
+        near = centre[:, None] + points @ np.swapaxes(root, 1, 2)
+        field = np.where(prior, omega[:, None] + np.sqrt(v)[:, None, None] * points, near)
+        misfit = np.sum((self._values(field) - y[:, None]) ** 2, axis=-1)
+        distance = (field - omega[:, None]) / np.sqrt(v)[:, None, None]
+        log_prior = -0.5 * np.sum(distance**2, axis=-1) - 0.5 * size * np.log(v)[:, None]
+        white = np.einsum("nkl,nfl->nfk", np.linalg.inv(root), field - centre[:, None])
+        log_near = -0.5 * np.sum(white**2, axis=-1) - np.linalg.slogdet(root)[1][:, None]
+        log_mixture = np.logaddexp(np.log(_POLICY.defensive) + log_prior, np.log(1 - _POLICY.defensive) + log_near)
+        log_weight = log_prior - 0.5 * misfit / self.noise - log_mixture
+        log_weight -= 0.5 * y.shape[1] * np.log(2 * np.pi * self.noise)
+        scores = np.swapaxes(distance, 1, 2) / np.sqrt(v)[:, None, None]
+        return weighed(log_weight, scores, np.sum(1 - distance**2, axis=-1) / v[:, None])
+
+    def _approximation(self, y: Array, omega: Array, v: Array) -> tuple[Array, Array]:
+        """Mode of the posterior and a square root of its widened covariance, shapes (n, K) and (n, K, K)."""
+        field, best = omega, np.full(len(omega), np.inf)
+        mode = omega
+        for _ in range(_POLICY.steps):
+            cost = np.sum((field - omega) ** 2, axis=1) / v + np.sum((self._values(field) - y) ** 2, 1) / self.noise
+            better = cost < best
+            mode, best = np.where(better[:, None], field, mode), np.where(better, cost, best)
+            slope = self._jacobian(mode)
+            precision = np.eye(self.components) / v[:, None, None] + np.swapaxes(slope, 1, 2) @ slope / self.noise
+            pull = (y - self._values(mode))[:, :, None] / self.noise
+            gradient = (np.swapaxes(slope, 1, 2) @ pull)[:, :, 0] - (mode - omega) / v[:, None]
+            step = np.linalg.solve(precision, gradient[:, :, None])[:, :, 0]
+            # Where the last step made things worse, the next one is shorter.
+            field = mode + np.where(better, 1.0, 0.3)[:, None] * step
+        covariance = np.linalg.inv(precision)
+        return mode, _POLICY.wider * np.linalg.cholesky(0.5 * (covariance + np.swapaxes(covariance, 1, 2)))

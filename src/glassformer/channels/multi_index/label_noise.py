@@ -1,0 +1,84 @@
+r"""Discrete labels of several projections that are exchanged for one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp, ndtr
+
+from glassformer.channels.confusion import Alphabet
+from glassformer.channels.multi_index.importance_sampling import Moments
+from glassformer.channels.multi_index.line_integrals import LineChannel
+from glassformer.core.estimate import Array
+from glassformer.numerics.quasi_random import normal_points
+
+
+@dataclass(frozen=True, eq=False)
+class MislabelledRowsChannel(LineChannel):
+    r"""Labels :math:`g(Z)` of few values, exchanged for one another with the probabilities of a confusion matrix.
+
+    The posterior is the mixture of those of the labels without noise, each integrated along lines.
+
+    Args:
+        alphabet: labels that the link takes, and what is observed instead.
+    """
+
+    alphabet: Alphabet = field(kw_only=True)
+
+    @property
+    def rank(self) -> float:
+        return 0.0
+
+    @property
+    def sources(self) -> int:
+        return 1
+
+    @cached_property
+    def label_noise(self) -> float:
+        points = normal_points(self.rows * self.columns).reshape(-1, *self.field_components)
+        clean = super().label_from(points, np.zeros((len(points), 1)))
+        return float(np.mean(self.alphabet.spreads[self.alphabet.places(clean)]))
+
+    def label_from(self, fields: Array, source: Array) -> Array:
+        """Labels; those of sources that are zero are means, without noise."""
+        place = self.alphabet.places(super().label_from(fields, source))
+        silent = (source[:, 0] == 0).reshape(-1, *(1,) * len(self.shape))
+        drawn, means = self.alphabet.observed(place, ndtr(source[:, 0])), self.alphabet.means[place]
+        return np.where(silent, means.reshape(drawn.shape), drawn)
+
+    def moments(self, y: Array, omega: Array, root: Array) -> Moments:
+        flat = self.alphabet.values.reshape(len(self.alphabet.values), -1)
+        parts = [super(MislabelledRowsChannel, self).moments(np.tile(one, (len(y), 1)), omega, root) for one in flat]
+        log_z = np.array([part.log_partition for part in parts])
+        joint = self.alphabet.log_likelihood(y) + log_z - logsumexp(log_z, axis=0)
+        log_partition = logsumexp(joint, axis=0)
+        weight = np.exp(joint - log_partition)
+        return _mixed(weight, log_partition, parts)
+
+
+def _mixed(weight: Array, log_partition: Array, parts: list[Moments]) -> Moments:
+    """Moments of a mixture with weights of shape (K, n)."""
+
+    def mean(values: list[Array]) -> Any:
+        return np.einsum("kn,kn...->n...", weight, np.array(values))
+
+    first, second = mean([part.first for part in parts]), mean([part.second for part in parts])
+    # Products of independent means have no bias.
+    own = mean([part.covariance + _product(part.first, part.second) for part in parts])
+    return Moments(
+        log_partition=log_partition,
+        first=first,
+        second=second,
+        covariance=own - _product(first, second),
+        first_square=mean([part.first_square for part in parts]),
+        second_square=mean([part.second_square for part in parts]),
+        effective=mean([part.effective for part in parts]),
+    )
+
+
+def _product(first: Array, second: Array) -> Array:
+    both = first[:, :, None] * second[:, None, :]
+    return np.asarray(0.5 * (both + np.swapaxes(both, 1, 2)))

@@ -1,0 +1,1 @@
+"""Channels of one field: sign, absolute value, Gaussian noise and their tables."""

@@ -1,0 +1,99 @@
+"""The linear channel with Gaussian noise, noiseless included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassformer.channels.scalar.base import Array, Integral, LabelNodes, ScalarChannel
+from glassformer.channels.scalar.exponents import Exponents
+from glassformer.core.errors import ParameterError
+from glassformer.numerics.quadrature import normal_nodes
+
+
+@dataclass(frozen=True)
+class GaussianChannel(ScalarChannel):
+    r"""Labels :math:`y = h + \sqrt\Delta\, z`, ``z`` standard normal.
+
+    The score is :math:`g = (y - \omega)/(\Delta + V)` and the information :math:`1/(\Delta + V)`, both exact.
+
+    Args:
+        noise: label noise :math:`\Delta \ge 0`, a variance in units of the variance of ``h``.
+
+    Raises:
+        ParameterError: ``noise`` is negative or not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> GaussianChannel(noise=0.5).information(np.array([0.5])).value
+        array([1.])
+    """
+
+    noise: float = 0.0
+
+    linear = any_power = True
+    even = False
+    exponents = Exponents(1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.noise) and self.noise >= 0):
+            raise ParameterError("noise", self.noise, "a finite number >= 0")
+
+    @classmethod
+    def with_noise(cls, noise: float) -> ScalarChannel:
+        return cls(noise)
+
+    @property
+    def noiseless(self) -> bool:
+        return self.noise == 0.0
+
+    def clean(self, h: Array) -> Array:
+        """The field itself."""
+        return np.array(h, dtype=float)
+
+    def sample(self, h: Array, rng: np.random.Generator) -> Array:
+        if self.noise == 0.0:
+            return self.clean(h)
+        return h + np.sqrt(self.noise) * rng.standard_normal(np.shape(h))
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return np.asarray((y - omega) / (self.noise + np.asarray(variance)))
+
+    def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return np.broadcast_to(1 / (self.noise + np.asarray(variance, dtype=float)), np.shape(omega))
+
+    def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        total = self.noise + np.asarray(variance)
+        return -0.5 * np.log(2 * np.pi * total) - (y - omega) ** 2 / (2 * total)
+
+    def information(self, variance: Array) -> Integral:
+        # Infinite where nothing is unknown and labels have no noise.
+        with np.errstate(divide="ignore"):
+            value = 1.0 / (self.noise + np.asarray(variance, dtype=float))
+        return Integral(value, np.zeros_like(value))
+
+    def expected_log_partition(self, variance: Array) -> Integral:
+        with np.errstate(divide="ignore"):
+            value = -0.5 * (np.log(2 * np.pi * (self.noise + np.asarray(variance, dtype=float))) + 1)
+        return Integral(value, np.zeros_like(value))
+
+    def label_nodes(self, finer: float = 1.0) -> LabelNodes:
+        t, weight = normal_nodes(panels=6, nodes=round(8 * finer))
+        total = 1 + self.noise
+        y = np.sqrt(total) * t
+        return LabelNodes(y, weight, y / total, np.full_like(y, self.noise / total))
+
+    @property
+    def regression(self) -> tuple[float, float]:
+        return 1.0, self.noise
+
+    @property
+    def label_noise(self) -> float:
+        return self.noise
+
+    def label_error(self, variance: Array) -> dict[str, Array]:
+        r"""``prediction_error``: :math:`V`, beside the ``label_noise`` :math:`\Delta`."""
+        v = np.asarray(variance, dtype=float)
+        noise = np.full_like(v, self.label_noise)
+        return {"prediction_error": v, "label_noise": noise, "label_mse": v + noise}

@@ -1,0 +1,106 @@
+"""From what a user writes to a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.channels.confusion import CONFUSIONS, confusion_law
+from glassformer.channels.scalar.base import ScalarChannel
+from glassformer.core.errors import IncompatibleError, LinkError, ParameterError
+from glassformer.core.tables import at_home
+
+# Name on the command line, and the class, whose ``with_noise`` is asked.
+CHANNELS = {
+    "gaussian": "gaussian:GaussianChannel",
+    "sign": "sign:SignChannel",
+    "absolute": "absolute:AbsoluteChannel",
+}
+NAMES = tuple(CHANNELS)
+
+
+def scalar_channel(
+    channel: str | ScalarChannel | Callable[..., Any] = "gaussian",
+    noise: float = 0.0,
+    link: Callable[..., Any] | None = None,
+    noise_law: object = None,
+) -> ScalarChannel:
+    """The channel named or defined by ``channel``, with Gaussian label noise of variance ``noise``.
+
+    Args:
+        channel: a name, a function from fields to labels, or a finished channel.
+        noise: label noise; a finished channel carries its own.
+        link: a function of one field, instead of ``channel``.
+        noise_law: of discrete labels, instead of Gaussian noise: a confusion, or its name.
+
+    Raises:
+        ParameterError: an unknown name.
+        LinkError: a function that cannot be used.
+        IncompatibleError: ``noise`` is given together with a finished channel that has another noise, or ``link`` with
+        a channel.
+
+    Example:
+        >>> scalar_channel("gaussian", 0.1)
+        GaussianChannel(noise=0.1)
+        >>> scalar_channel("relu")
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: channel = 'relu' is not allowed: expected one of gaussian, sign, \
+absolute, or a callable
+    """
+    if noise_law is not None:
+        return _confused(channel, noise, link, noise_law)
+    if link is not None:
+        require_alone(channel, "gaussian")
+        return _link(link, noise, "link")
+    if isinstance(channel, ScalarChannel):
+        if noise not in (0.0, getattr(channel, "noise", 0.0)):
+            raise IncompatibleError(f"noise = {noise} and channel = {channel!r} exclude each other: give noise to one")
+        return channel
+    if isinstance(channel, str) and channel in CHANNELS:
+        named: type[ScalarChannel] = at_home("channels.scalar", CHANNELS[channel])
+        return named.with_noise(noise)
+    if callable(channel):
+        return _link(channel, noise, "channel")
+    raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
+
+
+def require_alone(channel: Any, default: str) -> None:
+    """Raise where a link is given beside a channel that is not the one meant by leaving it out."""
+    if not (isinstance(channel, str) and channel == default):
+        raise IncompatibleError(f"channel = {channel!r} and a link exclude each other: give one of them")
+
+
+def _link(function: Callable[..., Any], noise: float, slot: str) -> ScalarChannel:
+    # Imported here because its splines and root finders would double the start-up time of every other channel.
+    from glassformer.channels.link.channel import LinkChannel
+    from glassformer.channels.link.contract import function_name
+
+    try:
+        return LinkChannel(function, noise, name=function_name(function))
+    except LinkError as error:
+        raise error.named(slot) from error.__cause__
+
+
+def _confused(channel: Any, noise: float, link: Callable[..., Any] | None, noise_law: object) -> ScalarChannel:
+    """Discrete labels that are exchanged for one another."""
+    from glassformer.channels.link.contract import function_name
+    from glassformer.channels.link.label_noise import MislabelledChannel
+
+    law = confusion_law(noise_law)
+    if law is None:
+        raise ParameterError("noise_law", noise_law, f"one of {', '.join(CONFUSIONS)}, or a ConfusionLaw")
+    if noise != 0:
+        raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
+    named = link is None and isinstance(channel, str) and channel in CHANNELS
+    if link is not None:
+        require_alone(channel, "gaussian")
+    function = channel if link is None else link
+    if named:
+        function = at_home("channels.scalar", CHANNELS[channel]).clean_label
+    if not callable(function):
+        raise IncompatibleError(f"noise_law = {law.label} is for discrete labels, not for channel = {channel}")
+    try:
+        return MislabelledChannel(function, law, name=channel if named else function_name(function))
+    except LinkError as error:
+        raise error.named("channel" if link is None else "link") from error.__cause__

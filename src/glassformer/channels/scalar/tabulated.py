@@ -1,0 +1,137 @@
+"""Averages of a channel from a table of them: curves through it, their errors, and laws below it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.interpolate import CubicSpline, PchipInterpolator
+
+from glassformer.core.estimate import Array, Integral
+
+# By how much less a cubic spline errs on twice the nodes, at least, where it is smooth enough.
+_ORDER = 8.0
+# Power of the variance above which the information counts as bounded.
+_BOUNDED = -0.25
+
+
+class _Curve:
+    """A cubic spline over log V; what every second node alone makes of it tells its error.
+
+    Args:
+        x: logarithms of V, an odd number of them.
+        values: there.
+    """
+
+    def __init__(self, x: Array, values: Array) -> None:
+        self._x, self._fine = x, CubicSpline(x, values)
+        middle = 0.5 * (x[1:] + x[:-1])
+        gap = np.abs(self._fine(middle) - CubicSpline(x[::2], values[::2])(middle)) / _ORDER
+        # The largest of three intervals: somewhere the two curves cross.
+        self._gap = np.max([gap, np.append(gap[1:], gap[-1]), np.append(gap[0], gap[:-1])], axis=0)
+
+    def __call__(self, x: Array) -> Integral:
+        place = np.clip(np.searchsorted(self._x, x) - 1, 0, len(self._gap) - 1)
+        return Integral(self._fine(x), self._gap[place])
+
+
+class _Law(Protocol):
+    """Information below the smallest variance of the table."""
+
+    def information(self, variance: Array) -> Integral:
+        """With the error of the law itself."""
+
+    def integral(self, variance: Array) -> Array:
+        """Of the information, from these variances to the smallest one of the table."""
+
+
+class _Saturated(NamedTuple):
+    """Information ``1/(a + b V)``: that of labels that vary linearly with the field there, and have noise."""
+
+    smallest: float
+    a: float
+    b: float
+
+    @classmethod
+    def of(cls, v: Array, information: Array) -> _Saturated:
+        """Through the two smallest variances; the information falls with the variance."""
+        one, two = 1 / information[:2]
+        b = max(float((two - one) / (v[1] - v[0])), 1e-300)
+        return cls(float(v[0]), max(float(one - b * v[0]), 0.5 * float(one)), b)
+
+    def information(self, variance: Array) -> Integral:
+        value = 1 / (self.a + self.b * variance)
+        # As large as what the slope changes.
+        return Integral(value, value * self.b * (self.smallest - variance) / (self.a + self.b * self.smallest))
+
+    def integral(self, variance: Array) -> Array:
+        return np.asarray(np.log1p(self.b * (self.smallest - variance) / (self.a + self.b * variance)) / self.b)
+
+
+class _Power(NamedTuple):
+    """Information as a power of the variance, that of the last nodes, and by how much this power still changes."""
+
+    smallest: float
+    value: float
+    slope: float
+    change: float
+
+    @classmethod
+    def of(cls, v: Array, information: Array) -> _Power:
+        """From five nodes."""
+        x, y = np.log(v[:5]), np.log(information[:5])
+        slope, before = (y[2] - y[0]) / (x[2] - x[0]), (y[4] - y[2]) / (x[4] - x[2])
+        # Below an information of 1/V integrals diverge, and labels would tell more than the field.
+        return cls(float(v[0]), float(information[0]), max(float(slope), -1 + 1e-6), abs(float(slope - before)))
+
+    def information(self, variance: Array) -> Integral:
+        ratio = np.log(variance / self.smallest)
+        value = self.value * np.exp(self.slope * ratio)
+        return Integral(value, value * self.change * np.abs(ratio))
+
+    def integral(self, variance: Array) -> Array:
+        power = self.slope + 1
+        return np.asarray(self.value * self.smallest / power * -np.expm1(power * np.log(variance / self.smallest)))
+
+
+class Tabulated(NamedTuple):
+    r"""Information and :math:`E\log Z` at all variances up to the largest of a table.
+
+    Attributes:
+        smallest: variance of the table.
+        log_information, expected: curves over log V.
+        relative, error: interpolants of the errors at the nodes, of the information relative to it.
+        law: of the information below the table.
+    """
+
+    smallest: float
+    log_information: _Curve
+    expected: _Curve
+    relative: PchipInterpolator
+    error: PchipInterpolator
+    law: _Law
+
+    @classmethod
+    def of(cls, v: Array, rows: Array) -> Tabulated:
+        """From an odd number of variances, ascending, and rows of information and E log Z, each with its error."""
+        # A value lost in its error is as good as none, but its logarithm and relative error stay finite.
+        known = np.maximum(rows[:, 0], np.maximum(1e-9 * rows[:, 1], 1e-300))
+        x, power = np.log(v), _Power.of(v, known)
+        law = power if power.slope < _BOUNDED else _Saturated.of(v, known)
+        curves = _Curve(x, np.log(known)), _Curve(x, rows[:, 2])
+        return cls(
+            float(v[0]), *curves, PchipInterpolator(x, rows[:, 1] / known), PchipInterpolator(x, rows[:, 3]), law
+        )
+
+    def information(self, variance: Array) -> Integral:
+        """Information, in the table and below."""
+        x, below = np.log(np.maximum(variance, self.smallest)), variance < self.smallest
+        found, law = self.log_information(x), self.law.information(np.minimum(variance, self.smallest))
+        value, relative = np.where(below, law.value, np.exp(found.value)), self.relative(x) + found.error
+        return Integral(value, value * relative + np.where(below, law.error, 0.0))
+
+    def expected_log_partition(self, variance: Array) -> Integral:
+        """E log Z, whose slope is minus half the information."""
+        x = np.log(np.maximum(variance, self.smallest))
+        found, rest = self.expected(x), 0.5 * self.law.integral(np.minimum(variance, self.smallest))
+        return Integral(found.value + rest, found.error + self.error(x))

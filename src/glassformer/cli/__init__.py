@@ -1,0 +1,86 @@
+"""Command line: the library's functions, one subcommand each, derived from the tables of commands, models and learners.
+
+Nothing heavy is imported before a command runs, and of the tables only what the command names, so that ``--help``
+answers at once. Exit codes: 0 when everything converged, 3 when something did not (it is printed with its status), 2
+for bad usage (one line on standard error), 1 when a check of ``doctor`` failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+from glassformer.cli.output import BAD_USAGE, require_writable, short_warnings
+from glassformer.cli.parser import parser_for
+from glassformer.core.cache_folder import keep_compiled
+from glassformer.core.grids import numbers_from
+
+__all__ = ["main", "parse_alpha"]
+
+_NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan)", re.IGNORECASE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Example:
+        >>> main(["limits", "bsr", "--alpha", "0.3", "--rho", "inf"])
+        bsr: alpha = n/(dL), beta = 1, channel = gaussian, noise = 0, rho = inf
+        alpha  error  overlap  status     error_estimate
+          0.3    0.7      0.3  converged         ...
+        0
+    """
+    if arguments is None:
+        # The process is ours: inside that of a user JAX stays as it is.
+        keep_compiled()
+    words = _attached(sys.argv[1:] if arguments is None else arguments)
+    from glassformer.core.errors import GlassformerError
+
+    try:
+        parser = parser_for(words)
+        options = parser.parse_args(words)
+        if not hasattr(options, "run"):
+            parser.print_help()
+            return BAD_USAGE
+        require_writable(options)
+        with short_warnings():
+            return int(options.run(options))
+    except BrokenPipeError:
+        # Who read the output has left; nothing is written to a closed end when the process leaves, either.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return 0
+    except (GlassformerError, OSError) as error:
+        print(f"glassformer: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_USAGE
+    except KeyboardInterrupt:
+        print("glassformer: interrupted", file=sys.stderr)
+        return 130
+
+
+def parse_alpha(text: str) -> list[float]:
+    """Sample ratios from a number, a comma list or ``start:stop:count``.
+
+    Raises:
+        ParameterError: the text is none of these.
+
+    Example:
+        >>> parse_alpha("0:1:3")
+        [0.0, 0.5, 1.0]
+    """
+    return numbers_from("alpha", text)
+
+
+def _attached(arguments: Sequence[str]) -> list[str]:
+    """Options with their values as one word, where those are numbers or lists that begin with a minus.
+
+    Parsers take such lists for options. No option begins like a number.
+    """
+    joined: list[str] = []
+    for word in arguments:
+        if _NEGATIVE.match(word) and joined and joined[-1].startswith("--") and "=" not in joined[-1]:
+            joined[-1] = f"{joined[-1]}={word}"
+        else:
+            joined.append(word)
+    return joined

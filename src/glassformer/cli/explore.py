@@ -1,0 +1,45 @@
+"""An explorer in the browser."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Which model first, a link of one's own, and where the page is."""
+    from glassformer.models.registry import MODELS
+
+    parser.add_argument("model", nargs="?", metavar="MODEL", help=f"{', '.join(MODELS)} (default bsr)")
+    text = "function of one sample in the place of the labels of bsr, aim or smi. Its file is run"
+    parser.add_argument("--link", metavar="FILE.py:FUNCTION", help=text)
+    text = "run Python code that is written into the page; without it the page runs none"
+    parser.add_argument("--allow-code", action="store_true", help=text)
+    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default any that is free)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address, and open nothing")
+    parser.add_argument("--check", action="store_true", help="start, make one page, and stop")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the page until interrupted."""
+    from glassformer.core.errors import IncompatibleError, ParameterError
+    from glassformer.models.registry import MODELS, function_from
+
+    if options.model is not None and options.model not in MODELS:
+        raise ParameterError("model", options.model, f"one of {', '.join(MODELS)}")
+    if not 0 <= options.port < 2**16:
+        raise ParameterError("port", options.port, "a number from 0 to 65535")
+    function = None if options.link is None else function_from(options.link)
+    try:
+        from glassformer.explorer.own_link import Given
+        from glassformer.explorer.page import LINK, tabs
+        from glassformer.explorer.server import check, serve
+    except ModuleNotFoundError as error:
+        raise IncompatibleError(f"explore needs {error.name}: pip install 'glassformer[explore]'") from None
+    given = Given(function, options.link or "", options.model or "", options.allow_code)
+    first = options.model or tabs()[0]
+    first = LINK if options.link or first not in tabs() else first
+    if options.check:
+        check(first, options.port, given)
+    else:
+        serve(first, options.port, not options.no_browser, given)
+    return 0

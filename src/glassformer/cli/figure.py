@@ -1,0 +1,33 @@
+"""Figures of the papers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from glassformer.cli.output import NOT_CONVERGED
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Which figures, how large, and where they go."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("name", nargs="?", help="see --list")
+    which.add_argument("--list", action="store_true", help="list the figures, with their numbers in the papers")
+    which.add_argument("--all", action="store_true", help="draw every figure")
+    parser.add_argument("--quick", action="store_true", help="fewer points, instances and smaller sizes")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for PNG, CSV and summary (default out)")
+    parser.add_argument("--reference", type=Path, help="folder of published data to compare with")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of the data set, for smi-3-right")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Draw a figure, or list them."""
+    from glassformer.papers.catalogue import FIGURES, draw, draw_all, source
+
+    if options.list:
+        for name, figure in FIGURES.items():
+            print(f"{name:12s} {figure.title} [{source(name)}]")
+        return 0
+    if options.all:
+        return 0 if draw_all(options.out, options.quick, options.reference, options.data) else NOT_CONVERGED
+    return 0 if draw(options.name, options.out, options.quick, options.reference, options.data) else NOT_CONVERGED

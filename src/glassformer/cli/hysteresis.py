@@ -1,0 +1,24 @@
+"""Fixed points followed up and down."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.cli.learners import add_learner, learner_of
+from glassformer.cli.output import add_columns, plots, report, write
+from glassformer.core.grids import numbers_from
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Whose branches, and its settings."""
+    add_learner(parser)
+    add_columns(parser)
+
+
+def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+    """Print both branches."""
+    table = learner_of(options.learner, options).branches(model(), numbers_from("alpha", options.alpha))
+    write(options, table, lambda path: plots().plot_branches(table, path))
+    return report(options, table, ["alpha", "error_up", "error_down", "two_branches", "status", "error_estimate"])

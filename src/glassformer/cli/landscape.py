@@ -1,0 +1,54 @@
+"""Free entropy against the overlap."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.cli.output import exit_code, picture, plots, print_json, write_csv
+from glassformer.core.display import heading
+from glassformer.core.errors import ParameterError
+from glassformer.core.grids import numbers_from
+from glassformer.core.progress import track
+from glassformer.core.resources import require_resources
+
+# What an overlap of a landscape takes, in bytes and in operations (half a millisecond).
+_BYTES, _WORK = 100, 5e5
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Overlaps, and the row that varies."""
+    parser.add_argument("--points", type=int, default=400, help="overlaps on the curve (default 400)")
+    parser.add_argument("--row", type=int, help="row whose overlap varies, counted from 1 (default the last)")
+
+
+def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+    """Print where the free entropy is largest."""
+    import pandas
+
+    from glassformer.state_evolution.free_entropy import landscape
+
+    found = model()
+    rows = found.prior.in_rows.rows
+    if options.row is not None and not 1 <= options.row <= rows:
+        raise ParameterError("row", options.row, f"an integer from 1 to {rows}")
+    row = None if options.row is None else options.row - 1
+    alphas = numbers_from("alpha", options.alpha)
+    size = float(options.points) * len(alphas)
+    name, what = ("points", "points") if options.points > len(alphas) else ("alpha", "sample ratios")
+    memory, work = _BYTES * size, _WORK * size
+    require_resources(name, getattr(options, name), memory, f"give fewer {what}", work, "landscapes")
+    curves = [landscape(found, one, options.points, row) for one in track(alphas, f"{len(alphas)} landscapes")]
+    if options.csv:
+        write_csv(options.csv, pandas.concat([curve.to_pandas() for curve in curves]))
+    if options.plot:
+        plots().plot_landscapes(curves, picture(options))
+    if options.json:
+        print_json("landscapes", {"model": found.name, "landscapes": [curve.to_dict() for curve in curves]})
+        return exit_code([status for curve in curves for status in curve.status], found.parameters)
+    print(heading(found.name, found.parameters))
+    for curve in curves:
+        phase = "hard phase" if curve.hard_phase else "no hard phase"
+        print(f"alpha = {curve.alpha:g}: free entropy is largest, or locally so, at overlap {curve.peaks}; {phase}")
+    return exit_code([status for curve in curves for status in curve.status], found.parameters)

@@ -1,0 +1,27 @@
+"""Error and overlap that a learner reaches, the Bayes-optimal one by default."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.cli.learners import add_learner, learner_of
+from glassformer.cli.output import add_columns, plots, report, write
+from glassformer.core.grids import numbers_from
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Whose limits, and its settings."""
+    add_learner(parser)
+    add_columns(parser)
+
+
+def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+    """Print the limits."""
+    learner = learner_of(options.learner, options)
+    table = learner.limits(model(), numbers_from("alpha", options.alpha), throw=False)
+    write(options, table, lambda path: plots().plot_limits(table, path))
+    bistable = any(str(status) == "bistable" for status in table.status)
+    others = [*(["algorithmic_error"] if bistable else []), *learner.told(table)]
+    return report(options, table, ["alpha", "error", *others[:1], "status", "error_estimate", *others[1:]])

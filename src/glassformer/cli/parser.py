@@ -1,0 +1,84 @@
+"""From the tables to the parser of one command line."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+from glassformer import __version__
+from glassformer.cli.commands import COMMANDS, Command
+from glassformer.cli.output import BAD_USAGE, add_files
+from glassformer.core.progress import busy
+from glassformer.models.registry import MODELS, build, options_of
+
+_EPILOG = """\
+SPEC is a number (0.3), a comma list (0.1,0.2,0.5) or start:stop:count with both ends included (0:1:101).
+Limits of parameters are values: --rho 0, --rho inf, --beta inf.
+Exit codes: 0 all converged, 3 something did not (printed with its status), 2 bad usage, 1 a check of doctor failed.
+"""
+_SHARED: dict[str, Any] = {"epilog": _EPILOG, "formatter_class": argparse.RawDescriptionHelpFormatter}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_USAGE, f"{self.prog}: error: {message}\n")
+
+
+def parser_for(words: Sequence[str]) -> Parser:
+    """The parser of all commands, with the options of those, and of the models, that are among the words."""
+    text = "Exact limits of learning from sequences of tokens, and the algorithms that reach them."
+    parser = Parser(prog="glassformer", description=text, **_SHARED)
+    parser.add_argument("--version", action="version", version=f"glassformer {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=Parser)
+    for name, command in COMMANDS.items():
+        own = commands.add_parser(name, help=command.text, description=command.text, **_SHARED)
+        if name in words:
+            module = importlib.import_module(f"glassformer.cli.{command.module}")
+            (_add_models if command.takes_model else _add_plain)(own, command, module, words)
+    return parser
+
+
+def _add_plain(parser: argparse.ArgumentParser, command: Command, module: Any, words: Sequence[str]) -> None:
+    del command, words
+    module.add(parser)
+    parser.set_defaults(run=module.run)
+
+
+def _add_models(parser: argparse.ArgumentParser, command: Command, module: Any, words: Sequence[str]) -> None:
+    models = parser.add_subparsers(title="models", metavar="MODEL", dest="model", required=True, parser_class=Parser)
+    for name, entry in MODELS.items():
+        own = models.add_parser(name, help=entry.title, description=f"{entry.title}: {command.text}", **_SHARED)
+        if name not in words:
+            continue
+        if command.takes_alpha:
+            own.add_argument("--alpha", required=True, metavar="SPEC", help=f"sample ratio {entry.ratio}")
+        _add_parameters(own, name)
+        module.add(own)
+        own.add_argument("--json", action="store_true", help="print the result as JSON")
+        add_files(own)
+        own.set_defaults(run=partial(_run, module.run))
+
+
+def _add_parameters(parser: argparse.ArgumentParser, model: str) -> None:
+    """The parameters of a model as options; what is not given is left to the model."""
+    for option in options_of(model):
+        flag = {"action": "store_true"} if option.flag else {"type": option.kind, "metavar": option.metavar}
+        parser.add_argument(
+            option.word, dest=f"model_{option.field}", required=option.required, help=option.text, **flag
+        )
+
+
+def _run(run: Callable[[argparse.Namespace, Any], int], options: argparse.Namespace) -> int:
+    with busy(f"{options.command} {options.model}"):
+        return run(options, partial(model_of, options))
+
+
+def model_of(options: argparse.Namespace, **other: Any) -> Any:
+    """The model that the options name, with other values for some of its parameters."""
+    given = {o.field: o.value(getattr(options, f"model_{o.field}")) for o in options_of(options.model)}
+    return build(options.model, {**{name: value for name, value in given.items() if value is not None}, **other})

@@ -1,0 +1,62 @@
+"""An algorithm on simulated data, next to theory."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from glassformer.cli.learners import add_settings, learner_of, titles
+from glassformer.cli.output import add_columns, plots, report, write
+from glassformer.core.grids import numbers_from
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Sizes, and the settings of all learners."""
+    from glassformer.learners.registry import names
+
+    parser.add_argument("--algorithm", default=names()[0], help=f"{titles()}; default {names()[0]}")
+    parser.add_argument("--d", type=int, default=100, help="token dimension (default 100)")
+    parser.add_argument("--instances", type=int, default=4, help="independent runs per point (default 4)")
+    parser.add_argument("--seed", type=int, default=0, help="first instance's seed (default 0)")
+    parser.add_argument("--storage", default="float64", help="float64 (default), float32, sharded, generated")
+    text = "folder that keeps finished runs and the state of unfinished ones; the same command continues from it"
+    parser.add_argument("--checkpoint", type=Path, metavar="DIR", help=text)
+    text = "sample ratios of a line of theory in the plot (default: theory at the sample ratios of the runs alone)"
+    parser.add_argument("--theory-alpha", metavar="SPEC", help=text)
+    add_settings(parser)
+    add_columns(parser)
+
+
+def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
+    """Print errors beside theory."""
+    import numpy as np
+
+    from glassformer.core.errors import IncompatibleError
+    from glassformer.experiments.simulation import simulate
+
+    learner, theory = learner_of(options.algorithm, options), None
+    if options.theory_alpha is not None:
+        if options.plot is None:
+            raise IncompatibleError("--theory-alpha is for a plot: name its file with --plot")
+        theory = learner.limits(model(), numbers_from("theory_alpha", options.theory_alpha), throw=False)
+    result = simulate(
+        model(),
+        numbers_from("alpha", options.alpha),
+        d=options.d,
+        instances=options.instances,
+        seed=options.seed,
+        algorithm=learner,
+        storage=options.storage,
+        checkpoint=options.checkpoint,
+    )
+    if theory is None:
+        write(options, result, lambda path: plots().plot_simulation(result, path))
+    else:
+        write(options, result, lambda path: plots().plot_limits(theory, path, runs=result))
+    rows = ["row_error", "row_theory"] if "row_error" in result.columns else []
+    known = [name for name in ("theory", "theory_bayes_optimal") if not np.all(np.isnan(result[name]))]
+    if len(known) == 2 and np.array_equal(result["theory"], result["theory_bayes_optimal"], equal_nan=True):
+        known = known[:1]
+    return report(options, result, ["alpha", "error", "standard_error", *known, *rows, "status"])

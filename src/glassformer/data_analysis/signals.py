@@ -1,0 +1,192 @@
+"""What the unknown signal behind labels may be: the family of its models, and how to see its width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from glassformer.channels.scalar.base import ScalarChannel
+from glassformer.core.estimate import Array
+from glassformer.data_analysis.widths import even_moments
+from glassformer.designs.dense import DenseDesign
+from glassformer.designs.pooled import PooledDesign, UnitPooledDesign
+from glassformer.models.aim import AttentionIndexed
+from glassformer.models.base import Model
+from glassformer.models.bsr import BilinearSequenceRegression
+from glassformer.numerics.decompositions import eigh, singular_values
+
+# Errors of positive matrices at dimension d, over those of the limit, are 1 + this / d: measured at 40, 80 and 160.
+_EXCESS = 7.0
+
+
+class UnknownSignal(Protocol):
+    """A signal of unknown width behind the labels of a design."""
+
+    @property
+    def design(self) -> Any:
+        """Inputs, fields of unit variance of a signal of unit power."""
+
+    @property
+    def sign(self) -> float:
+        """Of the labels that the models are for."""
+
+    @property
+    def penalty(self) -> str:
+        """That the theory of risk has for it; empty where it has all."""
+
+    @property
+    def columns(self) -> int:
+        """Dimension in whose units widths are counted."""
+
+    @property
+    def entries(self) -> float:
+        """Free entries of the signal."""
+
+    @property
+    def excess(self) -> float:
+        """By which share errors of this size may exceed those of the limit of large sizes."""
+
+    def model(self, rho: float, channel: ScalarChannel) -> Model:
+        """The model of this width."""
+
+    def moments(self, values: Array) -> Array:
+        """Of singular values or eigenvalues, as many as tell of the width."""
+
+    def values(self, matrix: Array) -> Array:
+        """Singular values or eigenvalues."""
+
+    def drawn(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
+        """A signal of this width and power, seen through noise of this variance."""
+
+    def given(self, matrix: Array) -> Array:
+        """A signal as the design that was given sees it."""
+
+    def strength(self, strength: float) -> float:
+        """A strength of the theory of risk in the units of the design that was given."""
+
+    def error(self, error: float) -> float:
+        """An error in the units of the signals of that design, whose fields have variances in proportion to it."""
+
+    def power(self, matrix: Array) -> float:
+        """Of a signal as that design sees it, in the same units."""
+
+
+@dataclass(frozen=True)
+class BilinearSignal:
+    """A product of two factors: bilinear sequence regression.
+
+    Attributes:
+        design: inputs.
+    """
+
+    design: DenseDesign
+    sign = 1.0
+    penalty = ""
+    excess = 0.0
+
+    @classmethod
+    def behind(cls, design: DenseDesign, labels: Array) -> BilinearSignal:
+        """That of labels of these inputs."""
+        del labels
+        return cls(design)
+
+    @property
+    def columns(self) -> int:
+        return self.design.signal_shape[1]
+
+    @property
+    def entries(self) -> float:
+        return float(np.prod(self.design.signal_shape))
+
+    def model(self, rho: float, channel: ScalarChannel) -> BilinearSequenceRegression:
+        length, d = self.design.signal_shape
+        return BilinearSequenceRegression(beta=length / d, rho=rho, channel=channel)
+
+    def moments(self, values: Array) -> Array:
+        return even_moments(values, (4, 6, 8))
+
+    def values(self, matrix: Array) -> Array:
+        return singular_values(matrix)
+
+    def drawn(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
+        rows, columns = self.design.signal_shape
+        signal = rng.standard_normal((rows, width)) @ rng.standard_normal((width, columns))
+        signal *= np.sqrt(power / np.mean(signal**2))
+        return signal + np.sqrt(noise) * rng.standard_normal((rows, columns))
+
+    def given(self, matrix: Array) -> Array:
+        return matrix
+
+    def strength(self, strength: float) -> float:
+        return strength
+
+    def error(self, error: float) -> float:
+        return error
+
+    def power(self, matrix: Array) -> float:
+        return float(np.mean(matrix**2))
+
+
+@dataclass(frozen=True)
+class PositiveSignal:
+    r"""A positive matrix, keys that equal queries, or minus one: an attention index.
+
+    Attributes:
+        design: inputs, in units of their own.
+        sign: of the matrix.
+    """
+
+    design: UnitPooledDesign
+    sign: float
+    penalty = "trace"
+
+    @classmethod
+    def behind(cls, design: PooledDesign, labels: Array) -> PositiveSignal:
+        """That of labels of these inputs, positive or negative as the third moment of what they see says."""
+        own = UnitPooledDesign.of(design)
+        seen = eigh(own.adjoint(labels - labels.mean(), 0))[0]
+        return cls(own, 1.0 if np.sum(seen**3) >= 0 else -1.0)
+
+    @property
+    def columns(self) -> int:
+        return self.design.signal_shape[1]
+
+    @property
+    def entries(self) -> float:
+        return 0.5 * self.columns * (self.columns + 1)
+
+    @property
+    def excess(self) -> float:
+        return _EXCESS / self.columns
+
+    def model(self, rho: float, channel: ScalarChannel) -> AttentionIndexed:
+        return AttentionIndexed(rho=rho, tokens=1, channel=channel.at_power(1 + rho))
+
+    def moments(self, values: Array) -> Array:
+        third = np.mean(values**3) / np.mean(values**2) ** 1.5
+        return np.append(even_moments(values, (4, 6)), third)
+
+    def values(self, matrix: Array) -> Array:
+        return eigh(matrix)[0]
+
+    def drawn(self, width: int, power: float, noise: float, rng: np.random.Generator) -> Array:
+        d = self.columns
+        factor = rng.standard_normal((d, width))
+        signal = factor @ factor.T
+        signal *= np.sqrt(power * d / np.sum(signal**2))
+        z = rng.standard_normal((d, d))
+        return signal + np.sqrt(noise / (2 * d)) * (z + z.T)
+
+    def given(self, matrix: Array) -> Array:
+        return self.sign * self.design.unit * matrix
+
+    def strength(self, strength: float) -> float:
+        return strength * self.columns / self.design.unit
+
+    def error(self, error: float) -> float:
+        return self.design.unit**2 * error
+
+    def power(self, matrix: Array) -> float:
+        return float(np.sum(matrix**2) / self.columns)

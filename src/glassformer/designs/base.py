@@ -1,0 +1,119 @@
+"""What a design must provide: the linear map from signals to fields, and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from glassformer.core.defaults import declared
+from glassformer.core.estimate import Array
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How new inputs are drawn."""
+
+    at_once: int = 2_000_000  # numbers in memory
+
+
+_POLICY = Drawing()
+
+
+class Design(ABC):
+    r"""Inputs of a batch of instances, and the fields :math:`h = \mathrm{forward}(S)` they make of a signal.
+
+    Components of the fields of a unit-power signal independent of the inputs have unit variance.
+    """
+
+    @classmethod
+    @abstractmethod
+    def sample(cls, samples: int, shape: tuple[int, int], rng: np.random.Generator, storage: str = "float64") -> Self:
+        """One instance of random inputs of the given shape. A longer draw from the same state begins alike."""
+
+    @abstractmethod
+    def first(self, samples: int) -> Self:
+        """The design of the first samples alone, sharing memory with this one."""
+
+    @property
+    @abstractmethod
+    def instances(self) -> int:
+        """Number of instances, each with inputs of its own."""
+
+    @property
+    @abstractmethod
+    def samples(self) -> int:
+        """Number of samples per instance."""
+
+    @property
+    @abstractmethod
+    def signal_shape(self) -> tuple[int, int]:
+        """Shape of one signal."""
+
+    @property
+    @abstractmethod
+    def input_shape(self) -> tuple[int, int]:
+        """Shape of the input of one sample: tokens and their dimension."""
+
+    @abstractmethod
+    def parts(self) -> Iterator[Array]:
+        """Inputs of the first instance, in order, each of shape (samples, tokens, d)."""
+
+    @property
+    @abstractmethod
+    def sample_ratio(self) -> float:
+        r""":math:`\hat q` per unit of :math:`E g^2`: samples per signal entry for independent entries."""
+
+    @property
+    def field_shape(self) -> tuple[int, ...]:
+        """Shape of the fields of one instance: ``(samples,)``, or ``(samples, components)``."""
+        return (self.samples,)
+
+    several_rows = declared(False, "True when signals have an axis of rows, and fields one beside their columns.")
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row of the signal."""
+        return self.signal_shape
+
+    def fields(self, signal: Array, instance: int) -> Array:
+        """Fields of shape (samples, P, K) from a signal of shape ``(P, *row_shape)``, with ``P = 1`` for one row."""
+        if self.several_rows:
+            return self.forward(signal, instance)
+        return self.forward(signal[0], instance).reshape(self.samples, 1, -1)
+
+    def correlation(self, score: Array, instance: int) -> Array:
+        """Transpose of :meth:`fields`: shape ``(P, *row_shape)`` from (samples, P, K)."""
+        if self.several_rows:
+            return self.adjoint(score, instance)
+        return self.adjoint(score.reshape(self.field_shape), instance)[None]
+
+    @classmethod
+    def new_fields(cls, signals: Array, shape: tuple[int, int], samples: int, rng: np.random.Generator) -> Array:
+        """Fields of signals on the same new samples, shape (signals, samples, P, K).
+
+        From new inputs, drawn a part at a time; designs that know the law of their fields draw from it.
+
+        Args:
+            signals: shape ``(signals, P, *row_shape)``, with ``P = 1`` for one row.
+            shape: of the input of one sample.
+            samples: how many.
+            rng: what they are drawn from.
+        """
+        size = max(1, _POLICY.at_once // (shape[0] * shape[1]))
+        counts = [min(size, samples - start) for start in range(0, samples, size)]
+        parts = (cls.sample(count, shape, rng) for count in counts)
+        return np.concatenate([np.stack([part.fields(one, 0) for one in signals]) for part in parts], axis=1)
+
+    damping = declared(0.0, "Damping with which message passing begins: more for inputs far from Gaussian.")
+
+    @abstractmethod
+    def forward(self, signal: Array, instance: int) -> Array:
+        """Fields of one instance, shape ``field_shape``, from a signal of ``signal_shape``."""
+
+    @abstractmethod
+    def adjoint(self, score: Array, instance: int) -> Array:
+        """Transpose of ``forward`` in the signal's own inner product: ``signal_shape`` from ``field_shape``."""

@@ -1,0 +1,193 @@
+"""Inputs shared out over JAX's devices, which multiply their parts at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.estimate import Array
+from glassformer.designs.dense import DenseDesign
+from glassformer.designs.layered import LayeredQuadraticDesign
+from glassformer.designs.projection import ProjectionDesign
+from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.designs.stored import StoredDesign
+from glassformer.designs.token_pairs import pair_indices
+from glassformer.designs.wrapped import WrappedDesign
+from glassformer.numerics.jax_settings import jax_settings
+
+
+@dataclass(frozen=True)
+class ShardedDesign(WrappedDesign):
+    """A stored design of one instance whose samples are divided among devices, GPUs for instance.
+
+    Fields are computed where the samples are, sums over samples are added up across devices. Results are those of the
+    stored design to rounding.
+
+    Args:
+        stored: the design; its precision is that of the products.
+        devices: what to share it among; by default all that JAX finds.
+
+    Raises:
+        IncompatibleError: a kind of design that has no such maps, or several instances.
+
+    Example:
+        >>> stored = DenseDesign.sample(7, (3, 4), np.random.default_rng(0))
+        >>> sharded = ShardedDesign(stored)
+        >>> bool(np.allclose(sharded.forward(np.ones((3, 4)), 0), stored.forward(np.ones((3, 4)), 0)))
+        True
+    """
+
+    stored: StoredDesign
+    devices: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.stored.instances != 1:
+            raise IncompatibleError(f"{type(self.stored).__name__} cannot be shared out: use one instance")
+        _maps_of(self.stored)
+
+    def first(self, samples: int) -> Self:
+        return type(self)(self.stored.first(samples), self.devices)
+
+    @property
+    def samples(self) -> int:
+        return self.stored.samples
+
+    @property
+    def _inner(self) -> StoredDesign:
+        return self.stored
+
+    def parts(self) -> Iterator[Array]:
+        yield from self.stored.parts()
+
+    def forward(self, signal: Array, instance: int) -> Array:
+        del instance
+        fields = self._mapped(0, signal, self._whole)
+        return np.asarray(fields, dtype=float)[: self.samples]
+
+    def adjoint(self, score: Array, instance: int) -> Array:
+        del instance
+        padded = np.concatenate([score, np.zeros((self._padding, *score.shape[1:]))])
+        return np.asarray(self._mapped(1, padded, self._split), dtype=float)
+
+    def _mapped(self, which: int, values: Array, placement: Any) -> Any:
+        kind = self.stored.inputs.dtype
+        with jax_settings(kind == np.float64):
+            placed = jax.device_put(values.astype(kind), placement)
+            return _maps_of(self.stored)[which](self._inputs, placed)
+
+    @cached_property
+    def _mesh(self) -> Mesh:
+        return Mesh(np.array(jax.devices() if self.devices is None else self.devices), ("samples",))
+
+    @property
+    def _whole(self) -> NamedSharding:
+        return self._placed()
+
+    @property
+    def _split(self) -> NamedSharding:
+        return self._placed("samples")
+
+    def _placed(self, *axes: str) -> NamedSharding:
+        spec: Any = PartitionSpec
+        return NamedSharding(self._mesh, spec(*axes))
+
+    @property
+    def _padding(self) -> int:
+        """Samples without inputs that make the number of samples a multiple of that of devices."""
+        return -self.samples % self._mesh.size
+
+    @cached_property
+    def _inputs(self) -> Any:
+        own = self.stored.inputs[0]
+        padded = np.concatenate([own, np.zeros((self._padding, *own.shape[1:]), own.dtype)]) if self._padding else own
+        with jax_settings(own.dtype == np.float64):
+            return jax.device_put(padded, self._split)
+
+
+@jax.jit
+def _dense_forward(x: Any, signal: Any) -> Any:
+    return x.reshape(len(x), -1) @ signal.ravel() / np.sqrt(signal.size)
+
+
+@jax.jit
+def _dense_adjoint(x: Any, score: Any) -> Any:
+    return (score @ x.reshape(len(x), -1)).reshape(x.shape[1:]) / np.sqrt(x.shape[1] * x.shape[2])
+
+
+@partial(jax.jit, static_argnames="heads")
+def _projection_forward(x: Any, signal: Any, heads: int) -> Any:
+    parts, rows = _by_head(x, 2, heads), _by_head(signal, 0, heads)
+    fields = jnp.einsum("nlhd,phd->nphl", parts, rows)
+    return fields.reshape(len(x), -1, x.shape[1]) / np.sqrt(parts.shape[3])
+
+
+@partial(jax.jit, static_argnames="heads")
+def _projection_adjoint(x: Any, score: Any, heads: int) -> Any:
+    parts, rows = _by_head(x, 2, heads), score.reshape(len(x), -1, heads, x.shape[1])
+    total = jnp.einsum("nphl,nlhd->phd", rows, parts)
+    return total.reshape(-1, parts.shape[3]) / np.sqrt(parts.shape[3])
+
+
+def _by_head(values: Any, axis: int, heads: int) -> Any:
+    """One axis as two: parts of the tokens come head after head, rows of the weights in turns."""
+    shape = values.shape
+    split = (heads, -1) if axis else (-1, heads)
+    return values.reshape(*shape[:axis], *split, *shape[axis + 1 :])
+
+
+def _pair_maps(tokens: int, kind: Any) -> tuple[Array, Array]:
+    """Which entries of a pair matrix make each component, shape (components, T, T), and what the diagonal does."""
+    rows, columns = pair_indices(tokens)
+    maps = np.zeros((len(rows), tokens, tokens), kind)
+    maps[np.arange(len(rows)), rows, columns] += 0.5
+    maps[np.arange(len(rows)), columns, rows] += 0.5
+    diagonal = (rows == columns).astype(kind) / np.sqrt(2).astype(kind)
+    maps[rows == columns] /= np.sqrt(2).astype(kind)
+    return maps, diagonal
+
+
+@jax.jit
+def _quadratic_forward(x: Any, signal: Any) -> Any:
+    maps, diagonal = _pair_maps(x.shape[1], x.dtype)
+    pairs = jnp.einsum("nad,nbd->nab", x @ signal, x)
+    fields = jnp.einsum("nab,kab->nk", pairs, maps) - jnp.trace(signal) * diagonal
+    return fields / jnp.sqrt(jnp.asarray(x.shape[2], x.dtype))
+
+
+@jax.jit
+def _quadratic_adjoint(x: Any, score: Any) -> Any:
+    maps, diagonal = _pair_maps(x.shape[1], x.dtype)
+    d = jnp.asarray(x.shape[2], x.dtype)
+    total = jnp.einsum("nad,nae->de", x, jnp.einsum("nk,kab->nab", score, maps) @ x)
+    total = total - jnp.sum(score @ diagonal) * jnp.eye(x.shape[2], dtype=x.dtype)
+    return (total + total.T) / (d * jnp.sqrt(d))
+
+
+def _layers(function: Callable[[Any, Any], Any], which: int, x: Any, values: Any) -> Any:
+    """The map of each layer: layers come first in signals and second in fields."""
+    return jnp.stack([function(x, part) for part in (values if which == 0 else jnp.moveaxis(values, 1, 0))], 1 - which)
+
+
+_Maps = tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]
+_MAPS: dict[type, _Maps] = {
+    DenseDesign: (_dense_forward, _dense_adjoint),
+    QuadraticDesign: (_quadratic_forward, _quadratic_adjoint),
+    LayeredQuadraticDesign: (partial(_layers, _quadratic_forward, 0), partial(_layers, _quadratic_adjoint, 1)),
+}
+
+
+def _maps_of(stored: StoredDesign) -> _Maps:
+    """Forward and adjoint map of the inputs of a design, whose kind has to be one of those known."""
+    if isinstance(stored, ProjectionDesign):
+        return partial(_projection_forward, heads=stored.heads), partial(_projection_adjoint, heads=stored.heads)
+    if type(stored) not in _MAPS:
+        raise IncompatibleError(f"{type(stored).__name__} cannot be shared out: there are no maps for it")
+    return _MAPS[type(stored)]

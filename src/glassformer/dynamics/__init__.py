@@ -1,0 +1,1 @@
+"""Exact equations of training in time."""

@@ -1,0 +1,294 @@
+r"""Attention-indexed models: attention with key-query matrices of extensive width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from glassformer.channels.attention.named import NAMES, attention_channel, untied_channel
+from glassformer.core.checks import is_number, require_integer
+from glassformer.core.errors import IncompatibleError, ParameterError, no_data
+from glassformer.core.grids import number_from
+from glassformer.core.options import as_text, parameter
+from glassformer.designs.base import Design
+from glassformer.designs.pairs import PairDesign
+from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.models.base import FiniteSize, Model, beside_narrow, require_teacher
+from glassformer.models.token_correlation import correlation_root, told
+from glassformer.models.trainable.base import Parametrisation
+from glassformer.priors.laws import law_of
+from glassformer.priors.limits import bilinear_prior
+from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.resolve import asked_for, lone_spectrum, matrix_prior, named, selected
+from glassformer.priors.spectrum import SymmetricSpectrumPrior
+from glassformer.priors.wishart import (
+    FixedWidthWishartPrior,
+    NarrowWishartPrior,
+    SymmetricGaussianPrior,
+    WishartPrior,
+)
+from glassformer.random_matrices.given import POWER_LAW
+
+# Widths beyond these are as good as their limits, while the law of eigenvalues loses digits to its bulk of noise.
+_NARROWEST, _WIDEST = 1e-3, 1e6
+# Columns up to which indices are too far from Gaussian for theory to be trusted without a word.
+_FEW_COLUMNS = 4
+
+
+@dataclass(frozen=True)
+class AttentionIndexed(Model):
+    r"""Attention-indexed model: :math:`y = g(h)`, :math:`h_{ab} = (x_a^T S x_b - \delta_{ab}\mathrm{Tr} S)/\sqrt d`.
+
+    Equation :eq:`model-aim` of the documentation.
+
+    Each sample has ``T`` tokens with standard normal entries; :math:`S = W W^T/\sqrt{rd}` with standard normal ``W`` of
+    shape (d, r); sizes large at fixed :math:`\rho = r/d`. The sample ratio is :math:`\alpha = n/d^2`, at ``rho = 0`` it
+    is :math:`\bar\alpha = n/(rd)`. Errors are :math:`\|\hat S - S\|_F^2/d`, one before any data (the mean
+    :math:`\sqrt\rho\,I` is known); the overlap runs from :math:`\rho` to :math:`1 + \rho` (at ``rho = inf``, where the
+    mean's power is left out, from 0 to 1).
+
+    Args:
+        rho: :math:`r/d`, from 1e-3 to 1e6; 0 and ``inf`` select the limits of negligible and unlimited width.
+        tokens: ``T``.
+        channel: ``"linear"``, ``"softmax"``, ``"hardmax"``, or a function from matrices of indices, shape
+            (..., T, T), to labels, shape (..., m), which needs label noise.
+        noise: variance :math:`\Delta \ge 0` of the Gaussian label noise: of shape :math:`1 + \delta_{ab}` and symmetric
+            for the linear channel, independent on all entries of the label for the others.
+        temperature: inverse temperature of the softmax.
+        link: a function of one's own from the indices of one sample, a symmetric matrix of shape (T, T), to its label
+            of any shape, in NumPy or JAX (see :class:`~glassformer.channels.link.contract.Link`); instead of
+            ``channel``, with label noise.
+
+        prior: without ``rho``, a finished :class:`~glassformer.priors.matrix_base.ScalarPrior` of symmetric matrices
+            of any spectrum; once the model is made, it holds the prior of ``S``.
+        spectrum: eigenvalues of ``S``, instead of ``rho``: numbers, a file of them, or ``"power-law:EXPONENT:COUNT"``
+            (see :func:`~glassformer.random_matrices.given.spectrum_of`), as many as ``S`` has rows or a part of them.
+            They are divided by their standard deviation: errors start from one, the mean is known.
+        width: a fixed width ``r`` instead of ``rho``; same theory as ``rho = 0``, for :math:`1\ll r\ll d`, and data can
+            be simulated. At a width of one or two the indices, sums of so few products, are far from Gaussian: there
+            :class:`~glassformer.models.smi.SequenceMultiIndex` with the link
+            :math:`g(ZZ^T/\sqrt r)` of ``r`` indices is exact.
+        untied: keys and queries of their own, :math:`S = QK^T/\sqrt{rd}` with independent factors, for linear and
+            softmax channels: :math:`h_{ab} = x_a^TSz_b/\sqrt d` with ``T`` tokens each of two sequences, ``T x T``
+            independent indices of unit variance, errors one before any data. Noise is independent on all indices; at
+            ``rho = 0`` the sample ratio is :math:`n/(2rd)`.
+        token_correlation: of the tokens of one sample: a number ``c`` for :math:`C_{ab} = c^{|a-b|}`, or ``C``, for
+            tied linear and softmax channels and links with noise. Indices are centred by their own mean,
+            :math:`h_{ab} = (x_a^TSx_b - C_{ab}\mathrm{Tr}S)/\sqrt d`: they are :math:`C^{1/2}hC^{1/2}` with ``h`` of
+            independent tokens. Data have those, rotated back by :math:`C^{-1/2}`.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        LinkError: a link that fails, is random, or returns no real numbers.
+        IncompatibleError: a channel that cannot be had at this noise, width or number of tokens, or both a width and a
+            prior.
+
+    Source: Boncoraglio, Troiani, Erba, Zdeborova, arXiv:2506.01582.
+
+    Example:
+        >>> from glassformer import thresholds
+        >>> model = AttentionIndexed(rho=0.5, tokens=2, channel="softmax")
+        >>> thresholds(model)["perfect_recovery"].alpha  # rho (2 - rho)/(T^2 + T - 2)
+        0.1875
+    """
+
+    channel_names: ClassVar[tuple[str, ...]] = NAMES
+
+    rho: float | None = parameter("width ratio r/d; 0 and inf allowed", None, usual=(0.05, 1.5), begin=0.5)
+    tokens: int = parameter("tokens T per sample", 2)
+    channel: Any = parameter(", ".join(NAMES), "softmax", among=NAMES)
+    noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0))
+    temperature: float = parameter("inverse temperature of softmax", 1.0, usual=(0.1, 10.0))
+    link: InitVar[Callable[..., Any] | None] = parameter(
+        "function of one sample, from indices (T, T), instead of --channel; NumPy or jax.numpy. Its file is run",
+        None,
+        metavar="FILE.py:FUNCTION",
+        opens_file=True,
+    )
+    prior: Any = None
+    untied: bool = parameter("different matrices of keys and queries", False)
+    width: int | None = parameter("fixed width r, instead of --rho", None)
+    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
+    spectrum: Any = parameter(
+        f"eigenvalues of S, instead of --rho: a file of numbers, or {POWER_LAW}",
+        None,
+        read=as_text,
+        opens_file=True,
+    )
+
+    name = "aim"
+
+    def __post_init__(self, link: Callable[..., Any] | None) -> None:
+        given = asked_for(self.prior)
+        require_integer("tokens", self.tokens)
+        if self.spectrum is not None:
+            others = {"rho": self.rho, "width": self.width, "prior": given, "untied": self.untied or None}
+            object.__setattr__(self, "spectrum", lone_spectrum(self.spectrum, **others))
+        elif self.width is not None:
+            require_integer("width", self.width)
+            self._require_alone(given)
+        elif not (isinstance(given, ScalarPrior) or _is_width(self.rho)):
+            raise ParameterError(
+                "rho", self.rho, f"0, {_NARROWEST:g} to {_WIDEST:g}, or inf", "give --rho, --width or --spectrum"
+            )
+        if not (is_number(self.noise) and 0 <= self.noise < np.inf):
+            raise ParameterError("noise", self.noise, "finite and >= 0")
+        if not (is_number(self.temperature) and 0 < self.temperature < np.inf):
+            raise ParameterError("temperature", self.temperature, "an inverse temperature, finite and > 0")
+        prior, root = self._prior(given), correlation_root(self.token_correlation, int(self.tokens))
+        if self.untied and root:
+            raise IncompatibleError("token_correlation and untied exclude each other: give one of them")
+        if self.untied:
+            channel = untied_channel(self.channel, self.tokens, self.noise, self.temperature, link)
+        else:
+            power = prior.second_moment if self.rho is None else 1 + float(self.rho)
+            channel = attention_channel(self.channel, self.tokens, self.noise, self.temperature, power, link, root)
+        self._finish(channel, channel=self.channel, link=link)
+        object.__setattr__(self, "prior", prior)
+
+    def _require_alone(self, given: object) -> None:
+        """Raise where a fixed width stands beside what it excludes."""
+        others = {"rho": self.rho is not None, "untied": self.untied, "prior": given is not None}
+        for name, there in others.items():
+            if there:
+                value = getattr(self, name)
+                raise IncompatibleError(f"{name} = {value} and width = {self.width} exclude each other: give one")
+
+    @property
+    def counts_low_rank(self) -> bool:
+        r"""True when the sample ratio is :math:`n/(rd)` rather than :math:`n/d^2`."""
+        return self.width is not None or self.rho == 0
+
+    @classmethod
+    def variants(cls) -> tuple[type[Model], ...]:
+        """Models of one layer, and of several."""
+        from glassformer.models.deep_aim import DeepAttentionIndexed
+
+        return cls, DeepAttentionIndexed
+
+    @classmethod
+    def chosen(cls, given: dict[str, Any]) -> tuple[type[Model], dict[str, Any]]:
+        layers = given.get("layers", 1)
+        if given.get("skip") is None:
+            given.pop("skip", None)
+        if layers != 1:
+            return cls.variants()[1], cls._without_what_one_layer_has(given, layers)
+        given.pop("layers", None)
+        if "skip" in given:
+            raise IncompatibleError(
+                f"skip = {given['skip']} belongs to several layers: give layers (--layers) 2 or more"
+            )
+        return cls, given
+
+    @staticmethod
+    def _without_what_one_layer_has(given: dict[str, Any], layers: Any) -> dict[str, Any]:
+        if given.pop("link", None) is not None:
+            raise IncompatibleError(f"a link and layers = {layers} exclude each other: give one layer")
+        if given.pop("noise", 0) != 0:
+            raise IncompatibleError(f"noise and layers = {layers} exclude each other")
+        if given.pop("spectrum", None) is not None:
+            raise IncompatibleError(f"a spectrum and layers = {layers} exclude each other: give one layer, or rho")
+        if given.pop("token_correlation", 0) != 0:
+            raise IncompatibleError(f"token_correlation and layers = {layers} exclude each other: give one layer")
+        return given
+
+    def _prior(self, given: object) -> ScalarPrior:
+        """The prior that the user gave, or the one this width selects, limits included."""
+        if self.spectrum is not None:
+            return selected(SymmetricSpectrumPrior(self.spectrum))
+        if isinstance(given, ScalarPrior):
+            if self.untied:
+                raise IncompatibleError(f"prior = {given!r} and untied exclude each other: give rho")
+            if self.rho is not None:
+                raise IncompatibleError(f"prior = {given!r} and rho = {self.rho} exclude each other: give one of them")
+            return matrix_prior(given, SymmetricGaussianPrior().degrees)
+        if given is not None and not law_of(given).rotational:
+            raise IncompatibleError(
+                f"prior = {law_of(given).label} and rho = {self.rho} exclude each other: factors of extensive width "
+                "have Gaussian entries; leave prior out"
+            )
+        if self.width is not None:
+            return selected(FixedWidthWishartPrior(int(self.width)))
+        assert self.rho is not None
+        if self.untied:
+            return selected(bilinear_prior(1.0, float(self.rho)))
+        if self.rho == 0:
+            return selected(NarrowWishartPrior())
+        return selected(SymmetricGaussianPrior() if np.isinf(self.rho) else WishartPrior(float(self.rho)))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        label = self.channel.label
+        temperature = {"temperature": float(self.temperature)} if label == "softmax" else {}
+        return {
+            **({} if self.rho is None else {"rho": float(self.rho)}),
+            **({} if self.width is None else {"width": int(self.width)}),
+            **({} if self.spectrum is None else {"spectrum": self.spectrum.name}),
+            **named(self.prior),
+            "tokens": int(self.tokens),
+            "noise": self.noise,
+            "channel": label,
+            **temperature,
+            **({"untied": True} if self.untied else {}),
+            **told(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
+            "alpha": ("n/(2rd)" if self.untied else "n/(rd)") if self.counts_low_rank else "n/d^2",
+        }
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        if self.width is None or self.width > _FEW_COLUMNS or self.untied:
+            return ()
+        return (
+            f"width = {self.width}: theory is that of many columns, 1 << r << d; indices of so few are not Gaussian, "
+            "and smi with the link g(Z Z^T / sqrt(r)) of r indices is exact",
+        )
+
+    @property
+    def parametrisation(self) -> Parametrisation:
+        from glassformer.models.trainable.attention import attention_parametrisation
+
+        if self.untied:
+            raise IncompatibleError("fits tied attention, not keys and queries of their own")
+        return attention_parametrisation(self.channel, float(self.temperature))
+
+    def inputs_at(self, d: int) -> tuple[type[Design], int]:
+        del d
+        return (PairDesign, 2 * int(self.tokens)) if self.untied else (QuadraticDesign, int(self.tokens))
+
+    def tokens_remedy(self, tokens: int, d: int) -> str:
+        del d
+        return f"tokens={tokens // 2}, of {tokens} the queries before the keys" if self.untied else f"tokens={tokens}"
+
+    def at_size(self, d: int) -> FiniteSize:
+        """The model at ``r = round(rho d)``, at least one, or at its fixed width."""
+        if self.rho is not None and (self.rho == 0 or np.isinf(self.rho)):
+            raise no_data(f"rho = {self.rho}", "give finite rho > 0, or width instead of rho = 0")
+        wide = self._wide(d)
+        rho = None if self.rho is None else wide / d
+        channel = self.channel if rho is None or self.untied else self.channel.at_power(1 + rho)
+        spectrum = None if self.spectrum is None else self.spectrum.resized(d)
+        if spectrum is not None:
+            channel = channel.at_power(SymmetricSpectrumPrior(spectrum).second_moment)
+        prior = self.prior if rho is None and self.width is None and spectrum is None else None
+        model = replace(self, rho=rho, channel=channel, prior=prior, link=None, spectrum=spectrum)
+        narrow = beside_narrow(self.width, (d, d))
+        if self.untied:
+            return FiniteSize(model, PairDesign, (2 * self.tokens, d), float(d * d), narrow)
+        unit = wide * d if self.width is not None else d * d
+        return FiniteSize(model, QuadraticDesign, (self.tokens, d), float(unit), narrow)
+
+    def require_teacher(self, d: int) -> None:
+        wide = self._wide(d)
+        name, value = ("rho", self.rho) if self.width is None else ("width", self.width)
+        require_teacher({"d": (d, d), name: (wide, value)}, (d, d), wide)
+
+    def _wide(self, d: int) -> int:
+        """How many columns the factors have at token dimension ``d``; zero where there are no factors."""
+        return self.width or (0 if self.rho is None else max(1, round(self.rho * d)))
+
+
+def _is_width(rho: Any) -> bool:
+    return is_number(rho) and bool(_NARROWEST <= rho <= _WIDEST or rho in (0, np.inf))

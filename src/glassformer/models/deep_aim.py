@@ -1,0 +1,137 @@
+r"""Several attention layers with key-query matrices of extensive width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from glassformer.channels.base import Channel
+from glassformer.channels.sampling_limits import require_sampling
+from glassformer.core.checks import is_number, real_numbers, require_integer
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.core.grids import numbers_from
+from glassformer.core.options import parameter
+from glassformer.core.resources import furthest
+from glassformer.designs.layered import LayeredQuadraticDesign
+from glassformer.models.aim import AttentionIndexed
+from glassformer.models.base import FiniteSize, Model
+from glassformer.models.trainable.base import Parametrisation
+from glassformer.priors.base import Prior
+from glassformer.priors.layered import LayeredPrior
+
+# Data points per replica of the averages, and steps of the search for modes of each.
+_POINTS, _EFFORT = 256, 100.0
+
+
+@dataclass(frozen=True)
+class DeepAttentionIndexed(Model):
+    r"""Attention-indexed model of :math:`L` layers with skip connections, noiseless.
+
+    Equation :eq:`model-deep-aim` of the documentation.
+
+    :math:`B_0 = I,\; B_l = (c_l I + \sigma(B_{l-1} h^l B_{l-1}^T)) B_{l-1},\; y = \sigma(B_{L-1} h^L B_{L-1}^T)` with
+    :math:`\sigma` the row softmax and :math:`h^l` the indices of layer ``l``
+    (:class:`~glassformer.models.aim.AttentionIndexed`). Sample ratio, errors and overlaps are those of
+    one layer: each starts from error 1 and overlap :math:`\rho`.
+
+    The off-diagonal part of :math:`\hat Q` couples the layers: its effect is computed to second order
+    (:class:`~glassformer.priors.layered.LayeredPrior`). Message passing denoises layer by layer.
+
+    Args:
+        rho: :math:`r/d` of every layer, as for one layer; ``inf`` is not available.
+        tokens: ``T >= 2``.
+        layers: ``L >= 2``.
+        skip: skip strength :math:`c \ge 0` of every layer but the last, or a sequence of them; None for 1.
+        channel: ``"softmax"`` or ``"linear"``, the activation of the last layer.
+        temperature: inverse temperature of the softmax.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        IncompatibleError: a combination that does not exist.
+
+    Source: Boncoraglio, Troiani, Erba, Zdeborova, arXiv:2506.01582.
+
+    Example:
+        >>> model = DeepAttentionIndexed(rho=0.5, tokens=2, layers=2, skip=1.0)
+        >>> model.prior.self_overlap
+        array([[1.5, 0.5],
+               [0.5, 1.5]])
+    """
+
+    rho: float
+    tokens: int = 2
+    layers: int = parameter("attention layers L", 2)
+    skip: float | Sequence[float] | None = parameter(
+        "skip strength c >= 0 (default 1), or a comma list of L - 1 of them", None, read=numbers_from
+    )
+    channel: Any = "softmax"
+    temperature: float = 1.0
+
+    name = "aim"
+
+    def __post_init__(self) -> None:
+        require_integer("layers", self.layers, 2)
+        if is_number(self.rho) and np.isinf(self.rho):
+            raise IncompatibleError(
+                "rho = inf and several layers exclude each other: the mean alone decides the mixing"
+            )
+        if isinstance(self.channel, Channel):
+            return
+        AttentionIndexed(self.rho, self.tokens, temperature=self.temperature)
+        if not isinstance(self.channel, str) or self.channel not in ("softmax", "linear"):
+            raise IncompatibleError(f"channel = {self.channel} and layers = {self.layers}: choose softmax or linear")
+        fields = self.layers * self.tokens * (self.tokens + 1) // 2
+        require_sampling(*furthest(self, "tokens", "layers"), fields, 1, _POINTS, _EFFORT)
+        from glassformer.channels.attention.deep import DeepAttentionIndexedChannel
+
+        strengths = tuple(float(c) for c in real_numbers("skip", 1.0 if self.skip is None else self.skip).ravel())
+        strengths = strengths * (self.layers - 1) if len(strengths) == 1 else strengths
+        if len(strengths) != self.layers - 1:
+            raise ParameterError("skip", self.skip, f"one number, or {self.layers - 1} of them")
+        channel = DeepAttentionIndexedChannel(
+            self.tokens, strengths, 1 + float(self.rho), self.channel, float(self.temperature)
+        )
+        object.__setattr__(self, "channel", channel)
+
+    @cached_property
+    def prior(self) -> Prior:
+        """One prior per layer, of the width asked for."""
+        return LayeredPrior(AttentionIndexed(self.rho, self.tokens).prior, self.layers)
+
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        return tuple(f"layer {k + 1}" for k in range(self.layers))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "rho": float(self.rho),
+            "tokens": int(self.tokens),
+            "layers": int(self.layers),
+            "skip": list(self.channel.skip),
+            "noise": 0.0,
+            "channel": self.channel.label,
+            "temperature": float(self.temperature),
+            "alpha": "n/(rd)" if self.rho == 0 else "n/d^2",
+        }
+
+    @property
+    def parametrisation(self) -> Parametrisation:
+        from glassformer.models.trainable.deep_attention import layered_parametrisation
+
+        return layered_parametrisation(self.channel)
+
+    def at_size(self, d: int) -> FiniteSize:
+        """The model at ``r = round(rho d)``, at least one."""
+        one = AttentionIndexed(self.rho, self.tokens).at_size(d)
+        rho = one.model.parameters["rho"]
+        channel = self.channel.at_power(1 + rho)
+        model = DeepAttentionIndexed(rho, self.tokens, self.layers, self.skip, channel, self.temperature)
+        return FiniteSize(model, LayeredQuadraticDesign, one.input_shape, one.unit)
+
+    def require_teacher(self, d: int) -> None:
+        AttentionIndexed(self.rho, self.tokens).require_teacher(d)

@@ -1,0 +1,156 @@
+r"""Sequence multi-index models: any function of a few projections of the tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from glassformer.channels.base import Channel
+from glassformer.channels.label_laws import NAMES as LABEL_LAWS
+from glassformer.channels.label_laws import noise_label
+from glassformer.channels.sampling_limits import require_sampling
+from glassformer.core.checks import is_number, require_integer
+from glassformer.core.errors import ParameterError
+from glassformer.core.grids import number_from, numbers_from
+from glassformer.core.options import as_text, parameter
+from glassformer.core.resources import furthest
+from glassformer.designs.projection import projection_design
+from glassformer.models.base import FiniteSize, Model
+from glassformer.models.token_correlation import OfCorrelatedTokens, correlation_root, told
+from glassformer.priors.base import Prior
+from glassformer.priors.laws import NAMES
+from glassformer.priors.resolve import named, rows_prior
+
+
+@dataclass(frozen=True)
+class SequenceMultiIndex(Model):
+    r"""Labels :math:`y = g(Z) + \sqrt\Delta\,` noise with :math:`Z = WX^T/\sqrt d`, learned from ``n = alpha d``.
+
+    Equation :eq:`model-smi` of the documentation.
+
+    ``Z`` has shape (P, L); tokens ``X``, shape (L, d), and weights ``W``, shape (P, d), have standard normal
+    entries. Overlaps are matrices :math:`Q = \hat W W^T/d`, errors their complement :math:`I - Q`.
+
+    Args:
+        link: ``g``, a function from the fields ``Z`` of one sample to a number or an array, which JAX can trace; with
+            one index and one token NumPy's functions do as well (see
+            :class:`~glassformer.channels.link.contract.Link`).
+        indices: ``P``.
+        tokens: ``L``.
+        noise: :math:`\Delta\ge 0`, the variance of noise on every entry of the label.
+        label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
+        side_information: :math:`\lambda` in [0, 1), the strength of what is known of the weights beforehand.
+        points: data points per replica of sampled averages, a power of two; eight times as many make
+            errors two to six times smaller.
+        noise_law: of labels around the link, instead of ``noise``: ``"laplace:SCALE"``, ``"logistic"`` (labels
+            :math:`\pm1`, the link is their log-odds), ``"poisson"`` (counts, the link is the logarithm of their rate),
+            or a :class:`~glassformer.channels.label_laws.LabelLaw` of your own, given by its log-likelihood. Of
+            discrete labels ``"flip:PROBABILITY"``, ``"neighbour:PROBABILITY"`` (ordinal ones), or a confusion matrix,
+            :class:`~glassformer.channels.confusion.Confusion`.
+        token_correlation: of the tokens of one sequence: a number ``c`` for :math:`C_{lm} = c^{|l-m|}`, or ``C``.
+            Labels are those of correlated tokens; data have independent ones, rotated back by :math:`C^{-1/2}`.
+        feature_spectrum: eigenvalues of the covariance of the features, each of the same multiplicity, of mean one;
+            overlaps and errors are those of :math:`W\Sigma^{1/2}`, which labels see.
+        prior: law of the weights: ``"gaussian"``, ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"``, or any
+            :class:`~glassformer.priors.law.Law` of mean zero and variance one; standard normal by default.
+            Once the model is made, it holds the prior of the rows.
+
+    Raises:
+        ParameterError: an argument is out of range.
+        LinkError: a link that fails, is random, not finite, or not traceable.
+        IncompatibleError: discrete labels with noise, or a prior that the model cannot have.
+
+    Source: Troiani, Cui, Dandi, Krzakala, Zdeborova, arXiv:2502.00901.
+
+    Example:
+        >>> from glassformer import limits
+        >>> model = SequenceMultiIndex(lambda z: z[0, 0], indices=1, tokens=1)  # noiseless linear: q = alpha
+        >>> limits(model, [0.5])["overlap"].round(6).tolist()
+        [[[0.5]]]
+    """
+
+    together: ClassVar[int] = 8
+
+    link: Callable[[Any], Any] = parameter(
+        "function of one sample, from fields Z of shape (P, L) to a label; NumPy or jax.numpy. Its file is run",
+        metavar="FILE.py:FUNCTION",
+        opens_file=True,
+    )
+    indices: int = parameter("directions P of the weights", 1, required=True)
+    tokens: int = parameter("tokens L per sequence", 1)
+    noise: float = parameter("label noise variance Delta", 0.0, usual=(0.0, 1.0), begin=0.1)
+    label_type: str = parameter("auto, discrete or continuous", "auto", among=("auto", "discrete", "continuous"))
+    side_information: float = parameter("strength lambda in [0, 1) of what is known beforehand", 0.0)
+    points: int = parameter(
+        "sampled data points per replica, a power of two; errors fall two- to sixfold for eight times as many",
+        2048,
+        option="data_points",
+        begin=256,
+    )
+    noise_law: Any = parameter(
+        f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)}", None, read=as_text
+    )
+    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
+    feature_spectrum: Any = parameter(
+        "eigenvalues of the covariance of the features, of mean one, as a comma list", None, read=numbers_from
+    )
+    prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
+
+    few_rows = of_link = True
+    name = "smi"
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.side_information) and 0 <= self.side_information < 1):
+            raise ParameterError("side_information", self.side_information, "a number in [0, 1)")
+        points = self.points
+        if not isinstance(points, int | np.integer) or points < 32 or points & (points - 1):
+            raise ParameterError("points", points, "a power of two >= 32")
+        for name in ("indices", "tokens"):
+            require_integer(name, getattr(self, name))
+        images = 2.0 ** min(self.indices, 10)
+        require_sampling(*furthest(self, "indices", "tokens", "points"), self.indices * self.tokens, images, points)
+        # A link that cannot be used is refused now, not when the first number is asked for.
+        _ = self.channel
+        object.__setattr__(self, "prior", self._prior())
+
+    def _prior(self) -> Prior:
+        return rows_prior(self.prior, int(self.indices), 1, float(self.side_information), self.feature_spectrum)
+
+    @cached_property
+    def channel(self) -> Channel:
+        """The channel that suits the labels."""
+        from glassformer.channels.multi_index.link_channel import link_channel
+
+        root = correlation_root(self.token_correlation, int(self.tokens))
+        link = OfCorrelatedTokens(self.link, root) if root else self.link
+        sizes = (self.indices, self.tokens, self.noise, self.label_type, self.points)
+        return link_channel(link, *sizes, noise_law=self.noise_law)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "link": getattr(self.link, "__name__", repr(self.link)),
+            "indices": int(self.indices),
+            "tokens": int(self.tokens),
+            "noise": float(self.noise),
+            **({} if self.noise_law is None else {"noise_law": noise_label(self.noise_law)}),
+            "label_type": self.label_type,
+            "side_information": float(self.side_information),
+            **told(self.token_correlation, correlation_root(self.token_correlation, int(self.tokens))),
+            **({} if self.feature_spectrum is None else {"feature_spectrum": list(self.prior.spectrum)}),
+            **named(self.prior),
+            "points": int(self.points),
+            "alpha": "n/d",
+        }
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        return self.channel.traceable_label
+
+    def at_size(self, d: int) -> FiniteSize:
+        """The model itself."""
+        return FiniteSize(self, projection_design(1), (int(self.tokens), d), float(d))

@@ -1,0 +1,146 @@
+r"""Gradient descent on the weights of attention-indexed models, several starts as one matrix product.
+
+.. math:: \hat S = WW^T/\sqrt{rd}, \qquad \mathcal L = \tfrac14\sum_\mu \|\sigma(h_\mu(\hat S)) - y_\mu\|_F^2.
+
+Hardmax labels have no gradient and do not depend on the size of ``W``: the student is a softmax whose inverse
+temperature grows while it learns, of weights scaled to the teacher's :math:`\|W\|_F^2 = rd`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.estimate import Array
+from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.models.trainable.base import Convex, Loss, Parametrisation, Schedule, Student
+
+# Learning rates of the optimizers, the default one first.
+RATES = {"adam": 0.05, "sgd": 2.0}
+# Inverse temperatures of a softmax that turns into a hardmax, geometrically within so many steps.
+_COLDEST, _ANNEALING = 20.0, 2000
+
+
+def attention_student(
+    channel: Any, design: QuadraticDesign, labels: Array, width: int, inverse_temperature: float = 1.0
+) -> Student:
+    r"""Weights ``W`` of ``width`` columns, standard normal or small at first, to be trained on the first instance.
+
+    Equation :eq:`descent` of the documentation.
+
+    Args:
+        channel: linear, softmax or hardmax attention, with or without noise.
+        design: tokens; the precision they are stored in is that of the training.
+        labels: as the channel draws them.
+        width: ``r``.
+        inverse_temperature: of the softmax of the labels, where the channel does not say.
+
+    Raises:
+        IncompatibleError: a channel of another kind.
+
+    Example:
+        >>> from glassformer.channels.attention.projected import SoftmaxAttentionChannel
+        >>> from glassformer.learners.algorithms.signal_descent import descend
+        >>> from glassformer.learners.gradient_descent import GradientDescent
+        >>> rng = np.random.default_rng(0)
+        >>> design = QuadraticDesign.sample(150, (2, 10), rng)
+        >>> signal = np.outer(*2 * [rng.standard_normal(10)]) / np.sqrt(10)
+        >>> labels = SoftmaxAttentionChannel(2).sample(design.forward(signal, 0), rng)
+        >>> student = attention_student(SoftmaxAttentionChannel(2), design, labels, width=1)
+        >>> bool(descend(student, GradientDescent(), rng, teacher=signal).history[-1].error < 1e-3)
+        True
+    """
+    loss = _loss_of(channel)
+    d, kind = design.signal_shape[0], design.inputs.dtype
+    hard = channel.label == "hardmax"
+    targets = np.eye(design.tokens)[np.asarray(labels, dtype=int)] if hard else np.asarray(labels)
+    temperature = np.ones((), kind) * getattr(channel, "temperature", inverse_temperature)
+    return Student(
+        parameters=((d, width),),
+        data=(design.inputs[0], targets.astype(kind), temperature),
+        loss=loss,
+        signals=_scaled_signals if hard else _signals,
+        power=0.25 * float(np.sum(targets**2)),
+        samples=design.samples,
+        unit=1.0,
+        rates=RATES,
+        distance=lambda signal, teacher: float(np.sum((signal - teacher) ** 2) / d),
+        schedule=Schedule(_colder, _ANNEALING) if hard else None,
+    )
+
+
+def attention_parametrisation(channel: Any, inverse_temperature: float = 1.0) -> Parametrisation:
+    """How the weights behind labels of this channel, a softmax of this inverse temperature or not, are trained.
+
+    Raises:
+        IncompatibleError: a channel of another kind.
+    """
+    _loss_of(channel)
+    convex = Convex(_weight, positive=True) if channel.linear else None
+    student = partial(attention_student, channel, inverse_temperature=inverse_temperature)
+    return Parametrisation(RATES, student, convex=convex)
+
+
+def _weight(width: int, shape: tuple[int, int]) -> float:
+    r""":math:`\|W\|^2 = \sqrt{rd}\,\mathrm{Tr}\,S`, in a metric that counts entries of matrices :math:`d/2` times."""
+    return float(np.sqrt(width / shape[0]))
+
+
+def _loss_of(channel: Any) -> Loss:
+    if getattr(channel, "root", ()):
+        raise IncompatibleError("is for independent tokens, not for correlated ones")
+    if channel.label not in _LOSSES:
+        raise IncompatibleError(f"is for linear, softmax and hardmax, not for channel {channel.label}")
+    return _LOSSES[channel.label]
+
+
+def _colder(data: Any, steps: int) -> Any:
+    tokens, labels, temperature = data
+    return tokens, labels, temperature * _COLDEST ** min(1.0, steps / _ANNEALING)
+
+
+def _signals(parameters: Any) -> Any:
+    (weights,) = parameters
+    d, width = weights.shape[1:]
+    return jnp.einsum("kir,kjr->kij", weights, weights) / np.sqrt(d * width)
+
+
+def _scaled(parameters: Any) -> Any:
+    (weights,) = parameters
+    return (weights / jnp.sqrt(jnp.mean(weights**2, axis=(1, 2), keepdims=True)),)
+
+
+def _scaled_signals(parameters: Any) -> Any:
+    return _signals(_scaled(parameters))
+
+
+def indices_of(weights: Any, tokens: Any) -> Any:
+    """Attention indices of all starts, shape (starts, samples, T, T), from weights of shape (starts, d, r)."""
+    d, width = weights.shape[1:]
+    seen = jnp.einsum("ntd,kdr->kntr", tokens, weights)
+    products = jnp.einsum("kntr,knsr->knts", seen, seen)
+    traces = jnp.sum(weights**2, axis=(1, 2))[:, None, None, None] * jnp.eye(tokens.shape[1], dtype=tokens.dtype)
+    return (products - traces) / (np.sqrt(width) * d)
+
+
+def _linear_loss(parameters: Any, data: Any) -> Any:
+    tokens, labels, _ = data
+    return 0.25 * jnp.sum((indices_of(parameters[0], tokens) - labels) ** 2, axis=(1, 2, 3))
+
+
+def _softmax_loss(parameters: Any, data: Any) -> Any:
+    tokens, labels, temperature = data
+    found = jax.nn.softmax(temperature * indices_of(parameters[0], tokens), axis=-1)
+    return 0.25 * jnp.sum((found - labels) ** 2, axis=(1, 2, 3))
+
+
+def _scaled_loss(parameters: Any, data: Any) -> Any:
+    return _softmax_loss(_scaled(parameters), data)
+
+
+_LOSSES: dict[str, Loss] = {"linear": _linear_loss, "softmax": _softmax_loss, "hardmax": _scaled_loss}

@@ -1,0 +1,76 @@
+"""A bound on the memory of processes that run for long, in which all that JAX has ever compiled stays otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import sys
+import threading
+from pathlib import Path
+
+# What the C library calls the largest number of its pools.
+_ARENAS = -8
+
+
+def resident() -> float:
+    """Resident memory of this process in megabytes; zero where the system does not tell.
+
+    Example:
+        >>> resident() >= 0
+        True
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0.0
+    return next(int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+
+
+def give_back() -> None:
+    """Return to the system what compiling took: several hundred megabytes that the C library would keep for later."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def share_pools(most: int = 2) -> None:
+    """Have threads that start from now on share a few pools of memory, which else keep what each of them once took.
+
+    Nothing happens where the C library has none.
+
+    Example:
+        >>> share_pools()
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_ARENAS, most)
+
+
+class MemoryBound:
+    """Has all that is compiled forgotten where a process has grown too large; what is asked for is compiled anew.
+
+    Args:
+        limit: resident megabytes from which on it is forgotten.
+        growth: since then, until it is again.
+
+    Example:
+        >>> MemoryBound().keep()
+    """
+
+    def __init__(self, limit: float = 800.0, growth: float = 150.0) -> None:
+        self._limit, self._growth, self._after = limit, growth, 0.0
+        self._lock = threading.Lock()
+
+    def keep(self) -> None:
+        """To be called between two computations."""
+        with self._lock:
+            if "jax" not in sys.modules or resident() < max(self._limit, self._after + self._growth):
+                return
+            # Not before somebody has asked for JAX: processes are told how it is set up until then.
+            import jax
+
+            from glassformer.numerics import cached_jit as compiled
+
+            compiled.forget()
+            jax.clear_caches()  # type: ignore[no-untyped-call]
+            gc.collect()
+            give_back()
+            self._after = resident()

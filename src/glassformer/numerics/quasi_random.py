@@ -1,0 +1,87 @@
+"""Standard normal quasi-random points, and averages over their replicas."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.estimate import Array
+from glassformer.core.resources import require_resources
+
+_POINTS, _REPLICAS = 1024, 8
+# What the tables of directions of Sobol points hold.
+_MOST_DIMENSIONS = 21_201
+
+
+@lru_cache(maxsize=16)
+def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLICAS) -> Array:
+    """Standard normal quasi-random points, shape (replicas, points, dimensions): each replica scrambled anew.
+
+    The spread of averages over replicas tells their error. Always the same points, so that averages are smooth in
+    their parameters.
+
+    Example:
+        >>> points = normal_points(2)
+        >>> bool(np.all(np.abs(points.mean(axis=1)) < 1e-2))
+        True
+    """
+    if dimensions > _MOST_DIMENSIONS:
+        raise IncompatibleError(
+            f"averages over {dimensions} dimensions are not available, quasi-random points have at most "
+            f"{_MOST_DIMENSIONS}: use fewer tokens, layers or indices"
+        )
+    memory = 3 * 8.0 * replicas * points * dimensions
+    require_resources("points", points, memory, "use fewer points, tokens or layers")
+    # Slow to import, and of no use to models without labels of several components.
+    from scipy.stats import qmc
+
+    sets = [qmc.Sobol(dimensions, seed=seed).random(points) for seed in range(replicas)]
+    # A scrambled point may touch the boundary, where the normal quantile is infinite.
+    return np.asarray(scipy.special.ndtri(np.clip(np.stack(sets), 1e-16, 1 - 1e-16)))
+
+
+def turns(index: NDArray[np.intp], data: int, points: int, pool: int, replicas: int = _REPLICAS) -> NDArray[np.intp]:
+    """Places in a pool of random numbers that data points take in turn, those of different replicas apart.
+
+    A pool is finite, and what is left of its error the same for all data that share it: only replicas with places of
+    their own differ by it, so that their spread tells.
+
+    Args:
+        index: of data points.
+        data: how many there are.
+        points: of each replica, where the data are whole sets of replicas; an even part of all data otherwise.
+        pool: size of the pool.
+        replicas: how many.
+
+    Example:
+        >>> turns(np.arange(8), 8, 2, 6, replicas=2).tolist()
+        [0, 1, 3, 4, 0, 1, 3, 4]
+    """
+    each = points if data % (replicas * points) == 0 else -(-data // replicas)
+    share = max(pool // replicas, 1)
+    return (index // each % replicas * share + index % each % share) % pool
+
+
+@lru_cache(maxsize=8)
+def confident(replicas: int, confidence: float = 0.95) -> float:
+    """Standard errors, known from so many replicas, that make an error estimate: 95 of 100 errors stay below it.
+
+    Source: quantiles of Student's distribution.
+
+    Example:
+        >>> round(confident(8), 4)
+        2.3646
+    """
+    # Slow to import, and of no use where nothing is sampled.
+    from scipy.stats import t as student
+
+    return float(student.ppf(0.5 * (1 + confidence), max(replicas - 1, 1)))
+
+
+def mean_and_error(replicas: Array) -> tuple[Array, Array]:
+    """Mean over the first axis and its standard error."""
+    return np.mean(replicas, axis=0), np.std(replicas, axis=0, ddof=1) / np.sqrt(len(replicas))

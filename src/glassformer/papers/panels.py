@@ -1,0 +1,80 @@
+"""Pictures of what the page shows and no single result draws: spectra, and an error over two parameters."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from glassformer.core.estimate import Array
+from glassformer.plotting.style import Picture, canvas, colors
+
+
+def plot_spectra(
+    laws: Mapping[str, tuple[Array, Array]],
+    matrices: Mapping[str, tuple[Array, Array]],
+    title: str,
+    path: Path | Picture,
+) -> None:
+    """Densities of laws as lines, those of matrices of a finite size as steps.
+
+    Args:
+        laws: values and the densities there, by name.
+        matrices: edges of bars and the densities in them, by name.
+        title: over all.
+        path: the picture.
+    """
+    with canvas(path) as (axes,):
+        shades = iter(colors(len(laws) + len(matrices)))
+        for (name, (value, density)), dash in zip(laws.items(), itertools.cycle(("-", "--"))):
+            axes.plot(value, density, color=next(shades), ls=dash, label=name)
+        for name, (edges, density) in matrices.items():
+            axes.stairs(density, edges, color=next(shades), lw=1.5, label=name)
+        axes.set(xlabel="singular value, or eigenvalue", ylabel="density", ylim=(0, spectra_top(laws, matrices)))
+        axes.set_title(title, fontsize=11)
+        axes.legend()
+
+
+def spectra_top(laws: Mapping[str, tuple[Array, Array]], matrices: Mapping[str, tuple[Array, Array]]) -> float:
+    """How high spectra are drawn.
+
+    The zeros of a narrow matrix are in one bar, and its law without noise has a peak there: they would dwarf the rest.
+
+    Example:
+        >>> spectra_top({"law": (np.zeros(2), np.array([0.5, 1.0]))}, {})
+        1.25
+    """
+    heights = [np.max(density) for _, density in list(laws.values())[-1:]]
+    heights += [np.sort(density)[-2] for _, density in matrices.values()]
+    return 1.25 * float(np.max(heights))
+
+
+def plot_grid(
+    axes_of: tuple[tuple[str, Sequence[float]], tuple[str, Sequence[float]]],
+    error: Array,
+    marks: Sequence[tuple[float, float, str]],
+    title: str,
+    path: Path | Picture,
+) -> None:
+    """An error over two parameters as colours, with marked places in it.
+
+    Args:
+        axes_of: name and values of the horizontal and of the vertical axis.
+        error: shape (vertical, horizontal), NaN where it is not known.
+        marks: places, each with its name.
+        title: over all.
+        path: the picture.
+    """
+    (across, x), (up, y) = axes_of
+    with canvas(path) as (axes,):
+        mesh = axes.pcolormesh(x, y, error, cmap="cividis", vmin=0, vmax=1, shading="nearest")
+        axes.figure.colorbar(mesh, ax=axes, label="error")
+        for name in dict.fromkeys(name for *_, name in marks):
+            places = [(a, b) for a, b, own in marks if own == name]
+            axes.plot(*zip(*places, strict=True), "o", ms=5, mec="black", label=name)
+        axes.set(xlabel=across, ylabel=up)
+        axes.set_title(title, fontsize=11)
+        if marks:
+            axes.legend()

@@ -1,0 +1,232 @@
+r"""A small network of attention layers, trained to classify questions, and when each of its layers is learned.
+
+.. math:: X_0 = \mathrm{embedding}, \qquad
+   X_l = c\,X_{l-1} + \mathrm{softmax}\bigl(X_{l-1}W_lW_l^TX_{l-1}^T/\sqrt k\bigr)X_{l-1}, \qquad
+   \text{scores} = C\,\overline{X_P} + b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax  # type: ignore[import-untyped]
+
+from glassformer import __version__
+from glassformer.core.checkpoints import Checkpoint, Keeper, leaves, unleaved
+from glassformer.core.estimate import Array
+from glassformer.core.hashing import identity
+from glassformer.core.progress import note, track
+from glassformer.core.settings import check_settings, checked, not_negative, positive, whole
+from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.jax_settings import jax_settings
+from glassformer.papers.text.questions import PADDING, QuestionData
+
+
+@dataclass(frozen=True)
+class ClassifierTraining:
+    """The network and how it is trained.
+
+    Args:
+        layers: attention layers with tied keys and queries.
+        embedding: dimension of the trained embedding of tokens.
+        width: columns of the key-query weights.
+        skip: strength :math:`c` of the connection past each attention layer.
+        masked: padding is neither attended to nor averaged over; False treats it as a word, as published.
+        epochs: passes over the training questions.
+        batch: questions per step.
+        learning_rate: of AdamW.
+        weight_decay: of AdamW.
+        scale: standard deviation of all initial weights.
+        looks: times per epoch at which the weights are remembered.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> ClassifierTraining(epochs=0)
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: epochs = 0 is not allowed: expected an integer >= 1
+    """
+
+    layers: int = checked(2, whole)
+    embedding: int = checked(128, whole)
+    width: int = checked(64, whole)
+    skip: float = checked(0.0, not_negative)
+    masked: bool = True
+    epochs: int = checked(30, whole)
+    batch: int = checked(16, whole)
+    learning_rate: float = checked(5e-5, positive)
+    weight_decay: float = checked(0.01, not_negative)
+    scale: float = checked(0.02, positive)
+    looks: int = checked(4, whole)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True)
+class ClassifierRun:
+    r"""What one training run looked like.
+
+    Attributes:
+        epochs: passes made at every look, a fraction, shape (looks,).
+        similarity: :math:`\mathrm{Tr}\,G_tG_T/(\|G_t\|\,\|G_T\|)` of every layer's :math:`G = WW^T` with its final
+            value, shape (looks, layers).
+        test_accuracy: share of test questions classified correctly, shape (looks,).
+        training_loss: mean cross-entropy over the batches since the last look, shape (looks,); NaN at the start.
+    """
+
+    epochs: Array
+    similarity: Array
+    test_accuracy: Array
+    training_loss: Array
+
+    def half_time(self) -> Array:
+        """Epoch at which each layer's similarity is first half way from its initial value to one, shape (layers,)."""
+        middle = 0.5 * (1 + self.similarity[0])
+        return np.asarray(self.epochs[np.argmax(self.similarity >= middle, axis=0)])
+
+
+@jax_settings(None)
+def train_classifier(
+    data: QuestionData, settings: ClassifierTraining | None = None, seed: int = 0, checkpoint: Checkpoint | None = None
+) -> ClassifierRun:
+    """Train the network once, by AdamW on the cross-entropy.
+
+    Equation :eq:`classifier` of the documentation.
+
+    Args:
+        data: questions, see :func:`~glassformer.papers.text.questions.read_questions`.
+        settings: network and training.
+        seed: of the initial weights and of the order of the questions.
+        checkpoint: where to continue from, and to leave the state now and then; the outcome is that of one go.
+
+    Source: arXiv:2502.00901, figure 3 and appendix F.
+    """
+    settings, checkpoint = settings or ClassifierTraining(), checkpoint or Checkpoint()
+    parameters = _initial(data, settings, np.random.default_rng([seed, 0]))
+    optimizer = optax.adamw(settings.learning_rate, weight_decay=settings.weight_decay)
+    steps = Specialised(_steps, optimizer=optimizer, masked=settings.masked)
+    carried, structure = jax.tree.flatten((parameters, optimizer.init(parameters)))
+    weights, accuracy, losses = [np.asarray(parameters["attention"])], [_accuracy(parameters, data, settings)], [np.nan]
+    stored = checkpoint.load()
+    if stored is not None:
+        carried = list(map(jnp.asarray, unleaved(stored)))
+        weights, accuracy, losses = (list(stored[name]) for name in ("weights", "accuracy", "losses"))
+    samples = len(data.training.labels)
+    blocks = np.array_split(np.arange(-(-samples // settings.batch)), settings.looks)
+    blocks = [block for block in blocks if len(block)]
+    tokens, labels = jnp.asarray(data.training.tokens), jnp.asarray(data.training.labels)
+
+    def state() -> dict[str, Array]:
+        return {
+            **leaves(carried),
+            "weights": np.array(weights),
+            "accuracy": np.array(accuracy),
+            "losses": np.array(losses),
+        }
+
+    for epoch in range((len(weights) - 1) // len(blocks), settings.epochs):
+        # Every epoch has an order of its own, wherever the run began; the last batch is filled up.
+        order = np.random.default_rng([seed, 1, epoch]).permutation(samples)
+        order = np.resize(order, (-(-samples // settings.batch), min(settings.batch, samples)))
+        for block in blocks:
+            whole = jax.tree.unflatten(structure, carried)
+            whole, loss = steps(settings.skip, whole, tokens, labels, jnp.asarray(order[block]))
+            carried = jax.tree.leaves(whole)
+            weights.append(np.asarray(whole[0]["attention"]))
+            accuracy.append(_accuracy(whole[0], data, settings))
+            losses.append(float(loss))
+        note(f"epoch {epoch + 1} of {settings.epochs}, test accuracy {accuracy[-1]:.3f}")
+        checkpoint.offer(state)
+    return ClassifierRun(
+        epochs=np.arange(len(weights)) / len(blocks),
+        similarity=np.array([similarity(found, weights[-1]) for found in weights]),
+        test_accuracy=np.array(accuracy),
+        training_loss=np.array(losses),
+    )
+
+
+def repeated_runs(
+    data: QuestionData, settings: ClassifierTraining, runs: int, folder: Path | None = None
+) -> list[ClassifierRun]:
+    """Runs with the seeds 0, 1, ...; ``folder`` keeps finished ones and the state of an unfinished one."""
+    keeper, found = Keeper(folder), []
+    questions = identity(data)
+    for seed in track(range(runs), f"{runs} runs of {settings.layers} attention layers"):
+        determined = {"package": __version__, "data": questions, "settings": vars(settings), "seed": seed}
+        one = partial(train_classifier, data, settings, seed)
+        found.append(keeper.run(ClassifierRun, determined, one))
+    return found
+
+
+def similarity(weights: Sequence[Array] | Array, final: Sequence[Array] | Array) -> Array:
+    r"""Cosine of :math:`WW^T` with its final value, for every layer.
+
+    Example:
+        >>> similarity(np.ones((1, 3, 2)), 2 * np.ones((1, 3, 2)))
+        array([1.])
+    """
+    now, last = np.asarray(weights, dtype=float), np.asarray(final, dtype=float)
+
+    def product(a: Array, b: Array) -> Array:
+        return np.asarray(np.sum(np.einsum("ldk,ldm->lkm", a, b) ** 2, axis=(1, 2)))
+
+    return product(now, last) / np.sqrt(product(now, now) * product(last, last))
+
+
+def class_scores(parameters: Any, tokens: Any, skip: Any, masked: bool) -> Any:
+    """Scores of the classes, shape (questions, classes), of tokens, shape (questions, length)."""
+    present = (tokens != PADDING) if masked else jnp.ones(tokens.shape, bool)
+    x = parameters["embedding"][tokens]
+    for weights in parameters["attention"]:
+        seen = x @ weights
+        scores = jnp.einsum("nak,nbk->nab", seen, seen) / np.sqrt(weights.shape[1])
+        x = skip * x + jax.nn.softmax(jnp.where(present[:, None, :], scores, -jnp.inf), axis=-1) @ x
+    pooled = jnp.sum(jnp.where(present[:, :, None], x, 0.0), axis=1) / jnp.sum(present, axis=1)[:, None]
+    return pooled @ parameters["readout"] + parameters["bias"]
+
+
+def _initial(data: QuestionData, settings: ClassifierTraining, rng: np.random.Generator) -> dict[str, Any]:
+    shapes = {
+        "embedding": (data.vocabulary, settings.embedding),
+        "attention": (settings.layers, settings.embedding, settings.width),
+        "readout": (settings.embedding, len(data.classes)),
+    }
+    drawn = {name: settings.scale * rng.standard_normal(shape) for name, shape in shapes.items()}
+    drawn["bias"] = np.zeros(len(data.classes))
+    return {name: jnp.asarray(part, dtype=jnp.float32) for name, part in drawn.items()}
+
+
+def _loss(parameters: Any, tokens: Any, labels: Any, skip: Any, masked: bool) -> Any:
+    scores = class_scores(parameters, tokens, skip, masked)
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(scores, labels))
+
+
+def _steps(skip: Any, carried: Any, tokens: Any, labels: Any, order: Any, optimizer: Any, masked: bool) -> Any:
+    def one(carried: Any, chosen: Any) -> Any:
+        parameters, state = carried
+        loss, slope = jax.value_and_grad(_loss)(parameters, tokens[chosen], labels[chosen], skip, masked)
+        change, state = optimizer.update(slope, state, parameters)
+        return (optax.apply_updates(parameters, change), state), loss
+
+    carried, losses = jax.lax.scan(one, carried, order)
+    return carried, jnp.mean(losses)
+
+
+def _accuracy(parameters: Any, data: QuestionData, settings: ClassifierTraining) -> float:
+    classes = Specialised(_classes, masked=settings.masked)
+    found = classes(parameters, jnp.asarray(data.test.tokens), settings.skip)
+    return float(np.mean(np.asarray(found) == data.test.labels))
+
+
+def _classes(parameters: Any, tokens: Any, skip: Any, masked: bool) -> Any:
+    return jnp.argmax(class_scores(parameters, tokens, skip, masked), axis=1)

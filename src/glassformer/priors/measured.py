@@ -1,0 +1,110 @@
+"""Denoisers that are not the signal's own: their error is measured on what they are applied to."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.estimate import Array, Integral
+from glassformer.priors.base import Estimate
+from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.shrunk import spectral_rectangular
+from glassformer.random_matrices.estimated import EstimatedLaw
+
+# Noise beyond which nothing is known, and below which nothing is left to do, to rounding.
+_LARGEST, _SMALLEST = 1e15, 1e-15
+
+
+class MeasuredPrior(ScalarPrior):
+    r"""A denoiser of rectangular matrices whose claimed error is measured, as no prior vouches for it.
+
+    Equation :eq:`measured-error` of the documentation: of an observation ``Y`` with noise ``R`` and an estimate
+    ``f(Y)`` of divergence ``div`` per entry, :math:`\langle(f(Y) - Y)^2\rangle + 2R\,\mathrm{div} - R` is the squared
+    error on average over the noise, whatever the signal (Stein). Its fluctuations can take it out of the range of
+    errors, where it is replaced by the end of that range: 1, or ``R`` over the number of entries.
+    """
+
+    @property
+    def onset(self) -> float:
+        raise self._unmeasured()
+
+    @property
+    def mmse_dimension(self) -> float:
+        raise self._unmeasured()
+
+    def mmse(self, q_hat: Array) -> Integral:
+        raise self._unmeasured()
+
+    def _unmeasured(self) -> IncompatibleError:
+        return IncompatibleError(f"{type(self).__name__} has no error before it is applied: use the model's own prior")
+
+    @abstractmethod
+    def shrunk(self, field: Array, precision: float) -> Estimate:
+        """The estimate and its Onsager coefficient, from ``field`` and ``precision`` as ``denoise`` gets them."""
+
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+        r"""Estimate of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = 1/R`."""
+        del memory
+        if precision <= 1 / _LARGEST:
+            return Estimate(np.zeros_like(field), 1.0, 1.0)
+        if precision >= 1 / _SMALLEST:
+            return Estimate(field / precision, 1 / precision, 1 / precision)
+        found, noise = self.shrunk(field, precision), 1 / precision
+        error = np.mean((found.signal - field * noise) ** 2) + 2 * found.onsager - noise
+        return replace(found, variance=float(np.clip(error, min(noise / field.size, 1.0), 1.0)))
+
+
+@dataclass(frozen=True)
+class AssumedPrior(MeasuredPrior):
+    r"""The denoiser of another prior, with the error that it makes of this signal.
+
+    Args:
+        assumed: the other prior, of rectangular matrices.
+
+    Example:
+        >>> from glassformer.priors.bilinear import BilinearPrior
+        >>> rng = np.random.default_rng(0)
+        >>> signal = BilinearPrior(1.0, 0.1).sample((100, 100), rng)
+        >>> observed = signal + rng.standard_normal(signal.shape)
+        >>> found = AssumedPrior(BilinearPrior(1.0, 1.0)).denoise(observed, 1.0)
+        >>> bool(abs(found.variance - np.mean((found.signal - signal) ** 2)) < 0.03)
+        True
+    """
+
+    assumed: ScalarPrior
+
+    def power_deviation(self, shape: tuple[int, ...]) -> float:
+        return self.assumed.power_deviation(shape)
+
+    def shrunk(self, field: Array, precision: float) -> Estimate:
+        return self.assumed.denoise(field, precision)
+
+
+@dataclass(frozen=True)
+class UnknownLawPrior(MeasuredPrior):
+    r"""The denoiser that takes the law of the singular values from the observation itself.
+
+    Args:
+        smoothing: see :class:`~glassformer.random_matrices.estimated.EstimatedLaw`.
+
+    Example:
+        >>> from glassformer.priors.bilinear import BilinearPrior
+        >>> rng, prior = np.random.default_rng(0), BilinearPrior(1.0, 0.2)
+        >>> signal = prior.sample((100, 100), rng)
+        >>> observed = signal + rng.standard_normal(signal.shape)
+        >>> found = [one.denoise(observed, 1.0).signal for one in (UnknownLawPrior(2.0), prior)]
+        >>> blind, optimal = (np.mean((one - signal) ** 2) for one in found)
+        >>> bool(blind < 1.03 * optimal)
+        True
+    """
+
+    smoothing: float
+
+    def shrunk(self, field: Array, precision: float) -> Estimate:
+        law = EstimatedLaw(max(field.shape) / min(field.shape), 1 / precision, self.smoothing)
+        signal, onsager = spectral_rectangular(law, field, precision)
+        return Estimate(signal, onsager, onsager)

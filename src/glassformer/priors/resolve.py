@@ -1,0 +1,165 @@
+"""What a user may give as ``prior=``, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from glassformer.core.errors import IncompatibleError, ParameterError
+from glassformer.priors.base import Prior
+from glassformer.priors.gaussian_rows import GaussianRowsPrior
+from glassformer.priors.law import Law
+from glassformer.priors.laws import NAMES, Gaussian, law_of
+from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.separable import SeparablePrior
+from glassformer.priors.spectrum_rows import SpectrumRowsPrior
+from glassformer.random_matrices.given import Spectrum, spectrum_of
+
+# A mean that is rounding, and the error before any data that is one.
+_ROUNDING, _START = 1e-9, 1e-6
+
+_AnyPrior = TypeVar("_AnyPrior", ScalarPrior, Prior)
+
+
+def selected(prior: _AnyPrior, law: Law | None = None) -> _AnyPrior:
+    """The prior, marked as the model's own choice, with the law of its weights where the user gave one.
+
+    A copy of the model with other parameters (``dataclasses.replace``) is handed the prior of the first one, and makes
+    its own choice anew; what a user gives is kept, or refused.
+    """
+    object.__setattr__(prior, "_selected_from", law or Gaussian())
+    return prior
+
+
+def asked_for(given: object) -> object:
+    """What the user gave: for a model's own choice, the law that it was made from."""
+    return getattr(given, "_selected_from", given)
+
+
+def named(prior: ScalarPrior | Prior) -> dict[str, str]:
+    """What tables record of the prior that a user gave; nothing where the model chose standard normal weights.
+
+    Example:
+        >>> named(rows_prior(None, 2, 1, 0.0)), named(rows_prior("rademacher", 2, 1, 0.0))
+        ({}, {'prior': 'rademacher'})
+    """
+    given = asked_for(prior)
+    if isinstance(given, Law):
+        return {} if given.rotational else {"prior": given.label}
+    return {"prior": repr(given)}
+
+
+def rows_prior(
+    given: object, rows: int, heads: int, side_information: float, spectrum: Sequence[float] | None = None
+) -> Prior:
+    """The prior of the rows of a multi-index model.
+
+    Args:
+        given: None for standard normal weights; the name of a law or a :class:`~glassformer.priors.law.Law`, of
+            every weight; or a finished prior of as many rows.
+        rows: of the model.
+        heads: of the model.
+        side_information: of the model.
+        spectrum: of the covariance of the features; None for independent ones.
+
+    Raises:
+        ParameterError: no such law, or not for so many rows.
+        IncompatibleError: a law with a mean, or a finished prior that is not the model's.
+
+    Example:
+        >>> rows_prior("rademacher", 2, 1, 0.0)
+        SeparablePrior(law=Rademacher(), count=2, heads=1, side_information=0.0)
+    """
+    wanted = asked_for(given)
+    if isinstance(wanted, Prior):
+        side = side_information / (1 - side_information)
+        if (wanted.rows, wanted.degrees, wanted.side) != (rows, 1 / heads, side):
+            raise IncompatibleError(
+                f"prior = {wanted!r} and the model's {rows} rows, {heads} heads and side_information = "
+                f"{side_information} exclude each other: give the law of a weight"
+            )
+        return wanted
+    law = Gaussian() if wanted is None else centred(wanted)
+    if spectrum is not None:
+        if not law.rotational or side_information:
+            other = f"prior = {law.label}" if side_information == 0 else f"side_information = {side_information}"
+            raise IncompatibleError(f"{other} and feature_spectrum exclude each other: give one of them")
+        return selected(SpectrumRowsPrior(tuple(spectrum), rows))
+    if law.rotational:
+        return selected(GaussianRowsPrior(rows, heads, side_information))
+    return selected(SeparablePrior(law, rows, heads, side_information), law)
+
+
+def lone_spectrum(given: object, **others: object) -> Spectrum:
+    """The spectrum that a user gave.
+
+    Args:
+        given: see :func:`~glassformer.random_matrices.given.spectrum_of`.
+        others: by name, what a spectrum excludes; a prior may be the one that the model made of it.
+
+    Raises:
+        ParameterError: it is none.
+        IncompatibleError: one of the others is given as well.
+
+    Example:
+        >>> lone_spectrum([1.0, 2.0], rho=None).values
+        (1.0, 2.0)
+    """
+    for name, value in others.items():
+        if value is not None and not isinstance(value, Gaussian):
+            raise IncompatibleError(f"{name} = {value} and spectrum exclude each other: give one of them")
+    return spectrum_of(given)
+
+
+def centred(given: object) -> Law:
+    """The law that ``prior=`` is or names, if it has no mean.
+
+    Raises:
+        ParameterError: no such law.
+        IncompatibleError: it has a mean.
+
+    Example:
+        >>> from glassformer.priors.laws import Discrete
+        >>> centred(Discrete([0, 2]))
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.IncompatibleError: prior = discrete:0.0@0.5,2.0@0.5 has the mean 1, which channels \
+know nothing of: centre the weights, by Discrete.standardised for instance, and let the link add what they share
+    """
+    law = law_of(given)
+    if abs(law.mean) > _ROUNDING:
+        raise IncompatibleError(
+            f"prior = {law.label} has the mean {law.mean:g}, which channels know nothing of: centre the weights, by "
+            "Discrete.standardised for instance, and let the link add what they share"
+        )
+    return law
+
+
+def matrix_prior(given: object, degrees: float) -> ScalarPrior:
+    """A finished prior of a matrix, looked over before it is used.
+
+    Args:
+        given: the prior.
+        degrees: free entries per unit of the sample size, 1 for any matrix and 1/2 for symmetric ones.
+
+    Raises:
+        ParameterError: it is no such prior, or its errors do not start from one.
+
+    Example:
+        >>> from glassformer.priors.limits import GaussianMatrixPrior
+        >>> matrix_prior(GaussianMatrixPrior(), 1.0)
+        GaussianMatrixPrior()
+    """
+    if not isinstance(given, ScalarPrior):
+        allowed = f"one of {', '.join(NAMES)}, a law, or a finished ScalarPrior of the matrix"
+        raise ParameterError("prior", given, allowed)
+    if given.degrees != degrees:
+        kind = "symmetric" if degrees == 0.5 else "not symmetric"
+        raise ParameterError("prior", given, f"a prior of matrices that are {kind} (degrees = {degrees:g})")
+    found = given.mmse(np.array([0.0, 1.0])).value
+    if np.shape(found) != (2,) or not (abs(found[0] - 1) < _START and 0 <= found[1] <= 1):
+        allowed = "a prior whose mmse takes shape (batch,), is one before any data and falls"
+        raise ParameterError("prior", given, allowed, f"at q_hat = 0 and 1 it returns {found}")
+    return given

@@ -1,0 +1,195 @@
+"""Rows of independent weights of any law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.core.estimate import Array, Integral
+from glassformer.numerics.quasi_random import mean_and_error
+from glassformer.priors.base import Estimate
+from glassformer.priors.law import Law
+from glassformer.priors.weight_rows import WeightRowsPrior
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How rows of several laws are averaged over.
+
+    Attributes:
+        coupled: relative size of an entry of a precision that couples two rows.
+        shared: errors of the estimates of what coupling changes, in units of their spread, which does not show the
+            part that they share: where it was measured, errors were up to 2.5 times that.
+        known: variance of a weight that is known exactly.
+        profile: precisions between which a profile looks for its variances.
+        grid: how many.
+    """
+
+    coupled: float = 1e-10
+    shared: float = 4.0
+    known: float = 1e-15
+    profile: tuple[float, float] = (1e-4, 1e6)
+    grid: int = 60
+
+
+_POLICY = Policy()
+
+
+_Function = Callable[[Array, Array], Array]
+
+
+@dataclass(frozen=True)
+class SeparablePrior(WeightRowsPrior):
+    r"""``P`` rows of independent weights of one law, observed together with the precision :math:`\hat Q + sI`.
+
+    .. math:: V(\hat Q) = E_{w^*,\xi}\,\mathrm{Cov}\bigl[w\mid b, A\bigr], \qquad A = \hat Q + sI, \quad
+       b = Aw^* + A^{1/2}\xi, \qquad \Psi(\hat Q) = E\log Z(b, A), \quad
+       \partial\Psi/\partial\hat Q = \tfrac12\,(E[ww^T] - V).
+
+    Rows that the precision does not couple are averaged one by one, by quadrature; from there the difference that
+    coupling makes is an average over lattices for two rows, and over quasi-random points for more, with its standard
+    error. Unlike Gaussian rows, mixtures of rows are not rows: what is known of one direction tells of others.
+
+    Args:
+        law: of every weight.
+        count: ``P >= 1``.
+        heads: groups of rows, row ``k`` in group ``k mod heads``, that see disjoint coordinates of the inputs.
+        side_information: :math:`\lambda` in [0, 1), as for Gaussian rows; :math:`s = \lambda/(1-\lambda)`.
+
+    Raises:
+        ParameterError: an argument is out of range, or the law cannot have so many rows.
+
+    Example:
+        >>> from glassformer.priors.laws import Rademacher
+        >>> prior = SeparablePrior(Rademacher(), 1)
+        >>> round(float(prior.covariance(Integral(np.ones((1, 1, 1)), np.zeros((1, 1, 1)))).value[0, 0, 0]), 6)
+        0.4496
+    """
+
+    law: Law
+    count: int
+    heads: int = 1
+    side_information: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.law.validate(-(-self.count // self.heads))
+
+    @property
+    def mmse_dimension(self) -> float:
+        return self.count * self.law.mmse_dimension
+
+    @property
+    def rotational(self) -> bool:
+        return self.law.rotational
+
+    @property
+    def self_overlap(self) -> Array:
+        return self.allowed(np.eye(self.count) + self.law.mean**2)
+
+    def covariance(self, q_hat: Integral) -> Integral:
+        value, error = np.zeros((2, *q_hat.value.shape))
+        for k, (precision, blur) in enumerate(zip(self._precisions(q_hat.value), np.abs(q_hat.error), strict=True)):
+            for rows in _groups(precision):
+                inner = np.ix_(rows, rows)
+                own = blur[inner]
+                found = self._averaged(precision[inner], partial(self._moments, own), partial(_apart, own))
+                value[k][inner] = 0.5 * (found.value[0] + found.value[0].T)
+                error[k][inner] = found.error[0] + np.abs(found.value[1])
+        # Discrete weights are known exactly from some precision on, and channels divide by what is not known.
+        missing = np.maximum(_POLICY.known - np.diagonal(value, axis1=1, axis2=2), 0.0)[:, :, None] * np.eye(self.count)
+        return Integral(value + missing, error + missing)
+
+    def _moments(self, blur: Array, field: Array, precision: Array) -> Array:
+        """Posterior covariances, and what an error of the precision makes of them, shape (n, 2, P, P)."""
+        # The derivative of V along dA is -E[C dA C]; |C| |dA| |C| bounds it entry by entry.
+        covariance = self.law.posterior(field, precision)[1]
+        size, change = np.abs(covariance), blur if len(precision) > 1 else np.ones((1, 1))
+        return np.stack([covariance, size @ change @ size], axis=1)
+
+    def entropy(self, q_hat: Array, variance: Array) -> Integral:
+        value, error = np.zeros((2, len(q_hat)))
+        for k, precision in enumerate(self._precisions(q_hat)):
+            for rows in _groups(precision):
+                found = self._averaged(precision[np.ix_(rows, rows)], self.law.log_partition, _total)
+                value[k] += found.value
+                error[k] += found.error
+        value -= 0.5 * np.einsum("nab,nab->n", self.self_overlap - variance, q_hat)
+        return Integral(self.degrees * value, self.degrees * error)
+
+    def _averaged(self, precision: Array, function: _Function, join: Callable[[list[Array]], Array]) -> Integral:
+        """Average of ``function(b, A)``: that of uncoupled rows, joined, and the difference that coupling makes."""
+        alone = [np.array([[own]]) for own in np.diag(precision)]
+        singles = [mean_and_error(self._estimates(own, function)) for own in alone]
+        value, error = (join([single[part] for single in singles]) for part in (0, 1))
+        if len(alone) == 1:
+            return Integral(value, error)
+        difference = self._estimates(precision, function) - self._estimates(np.diag(np.diag(precision)), function)
+        change, blur = mean_and_error(difference)
+        return Integral(value + change, error + _POLICY.shared * blur)
+
+    def _estimates(self, precision: Array, function: _Function) -> Array:
+        return self.law.estimates(precision, lambda field: function(field, precision))
+
+    def profile(self, points: int) -> tuple[Array, Array]:
+        # Where the variance of a row is as far from the prior's and from zero as that of Gaussian rows is.
+        wanted, grid = 1 / (1 + np.exp(np.linspace(-6, 6, points))), np.geomspace(*_POLICY.profile, _POLICY.grid)
+        found = self.scalar_variance(grid).value
+        falling = np.minimum.accumulate(np.maximum(found, np.finfo(float).tiny))
+        precision = np.exp(np.interp(np.log(wanted), np.log(falling[::-1]), np.log(grid[::-1])))
+        precision = np.sort(precision)
+        return precision - self.side, self.scalar_variance(precision).value
+
+    def scalar_variance(self, precision: Array) -> Integral:
+        """Posterior variance of a single weight at precisions of shape (n,)."""
+        single = SeparablePrior(self.law, 1)
+        found = single.covariance(Integral(precision[:, None, None], np.zeros((len(precision), 1, 1))))
+        return Integral(found.value[:, 0, 0], found.error[:, 0, 0])
+
+    def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return self.law.sample(shape, rng)
+
+    def mean(self, shape: tuple[int, ...]) -> Array:
+        return np.full(shape, self.law.mean)
+
+    def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
+        """Posterior means of all weights, and the average of their posterior covariances at this very field."""
+        del memory
+        signal, variance = np.zeros_like(field), np.zeros((self.count, self.count))
+        allowed = self.allowed(precision)
+        for rows in _groups(allowed):
+            inner = np.ix_(rows, rows)
+            mean, covariance = self.law.posterior(np.ascontiguousarray(field[rows].T), allowed[inner])
+            signal[rows], variance[inner] = mean.T, covariance.mean(axis=0)
+        return Estimate(signal, variance, variance)
+
+    def _precisions(self, q_hat: Array) -> Array:
+        """What is known of the rows in all, shape (batch, P, P)."""
+        return self.allowed(q_hat) + self.side * np.eye(self.count)
+
+
+def _groups(precision: Array) -> list[NDArray[np.intp]]:
+    """Rows that a precision couples, directly or through others, group by group."""
+    scale = np.sqrt(np.abs(np.diag(precision)))
+    reach = np.abs(precision) > _POLICY.coupled * np.outer(scale, scale)
+    np.fill_diagonal(reach, True)
+    for _ in range(len(reach).bit_length()):
+        reach = reach @ reach
+    return [np.flatnonzero(pattern) for pattern in np.unique(reach, axis=0)]
+
+
+def _total(singles: list[Array]) -> Array:
+    return np.asarray(np.sum(singles, axis=0))
+
+
+def _apart(blur: Array, singles: list[Array]) -> Array:
+    """What :meth:`SeparablePrior._moments` amounts to where rows are independent."""
+    variance, change = (np.array([single[part, 0, 0] for single in singles]) for part in (0, 1))
+    spread = np.outer(variance, variance) * blur
+    np.fill_diagonal(spread, change * np.diag(blur))
+    return np.stack([np.diag(variance), spread])

@@ -1,0 +1,327 @@
+r"""Eigenvalues of a noisy Wishart matrix, in closed form along a curve.
+
+The law is that of the eigenvalues of :math:`Y = S + \sqrt\Delta\,Z`, ``d x d`` and symmetric, with
+:math:`S = W W^T/\sqrt{rd}`, ``W`` of shape ``(d, r)`` with standard normal entries, :math:`\rho = r/d`, and ``Z`` a
+Gaussian orthogonal matrix whose off-diagonal entries have variance :math:`1/d`; all sizes large. Its Stieltjes
+transform ``G`` solves
+
+.. math:: z = \frac1G + \frac{\rho}{\sqrt\rho - G} + \Delta G .
+
+Where ``z`` is real and ``G`` is not, the imaginary part of that equation reads
+:math:`1/|G|^2 = \Delta + \rho/|\sqrt\rho - G|^2`. With :math:`s = \rho/|\sqrt\rho - G|^2` as the parameter everything
+is rational:
+
+.. math:: |G|^2 = \frac1{\Delta + s}, \qquad u = \mathrm{Re}\,G = \frac1{2\sqrt\rho}\Bigl[\frac1{\Delta+s} +
+   \rho\,\frac{s-1}s\Bigr], \qquad z = 2\Delta u + \sqrt\rho\,s ,
+
+so the Bayes-optimal denoiser :math:`\hat\lambda = z - 2\Delta\,\mathrm{Re}\,G` is :math:`\sqrt\rho\,s`: the curve is
+parametrised by the *denoised* eigenvalue, and no polynomial is solved at a quadrature node. The edges are the points
+with :math:`\psi = u\sqrt{\Delta+s} = \pm1`, the real roots of a quartic in ``s``; :math:`\psi` has at most two
+critical points, which bracket them. In the roots of that quartic,
+
+.. math:: \mathrm{Im}^2 G = \frac{\rho\prod_i (s - s_i)}{-4\,s^2(\Delta+s)^2} ,
+
+which is free of cancellation at the edges.
+
+Source: the free convolution is that of arXiv:2408.03733 and arXiv:2506.01582; the parametrisation is derived here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from glassformer.core.errors import ParameterError
+from glassformer.core.estimate import Array, Integral
+from glassformer.numerics.quadrature import tanh_sinh
+from glassformer.numerics.roots import bracketed_root
+from glassformer.random_matrices.nodes import LawNodes
+from glassformer.random_matrices.symmetric_curve import direction_at, eigenvalue_at, eigenvalue_of
+from glassformer.random_matrices.symmetric_edges import Edges, edges
+
+Flags = NDArray[np.bool_]
+
+# Nodes per piece, and on either side of a cut of one.
+NODES, SPLIT_NODES = 161, 101
+
+
+class _Piece(NamedTuple):
+    """A stretch of a bulk between two values of ``s``, shape (batch,) each, and who has it."""
+
+    low: Array
+    high: Array
+    exists: Flags
+
+
+@dataclass(frozen=True)
+class SymmetricLaw:
+    r"""Law of the eigenvalues of :math:`S + \sqrt\Delta\,Z`; see the module for symbols and normalisation.
+
+    Equation :eq:`symmetric-law` of the documentation.
+
+    Args:
+        rho: width ratio :math:`r/d > 0`.
+        noise: noise level :math:`\Delta > 0`, in units where ``Z`` has off-diagonal variance ``1/d``.
+
+    Both are scalars or arrays of shape ``(batch,)``. ``mmse`` and ``support`` work on the batch; ``density``,
+    ``hilbert`` and ``denoise`` belong to a single law.
+
+    Raises:
+        ParameterError: a parameter is out of range or not finite.
+
+    Example:
+        >>> law = SymmetricLaw(rho=0.5, noise=0.1)
+        >>> float(law.mmse().value[0])  # below the prior variance 1 and below the noise 0.1
+        0.0665414...
+        >>> law.support.shape  # one or two bulks, each with two edges
+        (1, 2, 2)
+    """
+
+    rho: ArrayLike
+    noise: ArrayLike
+
+    def __post_init__(self) -> None:
+        for name in ("rho", "noise"):
+            value = np.asarray(getattr(self, name), dtype=float)
+            if not np.all(np.isfinite(value) & (value > 0)):
+                raise ParameterError(name, getattr(self, name), "finite and > 0")
+
+    @cached_property
+    def _parameters(self) -> tuple[Array, Array]:
+        """``rho`` and ``noise``, each of shape (batch,)."""
+        rho, noise = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=float)) for x in (self.rho, self.noise)))
+        return rho, noise
+
+    @cached_property
+    def _edges(self) -> Edges:
+        return edges(*self._parameters)
+
+    @cached_property
+    def _pieces(self) -> tuple[_Piece, _Piece]:
+        """The bulks from the smallest to the largest eigenvalue; a single one is cut where it nearly parts in two."""
+        first, end, start, last, closest = self._edges
+        two, cut = ~np.isnan(end), ~np.isnan(closest)
+        below = np.where(two, end, np.where(cut, closest, last))
+        above = np.where(two, start, np.where(cut, closest, last))
+        return _Piece(first, below, np.ones_like(two)), _Piece(above, last, two | cut)
+
+    def _height(self, s: Array, at: Flags) -> Array:
+        r""":math:`\mathrm{Im}\,G` at values ``s`` of shape (batch, nodes) inside the bulks of the elements ``at``."""
+        rho, noise = (x[at, None] for x in self._parameters)
+        first, end, start, last, _ = (x[at, None] for x in self._edges)
+        # Roots that are no edges come as one quadratic factor, from the sum and the product of all four.
+        half = 1 / rho + 1 - noise - 0.5 * (first + last)
+        with np.errstate(invalid="ignore"):
+            pair = (s - half) ** 2 + (noise**2 / (first * last) - half**2)
+            rest = np.where(np.isnan(end), pair, (s - end) * (s - start))
+        inside = np.maximum((s - first) * (last - s) * rest, 0.0)
+        return np.asarray(0.5 * np.sqrt(rho * inside) / (s * (noise + s)))
+
+    def _weighted_points(self) -> Iterator[tuple[Flags, Array, Array, Array]]:
+        r"""For each piece the elements that have it, ``s``, ``s - 1`` and the weights of :math:`\int\mu\,dz`."""
+        rule = tanh_sinh(NODES)
+        for low, high, exists in self._pieces:
+            if np.any(exists):
+                rho, noise = (x[exists, None] for x in self._parameters)
+                start, ratio = low[exists, None], np.log(high[exists, None] / low[exists, None])
+                log_s = np.log(start) + ratio * rule.from_left
+                s, t = np.exp(log_s), np.expm1(log_s)
+                slope = eigenvalue_at(rho, noise, s)[1]
+                yield exists, s, t, self._height(s, exists) / np.pi * slope * s * ratio * rule.weight
+
+    def _blurs(self) -> Iterator[Array]:
+        r"""For each piece what rounding of :math:`\psi` at its edges makes of its integral, relative to it.
+
+        Of elements that have it: a bulk from ``s`` to ``s + w`` holds a mass that goes with the square of ``w``, and
+        where :math:`\psi` hardly rises between its ends they are known to few digits.
+        """
+        (rho, noise), closest = self._parameters, self._edges.closest
+        for low, high, exists in self._pieces:
+            if np.any(exists):
+                blur, at = np.zeros(np.count_nonzero(exists)), (rho[exists], noise[exists])
+                for end in (low, high):
+                    log_s = np.log(end[exists])
+                    slope = direction_at(*at, log_s)[1]
+                    # Where one bulk is cut in two nothing is lost.
+                    known = np.where(end[exists] == closest[exists], np.inf, np.abs(slope))
+                    blur += 2e-16 * (2 + np.abs(log_s) + 1 / known)
+                yield 2 * blur / np.log(high[exists] / low[exists])
+
+    @property
+    def unit(self) -> Array:
+        """From means over the values to errors per dimension, shape (batch,)."""
+        return np.ones(len(self._parameters[0]))
+
+    def mmse(self) -> Integral:
+        r"""Minimal mean squared error :math:`E\|S - \hat S\|_F^2/d`, and its estimated error, shape (batch,).
+
+        .. math:: \mathrm{MMSE} = 1 - \rho\int (s-1)^2\,\mu\,dz
+           = \Delta\Bigl[1 - \frac{4\pi^2}3\Delta\int\mu^3 dz\Bigr],
+
+        the second form below :math:`\Delta = 1`. It is 1 before any data: the mean :math:`\sqrt\rho\,I` is known. The
+        error is the change from the rule with half the nodes, plus the disagreement of the two forms beyond rounding
+        (their equality is the Nishimori identity of the denoising problem), plus what rounding of the edges makes of
+        narrow bulks.
+        """
+        rho, noise = self._parameters
+        total, rounding = np.zeros((4, len(rho))), np.zeros((2, len(rho)))
+        for (at, s, t, weight), blur in zip(self._weighted_points(), self._blurs(), strict=True):
+            parts = rho[at, None] * t**2 * weight, 4 / 3 * noise[at, None] * self._height(s, at) ** 2 * weight
+            for row, part in enumerate(parts):
+                total[row, at] += part.sum(axis=1)
+                total[row + 2, at] += 2 * part[:, ::2].sum(axis=1)
+                rounding[row, at] += blur * part.sum(axis=1)
+        overlap, deficit, coarse_overlap, coarse_deficit = total
+        small = noise < 1
+        value = np.where(small, noise * (1 - deficit), 1 - overlap)
+        coarse = np.where(small, noise * (1 - coarse_deficit), 1 - coarse_overlap)
+        disagreement = np.abs((1 - overlap) - noise * (1 - deficit))
+        # The forms differ by what is missed of the mass of the law, times the noise in one of them.
+        missed = disagreement / np.maximum(noise, 1.0)
+        missed = np.where(missed > 1e-11, missed, 0.0) + np.where(small, rounding[1], rounding[0])
+        return Integral(value, np.abs(value - coarse) + (missed + 1e-14) * np.where(small, noise, 1.0))
+
+    def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
+        r"""Quadrature over the eigenvalues of each law, for functions that bend at ``cut``, shape (batch,).
+
+        Example:
+            >>> z, weight, shrunk = SymmetricLaw(rho=0.5, noise=0.1).nodes(cut=1.0)
+            >>> (weight[0] @ np.stack([np.ones_like(z[0]), z[0], z[0] ** 2], 1)).round(12)  # 1, sqrt(rho), 1 + rho + R
+            array([1.        , 0.70710678, 1.6       ])
+        """
+        place = np.broadcast_to(np.asarray(cut, dtype=float).ravel(), self._parameters[0].shape)
+        rule, found = tanh_sinh(SPLIT_NODES), []
+        for low, high, exists in self._pieces:
+            if not np.any(exists):
+                continue
+            rho, noise = (x[exists, None] for x in self._parameters)
+            ends = np.log(low[exists, None]), np.log(high[exists, None])
+            middle = self._log_s_at(place[exists, None], *ends, rho, noise)
+            for start, end in ((ends[0], middle), (middle, ends[1])):
+                s = np.exp(start + (end - start) * rule.from_left)
+                z, slope = eigenvalue_at(rho, noise, s)
+                weight = self._height(s, exists) / np.pi * slope * s * (end - start) * rule.weight
+                found.append(np.zeros((3, len(place), rule.weight.size)))
+                found[-1][:, exists] = z, weight, np.sqrt(rho) * s
+        return LawNodes(*np.concatenate(found, axis=2))
+
+    @staticmethod
+    def _log_s_at(z: Array, low: Array, high: Array, rho: Array, noise: Array) -> Array:
+        """Where on a piece of the curve the eigenvalue is ``z``; the nearer end where it is nowhere."""
+
+        def condition(t: Array) -> tuple[Array, Array]:
+            value, slope = eigenvalue_at(rho, noise, np.exp(t))
+            return value - z, slope * np.exp(t)
+
+        return bracketed_root(condition, low, high)
+
+    def mass(self) -> Array:
+        """Total mass of the law, 1 up to integration error, shape (batch,)."""
+        total = np.zeros(len(self._parameters[0]))
+        for at, _, _, weight in self._weighted_points():
+            total[at] += weight.sum(axis=1)
+        return total
+
+    @cached_property
+    def support(self) -> Array:
+        """Edges of the one or two bulks of eigenvalues, shape (batch, 2, 2); NaN for a bulk that is not there."""
+        first, end, start, last, _ = self._edges
+        two = ~np.isnan(end)
+        with np.errstate(invalid="ignore"):
+            a, b, c, e = (eigenvalue_at(*self._parameters, s)[0] for s in (first, end, start, last))
+        lower = np.stack([a, np.where(two, b, e)], axis=1)
+        return np.stack([lower, np.stack([c, np.where(two, e, np.nan)], axis=1)], axis=1)
+
+    def stieltjes(self, z: ArrayLike) -> NDArray[np.complex128]:
+        r"""Boundary value :math:`h(z) + i\pi\mu(z)` of the Stieltjes transform of a single law."""
+        points = np.asarray(z, dtype=float)
+        return self._solve(points.ravel())[2].reshape(points.shape)
+
+    def density(self, z: ArrayLike) -> Array:
+        r"""Density :math:`\mu(z)`, of mass 1; zero outside the support."""
+        return self.stieltjes(z).imag / np.pi
+
+    def hilbert(self, z: ArrayLike) -> Array:
+        r"""Hilbert transform :math:`h(z) = \mathrm{Re}\,G(z)`, inside and outside the support."""
+        return self.stieltjes(z).real
+
+    def denoise(self, z: ArrayLike) -> Array:
+        r"""Optimal shrinkage :math:`\hat\lambda = \lambda - 2\Delta\,\mathrm{Re}\,G(\lambda)` of eigenvalues.
+
+        Beyond the support the shrinkage towards the mean, :math:`(\hat\lambda - \sqrt\rho)/(\lambda - \sqrt\rho)`,
+        keeps its value at the edge. The continued formula would leave outlying eigenvalues almost as they are; more
+        often than from the signal they come from noise that is not quite Gaussian, and passing them on makes message
+        passing unstable at small sizes. In a gap ``G`` is continued along its real branch.
+        """
+        return self.shrinkage(z)[0]
+
+    def shrinkage(self, z: ArrayLike) -> tuple[Array, Array]:
+        """The values of :meth:`denoise` and their derivatives."""
+        points = np.asarray(z, dtype=float)
+        low, high, mean = self.support[0, 0, 0], np.nanmax(self.support[0]), np.sqrt(self._parameters[0][0])
+        held = np.clip(points, low, high)
+        estimate, slope, _ = (x.reshape(points.shape) for x in self._solve(held.ravel()))
+        factor = (estimate - mean) / np.where(held == mean, 1.0, held - mean)
+        # The signal is positive: so is its posterior mean.
+        beyond = np.maximum(mean + factor * (points - mean), 0.0)
+        outside = points != held
+        return np.where(outside, beyond, estimate), np.where(outside, np.where(beyond > 0, factor, 0.0), slope)
+
+    def _solve(self, z: Array) -> tuple[Array, Array, NDArray[np.complex128]]:
+        """Denoised eigenvalue, its derivative and the boundary value of ``G`` at each ``z``."""
+        if self._parameters[0].size != 1:
+            raise ParameterError("noise", self.noise, "a single law: densities and denoisers take no batch of laws")
+        if not np.all(np.isfinite(z)):
+            raise ParameterError("z", z, "finite eigenvalues")
+        edges = self.support[0]
+        estimate, slope, G = np.empty_like(z), np.empty_like(z), np.empty(z.shape, dtype=complex)
+        inside = np.any((z[:, None] >= edges[:, 0]) & (z[:, None] <= edges[:, 1]), axis=1)
+        for members, solve in ((inside, self._solve_inside), (~inside, self._solve_outside)):
+            if np.any(members):
+                estimate[members], slope[members], G[members] = solve(z[members])
+        return estimate, slope, G
+
+    def _solve_inside(self, z: Array) -> tuple[Array, Array, NDArray[np.complex128]]:
+        """Along a bulk the eigenvalue increases with ``s``."""
+        rho, noise = (float(x[0]) for x in self._parameters)
+        first, end, start, last, _ = (float(x[0]) for x in self._edges)
+        second = z > self.support[0, 0, 1]
+        low = np.where(second, start, first)
+        high = np.where(second | np.isnan(end), last, end)
+
+        def condition(t: Array) -> tuple[Array, Array]:
+            s = np.exp(t)
+            value, slope = eigenvalue_at(rho, noise, s)
+            return value - z, slope * s
+
+        s = np.exp(bracketed_root(condition, np.log(low), np.log(high)))
+        one = np.ones(1, dtype=bool)
+        u = direction_at(rho, noise, np.log(s))[0] / np.sqrt(noise + s)
+        with np.errstate(divide="ignore"):
+            slope = np.sqrt(rho) / eigenvalue_at(rho, noise, s)[1]
+        return np.sqrt(rho) * s, slope, u + 1j * self._height(s[None], one)[0]
+
+    def _solve_outside(self, z: Array) -> tuple[Array, Array, NDArray[np.complex128]]:
+        """On the real branches ``z`` decreases with ``G``, from infinity at 0 to the edges and across the gap."""
+        rho, noise = (float(x[0]) for x in self._parameters)
+        edges = self.support[0]
+        roots = np.array([float(x[0]) for x in self._edges[:4]])
+        with np.errstate(invalid="ignore"):
+            g = direction_at(rho, noise, np.log(roots))[0] / np.sqrt(noise + roots)
+        below, above = z < edges[0, 0], z > np.nanmax(edges)
+        with np.errstate(divide="ignore"):
+            tiny = 0.5 / (np.abs(z) + np.sqrt(rho) + 1 / np.sqrt(rho) + np.sqrt(noise))
+        low = np.where(below, g[0], np.where(above, 0.0, g[2]))
+        high = np.where(below, 0.0, np.where(above, g[3], g[1]))
+        low, high = np.where(above, np.minimum(tiny, g[3]), low), np.where(below, np.maximum(-tiny, g[0]), high)
+
+        def condition(G: Array) -> tuple[Array, Array]:
+            return z - eigenvalue_of(rho, noise, G)[0], -eigenvalue_of(rho, noise, G)[1]
+
+        G = bracketed_root(condition, low, high)
+        return z - 2 * noise * G, 1 - 2 * noise / eigenvalue_of(rho, noise, G)[1], G.astype(complex)

@@ -1,0 +1,209 @@
+"""Losses by name, convex in the fitted field, of a label and one field; that of several is cross-entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, wrightomega, xlogy
+
+from glassformer.core.checks import is_number
+from glassformer.core.errors import ParameterError
+from glassformer.core.estimate import Array
+from glassformer.numerics.roots import bracketed_root
+from glassformer.risk.cross_entropy import CrossEntropy
+from glassformer.risk.loss import Loss
+from glassformer.risk.own_loss import OwnLoss
+
+
+@dataclass(frozen=True)
+class Square(Loss):
+    r"""Half the squared residual, :math:`(y-h)^2/2`.
+
+    Example:
+        >>> float(Square().proximal(np.array(3.0), np.array(0.0), 0.5))
+        1.0
+    """
+
+    quadratic = True
+    sharpness = 1.0
+
+    def slope(self, y: Array, h: Array) -> Array:
+        return h - y
+
+    def bend(self, slopes: Array) -> Array:
+        return np.ones_like(slopes)
+
+    def value(self, y: Array, h: Array) -> Array:
+        return 0.5 * (y - h) ** 2
+
+    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return omega + variance * (y - omega) / (1 + variance)
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        g = (y - omega) / (1 + variance)
+        return g, np.broadcast_to(1 / (1 + np.asarray(variance)), g.shape)
+
+    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+        return ()
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        return u * y + 0.5 * u**2
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    r"""Minus the log-likelihood of a logistic model, :math:`\log(1 + e^{-yh})`, for labels +1 and -1.
+
+    Example:
+        >>> g, _ = Logistic().score(np.array(1.0), np.array(0.3), 2.0)
+        >>> p = Logistic().proximal(np.array(1.0), np.array(0.3), 2.0)
+        >>> bool(np.isclose(g, 1 / (1 + np.exp(p))))
+        True
+    """
+
+    binary = True
+    sharpness = 0.25
+
+    def slope(self, y: Array, h: Array) -> Array:
+        return -y * expit(-y * h)
+
+    def bend(self, slopes: Array) -> Array:
+        miss = np.abs(slopes)
+        return miss * (1 - miss)
+
+    def value(self, y: Array, h: Array) -> Array:
+        return np.logaddexp(0.0, -y * h)
+
+    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        margin, v = np.broadcast_arrays(y * omega, np.asarray(variance, dtype=float))
+
+        def condition(z: Array) -> tuple[Array, Array]:
+            miss = expit(-z)
+            return z - margin - v * miss, 1 + v * miss * (1 - miss)
+
+        # Far from the margin one of its exponentials is all there is, and the equation that of Lambert's function.
+        with np.errstate(divide="ignore"):
+            right = margin + wrightomega(np.log(v) - margin)
+            left = margin + v - wrightomega(np.log(v) + margin + v)
+        start = np.where(margin > -0.5 * v, right, left)
+        return y * bracketed_root(condition, margin, margin + v, start=start)
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        z = y * self.proximal(y, omega, variance)
+        miss = expit(-z)
+        bend = miss * expit(z)
+        return y * miss, bend / (1 + variance * bend)
+
+    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+        return 0 * y, -y * variance
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        share = -y * u
+        inside = (share >= 0) & (share <= 1)
+        share = np.clip(share, 0.0, 1.0)
+        return np.where(inside, xlogy(share, share) + xlogy(1 - share, 1 - share), np.inf)
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    r"""That of support vector machines, :math:`\max(0, 1 - yh)`, for labels +1 and -1.
+
+    Example:
+        >>> Hinge().proximal(np.ones(3), np.array([-2.0, 0.8, 2.0]), 0.5)
+        array([-1.5,  1. ,  2. ])
+    """
+
+    binary = True
+
+    def value(self, y: Array, h: Array) -> Array:
+        return np.maximum(0.0, 1 - y * h)
+
+    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return omega + y * np.clip(1 - y * omega, 0.0, variance)
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        missing = 1 - y * omega
+        bent = (missing > 0) & (missing < variance)
+        return y * np.clip(missing / variance, 0.0, 1.0), np.where(bent, 1 / np.asarray(variance), 0.0)
+
+    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+        return y + 0 * variance, y * (1 - variance)
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        share = -y * u
+        return np.where((share >= 0) & (share <= 1), -share, np.inf)
+
+
+@dataclass(frozen=True)
+class Huber(Loss):
+    r"""Quadratic up to a residual of :math:`\delta`, linear beyond: :math:`\delta|y-h| - \delta^2/2` there.
+
+    Args:
+        knee: :math:`\delta`, finite and > 0.
+
+    Raises:
+        ParameterError: ``knee`` is out of range.
+
+    Example:
+        >>> Huber().score(np.array([0.5, 5.0]), np.zeros(2), 1.0)[0]
+        array([0.25, 1.  ])
+    """
+
+    knee: float = 1.0
+    sharpness = 1.0
+
+    def slope(self, y: Array, h: Array) -> Array:
+        return np.clip(h - y, -self.knee, self.knee)
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.knee) and 0 < self.knee < np.inf):
+            raise ParameterError("knee", self.knee, "finite and > 0")
+
+    def value(self, y: Array, h: Array) -> Array:
+        size = np.abs(y - h)
+        return np.where(size <= self.knee, 0.5 * size**2, self.knee * (size - 0.5 * self.knee))
+
+    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        return omega + variance * self.score(y, omega, variance)[0]
+
+    def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        g = (y - omega) / (1 + variance)
+        return np.clip(g, -self.knee, self.knee), np.where(np.abs(g) < self.knee, 1 / (1 + np.asarray(variance)), 0.0)
+
+    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+        reach = self.knee * (1 + variance)
+        return y - reach, y + reach
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        # The domain's end is reached by clipping: rounding must not push it outside.
+        return np.where(np.abs(u) <= self.knee * (1 + 1e-12), u * y + 0.5 * u**2, np.inf)
+
+
+LOSSES: dict[str, Callable[[], Loss]] = {
+    "square": Square,
+    "logistic": Logistic,
+    "hinge": Hinge,
+    "huber": Huber,
+    "cross-entropy": CrossEntropy,
+}
+
+
+def loss_of(given: object) -> Loss:
+    """The loss that a name, a function of one's own or a loss itself asks for.
+
+    Raises:
+        ParameterError: there is none of this name, or a function that is no convex loss.
+
+    Example:
+        >>> loss_of("hinge")
+        Hinge()
+    """
+    if isinstance(given, Loss):
+        return given
+    if isinstance(given, str) and given in LOSSES:
+        return LOSSES[given]()
+    if callable(given):
+        return OwnLoss(given)
+    raise ParameterError("loss", given, f"{', '.join(LOSSES)}, or a function of a label and a field")

@@ -1,0 +1,140 @@
+"""Conjugate overlaps at given overlaps, to a requested accuracy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.channels.base import Channel
+from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_integer
+from glassformer.core.display import Shown
+from glassformer.core.errors import ParameterError
+from glassformer.core.estimate import Array
+from glassformer.core.progress import advance, expected
+from glassformer.models.base import Model, require_theory
+from glassformer.numerics.quasi_random import confident
+
+if TYPE_CHECKING:
+    import pandas
+
+# Most sampled data points per replica; each doubling also changes the data, so errors are those of that many alone.
+_MOST = 1 << 18
+# Rows of which next to nothing can be told are measured against this much per unit of alpha and column.
+_SMALLEST = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class ConjugateOverlap(Shown):
+    r"""What :func:`conjugate_overlap` finds.
+
+    Attributes:
+        value: :math:`\hat Q`, shape (P, P).
+        error_estimate: shape (P, P); with a confidence of 95 %, as everywhere, where averages are sampled.
+        points: sampled data points per replica, of eight.
+        accuracy: largest error estimate on the diagonal, relative to its entry.
+        reached: whether that is what was asked for.
+    """
+
+    value: Array
+    error_estimate: Array
+    points: int
+    accuracy: float
+    reached: bool
+
+    drawing = "plot_numbers"
+
+    @property
+    def title(self) -> str:
+        """What it is."""
+        return "conjugate overlap"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """How exact it is."""
+        text = f"relative error estimate {self.accuracy:.2g} on the diagonal, with {self.points} points per replica"
+        return (text if self.reached else f"{text}: not what was asked for",)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per entry."""
+        import pandas
+
+        names = [f"row {i + 1}, column {j + 1}" for i, j in np.ndindex(self.value.shape)]
+        columns = {"value": self.value.ravel(), "error_estimate": self.error_estimate.ravel()}
+        return pandas.DataFrame({"quantity": names, **columns})
+
+
+def conjugate_overlap(
+    model: Model, overlap: ArrayLike, alpha: float = 1.0, accuracy: float = 1e-3, most: int = _MOST
+) -> ConjugateOverlap:
+    r"""One step of state evolution: :math:`\hat Q(Q)`, with as many sampled data points as the accuracy takes.
+
+    Equation :eq:`matrix-state-evolution` of the documentation.
+
+    .. math:: \hat Q = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T.
+
+    Args:
+        model: prior and channel of ``P`` rows; a scalar model has one.
+        overlap: ``Q``, shape (P, P), or its diagonal, shape (P,), or for one row a number; positive
+            semi-definite, below the power of the rows.
+        alpha: sample ratio, finite and > 0.
+        accuracy: wanted error estimate of every diagonal entry, relative to it.
+        most: data points per replica at which the search for it ends, whatever it reached.
+
+    Raises:
+        ParameterError: an argument is out of range.
+
+    Example:
+        >>> from glassformer import DeepAttention
+        >>> found = conjugate_overlap(DeepAttention(depth=1), [0.5], accuracy=0.03)
+        >>> found.reached, found.value.shape
+        (True, (1, 1))
+    """
+    require_arguments(conjugate_overlap, locals())
+    require_integer("most", most)
+    require_theory(model)
+    matrix = _validated(model, overlap)
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise ParameterError("alpha", alpha, "finite and > 0")
+    if not (np.isfinite(accuracy) and accuracy > 0):
+        raise ParameterError("accuracy", accuracy, "finite and > 0")
+    prior = model.prior.in_rows
+    rate, variance = alpha / prior.degrees, prior.self_overlap - matrix
+    # Posteriors that are sampled have a bias of their own, which no number of data points removes.
+    channel = model.channel.in_rows.careful()
+    with expected(f"conjugate overlap {model.name}", channel.points):
+        return _searched(channel, variance, rate, accuracy, most)
+
+
+def _searched(channel: Channel, variance: Array, rate: float, accuracy: float, most: int) -> ConjugateOverlap:
+    """The conjugate overlap with more data points one time after the other, until they are enough."""
+    points = channel.points
+    while True:
+        found = channel.with_points(points).averages(variance[None])
+        standard = confident(found.replicas.shape[1]) if channel.sampled else 1.0
+        value, error = rate * found.information.value[0], standard * rate * found.information.error[0]
+        floor = _SMALLEST * rate * channel.columns
+        worst = float(np.max(np.diag(error) / np.maximum(np.diag(value), floor)))
+        if worst <= accuracy or 2 * points > most or not channel.sampled:
+            return ConjugateOverlap(value, error, points, worst, worst <= accuracy)
+        # Errors fall as one over the root of the points, and are themselves known to a fifth or so.
+        wanted = points * (1.2 * worst / accuracy) ** 2
+        spent, points = points, min(max(2 * points, 1 << int(np.ceil(np.log2(wanted)))), 1 << int(np.log2(most)))
+        advance(spent, points)
+
+
+def _validated(model: Model, overlap: ArrayLike) -> Array:
+    prior = model.prior.in_rows
+    size = prior.rows
+    given = np.asarray(overlap, dtype=float)
+    given = given.reshape(1) if size == 1 and given.ndim == 0 else given
+    matrix = np.diag(given) if given.shape == (size,) else given
+    if matrix.shape != (size, size) or not np.all(np.isfinite(matrix)) or not np.allclose(matrix, matrix.T):
+        raise ParameterError("overlap", overlap, f"a symmetric matrix of shape ({size}, {size}), or its diagonal")
+    smallest = np.linalg.eigvalsh(matrix)[0]
+    if smallest < -1e-12 or np.linalg.eigvalsh(prior.self_overlap - matrix)[0] <= 0:
+        raise ParameterError("overlap", overlap, "positive semi-definite, and below the power of the rows")
+    return np.asarray(matrix)

@@ -1,0 +1,81 @@
+"""A page without a browser, and a server in a process of its own."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from queue import Queue
+
+import pytest
+
+from glassformer.explorer.prefetch import AWAY, IDLE
+
+
+class Thread:
+    """The thread of a page: does what it is told when the test looks, and notes what waits for a while."""
+
+    def __init__(self):
+        self._told, self.resting = Queue(), []
+
+    def later(self, function, seconds=0.0):
+        if seconds in (IDLE, AWAY - IDLE):
+            self.resting.append(function)
+        elif not seconds:
+            self._told.put(function)
+
+    def until(self, holds):
+        end = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < end, "a minute without what was waited for"
+            if self._told.empty():
+                time.sleep(0.01)
+            else:
+                self._told.get()()
+
+    def rest(self, seconds=1.0):
+        """Do all that comes within some time."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(0.01)
+            while not self._told.empty():
+                self._told.get()()
+
+    def idle(self):
+        """Nothing has been asked for as long as that."""
+        waiting, self.resting[:] = list(self.resting), []
+        for function in waiting:
+            function()
+
+
+@pytest.fixture
+def thread():
+    return Thread()
+
+
+@contextmanager
+def _served(folder, *words, log=None):
+    """The address of a page; what its server has written into its log goes to a list, or has to be nothing."""
+    command = [sys.executable, "-m", "glassformer", "explore", "--no-browser", *words]
+    settings = {**os.environ, "GLASSFORMER_CACHE": str(folder / "cache")}
+    with (
+        (folder / "log").open("w+") as file,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True, env=settings) as server,
+    ):
+        line = server.stdout.readline()
+        try:
+            yield line.split()[3]
+        finally:
+            server.terminate()
+            server.wait(30)
+        file.seek(0)
+        lines = file.read().splitlines()
+        if log is None:
+            assert not lines
+        else:
+            log += lines
+
+
+@pytest.fixture(scope="session")
+def served():
+    return _served

@@ -1,0 +1,63 @@
+"""Branches followed in both directions end where the thresholds say."""
+
+import numpy as np
+import pytest
+
+from glassformer import (
+    AttentionIndexed,
+    BilinearSequenceRegression,
+    DeepAttention,
+    ParameterError,
+    follow_branches,
+    limits,
+    thresholds,
+)
+from glassformer.cli import main
+
+HARD = BilinearSequenceRegression(beta=1, rho=0.5, channel="absolute")
+
+
+@pytest.mark.slow
+def test_the_branches_part_at_the_ends_of_the_hard_phase():
+    alpha = np.array([0.4, 0.6, 0.7, 0.8, 1.0])
+    found, ends = follow_branches(HARD, alpha), thresholds(HARD)
+    assert found.converged
+    inside = (alpha > ends["hard_phase_start"].alpha) & (alpha < ends["hard_phase_end"].alpha)
+    assert 0 < inside.sum() < len(alpha)
+    np.testing.assert_array_equal(found["two_branches"] > 0, inside)
+    table = limits(HARD, alpha, throw=False)
+    np.testing.assert_allclose(found["error_up"], table["algorithmic_error"], atol=1e-6)
+    np.testing.assert_allclose(found["error_down"], table["informed_error"], atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [BilinearSequenceRegression(beta=1, rho=0.5, noise=0.1), AttentionIndexed(0.5)])
+def test_one_branch_where_there_is_no_hard_phase(model):
+    found = follow_branches(model, np.linspace(0.05, 0.3, 6))
+    assert not found["two_branches"].any()
+    assert found.notes == ["one branch at these sample ratios"]
+    np.testing.assert_allclose(found["error_up"], limits(model, found["alpha"])["error"], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("depth", [1, pytest.param(2, marks=pytest.mark.statistics)])
+def test_models_of_several_rows(depth):
+    found = follow_branches(DeepAttention(depth=depth, points=64), [0.1, 0.6])
+    assert found["row_error_up"].shape == (2, depth)
+    assert not found["two_branches"].any()
+    assert found["row_error_up"][0, -1] > 0.99
+    assert found["row_error_up"][1, -1] < 0.2
+
+
+@pytest.mark.slow
+def test_the_command_line(capsys, tmp_path):
+    line = (
+        f"hysteresis bsr --rho 0.5 --channel absolute --alpha 0.6:1.0:3 --plot {tmp_path}/a.png --csv {tmp_path}/a.csv"
+    )
+    assert main(line.split()) == 0
+    out = capsys.readouterr().out
+    assert "two branches" in out
+    assert (tmp_path / "a.png").stat().st_size > 5000
+    assert "error_up" in (tmp_path / "a.csv").read_text()
+    with pytest.raises(ParameterError, match="increasing"):
+        follow_branches(HARD, [0.5, 0.4])
