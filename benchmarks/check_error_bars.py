@@ -145,7 +145,7 @@ def sampled(make: Callable[[], Any], points: int, rng: np.random.Generator) -> P
     if prior.diagonal:
         variance = np.diag(rng.uniform(0.02, 1.0, channel.rows) * np.minimum(power, 1.0))
     small = channel.averages(variance[None])
-    large = channel.careful().with_points(MORE * points).information(variance[None])
+    large = channel.high_accuracy().with_points(MORE * points).information(variance[None])
     return Pair(
         small.information.value[0], large.value[0], confident(small.replicas.shape[1]) * small.information.error[0]
     )

@@ -15,7 +15,7 @@ from glassformer import (
     SequenceMultiIndex,
     testing,
 )
-from glassformer.core.estimate import Integral
+from glassformer.core.estimate import Estimate
 from glassformer.priors.bilinear import BilinearPrior
 from glassformer.testing import check_model
 
@@ -92,7 +92,7 @@ class Unnormalised(GaussianChannel):
 class WrongInformation(GaussianChannel):
     def information(self, variance):
         value, error = super().information(variance)
-        return Integral(1.2 * value, error)
+        return Estimate(1.2 * value, error)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from glassformer import BilinearSequenceRegression, Ridge, Status, limits, simulate
-from glassformer.learners.base import Learner, Reached
+from glassformer.learners.base import FitResult, Learner
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Hebb(Learner):
     title: ClassVar[str] = "Hebb's rule"
     family: ClassVar[str] = "convex"
 
-    def obstacle(self, model):
+    def incompatibility(self, model):
         return None if model.channel.linear else "is for linear labels"
 
     def theory(self, model, alpha, optimum=None):
@@ -38,7 +38,7 @@ class Hebb(Learner):
 
     def learn(self, model, data):
         estimate = data.design.adjoint(data.labels, 0) / (data.design.sample_ratio + 1 + model.channel.label_noise)
-        return Reached(estimate[None], status=Status.CONVERGED, iterations=1, residual=0.0)
+        return FitResult(estimate[None], status=Status.CONVERGED, iterations=1, residual=0.0)
 
 
 # %%

@@ -132,7 +132,7 @@ def test_several_indices_agree_with_sums_over_quadrants():
     model = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2, 1, noise_law=f"flip:{epsilon}", points=64)
     omega = np.random.default_rng(0).standard_normal((5, 2, 1))
     y = np.array([1.0, -1, 1, -1, 1])
-    found = model.channel.careful().posterior(y, omega, np.broadcast_to(v * np.eye(2), (5, 2, 2)))
+    found = model.channel.high_accuracy().posterior(y, omega, np.broadcast_to(v * np.eye(2), (5, 2, 2)))
     plus = ndtr(omega[:, :, 0] / np.sqrt(v))
     slope = norm.pdf(omega[:, :, 0] / np.sqrt(v)) / np.sqrt(v)
     product = (2 * plus - 1).prod(axis=1)

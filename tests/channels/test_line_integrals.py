@@ -9,7 +9,7 @@ from scipy.stats import norm
 from glassformer import SequenceMultiIndex
 from glassformer.channels.multi_index.line_grids import cells_for
 from glassformer.channels.multi_index.line_placement import POLICY
-from glassformer.numerics.scalarize import written_out
+from glassformer.numerics.scalarize import scalarize
 
 DATA = 256
 VARIANCE = np.diag([0.3, 0.7])
@@ -239,6 +239,6 @@ def test_functions_written_out_are_the_same():
         return jnp.stack([jnp.sum(inner), jnp.min(z), jnp.linalg.norm(z), jnp.argmax(z[:, 0]), jnp.prod(z)])
 
     with jax.enable_x64(True):
-        np.testing.assert_allclose(written_out(link)(x), link(x), rtol=1e-13)
+        np.testing.assert_allclose(scalarize(link)(x), link(x), rtol=1e-13)
         long = np.ones(100)
-        assert written_out(jnp.sum)(long) == 100
+        assert scalarize(jnp.sum)(long) == 100

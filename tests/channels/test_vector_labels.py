@@ -17,8 +17,12 @@ def information(link, variance, tokens=1, noise=0.0, points=256):
     """Information, and errors of 95 % confidence with what four times the noise that stands for none changes."""
     channel = SequenceMultiIndex(link, len(variance), tokens, noise=noise, points=points).channel
     (value,), (error,) = channel.information(variance[None])
-    louder = 0.0 if channel.louder is None else np.abs(channel.louder.information(variance[None]).value[0] - value)
-    return value, confident(REPLICAS) * error + louder
+    with_more_noise = (
+        0.0
+        if channel.with_more_noise is None
+        else np.abs(channel.with_more_noise.information(variance[None]).value[0] - value)
+    )
+    return value, confident(REPLICAS) * error + with_more_noise
 
 
 @pytest.mark.slow

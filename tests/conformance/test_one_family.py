@@ -63,7 +63,7 @@ def test_limits_and_free_entropies_of_the_one_row_are_those_of_the_scalar_model(
     assert matrix.status == curve.status[SOME]
     np.testing.assert_allclose(matrix["overlap"][:, 0, 0], curve["overlap"][SOME], atol=CLOSE)
     np.testing.assert_allclose(matrix["row_error"][:, 0], curve["error"][SOME], atol=CLOSE)
-    q_hat = model.prior.onset + np.array([0.1, 1.0])
+    q_hat = model.prior.weak_recovery_onset + np.array([0.1, 1.0])
     phi = free_entropy(model, 0.5, q_hat).value, free_entropy(rows, 0.5, matrices(q_hat)).value
     np.testing.assert_allclose(*phi, atol=CLOSE)
 

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer import DeepAttention, DeepAttentionIndexed, SequenceMultiIndex, simulate
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.core.estimate import Integral
+from glassformer.core.estimate import Estimate
 
 MODELS = {
     "committee of two signs": SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]) + jnp.sign(z[1, 0]), 2, 1),
@@ -94,7 +94,7 @@ def test_the_prior_claims_the_error_that_its_denoiser_makes(name):
     field = np.tensordot(q_hat, signal, axes=1) + np.tensordot(np.sqrt(q_hat), noise, axes=1)
     found = prior.denoise(field, q_hat)
     gap = found.signal - signal
-    expected = prior.covariance(Integral(q_hat[None], np.zeros((1, 2, 2)))).value[0]
+    expected = prior.covariance(Estimate(q_hat[None], np.zeros((1, 2, 2)))).value[0]
     np.testing.assert_allclose(np.diag(prior.gram(gap, gap)), np.diag(expected), rtol=0.08)
     np.testing.assert_allclose(np.diag(found.variance), np.diag(expected), rtol=0.08)
 

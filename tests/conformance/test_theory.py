@@ -99,7 +99,7 @@ def test_free_entropy_is_stationary_at_fixed_points(model, alphas, ends):
 @pytest.mark.slow
 def test_gradient_of_the_free_entropy_is_state_evolution(model):
     alpha = 0.7 * model.prior.mmse_dimension
-    q_hat = model.prior.onset + model.prior.mmse_dimension * np.geomspace(0.3, 30, 8)
+    q_hat = model.prior.weak_recovery_onset + model.prior.mmse_dimension * np.geomspace(0.3, 30, 8)
     measured, exact, overlap_slope = slopes(model, alpha, q_hat)
     np.testing.assert_array_less(np.abs(measured - exact), 1e-6 * q_hat * overlap_slope)
 
@@ -164,7 +164,7 @@ def test_the_residual_belongs_to_the_value_where_iteration_was_cut_short():
 
 
 def test_unconverged_results_say_so(model, alphas):
-    if model.channel.even and model.prior.onset > 0:
+    if model.channel.even and model.prior.weak_recovery_onset > 0:
         pytest.skip("zero overlap is a fixed point at every sample ratio, found at once")
     table = limits(model, alphas[3:5], Iteration(max_iterations=1), throw=False)
     assert Status.ITERATION_LIMIT in table.status

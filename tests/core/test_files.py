@@ -18,7 +18,7 @@ from glassformer.core.checkpoints import Checkpoint, Keeper
 from glassformer.core.disk_cache import kept
 from glassformer.core.files import opened_for_lock, replaced
 from glassformer.core.solution import Status
-from glassformer.learners.base import Reached
+from glassformer.learners.base import FitResult
 
 SWEEP = Sweep("bsr", {"rho": [0.5], "alpha": [0.2, 0.4]})
 
@@ -219,25 +219,25 @@ def test_checkpoints_are_archives_of_arrays(tmp_path):
 @pytest.mark.parametrize("text", ["[1, 2]", "[" * 100_000, "{}", '{"run": {"status": 1}}', "\xff"])
 def test_a_finished_run_that_is_foreign_is_computed_again(text, tmp_path):
     keeper, identity = Keeper(tmp_path), {"seed": 1}
-    run = Reached(np.ones(2), status=Status.CONVERGED, iterations=1, residual=0.0)
-    keeper.run(Reached, identity, lambda _: run)
+    run = FitResult(np.ones(2), status=Status.CONVERGED, iterations=1, residual=0.0)
+    keeper.run(FitResult, identity, lambda _: run)
     (path,) = tmp_path.glob("*.json")
     path.write_text(text, encoding="latin-1")
     with pytest.warns(RuntimeWarning, match="computed again"):
-        again = keeper.run(Reached, identity, lambda _: run)
+        again = keeper.run(FitResult, identity, lambda _: run)
     np.testing.assert_array_equal(again.estimates, run.estimates)
     # What replaces it is whole.
-    keeper.run(Reached, identity, lambda _: pytest.fail("computed again"))
+    keeper.run(FitResult, identity, lambda _: pytest.fail("computed again"))
 
 
 def test_a_finished_run_of_which_a_digit_has_changed_is_computed_again(tmp_path):
     keeper, identity = Keeper(tmp_path), {"seed": 1}
-    run = Reached(np.full(2, 0.25), status=Status.CONVERGED, iterations=1, residual=0.0)
-    keeper.run(Reached, identity, lambda _: run)
+    run = FitResult(np.full(2, 0.25), status=Status.CONVERGED, iterations=1, residual=0.0)
+    keeper.run(FitResult, identity, lambda _: run)
     (path,) = tmp_path.glob("*.json")
     path.write_text(path.read_text().replace("0.25", "0.35", 1))
     with pytest.warns(RuntimeWarning, match="computed again"):
-        assert keeper.run(Reached, identity, lambda _: run).estimates.tolist() == [0.25, 0.25]
+        assert keeper.run(FitResult, identity, lambda _: run).estimates.tolist() == [0.25, 0.25]
 
 
 def test_a_table_of_which_a_byte_has_changed_is_computed_again(tmp_path, monkeypatch):
@@ -251,7 +251,7 @@ def test_a_table_of_which_a_byte_has_changed_is_computed_again(tmp_path, monkeyp
 
 
 def test_records_of_runs_stay_documents_that_other_programs_read(tmp_path):
-    run = Reached(np.ones(2), status=Status.CONVERGED, iterations=1, residual=0.0)
-    Keeper(tmp_path).run(Reached, {"seed": 1}, lambda _: run)
+    run = FitResult(np.ones(2), status=Status.CONVERGED, iterations=1, residual=0.0)
+    Keeper(tmp_path).run(FitResult, {"seed": 1}, lambda _: run)
     (path,) = tmp_path.glob("*.json")
     assert json.loads(path.read_text()).keys() == {"identity", "run", "checksum"}

@@ -416,7 +416,7 @@ def test_what_has_no_identity_is_compiled_for_each_object():
     ones = np.ones(3)
     for factor in (2.0, 3.0):
         with jax.enable_x64(True):
-            run = compiled.Specialised(lambda z, inner: inner(z), inner=link((n for n in [1]), factor))
+            run = compiled.CachedJit(lambda z, inner: inner(z), inner=link((n for n in [1]), factor))
             np.testing.assert_allclose(run(ones), factor * ones)
 
 
@@ -437,9 +437,9 @@ def test_few_compiled_functions_are_kept(monkeypatch):
     for k in range(compiled._KEPT + 3):
         held = Held(float(k))
         alive.append(weakref.ref(held))
-        assert compiled.Specialised(lambda z, inner: inner(z), inner=held)(1.0).item() == k
+        assert compiled.CachedJit(lambda z, inner: inner(z), inner=held)(1.0).item() == k
         # Alike, and so not compiled again.
-        compiled.Specialised(lambda z, inner: inner(z), inner=Held(float(k)))(1.0)
+        compiled.CachedJit(lambda z, inner: inner(z), inner=Held(float(k)))(1.0)
         assert len(compiled._executables) <= compiled._KEPT
     del held
     gc.collect()

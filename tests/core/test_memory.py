@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression
-from glassformer.core import memoize as remembered
+from glassformer.core import memoize as memoize
 from glassformer.numerics import cached_jit as compiled
 from glassformer.numerics import memory
 
@@ -17,7 +17,7 @@ from glassformer.numerics import memory
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "forgotten"), [(99.0, False), (101.0, True)])
 def test_what_is_compiled_is_forgotten_beyond_the_limit(size, forgotten, monkeypatch):
-    double = compiled.Specialised(lambda x: 2 * x)
+    double = compiled.CachedJit(lambda x: 2 * x)
     assert double(3.0) == 6
     monkeypatch.setattr(memory, "resident", lambda: size)
     memory.MemoryBound(limit=100.0, growth=10.0).keep()
@@ -30,7 +30,7 @@ def test_it_is_forgotten_again_only_after_more_growth(monkeypatch):
     monkeypatch.setattr(memory, "resident", lambda: next(sizes))
     kept = []
     for _ in range(3):
-        compiled.Specialised(lambda x: 3 * x)(1.0)
+        compiled.CachedJit(lambda x: 3 * x)(1.0)
         bound.keep()
         kept.append(len(compiled._executables) > 0)
     assert kept == [False, True, False]
@@ -39,14 +39,14 @@ def test_it_is_forgotten_again_only_after_more_growth(monkeypatch):
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_a_link_that_is_forgotten_leaves_nothing(noise, monkeypatch):
     """No object refers to itself: memory is free at once, and not when garbage happens to be collected."""
-    monkeypatch.setattr(remembered, "_memory", type(remembered._memory)())
+    monkeypatch.setattr(memoize, "_memory", type(memoize._memory)())
     model = BilinearSequenceRegression(rho=0.5, noise=noise, channel=lambda h: np.maximum(h, -0.3))
     model.channel.information(np.array([0.5]))
     facts = weakref.ref(model.channel._facts)
     gc.disable()
     try:
         del model
-        remembered._memory.clear()
+        memoize._memory.clear()
         assert facts() is None
     finally:
         gc.enable()
@@ -54,11 +54,11 @@ def test_a_link_that_is_forgotten_leaves_nothing(noise, monkeypatch):
 
 def test_what_jax_keeps_of_a_function_goes_with_it():
     compiled.forget()
-    compiled.Specialised(lambda x: 5 * x)(1.0)
+    compiled.CachedJit(lambda x: 5 * x)(1.0)
     (first,) = compiled._executables.values()
     assert first._compiled._cache_size() == 1
     for k in range(compiled._KEPT):
-        compiled.Specialised(lambda x, k: k * x, k=k)(1.0)
+        compiled.CachedJit(lambda x, k: k * x, k=k)(1.0)
     assert len(compiled._executables) == compiled._KEPT
     assert first._compiled._cache_size() == 0
     assert first(1.0) == 5

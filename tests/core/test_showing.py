@@ -31,7 +31,7 @@ from glassformer import (
     thresholds,
     trajectory,
 )
-from glassformer.core.display import Drawing, Shown
+from glassformer.core.display import DisplayMixin, Drawing
 from glassformer.core.progress import in_notebook
 
 LINEAR = BilinearSequenceRegression(rho=np.inf, noise=0.1)
@@ -96,7 +96,7 @@ def test_no_kind_of_result_is_left_out():
     def below(kind):
         return {kind}.union(*(below(one) for one in kind.__subclasses__()))
 
-    drawn = {kind.drawing for kind in below(Shown) if hasattr(kind, "drawing")}
+    drawn = {kind.drawing for kind in below(DisplayMixin) if hasattr(kind, "drawing")}
     tested = {type(computed(name)).drawing for name in RESULTS}
     assert drawn - tested <= {"plot_history", "plot_forecast"}  # below, and with the forecasts
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from glassformer.numerics import written_out as module
-from glassformer.numerics.scalarize import by_entries, written_out
+from glassformer.numerics import scalarize as module
+from glassformer.numerics.scalarize import by_entries, scalarize
 from glassformer.numerics.scalarize_arrays import entries, listed, once, whole
 
 
@@ -41,7 +41,7 @@ def test_of_many_data_points_at_once(name):
         found = jax.jit(lambda x: whole(by_entries(function)(entries(x, 1))))(points)
         expected = jax.jit(jax.vmap(jax.vmap(function, 1, 1), 2, 2))(points)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
-        alone = jax.jit(written_out(function))(points[:, 0, 0])
+        alone = jax.jit(scalarize(function))(points[:, 0, 0])
         np.testing.assert_allclose(alone, expected[:, 0, 0], rtol=1e-12, atol=1e-14)
 
 

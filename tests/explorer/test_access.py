@@ -137,7 +137,7 @@ def record(text, error=None):
 
 
 def test_the_log_has_neither_the_secret_nor_tracebacks_of_others():
-    from glassformer.core.grids import numbers_from
+    from glassformer.core.grids import parse_grid
 
     one = access.LogFilter("abc")
     mistaken = record("GET /abc/ws\nand more" + "x" * 9999, KeyError("EVIL"))
@@ -148,7 +148,7 @@ def test_the_log_has_neither_the_secret_nor_tracebacks_of_others():
     one.filter(malformed)
     assert malformed.getMessage() == "GET /SECRET (KeyError('EVIL'))"
     try:
-        numbers_from("alpha", "x")
+        parse_grid("alpha", "x")
     except ParameterError as error:
         own = record("failed", error)
     one.filter(own)

@@ -17,7 +17,7 @@ TEXTS = {**beginning("attention"), "depth": "1", "points": "128", "alpha": "0.4,
 @pytest.fixture(autouse=True)
 def empty(monkeypatch, tmp_path):
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
-    monkeypatch.setattr(shelf, "remembered", lambda compute, *parts: compute())
+    monkeypatch.setattr(shelf, "memoize", lambda compute, *parts: compute())
     monkeypatch.setattr(shelf, "_LONG", 0.0)
 
 

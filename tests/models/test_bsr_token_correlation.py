@@ -100,7 +100,7 @@ def test_parameters_and_identity_have_it():
 @pytest.mark.parametrize("nothing", [0, 0.0, np.eye(4)])
 def test_without_correlations_nothing_changes(nothing):
     model = INDEPENDENT.varied(token_correlation=nothing)
-    assert model.uncharted is None
+    assert model.theory_unavailable_reason is None
     assert model.parameters == INDEPENDENT.parameters
     assert model.at_size(8).design is DenseDesign
     assert np.array_equal(limits(model, [0.5])["error"], limits(INDEPENDENT, [0.5])["error"])
@@ -164,7 +164,7 @@ def test_learners_learn_from_it_beside_no_theory(algorithm):
     assert np.isfinite(found["error"]).all()
     for name in ("theory", "theory_bayes_optimal", "theory_error_estimate"):
         assert np.isnan(found[name]).all()
-    assert [note for note in found.notes if "no theory" in note] == [CORRELATED.uncharted]
+    assert [note for note in found.notes if "no theory" in note] == [CORRELATED.theory_unavailable_reason]
     assert found.parameters["token_correlation"] == 0.5
 
 

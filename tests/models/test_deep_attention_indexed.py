@@ -19,7 +19,7 @@ from glassformer import thresholds as find_thresholds
 from glassformer.channels.attention.deep import DeepAttentionIndexedChannel
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.cli import main
-from glassformer.core.estimate import Integral
+from glassformer.core.estimate import Estimate
 from glassformer.designs.token_pairs import to_components, to_matrices
 from glassformer.priors.layered import LayeredPrior
 from glassformer.priors.wishart import NarrowWishartPrior, SymmetricGaussianPrior, WishartPrior
@@ -123,7 +123,7 @@ Q_HAT = np.array([[0.9, -0.4, 0.1], [-0.4, 0.6, 0.2], [0.1, 0.2, 2.0]])
 
 
 def exactly(q_hat):
-    return Integral(q_hat[None], np.zeros((1, *q_hat.shape)))
+    return Estimate(q_hat[None], np.zeros((1, *q_hat.shape)))
 
 
 def test_gaussian_layers_are_coupled_exactly():

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Integral
+from glassformer.core.estimate import Estimate
 from glassformer.priors.bilinear import BilinearPrior
 from glassformer.priors.layered import LayeredPrior
 from glassformer.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
@@ -48,7 +48,7 @@ def test_mutual_information_has_half_the_mmse_as_derivative(prior):
         derivative += weight * (above.value - below.value) / (60 * step)
         quadrature += abs(weight) * (above.error + below.error) / (60 * step)
     # The overlap of a low-width prior starts with a kink: no difference may reach across it.
-    smooth = np.abs(Q_HAT - prior.onset) > 4 * step
+    smooth = np.abs(Q_HAT - prior.weak_recovery_onset) > 4 * step
     assert np.count_nonzero(smooth) >= 5
     expected = prior.mmse(Q_HAT).value / 2
     assert np.all((np.abs(derivative - expected) <= 1e-8 * expected + quadrature)[smooth])
@@ -61,7 +61,7 @@ def test_mutual_information_starts_at_zero(prior):
 
 def test_mutual_information_of_a_kink_is_continuous():
     prior = LowWidthPrior(3.0)
-    below = prior.onset * np.array([0.3, 1.0])
+    below = prior.weak_recovery_onset * np.array([0.3, 1.0])
     np.testing.assert_allclose(prior.mutual_information(below).value, below / 2, rtol=1e-14)
 
 
@@ -105,9 +105,9 @@ def test_dimension_is_the_limit_of_q_hat_times_mmse(prior):
 
 
 def test_onset_is_where_the_overlap_leaves_zero(prior):
-    at_or_below = prior.onset * np.array([0.5, 1.0])
+    at_or_below = prior.weak_recovery_onset * np.array([0.5, 1.0])
     np.testing.assert_array_equal(prior.mmse(at_or_below).value, 1.0)
-    above = prior.onset + 1e-3
+    above = prior.weak_recovery_onset + 1e-3
     assert prior.mmse(np.array([above])).value[0] < 1 - 1e-7
 
 
@@ -175,6 +175,6 @@ def test_what_is_not_known_of_a_precision_moves_variances_as_far_as_they_respond
     """V = 1 - max(1 - 1/q_hat, 0)^2: nothing but rounding below the onset at one, and |V'| = 1/4 at two (to 1e-3)."""
     q_hat = np.array([1e-32, 0.9, 2.0])[:, None, None]
     error = np.array([8e-33, 0.05, 1e-3])[:, None, None]
-    found = LayeredPrior(NarrowWishartPrior(), 1).covariance(Integral(q_hat, error)).error.ravel()
+    found = LayeredPrior(NarrowWishartPrior(), 1).covariance(Estimate(q_hat, error)).error.ravel()
     assert np.all(found[:2] < 1e-15)
     assert found[2] == pytest.approx(2.5e-4, rel=2e-3)

@@ -21,7 +21,7 @@ from glassformer import (
     simulate,
     thresholds,
 )
-from glassformer.core.estimate import Integral
+from glassformer.core.estimate import Estimate
 from glassformer.models.registry import build
 from glassformer.numerics.eigenvalues import square_root
 from glassformer.priors import laws
@@ -49,7 +49,7 @@ SIGNS = Denoised(lambda b, a: np.tanh(b), lambda shape, rng: rng.choice([-1.0, 1
 
 def variance_of(prior, precision, error=0.0):
     matrix = np.atleast_2d(precision)[None]
-    return prior.covariance(Integral(matrix, np.full(matrix.shape, error)))
+    return prior.covariance(Estimate(matrix, np.full(matrix.shape, error)))
 
 
 def density(law, w):
@@ -369,7 +369,9 @@ def test_names_of_priors_work_wherever_models_have_names():
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 def test_gaussian_factors_are_those_of_the_closed_form(beta):
     general, closed = SeparableFactorPrior(beta, 1, Gaussian()), LowWidthPrior(beta)
-    q_hat = np.concatenate([[0.0, closed.onset], closed.onset * np.geomspace(1.00001, 1e5, 30)])
+    q_hat = np.concatenate(
+        [[0.0, closed.weak_recovery_onset], closed.weak_recovery_onset * np.geomspace(1.00001, 1e5, 30)]
+    )
     np.testing.assert_allclose(general.mmse(q_hat).value, closed.mmse(q_hat).value, rtol=1e-10)
     np.testing.assert_allclose(
         general.mutual_information(q_hat).value, closed.mutual_information(q_hat).value, atol=1e-8
@@ -390,7 +392,7 @@ def test_factors_of_signs_solve_their_two_equations():
 
 def test_information_of_factors_has_half_the_error_as_derivative():
     prior = SeparableFactorPrior(2.0, 1, Rademacher())
-    q_hat, step = prior.onset * np.array([0.5, 1.5, 3.0]), 1e-3
+    q_hat, step = prior.weak_recovery_onset * np.array([0.5, 1.5, 3.0]), 1e-3
     ends = [prior.mutual_information(q_hat + sign * step).value for sign in (1, -1)]
     np.testing.assert_allclose((ends[0] - ends[1]) / step, prior.mmse(q_hat).value, atol=1e-6)
 
@@ -414,12 +416,12 @@ def test_factors_with_a_hard_phase_are_refused(sparsity):
 class Matrix(ScalarPrior):
     """Independent normal entries, as a user would write them."""
 
-    onset = 0.0
+    weak_recovery_onset = 0.0
     mmse_dimension = 1.0
 
     def mmse(self, q_hat):
         value = 1 / (1 + np.asarray(q_hat))
-        return Integral(value, np.zeros_like(value))
+        return Estimate(value, np.zeros_like(value))
 
 
 def test_a_prior_of_whole_matrices_takes_the_place_of_a_width():

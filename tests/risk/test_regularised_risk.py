@@ -127,7 +127,7 @@ def test_losses_of_linear_attention_act_on_each_component():
     """One token has one component and two have three, of which a wide Huber loss is half the square."""
     one, two = (AttentionIndexed(rho=0.5, tokens=t, channel="linear", noise=0.5) for t in (1, 2))
     learner = RegularisedRisk("huber", "trace", 0.1)
-    assert learner.obstacle(one) is None and learner.obstacle(two) is None
+    assert learner.incompatibility(one) is None and learner.incompatibility(two) is None
     alone, both = learner.limits(one, [0.3]), learner.limits(two, [0.1])
     assert both["error"][0] == pytest.approx(alone["error"][0], rel=1e-8)
     assert both["training_loss"][0] == pytest.approx(3 * alone["training_loss"][0], rel=1e-7)
@@ -492,9 +492,9 @@ def test_the_onset_of_any_strength():
     """A large strength is reached in proportion to the samples; next to none at next to none."""
     model = BilinearSequenceRegression(rho=0.5, noise=0.1)
 
-    def onset(strength):
+    def weak_recovery_onset(strength):
         return risk_thresholds(model, Square(), penalty_of("nuclear"), strength)["weak_recovery"].alpha
 
-    assert onset(1e150) == pytest.approx(1e50 * onset(1e100), rel=1e-9)
-    assert onset(1e-100) == 0
-    assert onset(1e-10) == pytest.approx(1e-10 * onset(1e-5), rel=1e-4)
+    assert weak_recovery_onset(1e150) == pytest.approx(1e50 * weak_recovery_onset(1e100), rel=1e-9)
+    assert weak_recovery_onset(1e-100) == 0
+    assert weak_recovery_onset(1e-10) == pytest.approx(1e-10 * weak_recovery_onset(1e-5), rel=1e-4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression, ConvergenceError, Iteration, Solution, Status, limits
-from glassformer.core.estimate import Integral
+from glassformer.core.estimate import Estimate
 from glassformer.state_evolution.solve import fixed_point
 
 ACCELERATED, PLAIN = Iteration(), Iteration(damping=0.0, max_iterations=50_000)
@@ -19,7 +19,7 @@ both = pytest.mark.parametrize("settings", [ACCELERATED, PLAIN, DAMPED], ids=["a
 
 def solve(function, start, settings=None, inside=None):
     """Fixed points of an exact map that ignores which batch element it works on."""
-    return fixed_point(lambda x, index: Integral(function(x), np.zeros_like(x)), np.array(start), settings, inside)
+    return fixed_point(lambda x, index: Estimate(function(x), np.zeros_like(x)), np.array(start), settings, inside)
 
 
 def affine(root, slope):
@@ -63,7 +63,7 @@ def test_integration_errors_are_amplified_where_the_map_contracts_slowly(slope):
     """A map that is off by ``e`` everywhere has its fixed point off by ``e / (1 - slope)``."""
     off = 1e-4
     found = fixed_point(
-        lambda x, index: Integral(affine(2.0, slope)(x) + off, np.full_like(x, off)), np.array([1.0, 5.0])
+        lambda x, index: Estimate(affine(2.0, slope)(x) + off, np.full_like(x, off)), np.array([1.0, 5.0])
     )
     assert found.converged
     error = np.abs(found.value - 2.0)
@@ -109,7 +109,7 @@ def test_acceleration_pays_off():
 
 
 def test_integration_error_enters_the_estimate():
-    solution = fixed_point(lambda x, index: Integral(0.5 * x + 0.5, np.full_like(x, 1e-4)), np.array([0.0]))
+    solution = fixed_point(lambda x, index: Estimate(0.5 * x + 0.5, np.full_like(x, 1e-4)), np.array([0.0]))
     assert solution.error_estimate[0] >= 1e-4
 
 
@@ -177,7 +177,7 @@ def test_states_of_any_shape(settings):
     target = np.arange(12.0).reshape(3, 2, 2) + 1
     mixing = np.array([[0.5, 0.2], [0.1, 0.4]])
     solution = fixed_point(
-        lambda x, index: Integral(target[index] + mixing @ (x - target[index]), np.zeros_like(x)),
+        lambda x, index: Estimate(target[index] + mixing @ (x - target[index]), np.zeros_like(x)),
         np.zeros((3, 2, 2)),
         settings,
     )
@@ -194,7 +194,7 @@ def test_every_element_stops_on_its_own():
 
     def update(x, index):
         seen.append(list(index))
-        return Integral(1 + slopes[index] * (x - 1), np.zeros_like(x))
+        return Estimate(1 + slopes[index] * (x - 1), np.zeros_like(x))
 
     solution = fixed_point(update, np.zeros(3), PLAIN)
     assert solution.converged

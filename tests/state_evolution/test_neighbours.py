@@ -5,7 +5,7 @@ import pytest
 
 from glassformer import DeepAttention
 from glassformer.state_evolution.neighbours import rounds, started
-from glassformer.state_evolution.solve import evolved
+from glassformer.state_evolution.solve import solve_state_evolution
 
 
 @pytest.mark.parametrize("informed", [False, True])
@@ -45,9 +45,9 @@ def test_starts_are_never_on_the_wrong_side():
 )
 def test_ratios_together_find_what_each_finds_alone(start, depth, ratios):
     model, ratios = DeepAttention(depth=depth, points=64), np.array(ratios)
-    together = evolved(model, ratios, start)
+    together = solve_state_evolution(model, ratios, start)
     for k, ratio in enumerate(ratios):
-        alone = evolved(model, ratios[k : k + 1], start)
+        alone = solve_state_evolution(model, ratios[k : k + 1], start)
         assert together.settled[k] and alone.settled[0], ratio
         gap = np.linalg.norm(together.value[k] - alone.value[0])
         assert gap <= together.error_estimate[k] + alone.error_estimate[0]

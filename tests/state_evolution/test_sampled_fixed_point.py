@@ -10,7 +10,7 @@ import pytest
 
 from glassformer import SequenceMultiIndex, Status
 from glassformer.channels.field_averages import Averages
-from glassformer.core.estimate import Integral
+from glassformer.core.estimate import Estimate
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.state_evolution.coarse_solve import _stable
@@ -166,7 +166,7 @@ def test_a_product_with_a_tanh_converges_next_to_its_threshold():
 def test_slopes_where_sampling_errors_leave_information_below_zero():
     """As for the map itself, what is negative within its error is none: of Gaussian weights dV = -dQ there."""
     one = np.ones((1, 1, 1))
-    noisy = Averages(Integral(-3 * one, 10 * one), Integral(one, one), one[None], 0.0, 0 * one)
+    noisy = Averages(Estimate(-3 * one, 10 * one), Estimate(one, one), one[None], 0.0, 0 * one)
     channel = SimpleNamespace(
         sampled=True, smallest=1e-12, work=1.0, averages_and_slope=lambda state: (noisy, np.full((1, 1), 0.5))
     )

@@ -26,8 +26,8 @@ from glassformer.channels.field_averages import (
 )
 from glassformer.channels.label_errors import LabelErrors
 from glassformer.channels.scalar.exponents import Exponents
-from glassformer.core.defaults import declared
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.defaults import default_property
+from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.eigenvalues import square_root
 from glassformer.numerics.extrapolation import remainder
 from glassformer.numerics.quasi_random import confident, normal_points
@@ -65,12 +65,20 @@ class Channel(LabelErrors):
         """Itself: it has rows already."""
         return self
 
-    sampled = declared(True, "True when averages are sampled anew at every state, and scores carry a sampling error.")
-    lessened = declared(4, "How many times less work is behind each further posterior, where there are several.")
-    smallest = declared(1e-12, "Smallest variance at which averages can be had.")
+    sampled = default_property(
+        True, "True when averages are sampled anew at every state, and scores carry a sampling error."
+    )
+    refinement_factor = default_property(
+        4, "How many times less work is behind each further posterior, where there are several."
+    )
+    smallest = default_property(1e-12, "Smallest variance at which averages can be had.")
 
-    law_gap = declared(0.0, "By how much drawn labels and a given density disagree, a share of the probability.")
-    louder: Any = declared(None, "Itself with more of the noise that stands for none; None without such noise.")
+    law_gap = default_property(
+        0.0, "By how much drawn labels and a given density disagree, a share of the probability."
+    )
+    with_more_noise: Any = default_property(
+        None, "Itself with more of the noise that stands for none; None without such noise."
+    )
 
     @property
     def work(self) -> float:
@@ -81,11 +89,11 @@ class Channel(LabelErrors):
         """The same channel with another number of sampled data points per replica, a power of two."""
         return replace(self, points=points)  # type: ignore[type-var]
 
-    def careful(self) -> Self:
+    def high_accuracy(self) -> Self:
         """The same channel with several times the work per data point, where posteriors are sampled."""
         return self
 
-    def hasty(self) -> Self:
+    def low_accuracy(self) -> Self:
         """The same channel with a share of the work per data point, where that leads to where more is to be spent."""
         return self
 
@@ -96,7 +104,7 @@ class Channel(LabelErrors):
     def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
         """The posterior; where it is sampled, or searched for, what shares of the work make of it as well.
 
-        Of each :attr:`lessened` times less than of the last; where it is sampled, means over all such shares.
+        Of each :attr:`refinement_factor` times less than of the last; where it is sampled, means over all such shares.
         """
         return (self.posterior(y, omega, variance),)
 
@@ -109,7 +117,7 @@ class Channel(LabelErrors):
         """Log partitions of n data points that share one posterior covariance, shape (P, P)."""
         return self.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape))).log_partition
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         r""":math:`E\sum_l g_l g_l^T` at posterior covariances of shape (batch, P, P), and its standard error."""
         return self.averages(variance).information
 
@@ -132,11 +140,11 @@ class Channel(LabelErrors):
         pairs = []
         for k, v in enumerate(variance):
             scores = [[part[k] for part in level[:3]] for level in levels]
-            raw = information(scores, deviation[k], v, shown, [part[k] for part in silent], self.lessened)
+            raw = information(scores, deviation[k], v, shown, [part[k] for part in silent], self.refinement_factor)
             pairs.append(self._respected(raw, v))
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
         partitions = ([level[3][k].mean() for level in levels] for k in range(len(variance)))
-        missing_log = np.array([remainder(part, self.lessened) for part in partitions])
+        missing_log = np.array([remainder(part, self.refinement_factor) for part in partitions])
         log_partition = _with_systematic(mean_of_replicas(levels[0][3].mean(axis=2)), missing_log)
         return self._of_replicas(replicas, missing, log_partition)
 
@@ -144,11 +152,11 @@ class Channel(LabelErrors):
         """Information as symmetries have it, at one covariance."""
         return [self.row_symmetries.respected(part, self.self_overlap - v) for part in parts]
 
-    def _of_replicas(self, replicas: Array, missing: Array, log_partition: Integral) -> Averages:
+    def _of_replicas(self, replicas: Array, missing: Array, log_partition: Estimate) -> Averages:
         """Averages from the information of each replica, (batch, replicas, P, P), and what is missing from all."""
         unseen = _POLICY.points / (REPLICAS * self.points)
         value, error = mean_of_replicas(replicas)
-        whole = Integral(value, np.hypot(error, unseen * np.abs(value)))
+        whole = Estimate(value, np.hypot(error, unseen * np.abs(value)))
         return Averages(_with_systematic(whole, missing), log_partition, replicas, unseen, missing)
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
@@ -237,6 +245,6 @@ class Channel(LabelErrors):
         return omega, deviation, np.stack(labels)
 
 
-def _with_systematic(found: Integral, missing: Array) -> Integral:
+def _with_systematic(found: Estimate, missing: Array) -> Estimate:
     """With what is missing as a share of the standard error, such that it is once in an error of 95 % confidence."""
-    return Integral(found.value, found.error + np.abs(missing) / confident(REPLICAS))
+    return Estimate(found.value, found.error + np.abs(missing) / confident(REPLICAS))

@@ -23,7 +23,7 @@ def information(
     v: Array,
     shown: int,
     silent: Sequence[Array] = (),
-    lessened: float = 4,
+    refinement_factor: float = 4,
 ) -> tuple[Array, Array]:
     """Information of each replica, shape (replicas, P, P), and what less work per data point says is missing from it.
 
@@ -43,12 +43,12 @@ def information(
         v: covariance, shape (P, P).
         shown: data points of each replica that tell the bias.
         silent: scores, twice, and minus their slopes for labels that say nothing; empty where unknown.
-        lessened: how many times less work is behind each level than behind the last.
+        refinement_factor: how many times less work is behind each level than behind the last.
     """
     values, axes = np.linalg.eigh(v)
     turned = [_seen_along(axes, *level) for level in levels]
     still = _seen_along(axes, *silent) if silent else ()
-    found, missing = _along(turned, axes.T @ true, np.diag(values), shown, still, lessened)
+    found, missing = _along(turned, axes.T @ true, np.diag(values), shown, still, refinement_factor)
     return axes @ found @ axes.T, axes @ missing @ axes.T
 
 
@@ -58,7 +58,12 @@ def _seen_along(axes: Array, first: Array, second: Array, slope: Array) -> tuple
 
 
 def _along(
-    levels: Sequence[Sequence[Array]], true: Array, v: Array, shown: int, silent: Sequence[Array], lessened: float
+    levels: Sequence[Sequence[Array]],
+    true: Array,
+    v: Array,
+    shown: int,
+    silent: Sequence[Array],
+    refinement_factor: float,
 ) -> tuple[Array, Array]:
     """The same, entry by entry."""
     square, controls = _estimates(levels[0], true, v, silent)
@@ -76,7 +81,7 @@ def _along(
     ]
     # The same weights for all: what controls vary by has no part in what levels differ by.
     means = [np.mean(square - np.einsum("rpabc,abc->rpab", known, weights), axis=(0, 1)) for square, known in few]
-    missing = remainder(means, lessened)
+    missing = remainder(means, refinement_factor)
     return found, np.where(np.abs(wrong) > np.abs(missing), wrong, missing)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassformer.core.defaults import declared
+from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 
@@ -14,8 +14,12 @@ class Decisions:
 
     label: Any
 
-    discrete = declared(False, "True when labels without their own noise take few values, or are positions of maxima.")
-    classes = declared(False, "True when numbers of discrete labels are names, whose squared differences mean nothing.")
+    discrete = default_property(
+        False, "True when labels without their own noise take few values, or are positions of maxima."
+    )
+    classes = default_property(
+        False, "True when numbers of discrete labels are names, whose squared differences mean nothing."
+    )
 
     def truth(self, fields: Array) -> Array:
         """Discrete labels of fields, without their own noise, shape (n, ...).

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 
 # Data points of the averages: replicas, whose spread tells the error, times points of each.
 REPLICAS = 8
@@ -81,8 +81,8 @@ class Averages(NamedTuple):
             points alike, so that replicas do not tell. Zero where posteriors are not sampled.
     """
 
-    information: Integral
-    log_partition: Integral
+    information: Estimate
+    log_partition: Estimate
     replicas: Array
     unseen: float
     missing: Array
@@ -91,7 +91,7 @@ class Averages(NamedTuple):
 def joined(parts: Sequence[Averages]) -> Averages:
     """Averages of one channel at the covariances of all parts."""
     information, log_partition = (
-        Integral(*(np.concatenate(column) for column in zip(*integrals, strict=True)))
+        Estimate(*(np.concatenate(column) for column in zip(*integrals, strict=True)))
         for integrals in list(zip(*parts, strict=True))[:2]
     )
     replicas = np.concatenate([part.replicas for part in parts])
@@ -99,7 +99,7 @@ def joined(parts: Sequence[Averages]) -> Averages:
     return Averages(information, log_partition, replicas, parts[0].unseen, missing)
 
 
-def mean_of_replicas(replicas: Array) -> Integral:
+def mean_of_replicas(replicas: Array) -> Estimate:
     """Means over the second axis, and their standard errors."""
     error = np.std(replicas, axis=1, ddof=1) / np.sqrt(replicas.shape[1])
-    return Integral(np.mean(replicas, axis=1), np.asarray(error))
+    return Estimate(np.mean(replicas, axis=1), np.asarray(error))

@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.channels.decisions import Decisions
 from glassformer.channels.row_symmetries import RowSymmetries
-from glassformer.core.defaults import declared
+from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 
@@ -56,9 +56,9 @@ class FieldLabels(Decisions, ABC):
         """True when labels fix some of the fields."""
         return self.rank > 0
 
-    linear = declared(False, "True when the label is one field itself, with Gaussian noise or none.")
-    label_noise = declared(0.0, "Mean square of the label's own noise, counted as prediction errors are.")
-    error_unit = declared(1.0, "What squared errors on a label, summed over its entries, are divided by.")
+    linear = default_property(False, "True when the label is one field itself, with Gaussian noise or none.")
+    label_noise = default_property(0.0, "Mean square of the label's own noise, counted as prediction errors are.")
+    error_unit = default_property(1.0, "What squared errors on a label, summed over its entries, are divided by.")
 
     @property
     def traceable_label(self) -> Callable[[Any], Any]:
@@ -89,7 +89,7 @@ class FieldLabels(Decisions, ABC):
         """Overlap of a signal known exactly, shape (P, P): fields have covariance ``moment`` over the rows."""
         return np.eye(self.rows)
 
-    sources = declared(0, "Normal numbers that a label consumes beside its fields.")
+    sources = default_property(0, "Normal numbers that a label consumes beside its fields.")
 
     @abstractmethod
     def label_from(self, fields: Array, source: Array) -> Array:

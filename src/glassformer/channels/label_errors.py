@@ -13,8 +13,8 @@ import numpy as np
 
 from glassformer.channels.field_averages import REPLICAS, mean_of_replicas
 from glassformer.channels.field_labels import FieldLabels
-from glassformer.core.defaults import declared
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.defaults import default_property
+from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.eigenvalues import square_root
 from glassformer.numerics.quasi_random import normal_points
 
@@ -38,8 +38,8 @@ class PredictionErrors(NamedTuple):
         plugin: of the label that the mean fields would have, :math:`E\|y - g(\omega)\|^2`.
     """
 
-    bayes: Integral
-    plugin: Integral
+    bayes: Estimate
+    plugin: Estimate
 
 
 class NewSamples(NamedTuple):
@@ -59,7 +59,9 @@ class NewSamples(NamedTuple):
 class LabelErrors(FieldLabels):
     """Of a channel of several rows."""
 
-    predictable = declared(True, "True where labels without their own noise are numbers that fields tell, not classes.")
+    predictable = default_property(
+        True, "True where labels without their own noise are numbers that fields tell, not classes."
+    )
 
     def prediction_errors(self, variance: Array, learned: Array | None = None) -> PredictionErrors:
         r"""Errors on the labels of new samples, from fields with the same mean, in pairs on either side of it.
@@ -88,7 +90,7 @@ class LabelErrors(FieldLabels):
         found = np.array(rows)
         bayes, gap, both = (mean_of_replicas(part) for part in (found[:, 0], found[:, 1], found.sum(axis=1)))
         # What is known to be positive is, within its error.
-        return PredictionErrors(bayes, Integral(bayes.value + np.maximum(gap.value, 0.0), both.error))
+        return PredictionErrors(bayes, Estimate(bayes.value + np.maximum(gap.value, 0.0), both.error))
 
     def label_errors(
         self, variance: Array, last_layer: Array | None = None, decisions: bool = True
@@ -117,7 +119,7 @@ class LabelErrors(FieldLabels):
         found = self.wrong_labels(variance)
         return {"label_error": found.value, "label_standard_error": found.error}
 
-    def wrong_labels(self, variance: Array) -> Integral:
+    def wrong_labels(self, variance: Array) -> Estimate:
         """Share of new labels that the most probable one misses, of labels of several entries the share of entries."""
         points = normal_points(2 * self.rows * self.columns, _POLICY.decided, REPLICAS)
         points = points.reshape(-1, 2, *self.field_components)

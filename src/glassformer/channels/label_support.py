@@ -11,7 +11,7 @@ import numpy as np
 
 from glassformer.channels.label_laws import LabelLaw
 from glassformer.core.estimate import Array
-from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
 
@@ -66,7 +66,7 @@ def log_probabilities(law: LabelLaw) -> Callable[[Array, Array], Array]:
 
     What is no number, of links that overflow, is impossible. The function is compiled once for every shape.
     """
-    compiled = Specialised(_log_density, law=law)
+    compiled = CachedJit(_log_density, law=law)
 
     def function(y: Array, link: Array) -> Array:
         with jax_settings():

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from glassformer.channels.control_variates import information
-from glassformer.channels.scalar.base import Array, Integral, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.channels.scalar.tabulated import Tabulated
 from glassformer.core.disk_cache import kept
 from glassformer.core.progress import track
@@ -234,10 +234,10 @@ class SampledChannel(ScalarChannel):
         """Variance below which the information follows its law."""
         return _POLICY.smallest
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         return self._tabulated.information(np.asarray(variance, dtype=float))
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         return self._tabulated.expected_log_partition(np.asarray(variance, dtype=float))
 
     @cached_property

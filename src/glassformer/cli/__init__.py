@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from glassformer.cli.output import BAD_USAGE, require_writable, short_warnings
 from glassformer.cli.parser import parser_for
 from glassformer.core.cache_folder import keep_compiled
-from glassformer.core.grids import numbers_from
+from glassformer.core.grids import parse_grid
 
 __all__ = ["main", "parse_alpha"]
 
@@ -69,7 +69,7 @@ def parse_alpha(text: str) -> list[float]:
         >>> parse_alpha("0:1:3")
         [0.0, 0.5, 1.0]
     """
-    return numbers_from("alpha", text)
+    return parse_grid("alpha", text)
 
 
 def _attached(arguments: Sequence[str]) -> list[str]:

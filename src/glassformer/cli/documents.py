@@ -17,7 +17,7 @@ from glassformer.core.solution import Status
 StatusName = Annotated[str, Field(pattern=f"^({'|'.join(map(str, Status))})$", description="how it ended")]
 Alpha = Annotated[float | None, Field(description="sample ratio; null where there is none")]
 ErrorEstimate = Annotated[float | None, Field(description="absolute error of alpha; null where alpha is no number")]
-Reached = Annotated[
+FitResult = Annotated[
     Literal["at_alpha", "never", "does_not_apply"], Field(description="what alpha stands for where it is null")
 ]
 Parameters = Annotated[dict[str, JsonValue], Field(description="what defines the computation, by name")]
@@ -59,7 +59,7 @@ class Threshold(_Open):
     alpha: Alpha
     error_estimate: ErrorEstimate
     note: str
-    reached: Reached
+    reached: FitResult
     layer: str | None = None
     subspace: list[list[float]] | None = None
 
@@ -81,7 +81,7 @@ class DiagramPoint(_Open):
     alpha: Alpha
     error_estimate: ErrorEstimate
     note: str
-    reached: Reached
+    reached: FitResult
 
 
 class PhaseDiagram(_Closed):

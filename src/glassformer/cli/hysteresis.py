@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, plots, report, write
-from glassformer.core.grids import numbers_from
+from glassformer.core.grids import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +19,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print both branches."""
-    table = learner_of(options.learner, options).branches(model(), numbers_from("alpha", options.alpha))
+    table = learner_of(options.learner, options).branches(model(), parse_grid("alpha", options.alpha))
     write(options, table, lambda path: plots().plot_branches(table, path))
     return report(options, table, ["alpha", "error_up", "error_down", "two_branches", "status", "error_estimate"])

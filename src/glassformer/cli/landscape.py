@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.cli.output import exit_code, picture, plots, print_json, write_csv
 from glassformer.core.display import heading
 from glassformer.core.errors import ParameterError
-from glassformer.core.grids import numbers_from
+from glassformer.core.grids import parse_grid
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if options.row is not None and not 1 <= options.row <= rows:
         raise ParameterError("row", options.row, f"an integer from 1 to {rows}")
     row = None if options.row is None else options.row - 1
-    alphas = numbers_from("alpha", options.alpha)
+    alphas = parse_grid("alpha", options.alpha)
     size = float(options.points) * len(alphas)
     name, what = ("points", "points") if options.points > len(alphas) else ("alpha", "sample ratios")
     memory, work = _BYTES * size, _WORK * size

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, plots, report, write
-from glassformer.core.grids import numbers_from
+from glassformer.core.grids import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     """Print the limits."""
     learner = learner_of(options.learner, options)
-    table = learner.limits(model(), numbers_from("alpha", options.alpha), throw=False)
+    table = learner.limits(model(), parse_grid("alpha", options.alpha), throw=False)
     write(options, table, lambda path: plots().plot_limits(table, path))
     bistable = any(str(status) == "bistable" for status in table.status)
     others = [*(["algorithmic_error"] if bistable else []), *learner.told(table)]

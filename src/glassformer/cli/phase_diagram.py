@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.cli.output import plots, print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.grids import numbers_from
+from glassformer.core.grids import parse_grid
 from glassformer.core.options import Option, values_of
 
 _ALLOWED = "NAME=SPEC with a parameter of the model that is a number, for example noise=0:1:5 or depth=1,2,3"
@@ -48,14 +48,14 @@ def _asked(options: argparse.Namespace) -> tuple[str, list[Any]]:
 
     parameters = {word.removeprefix("model_") for word in vars(options) if word.startswith("model_")}
     if options.along is None and "skip" in parameters:
-        return "skip", numbers_from("skip", options.model_skip or "1")
+        return "skip", parse_grid("skip", options.model_skip or "1")
     word, _, spec = (options.along or "").partition("=")
     name = word.strip().replace("-", "_")
     if name not in parameters or not spec:
         raise ParameterError("along", options.along, _ALLOWED)
     among = options_of(options.model)
     _require_one_source(options, next(option for option in among if option.field == name))
-    return name, values_of(among, name, numbers_from(name, spec))
+    return name, values_of(among, name, parse_grid(name, spec))
 
 
 def _require_one_source(options: argparse.Namespace, varied: Option) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.cli.learners import add_settings, learner_of, titles
 from glassformer.cli.output import add_columns, plots, report, write
-from glassformer.core.grids import numbers_from
+from glassformer.core.grids import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,10 +40,10 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     if options.theory_alpha is not None:
         if options.plot is None:
             raise IncompatibleError("--theory-alpha is for a plot: name its file with --plot")
-        theory = learner.limits(model(), numbers_from("theory_alpha", options.theory_alpha), throw=False)
+        theory = learner.limits(model(), parse_grid("theory_alpha", options.theory_alpha), throw=False)
     result = simulate(
         model(),
-        numbers_from("alpha", options.alpha),
+        parse_grid("alpha", options.alpha),
         d=options.d,
         instances=options.instances,
         seed=options.seed,

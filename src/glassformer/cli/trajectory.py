@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.cli.learners import add_settings, learner_of
 from glassformer.cli.output import add_columns, plots, report, write
-from glassformer.core.grids import numbers_from
+from glassformer.core.grids import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
 
     table = follow(
         model(),
-        numbers_from("alpha", options.alpha),
+        parse_grid("alpha", options.alpha),
         steps=options.steps,
         overlap=options.overlap,
         d=options.d,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 
-def declared(value: Any, meaning: str) -> Any:
+def default_property(value: Any, meaning: str) -> Any:
     """A read-only attribute that is ``value`` until a class declares another, by a plain attribute or a property.
 
     Example:
         >>> class Part:
-        ...     symmetric = declared(False, "True when rows are symmetric matrices.")
+        ...     symmetric = default_property(False, "True when rows are symmetric matrices.")
         >>> class Square(Part):
         ...     symmetric = True
         >>> Part().symmetric, Square().symmetric, Part.symmetric.__doc__

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ROWS, _COLUMNS, _DOTS = 20, 5, 100
 
 
-class Shown(ComparedByContent):
+class DisplayMixin(ComparedByContent):
     """What a notebook shows of a result: its table, with units and statuses, and what to do where one is not good.
 
     Attributes:
@@ -168,7 +168,7 @@ def _remedies(settings: Mapping[str, Any]) -> dict[str, str]:
     return {str(status): status.remedy_for(settings) for status in Status if not status.ok}
 
 
-class ShownOfModel(Shown):
+class ModelDisplayMixin(DisplayMixin):
     """A result of a model: its title names the model and the parameters."""
 
     model: str

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-class Integral(NamedTuple):
+class Estimate(NamedTuple):
     """A numerically computed quantity and an estimate of its absolute error, elementwise."""
 
     value: Array

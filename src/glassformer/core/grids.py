@@ -29,14 +29,14 @@ def number_from(name: str, text: str) -> float:
         raise ParameterError(name, text, "a number") from None
 
 
-def numbers_from(name: str, text: str) -> list[float]:
+def parse_grid(name: str, text: str) -> list[float]:
     """The numbers in ``"0.3"``, ``"0.1,0.2"`` or ``"start:stop:count"``, both ends included.
 
     Raises:
         ParameterError: the text is none of these, or stands for too many numbers.
 
     Example:
-        >>> numbers_from("alpha", "0.2:0.8:4")
+        >>> parse_grid("alpha", "0.2:0.8:4")
         [0.2, 0.4, 0.6, 0.8]
     """
     allowed = f"a number, a comma list or start:stop:count with count >= 1, at most {_MOST}"

@@ -15,7 +15,7 @@ _memory: OrderedDict[str, Any] = OrderedDict()
 _lock = Lock()
 
 
-def remembered(compute: Callable[[], Any], *parts: Any) -> Any:
+def memoize(compute: Callable[[], Any], *parts: Any) -> Any:
     """What ``compute`` returns, which nobody may change; computed anew where it cannot be told what determines it.
 
     Args:
@@ -23,7 +23,7 @@ def remembered(compute: Callable[[], Any], *parts: Any) -> Any:
         parts: all that determines it beside the code of this package.
 
     Example:
-        >>> remembered(lambda: [1], "list", 1) is remembered(lambda: [1], "list", 1)
+        >>> memoize(lambda: [1], "list", 1) is memoize(lambda: [1], "list", 1)
         True
     """
     key = identified(*parts)

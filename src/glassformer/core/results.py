@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassformer.core.display import ShownOfModel, leading, told
+from glassformer.core.display import ModelDisplayMixin, leading, told
 from glassformer.core.errors import ConvergenceError, IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.core.solution import Status
@@ -25,7 +25,7 @@ _WIDE, _VANISHING = 0.2, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Table(ShownOfModel):
+class Table(ModelDisplayMixin):
     """Rows over ``alpha``: what :func:`limits`, :func:`landscape` and :func:`simulate` return.
 
     Two results are equal, and share a hash, where all that they hold is equal, NaN included.
@@ -69,7 +69,7 @@ class Table(ShownOfModel):
         ax: Any = None,
         runs: Table | None = None,
     ) -> Any:
-        """Draw it, as :meth:`~glassformer.core.display.Shown.plot` does, and runs beside limits.
+        """Draw it, as :meth:`~glassformer.core.display.DisplayMixin.plot` does, and runs beside limits.
 
         Args:
             path: as there, and so are ``size``, ``theme`` and ``ax``.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.core.display import Shown
+from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ConvergenceError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ down, or raise max_steps (--max-iterations)'
 
 
 @dataclass(frozen=True, eq=False)
-class Solution(Shown):
+class Solution(DisplayMixin):
     """The end of a batch of iterations; every field has the batch as its first axis.
 
     Attributes:
@@ -174,7 +174,7 @@ class Solution(Shown):
             extra={name: own[where] for name, own in self.extra.items()},
         )
 
-    def overlaid(self, where: NDArray[Any], other: Solution) -> Solution:
+    def merge_where(self, where: NDArray[Any], other: Solution) -> Solution:
         """This solution with the elements ``where``, indices or flags, taken from ``other``, which has only those."""
         status = np.array(self.status, dtype=object)
         status[where] = other.status

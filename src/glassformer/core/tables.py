@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 
-def at_home(room: str, place: str) -> Any:
+def import_string(room: str, place: str) -> Any:
     """What a line of a table stands for, imported when it is asked for.
 
     Args:
@@ -14,7 +14,7 @@ def at_home(room: str, place: str) -> Any:
         place: ``"module:name"`` in that room.
 
     Example:
-        >>> at_home("channels.scalar", "sign:SignChannel")()
+        >>> import_string("channels.scalar", "sign:SignChannel")()
         SignChannel()
     """
     module, _, name = place.partition(":")
@@ -37,4 +37,4 @@ def by_name(given: object, table: dict[str, str], room: str) -> Any:
         home, numbers = homes[name, separator], [float(number)] if separator else []
     except (KeyError, ValueError) as error:
         raise LookupError(f"{given!r} is none of {', '.join(table)}") from error
-    return at_home(room, home)(*numbers)
+    return import_string(room, home)(*numbers)

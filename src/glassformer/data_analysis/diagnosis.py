@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.arguments import require_arguments
-from glassformer.core.display import Shown
+from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array
 from glassformer.data_analysis.linearity import linearity
@@ -39,7 +39,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, eq=False)
-class Diagnosis(Shown):
+class Diagnosis(DisplayMixin):
     """Measured properties of data, and what follows.
 
     Attributes:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import require_integer
-from glassformer.core.display import Shown
+from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError, DataWarning
 from glassformer.core.estimate import Array
 from glassformer.core.solution import Solution, Status
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class EstimatedModel(Shown):
+class EstimatedModel(DisplayMixin):
     r"""Labels :math:`y = m + \sqrt P\,(h + \sqrt\Delta\,z)`, or the sign of that, as the data say they are made.
 
     Attributes:

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from glassformer.core.defaults import declared
+from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array
 
 
@@ -72,7 +72,9 @@ class Design(ABC):
         """Shape of the fields of one instance: ``(samples,)``, or ``(samples, components)``."""
         return (self.samples,)
 
-    several_rows = declared(False, "True when signals have an axis of rows, and fields one beside their columns.")
+    several_rows = default_property(
+        False, "True when signals have an axis of rows, and fields one beside their columns."
+    )
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -108,7 +110,7 @@ class Design(ABC):
         parts = (cls.sample(count, shape, rng) for count in counts)
         return np.concatenate([np.stack([part.fields(one, 0) for one in signals]) for part in parts], axis=1)
 
-    damping = declared(0.0, "Damping with which message passing begins: more for inputs far from Gaussian.")
+    damping = default_property(0.0, "Damping with which message passing begins: more for inputs far from Gaussian.")
 
     @abstractmethod
     def forward(self, signal: Array, instance: int) -> Array:

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from glassformer.core.checks import is_number
-from glassformer.core.display import Shown
+from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.core.results import scalars
 from glassformer.core.solution import Status
 from glassformer.numerics.quasi_random import confident
@@ -27,7 +27,7 @@ _STEEP = 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class OnlinePath(Shown):
+class OnlinePath(DisplayMixin):
     """Overlap and power in time, from one start or as means over several.
 
     Attributes:
@@ -56,36 +56,36 @@ class OnlinePath(Shown):
         return pandas.DataFrame({**parts, "status": str(self.status)})
 
     @property
-    def overlap(self) -> Integral:
+    def overlap(self) -> Estimate:
         """``M``, shape (times, P, P)."""
         return _estimated(self.replicas[..., 0, :, :])
 
     @property
-    def power(self) -> Integral:
+    def power(self) -> Estimate:
         """``Q``, shape (times, P, P)."""
         return _estimated(self.replicas[..., 1, :, :])
 
     @property
-    def test_error(self) -> Integral:
+    def test_error(self) -> Estimate:
         """Squared error on the label of a new sample, its own noise left out, shape (times,)."""
         return _estimated(self.labels)
 
     @property
-    def cosine(self) -> Integral:
+    def cosine(self) -> Estimate:
         """Cosine similarity of each row with its truth, shape (times, P)."""
         return _estimated(self._cosines)
 
     @property
-    def row_error(self) -> Integral:
+    def row_error(self) -> Estimate:
         """Squared distance of each row from its truth, over ``d``, shape (times, P)."""
         return _estimated(self._distances)
 
     @property
-    def error(self) -> Integral:
+    def error(self) -> Estimate:
         """Their mean over the rows, shape (times,)."""
         return _estimated(self._distances.mean(axis=-1))
 
-    def arrival(self, level: float = 0.5) -> Integral:
+    def arrival(self, level: float = 0.5) -> Estimate:
         """The first time at which the cosine similarity of each row exceeds a level, shape (P,).
 
         Infinite, with an infinite error, for rows that some set of points does not find within the time followed. The
@@ -107,7 +107,7 @@ class OnlinePath(Shown):
         known, between = np.moveaxis(np.where(missed[:, None], 0.0, found), -1, 0)
         value, error = (part[0] for part in _estimated(known[None]))
         error = error + between.mean(axis=(0, 1))
-        return Integral(np.where(missed, np.inf, value), np.where(missed, np.inf, error))
+        return Estimate(np.where(missed, np.inf, value), np.where(missed, np.inf, error))
 
     @property
     def _rows(self) -> tuple[Array, Array, Array]:
@@ -126,12 +126,12 @@ class OnlinePath(Shown):
         return np.asarray(truth - 2 * overlap + power)
 
 
-def _estimated(replicas: Array) -> Integral:
+def _estimated(replicas: Array) -> Estimate:
     """Means over sets and starts, the second and third axis, with what sampling and steps in time leave of error."""
     means = replicas.mean(axis=2)
     count = means.shape[1]
     value, blur = np.mean(means, axis=1), np.std(means, axis=1, ddof=1) / np.sqrt(count)
-    return Integral(value, np.asarray(confident(count) * blur + TOLERANCE * np.abs(value)))
+    return Estimate(value, np.asarray(confident(count) * blur + TOLERANCE * np.abs(value)))
 
 
 def _crossing(time: Array, path: Array, level: float) -> tuple[float, float]:

@@ -32,7 +32,7 @@ from scipy.linalg import sqrtm
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, is_whole, real_numbers
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import note, track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps, wide_bars
@@ -41,7 +41,7 @@ from glassformer.core.solution import Status
 from glassformer.dynamics.online_equations import SETS, Fields, flips_of, label_gaps, slopes, symmetric_part
 from glassformer.dynamics.online_path import TOLERANCE, OnlinePath
 from glassformer.models.base import Model
-from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.divergence import diverges
 from glassformer.numerics.jax_settings import jax_settings
 
@@ -165,7 +165,7 @@ def online_sgd(
     _require(pace, points, 2 * size * channel.columns)
     memory = 8.0 * _HELD * SETS * points * channel.rows * channel.columns
     require_resources("points", points, memory, "use fewer points")
-    slope = Specialised(slopes, link=link)
+    slope = CachedJit(slopes, link=link)
     ways = [_followed(model, slope, one, times, pace, points) for one in track(starts, "starts")]
     replicas, gaps = (np.stack(parts, axis=2) for parts in ([way.states for way in ways], [way.gaps for way in ways]))
     status = next((way.status for way in ways if not way.status.ok), Status.CONVERGED)
@@ -248,7 +248,7 @@ def online_trajectory(
     path = online_sgd(model, samples[order] / pace.batch, pace, start, points)
     found = {"": path.error, "cosine": path.cosine, "overlap": path.overlap, "power": path.power}
     ended = np.where(np.isfinite(path.error.value), 0.0, np.nan)
-    found["plugin"] = Integral(path.test_error.value + ended, path.test_error.error + ended)
+    found["plugin"] = Estimate(path.test_error.value + ended, path.test_error.error + ended)
     estimates = {f"{name}_error_estimate".lstrip("_"): part.error[back] for name, part in found.items()}
     error = path.error.value[back]
     powers = np.diagonal(path.power.value, axis1=1, axis2=2).max(axis=1)[back]

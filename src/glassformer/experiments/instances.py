@@ -22,7 +22,7 @@ from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.core.solution import Status
 from glassformer.designs.generated import GeneratedDesign
-from glassformer.learners.base import Ending, Learner, Reached
+from glassformer.learners.base import FitResult, FitStatus, Learner
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.registry import taking
 from glassformer.models import FiniteSize
@@ -40,10 +40,10 @@ _RUN_WORK = 1.2e8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Ending):
+class Run(FitStatus):
     r"""One run: its seed (from which it can be repeated bit by bit), what it reached and how it ended.
 
-    Beside the attributes of :class:`~glassformer.learners.base.Ending`; what a model does not have is None.
+    Beside the attributes of :class:`~glassformer.learners.base.FitStatus`; what a model does not have is None.
 
     Attributes:
         seed: of teacher, inputs, noise and everything random in the learner.
@@ -187,14 +187,14 @@ class Experiment:
             runs[point].append(self.keeper.run(Run, own, partial(self._run, designs, n, seed)))
         return runs
 
-    def learned(self) -> tuple[Array, Reached]:
+    def learned(self) -> tuple[Array, FitResult]:
         """The teacher of the first instance, and what the learner makes of as many samples as there are at most."""
         self._require_resources()
         return self._learned(_Designs(self), int(self.samples.max()), self.seed, None)
 
     def _learned(
         self, designs: _Designs, samples: int, seed: int, checkpoint: Checkpoint | None
-    ) -> tuple[Array, Reached]:
+    ) -> tuple[Array, FitResult]:
         """A teacher, its labels, and what the learner made of them."""
         model, design = self.size.model, designs.of(seed, samples)
         signal = model.prior.sample(model.signal_shape(design), np.random.default_rng([seed, 0]))
@@ -208,7 +208,7 @@ class Experiment:
         signal, found = self._learned(designs, samples, seed, checkpoint)
         new = NewInputs(self.size.design, self.size.input_shape, (seed, 4))
         measured = [model.measured(estimate, signal, found.variance, new=new) for estimate in found.estimates]
-        reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(Ending)}
+        reached: dict[str, Any] = {one.name: getattr(found, one.name) for one in fields(FitStatus)}
         for name in measured[0]:
             mean = np.mean([one[name] for one in measured], axis=0)
             reached[name] = float(mean) if np.ndim(mean) == 0 else mean
@@ -261,7 +261,7 @@ class Experiment:
             parameters={**own, **settings},
             columns={"alpha": self.alpha, **columns, "alpha_realised": self.realised},
             status=[next((run.status for run in point if not run.status.ok), Status.CONVERGED) for point in runs],
-            notes=[*_finite_ratios(own, finite, self.model.uncharted is None), *notes],
+            notes=[*_finite_ratios(own, finite, self.model.theory_unavailable_reason is None), *notes],
             instances=runs,
         )
 

@@ -100,8 +100,10 @@ def simulate(
     runs = experiment.runs()
     size, learner, ratios = experiment.size.model, experiment.settings, experiment.realised
     nothing = np.full(len(ratios), np.nan)
-    if size.uncharted is not None:
-        return experiment.table(_columns(runs, nothing, None), runs, [size.uncharted, *few_instances(instances)])
+    if size.theory_unavailable_reason is not None:
+        return experiment.table(
+            _columns(runs, nothing, None), runs, [size.theory_unavailable_reason, *few_instances(instances)]
+        )
     optimum = limits(size, ratios, throw=False)
     own = learner.theory(size, ratios, optimum)
     notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []

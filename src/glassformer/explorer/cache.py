@@ -16,7 +16,7 @@ from glassformer.core.disk_cache import code_of_rooms
 from glassformer.core.errors import DataError
 from glassformer.core.files import made, read_regular, replaced, sealed_document, unsealed_document
 from glassformer.core.hashing import identified
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
 
@@ -36,7 +36,7 @@ def shelved_table(compute: Callable[[], Table], *parts: Any) -> Table:
         >>> shelved_table(lambda: limits(model, [0.3]), "limits", model, [0.3]) is table
         True
     """
-    found: Table = remembered(lambda: _on_disk(compute, parts), *parts)
+    found: Table = memoize(lambda: _on_disk(compute, parts), *parts)
     return found
 
 

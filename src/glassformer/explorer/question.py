@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.grids import number_from, numbers_from
+from glassformer.core.grids import number_from, parse_grid
 from glassformer.core.options import Option
 from glassformer.models.registry import MODELS, build, options_of
 
@@ -108,7 +108,7 @@ def ratios(texts: Texts) -> list[float]:
         ParameterError: the text stands for none, or for too many.
     """
     text = texts["alpha"]
-    found = numbers_from("alpha", text)
+    found = parse_grid("alpha", text)
     if len(found) > _MOST:
         raise ParameterError("alpha", text, f"at most {_MOST} sample ratios")
     return found

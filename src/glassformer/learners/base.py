@@ -23,7 +23,7 @@ IN_ANY_FORM = (*IN_ONE_ARRAY, "sharded", "generated")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
+class FitStatus:
     """How learning from one data set ended; what a learner does not have is None.
 
     Attributes:
@@ -55,8 +55,8 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Reached(Ending):
-    """What a learner made of one data set: beside the attributes of :class:`Ending` its estimates.
+class FitResult(FitStatus):
+    """What a learner made of one data set: beside the attributes of :class:`FitStatus` its estimates.
 
     Attributes:
         estimates: equally good estimates of the signal, the first axis runs over them; errors are means over them.
@@ -68,7 +68,7 @@ class Reached(Ending):
     variance: Any = None
 
     @classmethod
-    def of(cls, found: Solution, **more: Any) -> Reached:
+    def of(cls, found: Solution, **more: Any) -> FitResult:
         """The first instance of a solution, and what else there is."""
         return cls(
             found.value[:1],
@@ -138,17 +138,17 @@ class Learner(ABC):
         return cls
 
     @abstractmethod
-    def obstacle(self, model: Any) -> str | None:
+    def incompatibility(self, model: Any) -> str | None:
         """Why it is not for this model, as it follows after "algorithm NAME"; None where it is."""
 
     def refusal(self, model: Any) -> str | None:
         """Why it is not for this model, and what to use instead; None where it is."""
-        obstacle = self.obstacle(model)
-        if obstacle is None:
+        incompatibility = self.incompatibility(model)
+        if incompatibility is None:
             return None
         from glassformer.learners.registry import proposals
 
-        return f"algorithm {self.name} {obstacle}: use {' or '.join(proposals(self, model))}"
+        return f"algorithm {self.name} {incompatibility}: use {' or '.join(proposals(self, model))}"
 
     def require(self, model: Any) -> None:
         """Refuse a model that it is not for.
@@ -271,7 +271,7 @@ class Learner(ABC):
         return overlap
 
     @abstractmethod
-    def learn(self, model: Any, data: DataSet) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> FitResult:
         """Learn from a data set.
 
         Args:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.settings import fixed_damping, inside, not_negative, setting, steps_allowed
-from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
+from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ class MessagePassing(Learner):
     damping: float | None = fixed_damping()
     random_start: float | None = setting(None, "size of a random start, for even labels", not_negative)
 
-    def obstacle(self, model: Any) -> str | None:
+    def incompatibility(self, model: Any) -> str | None:
         del model
         return None
 
@@ -112,7 +112,7 @@ class MessagePassing(Learner):
         guessed = overlap is None and model.channel.even and not model.prior.in_rows.side
         return random_overlap(model, d) if guessed else overlap
 
-    def learn(self, model: Any, data: DataSet) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.gamp import learned
 
         return learned(model, data, self)

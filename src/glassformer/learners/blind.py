@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.settings import fixed_damping, positive, setting, steps_allowed
-from glassformer.learners.base import IN_ANY_FORM, Reached
+from glassformer.learners.base import IN_ANY_FORM, FitResult
 from glassformer.learners.matrix_passing import MatrixPassing, settles_within
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ class BlindMessagePassing(MatrixPassing):
     max_iterations: int = steps_allowed(300)
     damping: float | None = fixed_damping()
 
-    def obstacle(self, model: Any) -> str | None:
-        obstacle = super().obstacle(model)
-        if obstacle is not None:
-            return obstacle
+    def incompatibility(self, model: Any) -> str | None:
+        incompatibility = super().incompatibility(model)
+        if incompatibility is not None:
+            return incompatibility
         try:
             model.prior.of_width(1.0)
         except IncompatibleError as error:
@@ -127,7 +127,7 @@ class BlindMessagePassing(MatrixPassing):
             return UnknownLawPrior(self.smoothing)
         return AssumedPrior(model.prior.of_width(self.assumed_rho))
 
-    def learn(self, model: Any, data: DataSet) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.gamp import learned
 
         return learned(model, data, self.steps, believed=self.denoiser(model))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.options import parameter
 from glassformer.core.settings import Iteration, gap_accepted, not_negative, steps_allowed, strength_from
-from glassformer.learners.base import Learner, Reached
+from glassformer.learners.base import FitResult, Learner
 
 if TYPE_CHECKING:
     from glassformer.core.estimate import Array
@@ -32,7 +32,7 @@ class LinearFit(Learner):
     def relatives(cls) -> type[Learner]:
         return LinearFit
 
-    def obstacle(self, model: Any) -> str | None:
+    def incompatibility(self, model: Any) -> str | None:
         if model.channel.field_components:
             return f"fits single linear labels, not those of this model ({model.name})"
         if not model.channel.linear:
@@ -64,10 +64,10 @@ class LinearFit(Learner):
     def fit(self, model: Any, data: DataSet) -> Solution:
         """The minimiser."""
 
-    def learn(self, model: Any, data: DataSet) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> FitResult:
         found = self.fit(model, data)
         fields = data.design.forward(found.value[0], 0)
-        return Reached.of(found, training_error=float(((fields - data.labels) ** 2).mean()))
+        return FitResult.of(found, training_error=float(((fields - data.labels) ** 2).mean()))
 
 
 @dataclass(frozen=True)

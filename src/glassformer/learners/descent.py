@@ -23,7 +23,7 @@ class Descent(Learner):
         """Standard deviation of the initial parameters."""
         return 1.0 if self.init == "prior" else self.small
 
-    def obstacle(self, model: Any) -> str | None:
+    def incompatibility(self, model: Any) -> str | None:
         try:
             getattr(model, self.needs)
         except IncompatibleError as error:
@@ -37,8 +37,8 @@ class RowDescent(Descent):
     needs: ClassVar[str] = "traceable_label"
     instead: ClassVar[str] = "simulate"
 
-    def obstacle(self, model: Any) -> str | None:
-        found = super().obstacle(model)
+    def incompatibility(self, model: Any) -> str | None:
+        found = super().incompatibility(model)
         if found is None and model.prior.in_rows.side > 0:
             return f"learns from samples alone, side_information = {model.side_information:g} or not"
         if found is None and model.prior.in_rows.whitens:

@@ -16,7 +16,7 @@ from glassformer.designs.base import Design
 from glassformer.learners.algorithms.gamp_state import GampState
 from glassformer.learners.algorithms.gamp_step import GampStep
 from glassformer.learners.algorithms.message_passing import Run, message_passing
-from glassformer.learners.base import Reached
+from glassformer.learners.base import FitResult
 from glassformer.learners.bayes import MessagePassing
 from glassformer.learners.data_arrays import observed
 from glassformer.learners.data_findings import claimed_error, contradictions, label_power, warn_of
@@ -152,7 +152,7 @@ def solution_of(model: Model, runs: list[Run[GampState]]) -> Solution:
     )
 
 
-def learned(model: Model, data: DataSet, settings: MessagePassing, **inside: Any) -> Reached:
+def learned(model: Model, data: DataSet, settings: MessagePassing, **inside: Any) -> FitResult:
     """What a learner makes of a data set by :func:`passed`, and its errors on the way."""
     own, y = observed(model, data.design, data.labels)
     snapshots = Snapshots(model, data.teacher)
@@ -165,7 +165,7 @@ def learned(model: Model, data: DataSet, settings: MessagePassing, **inside: Any
             snapshots.take(estimate, state.estimate.variance)
 
     found = passed(model, own, y, settings, data.seed, side=data.side, watch=watch, **inside)
-    return Reached.of(
+    return FitResult.of(
         found,
         variance=found.extra["variance"][0],
         claimed_error=float(found.error_estimate[0]),

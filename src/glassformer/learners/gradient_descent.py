@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import ParameterError
 from glassformer.core.settings import decay, positive, setting, share, steps_allowed, up_to
-from glassformer.learners.base import Learner, Reached
+from glassformer.learners.base import FitResult, Learner
 from glassformer.learners.descent import Descent, kind_of_start, small_start
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class GradientDescent(Descent):
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return "training of the factors from a random start has no closed equations"
 
-    def learn(self, model: Any, data: DataSet) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.algorithms.signal_descent import descend
 
         own = self.completed(model)
@@ -117,7 +117,7 @@ class GradientDescent(Descent):
         student = model.parametrisation.student(data.design, data.labels, width)
         found = descend(student, own, data.rng, own.starts or 1, data.teacher, data.checkpoint)
         last = found.history[-1]
-        return Reached(
+        return FitResult(
             estimates=self._answers(found.signals),
             status=found.trained.status,
             iterations=found.trained.steps,

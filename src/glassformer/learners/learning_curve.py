@@ -19,7 +19,7 @@ QUANTITIES = ("error", "label_error", "prediction_error", "plugin_error", "label
 
 
 @dataclass(frozen=True)
-class Looks:
+class LearningCurve:
     """At which sample ratios a curve is looked at, as powers of two, and how far it goes on."""
 
     first: int = -5  # ratio looked at first
@@ -31,7 +31,7 @@ class Looks:
     farthest: int = 21  # how far at most
 
 
-_POLICY = Looks()
+_POLICY = LearningCurve()
 
 
 # Change over the last stretch, relative, below which a curve is level.

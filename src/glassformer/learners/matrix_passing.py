@@ -29,7 +29,7 @@ class MatrixPassing(Learner):
         """When it ends and how it moves."""
         return MessagePassing(self.tolerance, None, self.max_iterations, self.damping)
 
-    def obstacle(self, model: Any) -> str | None:
+    def incompatibility(self, model: Any) -> str | None:
         if model.overlap_shape or model.prior.symmetric or model.channel.field_components:
             return f"is for one matrix without symmetry, not for the signal of this model ({model.name})"
         if not model.channel.linear:

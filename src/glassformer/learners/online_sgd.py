@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.settings import decay, positive, setting, share, whole
-from glassformer.learners.base import Reached
+from glassformer.learners.base import FitResult
 from glassformer.learners.descent import RowDescent, kind_of_start, small_start
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class OnlineSGD(RowDescent):
 
         return Start.of_runs(histories)
 
-    def learn(self, model: Any, data: DataSet) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.algorithms.fresh_batches import fresh_batches
 
         teacher, gram = data.teacher, model.prior.in_rows.gram

@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, require_integer
-from glassformer.core.display import ShownOfModel
+from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
@@ -55,7 +55,7 @@ class Needed(ComparedByContent):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan(ShownOfModel, NamedEntries[Needed]):
+class Plan(ModelDisplayMixin, NamedEntries[Needed]):
     """Sample ratios at which a learner's error reaches a target, and what stands beside them.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.solution import Status
-from glassformer.learners.base import Reached
+from glassformer.learners.base import FitResult
 from glassformer.learners.regularised_risk import RegularisedRisk, fit_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ProximalMessagePassing(RegularisedRisk):
         """That of the learner whose minimiser it finds."""
         return "risk"
 
-    def learn(self, model: Any, data: DataSet) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.algorithms.message_passing import message_passing
         from glassformer.learners.algorithms.proximal_passing import ProximalStep
         from glassformer.learners.training_history import Snapshots
@@ -79,7 +79,7 @@ class ProximalMessagePassing(RegularisedRisk):
         if not history and data.teacher is not None:
             told = f"loss {step.risk.loss.name} is straight around an estimate of zero"
             raise IncompatibleError(f"{told}, and message passing takes no first step: use theory alone, without d")
-        return Reached(
+        return FitResult(
             run.state.estimate[None],
             status=_ended(run.status, run.history),
             iterations=len(run.history),

@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import options_in
-from glassformer.core.tables import at_home
+from glassformer.core.tables import import_string
 from glassformer.learners.base import Learner
 
 # Name on the command line, and the class: imported when it is asked for. The first is the default.
@@ -55,7 +55,7 @@ def learner_type(name: str) -> type[Learner]:
     """
     if name not in LEARNERS:
         raise ParameterError("algorithm", name, f"one of {', '.join(LEARNERS)}")
-    found: type[Learner] = at_home("learners", LEARNERS[name])
+    found: type[Learner] = import_string("learners", LEARNERS[name])
     return found
 
 
@@ -141,7 +141,7 @@ def proposals(refused: Learner, model: Any) -> list[str]:
     Not itself: with its default settings it may be for the model, but its own error says what to change.
     """
     others = {name: learner_type(name) for name in LEARNERS if name != refused.name}
-    fitting = {name: kind for name, kind in others.items() if kind().obstacle(model) is None}
+    fitting = {name: kind for name, kind in others.items() if kind().incompatibility(model) is None}
     family = [name for name, kind in fitting.items() if kind.family == refused.family]
     return list(dict.fromkeys([*family, *list(fitting)[:1]]))
 

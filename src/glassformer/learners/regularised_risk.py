@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.options import parameter
 from glassformer.core.settings import Iteration, gap_accepted, not_negative, setting, steps_allowed, strength_from
-from glassformer.learners.base import IN_ANY_FORM, Learner, Reached
+from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner
 
 if TYPE_CHECKING:
     from glassformer.core.estimate import Array
@@ -92,7 +92,7 @@ class RegularisedRisk(Learner):
         loss_of(self.loss)
         penalty_of(self.penalty)
 
-    def obstacle(self, model: Any) -> str | None:
+    def incompatibility(self, model: Any) -> str | None:
         try:
             self._problem(model)
         except GlassformerError as error:
@@ -112,7 +112,7 @@ class RegularisedRisk(Learner):
         from glassformer.risk.penalties import PENALTIES
 
         others = (replace(self, loss=loss, penalty=penalty) for loss in LOSSES for penalty in PENALTIES)
-        return next((one for one in (self, *others) if one.obstacle(model) is None), self)
+        return next((one for one in (self, *others) if one.incompatibility(model) is None), self)
 
     def completed(self, model: Any) -> Self:
         self._require_strength(model)
@@ -120,8 +120,9 @@ class RegularisedRisk(Learner):
 
     def _require_strength(self, model: Any) -> None:
         """Raise where the best strength is left to a theory that is not there."""
-        if self.strength is None and model.uncharted is not None:
-            raise IncompatibleError(f"the best strength is that of theory, and {model.uncharted}: give a strength")
+        if self.strength is None and model.theory_unavailable_reason is not None:
+            raise IncompatibleError(f"the best strength is that of theory, and {model.theory_unavailable_reason}: give a
+            strength")
 
     def _problem(self, model: Any) -> Any:
         from glassformer.risk.limits import checked
@@ -181,12 +182,12 @@ class RegularisedRisk(Learner):
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return ProximalMessagePassing(**{**own, "max_iterations": steps})
 
-    def learn(self, model: Any, data: DataSet) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.algorithms.proximal_gradient import least_risk
 
         risk = self.risk_of(model, data)
         found = least_risk(risk, Iteration(tolerance=self.tolerance, max_iterations=self.max_iterations))
-        return Reached.of(found, **fit_of(risk, found.value[0]))
+        return FitResult.of(found, **fit_of(risk, found.value[0]))
 
     def risk_of(self, model: Any, data: DataSet) -> Risk:
         """What is minimised over a data set."""

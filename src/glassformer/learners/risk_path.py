@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, is_whole, require_integer
-from glassformer.core.display import Shown
+from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
@@ -30,7 +30,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class RiskPath(Shown):
+class RiskPath(DisplayMixin):
     """Minimisers at several strengths, the largest first.
 
     Attributes:

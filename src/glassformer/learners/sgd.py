@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.settings import decay, positive, setting, whole
-from glassformer.learners.base import Reached
+from glassformer.learners.base import FitResult
 from glassformer.learners.descent import RowDescent, kind_of_start, small_start
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class SGD(RowDescent):
             small=self.small,
         )
 
-    def learn(self, model: Any, data: DataSet) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.algorithms.row_descent import row_descent
 
         rng = data.rng

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import require_integer
-from glassformer.core.display import Shown
+from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration
@@ -34,7 +34,7 @@ _LARGEST = 1e150
 
 
 @dataclass(frozen=True, eq=False)
-class CrossValidation(Shown):
+class CrossValidation(DisplayMixin):
     """Loss on samples that were held back, at several strengths.
 
     Attributes:
@@ -202,7 +202,7 @@ def leave_one_out(
     return found._replace(fields=found.fields + shift)
 
 
-def held_back(
+def validation_split(
     design: Design | SeveralClasses,
     labels: ArrayLike,
     strength: float,
@@ -242,7 +242,7 @@ def held_back(
         >>> rng = np.random.default_rng(0)
         >>> design = DenseDesign.sample(30, (10, 10), rng)
         >>> labels = rng.standard_normal(30)
-        >>> bool(np.std(labels - held_back(design, labels, 1e-6)) > 0.9 * np.std(labels))
+        >>> bool(np.std(labels - validation_split(design, labels, 1e-6)) > 0.9 * np.std(labels))
         True
     """
     flags = _folds(np.asarray(labels, dtype=float), groups, folds, seed, loss_of(loss).binary)
@@ -263,11 +263,11 @@ def held_back_alone(
 ) -> Array:
     """What minimisers on all others say of each of some samples, the intercept included: one fit for each of them.
 
-    Dearer than :func:`held_back`, whose fits have fewer samples: next to as many as unknowns that is another error.
-    What equation :eq:`leave-one-out` of the documentation is to first order.
+    Dearer than :func:`validation_split`, whose fits have fewer samples: next to as many as unknowns that is another
+    error. What equation :eq:`leave-one-out` of the documentation is to first order.
 
     Args:
-        design: as for :func:`held_back`, and so are all others of these names.
+        design: as for :func:`validation_split`, and so are all others of these names.
         labels: as there.
         samples: numbers of those that are held back, shape (k,).
         strength: as there.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.settings import fixed_damping, steps_allowed
-from glassformer.learners.base import Reached
+from glassformer.learners.base import FitResult
 from glassformer.learners.matrix_passing import MatrixPassing, settles_within
 from glassformer.models.base import Model
 
@@ -59,7 +59,7 @@ class VectorMessagePassing(MatrixPassing):
 
         return vector_trajectory(model, alpha, steps)
 
-    def learn(self, model: Any, data: DataSet) -> Reached:
+    def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.algorithms.vamp_step import VampStep
         from glassformer.learners.gamp import learned
 

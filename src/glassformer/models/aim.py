@@ -16,13 +16,13 @@ from glassformer.core.options import as_text, parameter
 from glassformer.designs.base import Design
 from glassformer.designs.pairs import PairDesign
 from glassformer.designs.quadratic import QuadraticDesign
-from glassformer.models.base import FiniteSize, Model, beside_narrow, require_teacher
+from glassformer.models.base import FiniteSize, Model, finite_width_warning, require_teacher
 from glassformer.models.token_correlation import correlation_root, told
 from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.laws import law_of
 from glassformer.priors.limits import bilinear_prior
 from glassformer.priors.matrix_base import ScalarPrior
-from glassformer.priors.resolve import asked_for, lone_spectrum, matrix_prior, named, selected
+from glassformer.priors.resolve import lone_spectrum, matrix_prior, named, requested_prior, resolve_prior
 from glassformer.priors.spectrum import SymmetricSpectrumPrior
 from glassformer.priors.wishart import (
     FixedWidthWishartPrior,
@@ -122,7 +122,7 @@ class AttentionIndexed(Model):
     name = "aim"
 
     def __post_init__(self, link: Callable[..., Any] | None) -> None:
-        given = asked_for(self.prior)
+        given = requested_prior(self.prior)
         require_integer("tokens", self.tokens)
         if self.spectrum is not None:
             others = {"rho": self.rho, "width": self.width, "prior": given, "untied": self.untied or None}
@@ -198,7 +198,7 @@ class AttentionIndexed(Model):
     def _prior(self, given: object) -> ScalarPrior:
         """The prior that the user gave, or the one this width selects, limits included."""
         if self.spectrum is not None:
-            return selected(SymmetricSpectrumPrior(self.spectrum))
+            return resolve_prior(SymmetricSpectrumPrior(self.spectrum))
         if isinstance(given, ScalarPrior):
             if self.untied:
                 raise IncompatibleError(f"prior = {given!r} and untied exclude each other: give rho")
@@ -211,13 +211,13 @@ class AttentionIndexed(Model):
                 "have Gaussian entries; leave prior out"
             )
         if self.width is not None:
-            return selected(FixedWidthWishartPrior(int(self.width)))
+            return resolve_prior(FixedWidthWishartPrior(int(self.width)))
         assert self.rho is not None
         if self.untied:
-            return selected(bilinear_prior(1.0, float(self.rho)))
+            return resolve_prior(bilinear_prior(1.0, float(self.rho)))
         if self.rho == 0:
-            return selected(NarrowWishartPrior())
-        return selected(SymmetricGaussianPrior() if np.isinf(self.rho) else WishartPrior(float(self.rho)))
+            return resolve_prior(NarrowWishartPrior())
+        return resolve_prior(SymmetricGaussianPrior() if np.isinf(self.rho) else WishartPrior(float(self.rho)))
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -274,7 +274,7 @@ class AttentionIndexed(Model):
             channel = channel.at_power(SymmetricSpectrumPrior(spectrum).second_moment)
         prior = self.prior if rho is None and self.width is None and spectrum is None else None
         model = replace(self, rho=rho, channel=channel, prior=prior, link=None, spectrum=spectrum)
-        narrow = beside_narrow(self.width, (d, d))
+        narrow = finite_width_warning(self.width, (d, d))
         if self.untied:
             return FiniteSize(model, PairDesign, (2 * self.tokens, d), float(d * d), narrow)
         unit = wide * d if self.width is not None else d * d

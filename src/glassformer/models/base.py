@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from glassformer.core.checks import is_number
-from glassformer.core.defaults import declared
+from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.core.resources import require_resources
@@ -49,13 +49,13 @@ class FiniteSize:
     remarks: tuple[str, ...] = ()
 
 
-def beside_narrow(width: int | None, shape: tuple[int, int]) -> tuple[str, ...]:
+def finite_width_warning(width: int | None, shape: tuple[int, int]) -> tuple[str, ...]:
     """What theory of negligible width leaves out of a matrix of this fixed width and shape.
 
     Example:
-        >>> beside_narrow(8, (100, 100))[0]
+        >>> finite_width_warning(8, (100, 100))[0]
         'width = 8 of 100: theory is that of a width far below the size, runs have terms of order 0.08 beside it'
-        >>> beside_narrow(1, (100, 100))
+        >>> finite_width_warning(1, (100, 100))
         ()
     """
     size = min(shape)
@@ -180,10 +180,14 @@ class Model(Trainable, ABC):
         """Rows that are told apart from others, not among themselves, by the name of each group: here every row."""
         return {name: (k,) for k, name in enumerate(self.row_names)}
 
-    remarks = declared((), "What its theory takes for granted, where that may not hold: notes of results.")
-    uncharted = declared(None, "Why no theory of it is known, what is to blame first; None where there is one.")
+    remarks = default_property((), "What its theory takes for granted, where that may not hold: notes of results.")
+    theory_unavailable_reason = default_property(
+        None, "Why no theory of it is known, what is to blame first; None where there is one."
+    )
 
-    last_layer = declared(None, "One for rows of the last layer, zero for others, shape (P,); None without layers.")
+    last_layer = default_property(
+        None, "One for rows of the last layer, zero for others, shape (P,); None without layers."
+    )
 
     @property
     def overlap_shape(self) -> tuple[int, ...]:
@@ -222,7 +226,7 @@ class Model(Trainable, ABC):
             ``plugin_error`` where they are numbers; for several rows also ``row_error``, ``overlap`` and ``cosine``.
         """
         found = compared(self, estimate, signal, variance)
-        if self.uncharted is not None:
+        if self.theory_unavailable_reason is not None:
             return found.errors
         channel, inner = self.channel.in_rows, found.inner
         samples = channel.samples_of(*inner[:3]) if new is None else new.samples(found.estimate, found.signal)
@@ -235,8 +239,10 @@ class Model(Trainable, ABC):
             on_labels |= zip(("prediction_error", "plugin_error"), map(float, both), strict=True)
         return {**found.errors, **on_labels, **(found.of_rows if self.overlap_shape else {})}
 
-    of_link = declared(False, "True when labels are a function of one's own of the fields of several rows.")
-    few_rows = declared(False, "True when fixed points at a few sample ratios cost no more than the thresholds.")
+    of_link = default_property(False, "True when labels are a function of one's own of the fields of several rows.")
+    few_rows = default_property(
+        False, "True when fixed points at a few sample ratios cost no more than the thresholds."
+    )
 
     @property
     def has_curve(self) -> bool:
@@ -257,8 +263,8 @@ def require_theory(model: Model) -> None:
         ...
         glassformer.core.errors.IncompatibleError: token_correlation = 0.5: no theory of bsr with correlated tokens ...
     """
-    if model.uncharted is not None:
-        raise IncompatibleError(f"{model.uncharted}: use simulate, or leave it out")
+    if model.theory_unavailable_reason is not None:
+        raise IncompatibleError(f"{model.theory_unavailable_reason}: use simulate, or leave it out")
 
 
 def counting_threshold(model: Model) -> float:

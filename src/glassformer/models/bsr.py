@@ -18,7 +18,15 @@ from glassformer.core.options import as_text, parameter
 from glassformer.designs.base import Design
 from glassformer.designs.correlated import CorrelatedDesign
 from glassformer.designs.dense import DenseDesign
-from glassformer.models.base import LARGEST, SMALLEST, FiniteSize, Model, beside_narrow, is_ratio, require_teacher
+from glassformer.models.base import (
+    LARGEST,
+    SMALLEST,
+    FiniteSize,
+    Model,
+    finite_width_warning,
+    is_ratio,
+    require_teacher,
+)
 from glassformer.models.token_correlation import are_correlated, correlation_root, told
 from glassformer.models.trainable.base import Parametrisation
 from glassformer.priors.factors import FactorPrior
@@ -27,7 +35,7 @@ from glassformer.priors.laws import NAMES as LAWS
 from glassformer.priors.laws import Gaussian
 from glassformer.priors.limits import bilinear_prior
 from glassformer.priors.matrix_base import ScalarPrior
-from glassformer.priors.resolve import asked_for, centred, lone_spectrum, matrix_prior, named, selected
+from glassformer.priors.resolve import centred, lone_spectrum, matrix_prior, named, requested_prior, resolve_prior
 from glassformer.priors.spectrum import RectangularSpectrumPrior
 from glassformer.random_matrices.given import POWER_LAW
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
@@ -124,7 +132,7 @@ class BilinearSequenceRegression(Model):
             raise ParameterError("beta", self.beta, f"> 0 ({SMALLEST:g} to {LARGEST:g}, or inf)")
         if not (is_number(self.noise) and 0 <= self.noise < np.inf):
             raise ParameterError("noise", self.noise, "finite and >= 0")
-        given = asked_for(self.prior)
+        given = requested_prior(self.prior)
         if self.spectrum is not None:
             object.__setattr__(
                 self, "spectrum", lone_spectrum(self.spectrum, rho=self.rho, width=self.width, prior=given)
@@ -149,7 +157,7 @@ class BilinearSequenceRegression(Model):
         if self.spectrum is not None:
             if not np.isfinite(self.beta):
                 raise ParameterError("beta", self.beta, "finite when a spectrum is given")
-            return selected(RectangularSpectrumPrior(float(self.beta), self.spectrum))
+            return resolve_prior(RectangularSpectrumPrior(float(self.beta), self.spectrum))
         if isinstance(given, ScalarPrior):
             if self.rho is not None or self.width is not None:
                 name, value = ("rho", self.rho) if self.rho is not None else ("width", self.width)
@@ -164,15 +172,15 @@ class BilinearSequenceRegression(Model):
                 f"prior = {law.label} and rho = {self.rho} exclude each other: factors of extensive width have "
                 "Gaussian entries; give a fixed width instead of rho"
             )
-        return selected(bilinear_prior(float(self.beta), float(self.rho)))
+        return resolve_prior(bilinear_prior(float(self.beta), float(self.rho)))
 
     def _factors(self, law: Law, width: int) -> ScalarPrior:
         """Factors of fixed width and their law."""
         if law.rotational:
-            return selected(FactorPrior(float(self.beta), width))
+            return resolve_prior(FactorPrior(float(self.beta), width))
         from glassformer.priors.separable_factors import SeparableFactorPrior
 
-        return selected(SeparableFactorPrior(float(self.beta), width, law), law)
+        return resolve_prior(SeparableFactorPrior(float(self.beta), width, law), law)
 
     @property
     def counts_low_rank(self) -> bool:
@@ -200,7 +208,7 @@ class BilinearSequenceRegression(Model):
         return are_correlated(self.token_correlation)
 
     @property
-    def uncharted(self) -> str | None:
+    def theory_unavailable_reason(self) -> str | None:
         """That tokens are correlated."""
         if not self._correlated:
             return None
@@ -263,7 +271,7 @@ class BilinearSequenceRegression(Model):
         root = correlation_root(self.token_correlation, shape[0])
         design = CorrelatedDesign(root) if self._correlated else DenseDesign
         unit = self.width * sum(shape) if self.width is not None else shape[0] * d
-        return FiniteSize(model, design, shape, float(unit), beside_narrow(self.width, shape))
+        return FiniteSize(model, design, shape, float(unit), finite_width_warning(self.width, shape))
 
     def require_teacher(self, d: int) -> None:
         shape, wide = (max(1, round(self.beta * d)), d), self._wide(d)

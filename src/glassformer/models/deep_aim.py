@@ -13,7 +13,7 @@ from glassformer.channels.base import Channel
 from glassformer.channels.sampling_limits import require_sampling
 from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.grids import numbers_from
+from glassformer.core.grids import parse_grid
 from glassformer.core.options import parameter
 from glassformer.core.resources import furthest
 from glassformer.designs.layered import LayeredQuadraticDesign
@@ -66,7 +66,7 @@ class DeepAttentionIndexed(Model):
     tokens: int = 2
     layers: int = parameter("attention layers L", 2)
     skip: float | Sequence[float] | None = parameter(
-        "skip strength c >= 0 (default 1), or a comma list of L - 1 of them", None, read=numbers_from
+        "skip strength c >= 0 (default 1), or a comma list of L - 1 of them", None, read=parse_grid
     )
     channel: Any = "softmax"
     temperature: float = 1.0

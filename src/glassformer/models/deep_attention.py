@@ -16,7 +16,7 @@ from glassformer.channels.sampling_limits import require_noise, require_sampling
 from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.grids import number_from, numbers_from, whole_from
+from glassformer.core.grids import number_from, parse_grid, whole_from
 from glassformer.core.options import as_text, parameter
 from glassformer.core.resources import furthest, require_resources
 from glassformer.designs.projection import projection_design
@@ -85,7 +85,7 @@ class DeepAttention(Model):
     depth: int = parameter("attention layers P", 2)
     tokens: int = parameter("tokens L per sequence", 2)
     skip: float | Sequence[float] = parameter(
-        "skip strength c, or a comma list, one per layer", 1.0, read=numbers_from, usual=(0.0, 4.0)
+        "skip strength c, or a comma list, one per layer", 1.0, read=parse_grid, usual=(0.0, 4.0)
     )
     activation: str = parameter("softmax or linear", "softmax", among=("softmax", "linear"))
     tied: bool = parameter("keys and queries have weights of their own", True, option="untied")

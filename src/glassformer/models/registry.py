@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import Option, options_in
-from glassformer.core.tables import at_home
+from glassformer.core.tables import import_string
 
 if TYPE_CHECKING:
     from glassformer.models import Model
@@ -149,7 +149,7 @@ def function_from(text: str, folder: Path | None = None, blamed: str = "link") -
 
 def model_type(name: str) -> Any:
     """The class of a model; where there are several, the one that stands for them."""
-    return at_home("models", MODELS[name].home)
+    return import_string("models", MODELS[name].home)
 
 
 def options_of(name: str) -> list[Option]:

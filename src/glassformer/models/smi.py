@@ -15,7 +15,7 @@ from glassformer.channels.label_laws import noise_label
 from glassformer.channels.sampling_limits import require_sampling
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import ParameterError
-from glassformer.core.grids import number_from, numbers_from
+from glassformer.core.grids import number_from, parse_grid
 from glassformer.core.options import as_text, parameter
 from glassformer.core.resources import furthest
 from glassformer.designs.projection import projection_design
@@ -96,7 +96,7 @@ class SequenceMultiIndex(Model):
     )
     token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
     feature_spectrum: Any = parameter(
-        "eigenvalues of the covariance of the features, of mean one, as a comma list", None, read=numbers_from
+        "eigenvalues of the covariance of the features, of mean one, as a comma list", None, read=parse_grid
     )
     prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
 

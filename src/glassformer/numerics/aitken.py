@@ -10,7 +10,7 @@ from glassformer.core.estimate import Array
 
 
 @dataclass(frozen=True)
-class Leap:
+class AitkenStep:
     """When steps follow each other so long that the sum of those to come is leapt over."""
 
     count: int = 8  # steps in a row that do
@@ -19,7 +19,7 @@ class Leap:
     farthest: float = 200.0  # steps leapt over at once
 
 
-_POLICY = Leap()
+_POLICY = AitkenStep()
 
 
 @dataclass(frozen=True)

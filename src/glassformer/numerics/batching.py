@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
 # Data points that are sent at once, and where fewer are left: every other length would be compiled anew.
@@ -68,7 +68,7 @@ def mapped(function: Callable[..., Any], data: Any, *numbers: float) -> Any:
         >>> mapped(jnp.add, np.zeros(3), 2.0).tolist()
         [2.0, 2.0, 2.0]
     """
-    over_points = Specialised(_over_points, function=function)
+    over_points = CachedJit(_over_points, function=function)
     return in_chunks(lambda _, chunk: (over_points(chunk, tuple(map(np.float64, numbers))),), data)[0]
 
 

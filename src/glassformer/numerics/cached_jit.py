@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from glassformer.core.hashing import identified
-from glassformer.numerics.memory import give_back
+from glassformer.numerics.memory import trim_memory
 
 # Calls take a tenth to a third less time than with the compiler's own, the first ones, which compile, as long as with
 # them: see benchmarks/bench_compile.py.
@@ -26,7 +26,7 @@ _OPTIONS: dict[str, bool | int] = {"xla_backend_optimization_level": 2}
 _KEPT = 16
 
 
-class Specialised:
+class CachedJit:
     """A traceable function whose fixed arguments are given, compiled for the shapes of the others.
 
     Fixed arguments count by content, functions and the globals they read included: what has changed is compiled again,
@@ -37,7 +37,7 @@ class Specialised:
         fixed: numbers, texts, functions and other objects.
 
     Example:
-        >>> power = Specialised(lambda x, exponent: x**exponent, exponent=2)
+        >>> power = CachedJit(lambda x, exponent: x**exponent, exponent=2)
         >>> power(3.0).item()
         9.0
     """
@@ -71,7 +71,7 @@ class _Executable:
         with self._lock:
             found = self._compiled(*arguments)
             self._ready = True
-            give_back()
+            trim_memory()
         return found
 
     def forget(self) -> None:

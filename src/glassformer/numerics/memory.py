@@ -26,7 +26,7 @@ def resident() -> float:
     return next(int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return to the system what compiling took: several hundred megabytes that the C library would keep for later."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -72,5 +72,5 @@ class MemoryBound:
             compiled.forget()
             jax.clear_caches()  # type: ignore[no-untyped-call]
             gc.collect()
-            give_back()
+            trim_memory()
             self._after = resident()

@@ -22,11 +22,11 @@ from glassformer.numerics.scalarize_arrays import MOVING, RULES, Entries, Rule, 
 _MOST = 6000
 
 
-def written_out(function: Callable[..., Any]) -> Callable[..., Any]:
+def scalarize(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function of arrays, computed number by number.
 
     Example:
-        >>> written_out(lambda x: jnp.sum(x**2) + jnp.max(x))(np.arange(3.0)).item()
+        >>> scalarize(lambda x: jnp.sum(x**2) + jnp.max(x))(np.arange(3.0)).item()
         7.0
     """
 

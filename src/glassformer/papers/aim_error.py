@@ -135,7 +135,7 @@ def _draw(panel: Panel, results: list[_Computed], axes: Axes) -> None:
         if marks is not None and panel.recovery and np.isfinite(marks["perfect_recovery"].alpha):
             at = scale * marks["perfect_recovery"].alpha
             axes.plot([at, at], [0, 0.035], color=color, lw=2.5, solid_capstyle="butt", clip_on=False)
-        if marks is not None and panel.weak and curve.model.prior.onset > 0:
+        if marks is not None and panel.weak and curve.model.prior.weak_recovery_onset > 0:
             axes.axvline(scale * marks["weak_recovery"].alpha, color=color, lw=1, ls=":")
         for name, runs in result.runs.items():
             marker = _MARKERS[name.split()[0]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.display import Shown
+from glassformer.core.display import DisplayMixin
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.solution import Solution, Status
@@ -220,7 +220,7 @@ def plot_estimate(found: EstimatedModel, path: Path | Picture) -> None:
     plot_history(found.solution, path)
 
 
-def plot_numbers(found: Shown, path: Path | Picture) -> None:
+def plot_numbers(found: DisplayMixin, path: Path | Picture) -> None:
     """A few named numbers as bars, with error bars where they are known."""
     frame = found.to_pandas()
     value = frame["value"].where(np.isfinite(frame["value"]))

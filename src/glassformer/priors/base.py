@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from glassformer.core.defaults import declared
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.defaults import default_property
+from glassformer.core.estimate import Array, Estimate
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SignalEstimate:
     """What a prior makes of one noisy observation of its signal.
 
     Attributes:
@@ -49,13 +49,17 @@ class SignalPrior(ABC):
     Around its mean every row has unit power. Sample sizes count in units that hold ``degrees`` free entries of a row.
     """
 
-    overlap_shape = declared((), "Shape of an overlap in results: empty for numbers, (P, P) for matrices.")
-    degrees = declared(1.0, "Free entries of a row per unit in which sample sizes are counted.")
-    symmetric = declared(False, "True when rows are symmetric matrices.")
-    stepwise = declared(False, "True when a denoiser finds its fixed point in several calls, from what it kept.")
-    onset = declared(0.0, r"Largest :math:`\hat q`, or :math:`\hat Q` of a row, at which nothing is known of it.")
-    side = declared(0.0, "Precision with which every weight is known beforehand.")
-    whitens = declared(False, "True when inputs are drawn as features divided by the root of their covariance.")
+    overlap_shape = default_property((), "Shape of an overlap in results: empty for numbers, (P, P) for matrices.")
+    degrees = default_property(1.0, "Free entries of a row per unit in which sample sizes are counted.")
+    symmetric = default_property(False, "True when rows are symmetric matrices.")
+    stepwise = default_property(
+        False, "True when a denoiser finds its fixed point in several calls, from what it kept."
+    )
+    weak_recovery_onset = default_property(
+        0.0, r"Largest :math:`\hat q`, or :math:`\hat Q` of a row, at which nothing is known of it."
+    )
+    side = default_property(0.0, "Precision with which every weight is known beforehand.")
+    whitens = default_property(False, "True when inputs are drawn as features divided by the root of their covariance.")
 
     @property
     @abstractmethod
@@ -71,10 +75,10 @@ class SignalPrior(ABC):
         return np.zeros(shape)
 
     @abstractmethod
-    def denoise(self, field: Array, precision: Any, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: Any, memory: Any = None) -> SignalEstimate:
         r"""Posterior mean from ``field`` :math:`A Y`, :math:`Y = S + A^{-1/2}Z`, and ``precision`` ``A``."""
 
-    def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
+    def mix(self, old: SignalEstimate, new: SignalEstimate, weight: float) -> SignalEstimate:
         """The estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
         return replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
 
@@ -96,14 +100,18 @@ class Prior(SignalPrior):
     g_l g_l^T`.
     """
 
-    random_start = declared(1e-3, "Size of the random start of message passing on labels that are blind to signs.")
-    diagonal = declared(False, "True when every row has a prior of its own, and none is a weight vector.")
-    second_order = declared(False, r"True when the off-diagonal part of :math:`\hat Q` counts to second order alone.")
-    rotational = declared(
+    random_start = default_property(
+        1e-3, "Size of the random start of message passing on labels that are blind to signs."
+    )
+    diagonal = default_property(False, "True when every row has a prior of its own, and none is a weight vector.")
+    second_order = default_property(
+        False, r"True when the off-diagonal part of :math:`\hat Q` counts to second order alone."
+    )
+    rotational = default_property(
         False,
         "True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others.",
     )
-    growth = declared(1.0, r"Overlap of an unknown row per unit of a small :math:`\hat Q`.")
+    growth = default_property(1.0, r"Overlap of an unknown row per unit of a small :math:`\hat Q`.")
 
     @property
     def in_rows(self) -> Self:
@@ -129,7 +137,7 @@ class Prior(SignalPrior):
         return matrices
 
     @abstractmethod
-    def covariance(self, q_hat: Integral) -> Integral:
+    def covariance(self, q_hat: Estimate) -> Estimate:
         r"""Posterior covariance ``V``, shape (batch, P, P), from :math:`\hat Q` and its error, of that shape."""
 
     @abstractmethod
@@ -137,7 +145,7 @@ class Prior(SignalPrior):
         """Precisions of a row seen apart from the others, from almost none to almost all, and its variances there."""
 
     @abstractmethod
-    def entropy(self, q_hat: Array, variance: Array) -> Integral:
+    def entropy(self, q_hat: Array, variance: Array) -> Estimate:
         r"""Prior part of the free entropy, :math:`\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,)."""
 
     @abstractmethod

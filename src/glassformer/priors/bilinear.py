@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
-from glassformer.priors.base import Estimate
+from glassformer.core.estimate import Array, Estimate
+from glassformer.priors.base import SignalEstimate
 from glassformer.priors.matrix_base import ScalarPrior
 from glassformer.priors.shrunk import shrunk_rectangular
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold
@@ -79,14 +79,14 @@ class BilinearPrior(ScalarPrior):
     def factor_width(self, columns: int) -> int:
         return max(1, round(self.rho * columns))
 
-    def mmse(self, q_hat: Array) -> Integral:
+    def mmse(self, q_hat: Array) -> Estimate:
         q_hat = np.asarray(q_hat, dtype=float)
         value = np.where(q_hat <= _TINY, 1.0, 0.0)
         error = np.zeros_like(value)
         proper = (q_hat > _TINY) & (q_hat < _HUGE)
         if np.any(proper):
             value[proper], error[proper] = RectangularLaw(self.beta, self.rho, 1 / q_hat[proper]).mmse()
-        return Integral(value, error)
+        return Estimate(value, error)
 
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         """Draw ``S`` of shape ``(L, d)`` with width ``round(rho * d)``, at least one."""
@@ -98,7 +98,7 @@ class BilinearPrior(ScalarPrior):
     def power_deviation(self, shape: tuple[int, int]) -> float:
         return float(np.sqrt(2 * (1 / shape[0] + 1 / shape[1]) / self.factor_width(shape[1])))
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
         r"""Posterior mean of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.
 
         Args:
@@ -108,7 +108,7 @@ class BilinearPrior(ScalarPrior):
         """
         del memory
         if precision <= _TINY:
-            return Estimate(np.zeros_like(field), 1.0, 1.0)
+            return SignalEstimate(np.zeros_like(field), 1.0, 1.0)
         if precision >= _HUGE:
-            return Estimate(field / precision, 1 / precision, 1 / precision)
+            return SignalEstimate(field / precision, 1 / precision, 1 / precision)
         return shrunk_rectangular(RectangularLaw(self.beta, self.rho, 1 / precision), field, precision)

@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.numerics.decompositions import svd
-from glassformer.priors.base import Estimate
+from glassformer.priors.base import SignalEstimate
 from glassformer.priors.limits import LowWidthPrior
 
 # Size of the spectral start relative to a factor of unit variance.
@@ -73,7 +73,7 @@ class FactorPrior(LowWidthPrior):
         r"""Standard deviation of :math:`\|S\|_F^2/(dL)` around 1 at finite size."""
         return float(np.sqrt(2 * (1 / shape[0] + 1 / shape[1]) / self.width))
 
-    def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
+    def mix(self, old: SignalEstimate, new: SignalEstimate, weight: float) -> SignalEstimate:
         """Damp the factors, so that signal and memory stay one."""
         if old.memory is None:
             return new
@@ -83,7 +83,7 @@ class FactorPrior(LowWidthPrior):
     def _product(self, factors: Factors) -> Array:
         return factors.left @ factors.right.T / np.sqrt(self.width)
 
-    def denoise(self, field: Array, precision: float, memory: Factors | None = None) -> Estimate:
+    def denoise(self, field: Array, precision: float, memory: Factors | None = None) -> SignalEstimate:
         r"""One update of both factors from the natural parameters ``field`` :math:`= A Y` and ``precision`` ``A``.
 
         .. math:: U' = [Y V/\sqrt r - (\kappa d/r)\,U C_V]\,C_U', \quad C_U' = (I + \kappa V^TV/r)^{-1}, \quad
@@ -110,7 +110,7 @@ class FactorPrior(LowWidthPrior):
         onsager = np.trace(right.T @ new_right @ new_left_cov) / dimension + crossed
         variance = crossed + np.trace(overlap_right @ new_left_cov) + np.trace(new_left_cov @ new_right_cov)
         factors = Factors(new_left, new_right, new_left_cov, new_right_cov)
-        return Estimate(self._product(factors), float(variance / r), float(onsager / r), factors)
+        return SignalEstimate(self._product(factors), float(variance / r), float(onsager / r), factors)
 
     def _rows(self, field: Array, precision: Array) -> tuple[Array, Array]:
         """Posterior means of the rows of a factor, shape (n, r), and their mean covariance, shape (r, r)."""

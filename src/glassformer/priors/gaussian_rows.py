@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.estimate import Array, Integral
-from glassformer.priors.base import Estimate
+from glassformer.core.estimate import Array, Estimate
+from glassformer.priors.base import SignalEstimate
 from glassformer.priors.weight_rows import WeightRowsPrior
 
 
@@ -32,7 +32,7 @@ class GaussianRowsPrior(WeightRowsPrior):
 
     Example:
         >>> prior = GaussianRowsPrior(2)
-        >>> prior.covariance(Integral(np.eye(2)[None], np.zeros((1, 2, 2)))).value[0]
+        >>> prior.covariance(Estimate(np.eye(2)[None], np.zeros((1, 2, 2)))).value[0]
         array([[0.5, 0. ],
                [0. , 0.5]])
     """
@@ -47,27 +47,27 @@ class GaussianRowsPrior(WeightRowsPrior):
     def mmse_dimension(self) -> float:
         return float(self.count)
 
-    def covariance(self, q_hat: Integral) -> Integral:
+    def covariance(self, q_hat: Estimate) -> Estimate:
         identity = np.eye(self.count)
         value = np.linalg.inv((1 + self.side) * identity + q_hat.value * self.block)
         # |dV| <= |V| |dQ_hat| |V|, entry by entry.
         size = np.abs(value)
-        return Integral(np.asarray(0.5 * (value + np.swapaxes(value, -1, -2))), size @ np.abs(q_hat.error) @ size)
+        return Estimate(np.asarray(0.5 * (value + np.swapaxes(value, -1, -2))), size @ np.abs(q_hat.error) @ size)
 
     def profile(self, points: int) -> tuple[Array, Array]:
         variance = 1 / (1 + np.exp(np.linspace(-6, 6, points)))
         return 1 / variance - 1 - self.side, variance
 
-    def entropy(self, q_hat: Array, variance: Array) -> Integral:
+    def entropy(self, q_hat: Array, variance: Array) -> Estimate:
         del q_hat
         overlap = np.eye(self.count) - variance
         value = (1 + self.side) * np.trace(overlap, axis1=1, axis2=2) + np.linalg.slogdet(variance)[1]
-        return Integral(0.5 * self.degrees * value, np.zeros(len(variance)))
+        return Estimate(0.5 * self.degrees * value, np.zeros(len(variance)))
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.standard_normal(shape)
 
-    def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
         del memory
         variance = np.asarray(np.linalg.inv(np.eye(self.count) + precision * self.block), dtype=float)
-        return Estimate(np.tensordot(variance, field, axes=1), variance, variance)
+        return SignalEstimate(np.tensordot(variance, field, axes=1), variance, variance)

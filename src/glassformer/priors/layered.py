@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
-from glassformer.priors.base import Estimate, Prior
+from glassformer.core.estimate import Array, Estimate
+from glassformer.priors.base import Prior, SignalEstimate
 from glassformer.priors.matrix_base import ScalarPrior
 
 # Relative error of a precision above which what it does to the variance is computed.
@@ -65,7 +65,7 @@ class LayeredPrior(Prior):
 
     @property
     def second_order(self) -> bool:
-        return self.layers > 1 and self.layer.onset == 0
+        return self.layers > 1 and self.layer.weak_recovery_onset == 0
 
     @property
     def degrees(self) -> float:
@@ -80,8 +80,8 @@ class LayeredPrior(Prior):
         return self.layer.stepwise
 
     @property
-    def onset(self) -> float:
-        return self.layer.onset
+    def weak_recovery_onset(self) -> float:
+        return self.layer.weak_recovery_onset
 
     @property
     def mmse_dimension(self) -> float:
@@ -96,7 +96,7 @@ class LayeredPrior(Prior):
         """Width of the factors of every layer."""
         return self.layer.factor_width(columns)
 
-    def covariance(self, q_hat: Integral) -> Integral:
+    def covariance(self, q_hat: Estimate) -> Estimate:
         precision, blur = np.maximum(_diagonal(q_hat.value), 0.0), np.abs(_diagonal(q_hat.error))
         value, own = self._mmse(precision)
         # |dV/dq_hat| is at most V/q_hat: a small relative error carries over at most once.
@@ -104,13 +104,13 @@ class LayeredPrior(Prior):
         # Below an onset nothing moves, however large a share of next to nothing is not known.
         vague = blur > _SHARP * precision
         carried[vague] = self._response(precision[vague], blur[vague], value[vague])
-        alone = Integral(_from_diagonal(value), _from_diagonal(own + carried))
+        alone = Estimate(_from_diagonal(value), _from_diagonal(own + carried))
         return self._coupled(alone, q_hat) if self._couples(q_hat.value) else alone
 
     def _couples(self, q_hat: Array) -> bool:
         return self.second_order and bool(np.any(_off_diagonal(q_hat)))
 
-    def _coupled(self, alone: Integral, q_hat: Integral) -> Integral:
+    def _coupled(self, alone: Estimate, q_hat: Estimate) -> Estimate:
         """Return the posterior covariance with the off-diagonal conjugate overlaps, from that without them."""
         value, precision = _diagonal(alone.value), _diagonal(q_hat.value)
         root, coupling = self._coupling(q_hat.value, value)
@@ -125,7 +125,7 @@ class LayeredPrior(Prior):
         next_order = np.max(np.abs(coupling), axis=(-2, -1))[..., None, None]
         size = root[..., :, None] * root[..., None, :]
         blur = _off_diagonal(q_hat.error) * size**2
-        return Integral(found, alone.error + blur + next_order * np.abs(_off_diagonal(found) + _from_diagonal(change)))
+        return Estimate(found, alone.error + blur + next_order * np.abs(_off_diagonal(found) + _from_diagonal(change)))
 
     def _coupling(self, q_hat: Array, value: Array) -> tuple[Array, Array]:
         """Return the roots of the errors, and the off-diagonal conjugate overlaps in their units."""
@@ -137,15 +137,15 @@ class LayeredPrior(Prior):
         more, less = self._mmse(np.maximum(precision - blur, 0.0)).value, self._mmse(precision + blur).value
         return np.asarray(np.maximum(np.abs(more - value), np.abs(value - less)))
 
-    def _mmse(self, precision: Array) -> Integral:
+    def _mmse(self, precision: Array) -> Estimate:
         found = self.layer.mmse(precision.ravel())
-        return Integral(found.value.reshape(precision.shape), found.error.reshape(precision.shape))
+        return Estimate(found.value.reshape(precision.shape), found.error.reshape(precision.shape))
 
     def profile(self, points: int) -> tuple[Array, Array]:
-        q_hat = self.layer.onset + self.layer.mmse_dimension * np.geomspace(1e-2, 1e4, points)
+        q_hat = self.layer.weak_recovery_onset + self.layer.mmse_dimension * np.geomspace(1e-2, 1e4, points)
         return q_hat, self.layer.mmse(q_hat).value
 
-    def entropy(self, q_hat: Array, variance: Array) -> Integral:
+    def entropy(self, q_hat: Array, variance: Array) -> Estimate:
         precision = np.maximum(_diagonal(q_hat), 0.0)
         information = self.layer.mutual_information(precision.ravel())
         value = 0.5 * precision * _diagonal(variance) - information.value.reshape(precision.shape)
@@ -154,7 +154,7 @@ class LayeredPrior(Prior):
             _, coupling = self._coupling(q_hat, self._mmse(precision).value)
             shared = 0.5 * np.linalg.slogdet(np.eye(self.layers) + coupling)[1]
             total = total + 0.5 * np.sum(_off_diagonal(q_hat) * variance, axis=(1, 2)) - shared
-        return Integral(self.degrees * total, self.degrees * information.error.reshape(precision.shape).sum(axis=1))
+        return Estimate(self.degrees * total, self.degrees * information.error.reshape(precision.shape).sum(axis=1))
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return np.stack([self.layer.sample((shape[1], shape[2]), rng) for _ in range(self.layers)])
@@ -162,12 +162,12 @@ class LayeredPrior(Prior):
     def mean(self, shape: tuple[int, ...]) -> Array:
         return np.stack([self.layer.mean((shape[1], shape[2]))] * self.layers)
 
-    def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
         before = memory or [None] * self.layers
         arguments = zip(field, np.diag(precision), before, strict=True)
         return _stacked([self.layer.denoise(b, float(a), kept) for b, a, kept in arguments])
 
-    def mix(self, old: Estimate, new: Estimate, weight: float) -> Estimate:
+    def mix(self, old: SignalEstimate, new: SignalEstimate, weight: float) -> SignalEstimate:
         pairs = zip(_layers(old), _layers(new), strict=True)
         return _stacked([self.layer.mix(before, after, weight) for before, after in pairs])
 
@@ -180,9 +180,9 @@ class LayeredPrior(Prior):
         return np.asarray(unit * np.einsum("aij,bij->ab", first, second))
 
 
-def _stacked(found: list[Estimate]) -> Estimate:
+def _stacked(found: list[SignalEstimate]) -> SignalEstimate:
     """The estimates of all layers as one."""
-    return Estimate(
+    return SignalEstimate(
         np.stack([estimate.signal for estimate in found]),
         np.diag([estimate.variance for estimate in found]),
         np.diag([estimate.onsager for estimate in found]),
@@ -190,10 +190,10 @@ def _stacked(found: list[Estimate]) -> Estimate:
     )
 
 
-def _layers(estimate: Estimate) -> list[Estimate]:
+def _layers(estimate: SignalEstimate) -> list[SignalEstimate]:
     memory = estimate.memory or [None] * len(estimate.signal)
     parts = zip(estimate.signal, np.diag(estimate.variance), np.diag(estimate.onsager), memory, strict=True)
-    return [Estimate(signal, variance, onsager, kept) for signal, variance, onsager, kept in parts]
+    return [SignalEstimate(signal, variance, onsager, kept) for signal, variance, onsager, kept in parts]
 
 
 def _diagonal(matrices: Array) -> Array:

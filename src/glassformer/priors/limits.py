@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
-from glassformer.priors.base import Estimate
+from glassformer.core.estimate import Array, Estimate
+from glassformer.priors.base import SignalEstimate
 from glassformer.priors.bilinear import BilinearPrior
 from glassformer.priors.matrix_base import ScalarPrior
 
 
-def exact(value: Array) -> Integral:
+def exact(value: Array) -> Estimate:
     """A closed form, with its rounding error."""
-    return Integral(value, 4e-16 * np.abs(value))
+    return Estimate(value, 4e-16 * np.abs(value))
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,19 @@ class GaussianMatrixPrior(ScalarPrior):
     mmse_dimension = 1.0
     rank = 1.0
 
-    def mmse(self, q_hat: Array) -> Integral:
+    def mmse(self, q_hat: Array) -> Estimate:
         return exact(1 / (1 + np.asarray(q_hat, dtype=float)))
 
-    def mutual_information(self, q_hat: Array) -> Integral:
+    def mutual_information(self, q_hat: Array) -> Estimate:
         return exact(0.5 * np.log1p(np.asarray(q_hat, dtype=float)))
 
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         return rng.standard_normal(shape)
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
         del memory
         known = 1 / (1 + precision)
-        return Estimate(known * field, known, known)
+        return SignalEstimate(known * field, known, known)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class LongSequencePrior(ScalarPrior):
     def rank(self) -> float:
         return min(self.rho, 1.0)
 
-    def mmse(self, q_hat: Array) -> Integral:
+    def mmse(self, q_hat: Array) -> Estimate:
         q_hat = np.asarray(q_hat, dtype=float)
         # Multiplied through by q_hat/(1 + q_hat), so that both ends of [0, inf] are ordinary numbers.
         rest = 1 / (1 + q_hat)
@@ -112,7 +112,7 @@ class LowWidthPrior(ScalarPrior):
         ParameterError: ``beta`` is out of range.
 
     Example:
-        >>> LowWidthPrior(beta=1.0).onset
+        >>> LowWidthPrior(beta=1.0).weak_recovery_onset
         0.5
         >>> float(LowWidthPrior(beta=1.0).mmse(np.array([0.5])).value[0])
         1.0
@@ -127,7 +127,7 @@ class LowWidthPrior(ScalarPrior):
             raise ParameterError("beta", self.beta, "> 0, or infinity")
 
     @property
-    def onset(self) -> float:
+    def weak_recovery_onset(self) -> float:
         return 0.0 if np.isinf(self.beta) else float(np.sqrt(self.beta) / (1 + self.beta))
 
     @property
@@ -141,7 +141,7 @@ class LowWidthPrior(ScalarPrior):
         gain = 1 - self.beta / x**2
         return gain / (1 + self.beta / x), gain / (1 + 1 / x)
 
-    def mmse(self, q_hat: Array) -> Integral:
+    def mmse(self, q_hat: Array) -> Estimate:
         q_hat = np.asarray(q_hat, dtype=float)
         if np.isinf(self.beta):
             return exact(1 / (1 + q_hat))
@@ -151,7 +151,7 @@ class LowWidthPrior(ScalarPrior):
         value = ((1 + self.beta) * t + 3 * self.beta * t**2 - (self.beta * t**2) ** 2) / ((1 + t) * (1 + self.beta * t))
         return exact(np.where(x**2 <= self.beta, 1.0, value))
 
-    def mutual_information(self, q_hat: Array) -> Integral:
+    def mutual_information(self, q_hat: Array) -> Estimate:
         q_hat = np.asarray(q_hat, dtype=float)
         if np.isinf(self.beta):
             return exact(0.5 * np.log1p(q_hat))

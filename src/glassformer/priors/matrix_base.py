@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from glassformer.core.defaults import declared
+from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError, no_data
-from glassformer.core.estimate import Array, Integral
-from glassformer.priors.base import Estimate, SignalPrior
+from glassformer.core.estimate import Array, Estimate
+from glassformer.priors.base import SignalEstimate, SignalPrior
 
 if TYPE_CHECKING:
     from glassformer.priors.layered import LayeredPrior
@@ -38,12 +38,14 @@ class ScalarPrior(SignalPrior):
     denoises is a limit without data.
     """
 
-    extensive = declared(
+    extensive = default_property(
         True, "True when sample sizes count per entry of the signal; False where its width is negligible."
     )
     instead: ClassVar[str] = "give finite rho > 0"
     """What to do where matrices of other widths, or their singular values, are asked for."""
-    second_moment = declared(1.0, "Power of the signal, mean included; the overlap at variance ``V`` is this minus V.")
+    second_moment = default_property(
+        1.0, "Power of the signal, mean included; the overlap at variance ``V`` is this minus V."
+    )
 
     @property
     def in_rows(self) -> LayeredPrior:
@@ -53,7 +55,7 @@ class ScalarPrior(SignalPrior):
         return LayeredPrior(self, 1)
 
     @abstractmethod
-    def mmse(self, q_hat: Array) -> Integral:
+    def mmse(self, q_hat: Array) -> Estimate:
         r""":math:`\mathrm{MMSE}(\hat q)` in [0, 1] for ``q_hat`` of shape (batch,) in :math:`[0, \infty]`."""
 
     @property
@@ -109,13 +111,13 @@ class ScalarPrior(SignalPrior):
     def sample(self, shape: tuple[Any, ...], rng: np.random.Generator) -> Array:
         raise self._no_data()
 
-    def denoise(self, field: Array, precision: Any, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: Any, memory: Any = None) -> SignalEstimate:
         raise self._no_data()
 
     def _no_data(self) -> IncompatibleError:
         return no_data(type(self).__name__, "give finite beta and rho, or a width")
 
-    def mutual_information(self, q_hat: Array) -> Integral:
+    def mutual_information(self, q_hat: Array) -> Estimate:
         r""":math:`I(\hat q) = \frac12\int_0^{\hat q}\mathrm{MMSE}(t)\,dt`, shape (batch,), for finite ``q_hat``.
 
         The prior part of the free entropy is :math:`\Psi(\hat q) = \hat q/2 - I(\hat q)`.
@@ -132,7 +134,7 @@ class ScalarPrior(SignalPrior):
         fine, coarse = (self._panel_integrals(edges, nodes) for nodes in _POLICY.nodes)
         total, error = np.cumsum(fine), np.cumsum(np.abs(fine - coarse))
         index = np.searchsorted(edges, np.log1p(q_hat), side="right") - 1
-        return Integral(np.append(0.0, total)[index], np.append(0.0, error)[index])
+        return Estimate(np.append(0.0, total)[index], np.append(0.0, error)[index])
 
     def _panel_integrals(self, edges: Array, nodes: int) -> Array:
         """Half the integral of the MMSE over each panel between consecutive values of log(1 + t)."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.estimate import Array, Integral
-from glassformer.priors.base import Estimate
+from glassformer.core.estimate import Array, Estimate
+from glassformer.priors.base import SignalEstimate
 from glassformer.priors.matrix_base import ScalarPrior
 from glassformer.priors.shrunk import spectral_rectangular
 from glassformer.random_matrices.estimated import EstimatedLaw
@@ -29,30 +29,30 @@ class MeasuredPrior(ScalarPrior):
     """
 
     @property
-    def onset(self) -> float:
+    def weak_recovery_onset(self) -> float:
         raise self._unmeasured()
 
     @property
     def mmse_dimension(self) -> float:
         raise self._unmeasured()
 
-    def mmse(self, q_hat: Array) -> Integral:
+    def mmse(self, q_hat: Array) -> Estimate:
         raise self._unmeasured()
 
     def _unmeasured(self) -> IncompatibleError:
         return IncompatibleError(f"{type(self).__name__} has no error before it is applied: use the model's own prior")
 
     @abstractmethod
-    def shrunk(self, field: Array, precision: float) -> Estimate:
+    def shrunk(self, field: Array, precision: float) -> SignalEstimate:
         """The estimate and its Onsager coefficient, from ``field`` and ``precision`` as ``denoise`` gets them."""
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
         r"""Estimate of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = 1/R`."""
         del memory
         if precision <= 1 / _LARGEST:
-            return Estimate(np.zeros_like(field), 1.0, 1.0)
+            return SignalEstimate(np.zeros_like(field), 1.0, 1.0)
         if precision >= 1 / _SMALLEST:
-            return Estimate(field / precision, 1 / precision, 1 / precision)
+            return SignalEstimate(field / precision, 1 / precision, 1 / precision)
         found, noise = self.shrunk(field, precision), 1 / precision
         error = np.mean((found.signal - field * noise) ** 2) + 2 * found.onsager - noise
         return replace(found, variance=float(np.clip(error, min(noise / field.size, 1.0), 1.0)))
@@ -80,7 +80,7 @@ class AssumedPrior(MeasuredPrior):
     def power_deviation(self, shape: tuple[int, ...]) -> float:
         return self.assumed.power_deviation(shape)
 
-    def shrunk(self, field: Array, precision: float) -> Estimate:
+    def shrunk(self, field: Array, precision: float) -> SignalEstimate:
         return self.assumed.denoise(field, precision)
 
 
@@ -89,7 +89,7 @@ class UnknownLawPrior(MeasuredPrior):
     r"""The denoiser that takes the law of the singular values from the observation itself.
 
     Args:
-        smoothing: see :class:`~glassformer.random_matrices.estimated.EstimatedLaw`.
+        smoothing: see :class:`~glassformer.random_matrices.estimated.SignalEstimatedLaw`.
 
     Example:
         >>> from glassformer.priors.bilinear import BilinearPrior
@@ -104,7 +104,7 @@ class UnknownLawPrior(MeasuredPrior):
 
     smoothing: float
 
-    def shrunk(self, field: Array, precision: float) -> Estimate:
+    def shrunk(self, field: Array, precision: float) -> SignalEstimate:
         law = EstimatedLaw(max(field.shape) / min(field.shape), 1 / precision, self.smoothing)
         signal, onsager = spectral_rectangular(law, field, precision)
-        return Estimate(signal, onsager, onsager)
+        return SignalEstimate(signal, onsager, onsager)

@@ -23,7 +23,7 @@ _ROUNDING, _START = 1e-9, 1e-6
 _AnyPrior = TypeVar("_AnyPrior", ScalarPrior, Prior)
 
 
-def selected(prior: _AnyPrior, law: Law | None = None) -> _AnyPrior:
+def resolve_prior(prior: _AnyPrior, law: Law | None = None) -> _AnyPrior:
     """The prior, marked as the model's own choice, with the law of its weights where the user gave one.
 
     A copy of the model with other parameters (``dataclasses.replace``) is handed the prior of the first one, and makes
@@ -33,7 +33,7 @@ def selected(prior: _AnyPrior, law: Law | None = None) -> _AnyPrior:
     return prior
 
 
-def asked_for(given: object) -> object:
+def requested_prior(given: object) -> object:
     """What the user gave: for a model's own choice, the law that it was made from."""
     return getattr(given, "_selected_from", given)
 
@@ -45,7 +45,7 @@ def named(prior: ScalarPrior | Prior) -> dict[str, str]:
         >>> named(rows_prior(None, 2, 1, 0.0)), named(rows_prior("rademacher", 2, 1, 0.0))
         ({}, {'prior': 'rademacher'})
     """
-    given = asked_for(prior)
+    given = requested_prior(prior)
     if isinstance(given, Law):
         return {} if given.rotational else {"prior": given.label}
     return {"prior": repr(given)}
@@ -72,7 +72,7 @@ def rows_prior(
         >>> rows_prior("rademacher", 2, 1, 0.0)
         SeparablePrior(law=Rademacher(), count=2, heads=1, side_information=0.0)
     """
-    wanted = asked_for(given)
+    wanted = requested_prior(given)
     if isinstance(wanted, Prior):
         side = side_information / (1 - side_information)
         if (wanted.rows, wanted.degrees, wanted.side) != (rows, 1 / heads, side):
@@ -86,10 +86,10 @@ def rows_prior(
         if not law.rotational or side_information:
             other = f"prior = {law.label}" if side_information == 0 else f"side_information = {side_information}"
             raise IncompatibleError(f"{other} and feature_spectrum exclude each other: give one of them")
-        return selected(SpectrumRowsPrior(tuple(spectrum), rows))
+        return resolve_prior(SpectrumRowsPrior(tuple(spectrum), rows))
     if law.rotational:
-        return selected(GaussianRowsPrior(rows, heads, side_information))
-    return selected(SeparablePrior(law, rows, heads, side_information), law)
+        return resolve_prior(GaussianRowsPrior(rows, heads, side_information))
+    return resolve_prior(SeparablePrior(law, rows, heads, side_information), law)
 
 
 def lone_spectrum(given: object, **others: object) -> Spectrum:

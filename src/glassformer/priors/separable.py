@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quasi_random import mean_and_error
-from glassformer.priors.base import Estimate
+from glassformer.priors.base import SignalEstimate
 from glassformer.priors.law import Law
 from glassformer.priors.weight_rows import WeightRowsPrior
 
@@ -67,7 +67,7 @@ class SeparablePrior(WeightRowsPrior):
     Example:
         >>> from glassformer.priors.laws import Rademacher
         >>> prior = SeparablePrior(Rademacher(), 1)
-        >>> round(float(prior.covariance(Integral(np.ones((1, 1, 1)), np.zeros((1, 1, 1)))).value[0, 0, 0]), 6)
+        >>> round(float(prior.covariance(Estimate(np.ones((1, 1, 1)), np.zeros((1, 1, 1)))).value[0, 0, 0]), 6)
         0.4496
     """
 
@@ -92,7 +92,7 @@ class SeparablePrior(WeightRowsPrior):
     def self_overlap(self) -> Array:
         return self.allowed(np.eye(self.count) + self.law.mean**2)
 
-    def covariance(self, q_hat: Integral) -> Integral:
+    def covariance(self, q_hat: Estimate) -> Estimate:
         value, error = np.zeros((2, *q_hat.value.shape))
         for k, (precision, blur) in enumerate(zip(self._precisions(q_hat.value), np.abs(q_hat.error), strict=True)):
             for rows in _groups(precision):
@@ -103,7 +103,7 @@ class SeparablePrior(WeightRowsPrior):
                 error[k][inner] = found.error[0] + np.abs(found.value[1])
         # Discrete weights are known exactly from some precision on, and channels divide by what is not known.
         missing = np.maximum(_POLICY.known - np.diagonal(value, axis1=1, axis2=2), 0.0)[:, :, None] * np.eye(self.count)
-        return Integral(value + missing, error + missing)
+        return Estimate(value + missing, error + missing)
 
     def _moments(self, blur: Array, field: Array, precision: Array) -> Array:
         """Posterior covariances, and what an error of the precision makes of them, shape (n, 2, P, P)."""
@@ -112,7 +112,7 @@ class SeparablePrior(WeightRowsPrior):
         size, change = np.abs(covariance), blur if len(precision) > 1 else np.ones((1, 1))
         return np.stack([covariance, size @ change @ size], axis=1)
 
-    def entropy(self, q_hat: Array, variance: Array) -> Integral:
+    def entropy(self, q_hat: Array, variance: Array) -> Estimate:
         value, error = np.zeros((2, len(q_hat)))
         for k, precision in enumerate(self._precisions(q_hat)):
             for rows in _groups(precision):
@@ -120,18 +120,18 @@ class SeparablePrior(WeightRowsPrior):
                 value[k] += found.value
                 error[k] += found.error
         value -= 0.5 * np.einsum("nab,nab->n", self.self_overlap - variance, q_hat)
-        return Integral(self.degrees * value, self.degrees * error)
+        return Estimate(self.degrees * value, self.degrees * error)
 
-    def _averaged(self, precision: Array, function: _Function, join: Callable[[list[Array]], Array]) -> Integral:
+    def _averaged(self, precision: Array, function: _Function, join: Callable[[list[Array]], Array]) -> Estimate:
         """Average of ``function(b, A)``: that of uncoupled rows, joined, and the difference that coupling makes."""
         alone = [np.array([[own]]) for own in np.diag(precision)]
         singles = [mean_and_error(self._estimates(own, function)) for own in alone]
         value, error = (join([single[part] for single in singles]) for part in (0, 1))
         if len(alone) == 1:
-            return Integral(value, error)
+            return Estimate(value, error)
         difference = self._estimates(precision, function) - self._estimates(np.diag(np.diag(precision)), function)
         change, blur = mean_and_error(difference)
-        return Integral(value + change, error + _POLICY.shared * blur)
+        return Estimate(value + change, error + _POLICY.shared * blur)
 
     def _estimates(self, precision: Array, function: _Function) -> Array:
         return self.law.estimates(precision, lambda field: function(field, precision))
@@ -145,11 +145,11 @@ class SeparablePrior(WeightRowsPrior):
         precision = np.sort(precision)
         return precision - self.side, self.scalar_variance(precision).value
 
-    def scalar_variance(self, precision: Array) -> Integral:
+    def scalar_variance(self, precision: Array) -> Estimate:
         """Posterior variance of a single weight at precisions of shape (n,)."""
         single = SeparablePrior(self.law, 1)
-        found = single.covariance(Integral(precision[:, None, None], np.zeros((len(precision), 1, 1))))
-        return Integral(found.value[:, 0, 0], found.error[:, 0, 0])
+        found = single.covariance(Estimate(precision[:, None, None], np.zeros((len(precision), 1, 1))))
+        return Estimate(found.value[:, 0, 0], found.error[:, 0, 0])
 
     def sample(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return self.law.sample(shape, rng)
@@ -157,7 +157,7 @@ class SeparablePrior(WeightRowsPrior):
     def mean(self, shape: tuple[int, ...]) -> Array:
         return np.full(shape, self.law.mean)
 
-    def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
         """Posterior means of all weights, and the average of their posterior covariances at this very field."""
         del memory
         signal, variance = np.zeros_like(field), np.zeros((self.count, self.count))
@@ -166,7 +166,7 @@ class SeparablePrior(WeightRowsPrior):
             inner = np.ix_(rows, rows)
             mean, covariance = self.law.posterior(np.ascontiguousarray(field[rows].T), allowed[inner])
             signal[rows], variance[inner] = mean.T, covariance.mean(axis=0)
-        return Estimate(signal, variance, variance)
+        return SignalEstimate(signal, variance, variance)
 
     def _precisions(self, q_hat: Array) -> Array:
         """What is known of the rows in all, shape (batch, P, P)."""

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quasi_random import mean_and_error
 from glassformer.priors.factors import FactorPrior
 from glassformer.priors.law import Law
@@ -90,7 +90,7 @@ class SeparableFactorPrior(FactorPrior):
     def _curve(self) -> _Curve:
         return _curve(self.law, self.beta)
 
-    def mmse(self, q_hat: Array) -> Integral:
+    def mmse(self, q_hat: Array) -> Estimate:
         curve, u = self._curve, self._position(q_hat)
         low = u < curve.position[0]
         with np.errstate(over="ignore"):
@@ -98,24 +98,24 @@ class SeparableFactorPrior(FactorPrior):
             first = 1 - (1 - np.exp(curve.log_variance(curve.position[0]))) * np.exp(2 * (u - curve.position[0]))
         value = np.where(low, first, value)
         relative = np.interp(u, curve.position, curve.error) + _POLICY.interpolation
-        return Integral(value, np.where(np.isneginf(u), 0.0, relative * value))
+        return Estimate(value, np.where(np.isneginf(u), 0.0, relative * value))
 
-    def mutual_information(self, q_hat: Array) -> Integral:
+    def mutual_information(self, q_hat: Array) -> Estimate:
         curve, u, half = self._curve, self._position(q_hat), 0.5 * np.asarray(q_hat, dtype=float)
         if self.mmse_dimension == 0:
             # The table of discrete weights ends where nothing is left to learn.
             u = np.minimum(u, curve.position[-1])
         start = curve.position[0]
         # Beyond the onset I falls behind q_hat/2 with the third power of the distance.
-        behind = 0.5 * self.onset * (1 + np.exp(start)) - curve.information(start)
+        behind = 0.5 * self.weak_recovery_onset * (1 + np.exp(start)) - curve.information(start)
         first = half - behind * np.exp(3 * np.minimum(u - start, 0.0))
         value = np.where(u < start, first, curve.information(np.maximum(u, start)))
-        return Integral(value, np.interp(u, curve.position, curve.information_error) + _POLICY.interpolation * value)
+        return Estimate(value, np.interp(u, curve.position, curve.information_error) + _POLICY.interpolation * value)
 
     def _position(self, q_hat: Array) -> Array:
         r""":math:`\log(x/\sqrt\beta - 1)`, which runs from minus to plus infinity beyond the onset."""
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(np.maximum(np.asarray(q_hat, dtype=float) / self.onset - 1, 0.0)))
+            return np.asarray(np.log(np.maximum(np.asarray(q_hat, dtype=float) / self.weak_recovery_onset - 1, 0.0)))
 
     def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
         left, right = (self.law.sample((size, self.width), rng) for size in shape)

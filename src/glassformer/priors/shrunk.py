@@ -6,9 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.decompositions import eigh, svd
-from glassformer.priors.base import Estimate
+from glassformer.priors.base import SignalEstimate
 
 
 class Shrinker(Protocol):
@@ -21,14 +21,14 @@ class Shrinker(Protocol):
 class Shrinkage(Shrinker, Protocol):
     """What is needed of one that knows what error it leaves."""
 
-    def mmse(self) -> Integral:
+    def mmse(self) -> Estimate:
         """The error that is left, shape (1,)."""
 
 
-def shrunk_rectangular(law: Shrinkage, field: Array, precision: float) -> Estimate:
+def shrunk_rectangular(law: Shrinkage, field: Array, precision: float) -> SignalEstimate:
     r"""Posterior mean of ``S`` from :math:`A Y`, of shape (L, d), at precision :math:`A > 0`."""
     signal, onsager = spectral_rectangular(law, field, precision)
-    return Estimate(signal, float(law.mmse().value[0]), onsager)
+    return SignalEstimate(signal, float(law.mmse().value[0]), onsager)
 
 
 def spectral_rectangular(law: Shrinker, field: Array, precision: float) -> tuple[Array, float]:
@@ -42,12 +42,12 @@ def spectral_rectangular(law: Shrinker, field: Array, precision: float) -> tuple
     return signal, rectangular_divergence(positive, shrunk, slope, excess) / precision
 
 
-def shrunk_symmetric(law: Shrinkage, field: Array, precision: float) -> Estimate:
+def shrunk_symmetric(law: Shrinkage, field: Array, precision: float) -> SignalEstimate:
     r"""Posterior mean of a symmetric ``S`` from :math:`A Y`, of shape (d, d), at precision :math:`A > 0`."""
     values, vectors = eigh(field / precision)
     shrunk, slope = law.shrinkage(values)
     onsager = symmetric_divergence(values, shrunk, slope) / precision
-    return Estimate((vectors * shrunk) @ vectors.T, float(law.mmse().value[0]), onsager)
+    return SignalEstimate((vectors * shrunk) @ vectors.T, float(law.mmse().value[0]), onsager)
 
 
 def rectangular_divergence(s: Array, shrunk: Array, slope: Array, excess: int) -> float:

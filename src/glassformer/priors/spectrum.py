@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
-from glassformer.priors.base import Estimate
+from glassformer.core.estimate import Array, Estimate
+from glassformer.priors.base import SignalEstimate
 from glassformer.priors.bilinear import BilinearPrior
 from glassformer.priors.matrix_base import ScalarPrior
 from glassformer.priors.shrunk import shrunk_rectangular, shrunk_symmetric
@@ -68,7 +68,7 @@ class SpectrumPrior(ScalarPrior):
     def rank(self) -> float:
         return 1 - self.zeros
 
-    def mmse(self, q_hat: Array) -> Integral:
+    def mmse(self, q_hat: Array) -> Estimate:
         q_hat = np.asarray(q_hat, dtype=float)
         noise = 1 / np.maximum(q_hat, 1e-300)
         value, error = np.where(noise > _POLICY.largest, 1.0, 0.0), np.zeros(q_hat.shape)
@@ -78,13 +78,13 @@ class SpectrumPrior(ScalarPrior):
             found, share = self._mmse_at(seen), noise[proper] / seen
             value[proper] = found.value * share
             error[proper] = found.error * share + np.where(share < 1, _POLICY.beyond, 0.0) * value[proper]
-        return Integral(value, error)
+        return Estimate(value, error)
 
-    def _mmse_at(self, noise: Array) -> Integral:
+    def _mmse_at(self, noise: Array) -> Estimate:
         """One noise level at a time: nodes of all of them together would take memory."""
         distinct, back = np.unique(noise, return_inverse=True)
         found = [self.noisy_law(np.array([level])).mmse() for level in distinct]
-        return Integral(*(np.concatenate(part)[back] for part in zip(*found, strict=True)))
+        return Estimate(*(np.concatenate(part)[back] for part in zip(*found, strict=True)))
 
     def power_deviation(self, shape: tuple[int, ...]) -> float:
         # The spectrum is what it is at every size.
@@ -163,13 +163,13 @@ class SymmetricSpectrumPrior(SpectrumPrior, SymmetricPrior):
         vectors = orthogonal(shape[0], shape[0], rng)
         return (vectors * values) @ vectors.T
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
         r"""Posterior mean of ``S`` from natural parameters :math:`A Y` and :math:`A = \hat q`."""
         del memory
         if precision <= 1 / _POLICY.largest:
-            return Estimate(self.mean((len(field), len(field))), 1.0, 1.0)
+            return SignalEstimate(self.mean((len(field), len(field))), 1.0, 1.0)
         if self.known(precision):
-            return Estimate(field / precision, 1 / precision, 1 / precision)
+            return SignalEstimate(field / precision, 1 / precision, 1 / precision)
         return shrunk_symmetric(self.noisy_law(np.array([1 / precision])), field, precision)
 
 
@@ -241,13 +241,13 @@ class RectangularSpectrumPrior(SpectrumPrior):
         left, right = (orthogonal(side, short, rng) for side in shape)
         return (left * values) @ right.T
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
         r"""Posterior mean of ``S`` from natural parameters :math:`A Y` and :math:`A = \hat q`."""
         del memory
         if precision <= 1 / _POLICY.largest:
-            return Estimate(np.zeros_like(field), 1.0, 1.0)
+            return SignalEstimate(np.zeros_like(field), 1.0, 1.0)
         if self.known(precision):
-            return Estimate(field / precision, 1 / precision, 1 / precision)
+            return SignalEstimate(field / precision, 1 / precision, 1 / precision)
         return shrunk_rectangular(self.noisy_law(np.array([1 / precision])), field, precision)
 
 

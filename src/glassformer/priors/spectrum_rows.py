@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
-from glassformer.priors.base import Estimate
+from glassformer.core.estimate import Array, Estimate
+from glassformer.priors.base import SignalEstimate
 from glassformer.priors.weight_rows import WeightRowsPrior
 
 # Deviation of the mean eigenvalue from one that is rounding.
@@ -37,7 +37,7 @@ class SpectrumRowsPrior(WeightRowsPrior):
 
     Example:
         >>> prior = SpectrumRowsPrior((0.5, 1.5), 1)
-        >>> prior.covariance(Integral(np.eye(1)[None], np.zeros((1, 1, 1)))).value.round(4).ravel()
+        >>> prior.covariance(Estimate(np.eye(1)[None], np.zeros((1, 1, 1)))).value.round(4).ravel()
         array([0.4667])
     """
 
@@ -70,22 +70,22 @@ class SpectrumRowsPrior(WeightRowsPrior):
         own = np.array(self.spectrum).reshape(-1, *np.ones(precision.ndim, dtype=int))
         return np.asarray(np.linalg.inv(np.eye(self.count) / own + precision))
 
-    def covariance(self, q_hat: Integral) -> Integral:
+    def covariance(self, q_hat: Estimate) -> Estimate:
         parts = self._posteriors(q_hat.value)
         value, size = parts.mean(axis=0), np.abs(parts)
         error = (size @ np.abs(q_hat.error) @ size).mean(axis=0)
-        return Integral(0.5 * (value + np.swapaxes(value, -1, -2)), error)
+        return Estimate(0.5 * (value + np.swapaxes(value, -1, -2)), error)
 
     def profile(self, points: int) -> tuple[Array, Array]:
         precision = np.geomspace(1e-3, 1e3, points)
         own = np.array(self.spectrum)[:, None]
         return precision, np.mean(own / (1 + own * precision), axis=0)
 
-    def entropy(self, q_hat: Array, variance: Array) -> Integral:
+    def entropy(self, q_hat: Array, variance: Array) -> Estimate:
         own = np.array(self.spectrum)[:, None, None, None]
         growth = np.linalg.slogdet(np.eye(self.count) + own * q_hat)[1].mean(axis=0)
         value = 0.5 * (np.einsum("nab,nba->n", q_hat, variance) - growth)
-        return Integral(value, np.zeros(len(variance)))
+        return Estimate(value, np.zeros(len(variance)))
 
     def _places(self, dimension: int) -> NDArray[np.intp]:
         """The eigenvalue of every feature, by its number."""
@@ -97,9 +97,9 @@ class SpectrumRowsPrior(WeightRowsPrior):
     def power_deviation(self, shape: tuple[Any, ...]) -> float:
         return float(np.sqrt(self.growth) * super().power_deviation(shape))
 
-    def denoise(self, field: Array, precision: Array, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
         del memory
         parts, places = self._posteriors(np.asarray(precision)), self._places(field.shape[-1])
         signal = np.einsum("dab,bd->ad", parts[places], field)
         variance = parts[places].mean(axis=0)
-        return Estimate(signal, variance, variance)
+        return SignalEstimate(signal, variance, variance)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
-from glassformer.priors.base import Estimate
+from glassformer.core.estimate import Array, Estimate
+from glassformer.priors.base import SignalEstimate
 from glassformer.priors.limits import GaussianMatrixPrior, exact
 from glassformer.priors.matrix_base import ScalarPrior
 from glassformer.priors.shrunk import shrunk_symmetric
@@ -101,7 +101,7 @@ class WishartPrior(SymmetricPrior):
     def factor_width(self, columns: int) -> int:
         return max(1, round(self.rho * columns))
 
-    def mmse(self, q_hat: Array) -> Integral:
+    def mmse(self, q_hat: Array) -> Estimate:
         q_hat = np.asarray(q_hat, dtype=float)
         value = np.where(q_hat <= _POLICY.tiny, 1.0, 0.0)
         error = np.zeros_like(value)
@@ -115,7 +115,7 @@ class WishartPrior(SymmetricPrior):
             beyond = np.where(q_hat[proper] > largest, 1e-6, 0.0)
             value[proper] = found.value * (seen / q_hat[proper])
             error[proper] = found.error * (seen / q_hat[proper]) + beyond * value[proper]
-        return Integral(value, error)
+        return Estimate(value, error)
 
     def mean(self, shape: tuple[int, int]) -> Array:
         return np.sqrt(self.rho) * np.eye(shape[0])
@@ -135,7 +135,7 @@ class WishartPrior(SymmetricPrior):
         d = shape[0]
         return float(2 * (1 + self.rho) * np.sqrt(2 / (d * self.factor_width(d))) + 2 / d)
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
         r"""Posterior mean of ``S`` from natural parameters ``field`` :math:`A Y` and ``precision`` :math:`A = \hat q`.
 
         Args:
@@ -145,9 +145,9 @@ class WishartPrior(SymmetricPrior):
         """
         del memory
         if precision <= _POLICY.tiny:
-            return Estimate(self.mean((len(field), len(field))), 1.0, 1.0)
+            return SignalEstimate(self.mean((len(field), len(field))), 1.0, 1.0)
         if precision >= _POLICY.huge:
-            return Estimate(field / precision, 1 / precision, 1 / precision)
+            return SignalEstimate(field / precision, 1 / precision, 1 / precision)
         return shrunk_symmetric(SymmetricLaw(self.rho, 1 / precision), field, precision)
 
 
@@ -175,14 +175,14 @@ class NarrowWishartPrior(SymmetricPrior):
     """
 
     extensive = False
-    onset = 1.0
+    weak_recovery_onset = 1.0
     mmse_dimension = 2.0
 
-    def mmse(self, q_hat: Array) -> Integral:
+    def mmse(self, q_hat: Array) -> Estimate:
         t = 1 / np.maximum(np.asarray(q_hat, dtype=float), 1.0)
         return exact(t * (2 - t))
 
-    def mutual_information(self, q_hat: Array) -> Integral:
+    def mutual_information(self, q_hat: Array) -> Estimate:
         q_hat = np.asarray(q_hat, dtype=float)
         x = np.maximum(q_hat, 1.0)
         return exact(np.where(q_hat < 1, 0.5 * q_hat, np.log(x) + 0.5 / x))
@@ -223,5 +223,5 @@ class FixedWidthWishartPrior(NarrowWishartPrior):
     def power_deviation(self, shape: tuple[int, int]) -> float:
         return self._at(shape[0]).power_deviation(shape)
 
-    def denoise(self, field: Array, precision: float, memory: Any = None) -> Estimate:
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
         return self._at(len(field)).denoise(field, precision, memory)

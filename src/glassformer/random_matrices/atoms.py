@@ -19,7 +19,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.roots import bracketed_root
 from glassformer.random_matrices.nodes import LawNodes
 from glassformer.random_matrices.panels import Panels, settled_panels
@@ -228,10 +228,10 @@ class AtomsLaw(ABC):
             row[: len(part)] = part
         return found
 
-    def mmse(self) -> Integral:
+    def mmse(self) -> Estimate:
         """Least mean squared error of the signal and its estimated error, shape (batch,)."""
         value, error = np.array([curve.mmse() for curve in self.curves]).T
-        return Integral(value * self.unit, error * self.unit)
+        return Estimate(value * self.unit, error * self.unit)
 
     def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
         """Quadrature over the values of each law, for functions that bend at ``cut``, shape (batch,)."""

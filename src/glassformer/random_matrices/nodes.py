@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from numpy.typing import ArrayLike
 
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 
 
 class LawNodes(NamedTuple):
@@ -28,7 +28,7 @@ class SpectralLaw(Protocol):
     def support(self) -> Array:
         """Edges of the bulks, shape (batch, bulks, 2); NaN for a bulk that is not there."""
 
-    def mmse(self) -> Integral:
+    def mmse(self) -> Estimate:
         """Least mean squared error of the signal, shape (batch,)."""
 
     def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quadrature import tanh_sinh
 from glassformer.random_matrices.nodes import LawNodes
 from glassformer.random_matrices.rectangular_curve import ArcPoints, ProductCurve
@@ -116,7 +116,7 @@ class RectangularLaw:
         """From means over the values to errors per entry of the signal, shape (batch,)."""
         return 1 / np.sqrt(self._curve.beta[:, 0])
 
-    def mmse(self) -> Integral:
+    def mmse(self) -> Estimate:
         r"""Minimal mean squared error per entry of ``S`` (prior variance 1) and its estimated error, shape (batch,).
 
         .. math:: \mathrm{MMSE}(R) = 1 - \frac1\pi\int \frac{\mathrm{Im}\,m\;B}{B + R\rho^2}\,df
@@ -135,7 +135,7 @@ class RectangularLaw:
         missed = np.where(disagreement > 1e-13 * np.maximum(R, 1.0), disagreement, 0.0)
         error = np.abs(value - coarse) + missed + 4e-16 * np.where(small, R, 1.0)
         # Neither the observation itself nor nothing at all has a larger one.
-        return Integral(value, np.minimum(error, np.minimum(R, 1.0)))
+        return Estimate(value, np.minimum(error, np.minimum(R, 1.0)))
 
     def mass(self) -> Array:
         """Total mass of the law, 1 up to integration error: a check that costs what ``mmse`` costs, shape (batch,)."""

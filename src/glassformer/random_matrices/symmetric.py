@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quadrature import tanh_sinh
 from glassformer.numerics.roots import bracketed_root
 from glassformer.random_matrices.nodes import LawNodes
@@ -157,7 +157,7 @@ class SymmetricLaw:
         """From means over the values to errors per dimension, shape (batch,)."""
         return np.ones(len(self._parameters[0]))
 
-    def mmse(self) -> Integral:
+    def mmse(self) -> Estimate:
         r"""Minimal mean squared error :math:`E\|S - \hat S\|_F^2/d`, and its estimated error, shape (batch,).
 
         .. math:: \mathrm{MMSE} = 1 - \rho\int (s-1)^2\,\mu\,dz
@@ -184,7 +184,7 @@ class SymmetricLaw:
         # The forms differ by what is missed of the mass of the law, times the noise in one of them.
         missed = disagreement / np.maximum(noise, 1.0)
         missed = np.where(missed > 1e-11, missed, 0.0) + np.where(small, rounding[1], rounding[0])
-        return Integral(value, np.abs(value - coarse) + (missed + 1e-14) * np.where(small, noise, 1.0))
+        return Estimate(value, np.abs(value - coarse) + (missed + 1e-14) * np.where(small, noise, 1.0))
 
     def nodes(self, cut: ArrayLike = 0.0) -> LawNodes:
         r"""Quadrature over the eigenvalues of each law, for functions that bend at ``cut``, shape (batch,).

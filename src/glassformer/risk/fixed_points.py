@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.numerics.quasi_random import confident, mean_and_error
@@ -39,9 +39,9 @@ AGREED = 1e-7
 def solved(problem: Problem, alpha: Array, strength: Array, estimated: bool = True) -> Point:
     """Fixed points at sample ratios and strengths, shape (batch,); ``estimated`` as in :func:`point_at`.
 
-    Where the error is foretold (:meth:`Problem.foretold`), or has a closed form, nothing is searched for.
+    Where the error is foretold (:meth:`Problem.known_error`), or has a closed form, nothing is searched for.
     """
-    known = problem.foretold(alpha, strength)
+    known = problem.known_error(alpha, strength)
     told = ~np.isnan(known)
     closed = ~told & problem.least_squares(alpha, strength)
     if told.any():
@@ -75,8 +75,8 @@ def _limit(problem: Problem, alpha: Array, point: Point, estimated: bool) -> Poi
     if problem.penalty.positive:
         if not estimated:
             return point
-        louder = point_at(problem, alpha, 4 * point.strength, point.logarithms).found.error
-        return point._replace(error_estimate=point.error_estimate + 2 * np.abs(louder - point.found.error))
+        with_more_noise = point_at(problem, alpha, 4 * point.strength, point.logarithms).found.error
+        return point._replace(error_estimate=point.error_estimate + 2 * np.abs(with_more_noise - point.found.error))
     fitting = replace(problem, seen=replace(problem.labels, fitted=True))
     unit = np.array([1.0, LEAST, LEAST])
     found = point_at(fitting, alpha, np.ones_like(alpha), point.logarithms - np.log(unit), estimated)
@@ -107,13 +107,13 @@ def point_at(
     earlier. ``slopes`` of the map near the start, which a search knows from the point before, need not be measured.
     """
 
-    def step(x: Array, index: Any) -> Integral:
+    def step(x: Array, index: Any) -> Estimate:
         good = np.all(np.abs(x) < _FAR, axis=1)
         found = problem.learned(strength[index], Fields(*np.exp(np.where(good[:, None], x, 0.0)).T))
         with np.errstate(invalid="ignore", divide="ignore"):
             new = np.log(np.stack(problem.after(alpha[index], found), axis=1))
         new[~good] = np.nan
-        return Integral(new, np.broadcast_to(found.blur[:, None], new.shape) / np.maximum(found.error, 1e-3)[:, None])
+        return Estimate(new, np.broadcast_to(found.blur[:, None], new.shape) / np.maximum(found.error, 1e-3)[:, None])
 
     solution = newton(step, start, _SETTINGS if estimated else _LOOK, slopes=slopes)
     # Next to a threshold the map hardly contracts: slopes have to be those of the map to the last digits.
@@ -121,7 +121,7 @@ def point_at(
     if late.any() and estimated:
         rows = np.flatnonzero(late)
         again = newton(lambda x, index: step(x, rows[index]), solution.value[late], _SETTINGS, both=True)
-        solution = solution.overlaid(late, replace(again, iterations=again.iterations + solution.iterations[late]))
+        solution = solution.merge_where(late, replace(again, iterations=again.iterations + solution.iterations[late]))
     fields = Fields(*np.exp(solution.value).T)
     found = problem.learned(strength, fields)
     blur = _blur(problem, strength, solution, found) if estimated else np.full_like(strength, np.nan)

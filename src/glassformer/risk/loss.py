@@ -12,18 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.defaults import declared
+from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array
 
 
 class Loss(ABC):
     """A loss, convex in the fitted field. Labels, fields and variances broadcast."""
 
-    binary = declared(False, "True when labels have to be +1 or -1.")
-    quadratic = declared(False, "True for half the square: it has closed forms, and fits labels exactly in a limit.")
+    binary = default_property(False, "True when labels have to be +1 or -1.")
+    quadratic = default_property(
+        False, "True for half the square: it has closed forms, and fits labels exactly in a limit."
+    )
 
-    sharpness = declared(np.inf, "Largest curvature in the field of a sample of weight one; infinite for kinks.")
-    weights = declared(1.0, "Of the samples: numbers > 0 that multiply their losses.")
+    sharpness = default_property(
+        np.inf, "Largest curvature in the field of a sample of weight one; infinite for kinks."
+    )
+    weights = default_property(1.0, "Of the samples: numbers > 0 that multiply their losses.")
 
     @property
     def steady(self) -> bool:

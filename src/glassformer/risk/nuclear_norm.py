@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glassformer.core.arguments import require_arguments
-from glassformer.core.display import Shown
+from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
 from glassformer.models.bsr import BilinearSequenceRegression
 from glassformer.risk.limits import risk_limits
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class NuclearNormRisk(Shown):
+class NuclearNormRisk(DisplayMixin):
     r"""What nuclear-norm regularisation reaches at one sample ratio.
 
     Attributes:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glassformer.core.errors import BackendError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.numerics.roots import bracketed_root
 from glassformer.risk.loss import Loss
 
@@ -79,7 +79,7 @@ class OwnLoss(Loss):
 
     def _of_arrays(self, part: Callable[..., Any], *given: Any, **fixed: Any) -> list[Array]:
         """What a traceable part makes of arrays, as it finds it of their elements."""
-        from glassformer.numerics.cached_jit import Specialised
+        from glassformer.numerics.cached_jit import CachedJit
         from glassformer.numerics.jax_settings import jax_settings
 
         arrays = np.broadcast_arrays(*(np.asarray(one, dtype=float) for one in given))
@@ -88,7 +88,7 @@ class OwnLoss(Loss):
         spare = max(_POLICY.at_once, 1 << max(count - 1, 0).bit_length()) - count
         flat = [np.pad(one.ravel(), (0, spare), mode="edge") if count else np.zeros(spare) for one in arrays]
         with jax_settings():
-            found = Specialised(part, function=self.function, **fixed)(*flat)
+            found = CachedJit(part, function=self.function, **fixed)(*flat)
         return [np.asarray(one, dtype=float)[:count].reshape(shape) for one in found]
 
     def value(self, y: Array, h: Array) -> Array:
@@ -107,7 +107,7 @@ class OwnLoss(Loss):
     def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
         """At a kink the minimiser stands still while the field goes from one end of a stretch to the other."""
         found = [y + 0 * variance]
-        for kink in remembered(lambda: self._kinks(np.ravel(y)), "kinks", self.function, y):
+        for kink in memoize(lambda: self._kinks(np.ravel(y)), "kinks", self.function, y):
             for beside in (kink.reshape(np.shape(y)) + side for side in (-_POLICY.beside, _POLICY.beside)):
                 found.append(beside + variance * self._evaluated(1, y, beside))
         return tuple(found)

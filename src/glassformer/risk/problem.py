@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.risk.labels import Answers, Labels
 from glassformer.risk.loss import Loss
 from glassformer.risk.penalties import Fields, Learned, Penalty, learned
@@ -58,7 +58,7 @@ class Problem:
         labels = self.labels.finer
         return None if labels is None else replace(self, seen=labels)
 
-    def foretold(self, alpha: Array, strength: Array) -> Array:
+    def known_error(self, alpha: Array, strength: Array) -> Array:
         """Errors that are known without a search, NaN elsewhere.
 
         Penalties beyond the largest useful one leave nothing. The interpolator of least norm is the signal from its
@@ -93,7 +93,7 @@ class Problem:
             return Dimension(1.0, 0.0)
         if self.penalty.square == 0:
             return Dimension(float(self.model.prior.convex_dimension), 0.0)
-        found: Dimension = remembered(self.extrapolated_dimension, "dimension", self.model.prior, self.penalty)
+        found: Dimension = memoize(self.extrapolated_dimension, "dimension", self.model.prior, self.penalty)
         return found
 
     def extrapolated_dimension(self) -> Dimension:
@@ -140,9 +140,9 @@ class Problem:
 
     def largest_strength(self, alpha: Array) -> Array:
         """Strength from which on the estimate is zero; for a penalty that never does that, one that is as large."""
-        return self.emptying(self.unlearned(alpha))
+        return self.lambda_max(self.unlearned(alpha))
 
-    def emptying(self, fields: Fields) -> Array:
+    def lambda_max(self, fields: Fields) -> Array:
         """The strength that leaves nothing, or next to nothing, at fields."""
         degrees = self.model.prior.degrees
         if self.penalty.spectral == 0:

@@ -28,7 +28,7 @@ def start_of(problem: Problem, alpha: Array, strength: Array) -> Array:
     fields = problem.unlearned(alpha)
     if problem.penalty.spectral > 0:
         # The gain at which the threshold is that; less than all that there is.
-        gain = fields.gain * np.fmin(1.0, strength / (_BEGIN * problem.emptying(fields)))
+        gain = fields.gain * np.fmin(1.0, strength / (_BEGIN * problem.lambda_max(fields)))
         fields = fields._replace(gain=gain, stiffness=gain)
     # More samples than unknowns need no threshold, and leave the noise of least squares.
     spare = problem.count(alpha) - 1

@@ -13,7 +13,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_consistent_length, column_or_1d
 
 from glassformer.core.checks import require_integer, require_name
-from glassformer.core.display import Shown
+from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError, DataWarning, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.results import plain
@@ -39,7 +39,7 @@ _POLICY = Parts()
 
 
 @dataclass(frozen=True, eq=False)
-class Forecast(Shown):
+class Forecast(DisplayMixin):
     """Errors of predictions of new labels against the number of samples.
 
     Attributes:

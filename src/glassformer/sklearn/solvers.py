@@ -23,9 +23,9 @@ from glassformer.learners.risk_path import RiskPath, asked_strengths, rank_of, r
 from glassformer.learners.validation import (
     CrossValidation,
     cross_validate,
-    held_back,
     held_back_alone,
     leave_one_out,
+    validation_split,
 )
 from glassformer.numerics.decompositions import singular_values
 from glassformer.risk.losses import loss_of
@@ -221,7 +221,7 @@ def _missed(settings: Any, task: Task, strength: float) -> Array:
     design, labels, *kind = _problem(settings, task)
     few = np.random.default_rng(0).permutation(several)[:_ALONE]
     alone = labels[few] - held_back_alone(design, labels, few, strength, *kind, **shared)
-    folded = labels - held_back(design, labels, strength, *kind, folds=min(_FOLDS, several), **shared)
+    folded = labels - validation_split(design, labels, strength, *kind, folds=min(_FOLDS, several), **shared)
     sizes = [float(np.average(part**2, weights=task.weights[few])) for part in (alone, folded[few])]
     return np.asarray(folded * np.sqrt(sizes[0] / max(sizes[1], 1e-300)))
 

@@ -80,7 +80,7 @@ class Unknown(NamedTuple):
         """Message passing by its name: for independent inputs, then by the singular values that inputs have."""
         found = self.estimated()
         yield "gamp", found
-        if VectorMessagePassing().obstacle(found.model) is None:
+        if VectorMessagePassing().incompatibility(found.model) is None:
             yield "vamp", self.estimated(VampStep)
 
     def best_strength(self, settings: Any, found: EstimatedModel) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from numpy.polynomial.legendre import leggauss
 from numpy.typing import ArrayLike
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.core.results import Steps, Table
 from glassformer.core.solution import Status
 from glassformer.models.base import Model, require_theory
@@ -118,11 +118,11 @@ def assumed_prior_trajectory(model: Model, alpha: ArrayLike, steps: int, assumed
     require_steps(model, alpha, steps)
     noise = float(model.channel.noise)
 
-    def advance(error: Array, q_hat: Array) -> tuple[Array, Integral]:
+    def advance(error: Array, q_hat: Array) -> tuple[Array, Estimate]:
         del q_hat
         precision = counts[:, None, None] / (noise + error)
         found = [_error_at(prior, assumed, float(known)) for known in precision.ravel()]
-        return precision, Integral(*(np.reshape(part, precision.shape) for part in zip(*found, strict=True)))
+        return precision, Estimate(*(np.reshape(part, precision.shape) for part in zip(*found, strict=True)))
 
     start = _error_at(prior, assumed, 0.0).value * np.eye(1)
     table = table_of(model, alpha, followed(advance, start, len(alpha), steps))
@@ -140,15 +140,15 @@ def _denoising(model: Model, alpha: Array, assumed: ScalarPrior) -> tuple[Scalar
     return prior, alpha / prior.degrees * float(np.prod(model.channel.field_components))
 
 
-def _error_at(prior: ScalarPrior, assumed: ScalarPrior, precision: float) -> Integral:
+def _error_at(prior: ScalarPrior, assumed: ScalarPrior, precision: float) -> Estimate:
     """That of the other denoiser, also where nothing is seen: every estimate is the mean of what is assumed."""
     if precision > 0:
         return denoised_error(prior, assumed, 1 / precision)
     (wrong,) = (prior.mean((1, 1)) - assumed.mean((1, 1))).ravel() ** 2
-    return Integral(np.asarray(1 + wrong), np.asarray(0.0))
+    return Estimate(np.asarray(1 + wrong), np.asarray(0.0))
 
 
-def denoised_error(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> Integral:
+def denoised_error(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> Estimate:
     """Error of a signal seen through noise, of the denoiser that belongs to another prior; shape ()."""
     law, other = prior.noisy_law(np.array([noise])), assumed.noisy_law(np.array([noise]))
 
@@ -166,7 +166,7 @@ def denoised_error(prior: ScalarPrior, assumed: ScalarPrior, noise: float) -> In
             break
     # The law of both signs has mass 1/2 here; the sum itself is less exact, by what density there is next to zero.
     least, unit = law.mmse(), law.unit[0] * 2 / np.rint(2 * fine[0])
-    return Integral(least.value[0] + unit * fine[1], least.error[0] + unit * abs(fine[1] - coarse[1]))
+    return Estimate(least.value[0] + unit * fine[1], least.error[0] + unit * abs(fine[1] - coarse[1]))
 
 
 def _integrals(ends: Array, terms: Callable[[Array], Array], count: int) -> Array:

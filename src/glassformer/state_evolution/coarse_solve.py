@@ -64,7 +64,7 @@ def located(
         before = whole.at(near)
         usable = _stopped(before)[:, None, None]
         state = np.where(usable, started(start[index], before.value, side), start[index])
-        whole = whole.overlaid(index, _stable(solve, state, index, settings))
+        whole = whole.merge_where(index, _stable(solve, state, index, settings))
     return whole
 
 
@@ -116,7 +116,7 @@ def _stable(solve: Callable[[Array, Index], Solution], start: Array, index: Inde
         again = replace(again, iterations=again.iterations + solution.iterations[todo])
         # A point that a push leads back to is stable.
         moved = _moved(again.value, solution.value[todo], settings)
-        solution = solution.overlaid(todo[moved], again.at(moved))
+        solution = solution.merge_where(todo[moved], again.at(moved))
         todo = todo[moved & _stopped(again)]
     unstable = np.zeros(len(start), dtype=bool)
     unstable[todo] = repelling(solution.extra["slope"][todo])

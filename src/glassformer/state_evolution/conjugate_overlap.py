@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from glassformer.channels.base import Channel
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import require_integer
-from glassformer.core.display import Shown
+from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.progress import advance, expected
@@ -28,7 +28,7 @@ _SMALLEST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class ConjugateOverlap(Shown):
+class ConjugateOverlap(DisplayMixin):
     r"""What :func:`conjugate_overlap` finds.
 
     Attributes:
@@ -104,7 +104,7 @@ def conjugate_overlap(
     prior = model.prior.in_rows
     rate, variance = alpha / prior.degrees, prior.self_overlap - matrix
     # Posteriors that are sampled have a bias of their own, which no number of data points removes.
-    channel = model.channel.in_rows.careful()
+    channel = model.channel.in_rows.high_accuracy()
     with expected(f"conjugate overlap {model.name}", channel.points):
         return _searched(channel, variance, rate, accuracy, most)
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from glassformer.core.estimate import Array, Integral
-from glassformer.core.memoize import remembered
+from glassformer.core.estimate import Array, Estimate
+from glassformer.core.memoize import memoize
 from glassformer.models import Model
 from glassformer.models.base import counting_threshold, require_theory
 
@@ -112,17 +112,17 @@ def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
     return StateCurve(q_hat, alpha, variance, np.abs(alpha * relative))
 
 
-def mmse(model: Model, q_hat: Array) -> Integral:
+def mmse(model: Model, q_hat: Array) -> Estimate:
     r""":math:`\mathrm{MMSE}(\hat q)` of a model of one row, shape (batch,)."""
     require_theory(model)
     precision = q_hat[:, None, None]
-    return Integral(*map(np.ravel, model.prior.in_rows.covariance(Integral(precision, np.zeros_like(precision)))))
+    return Estimate(*map(np.ravel, model.prior.in_rows.covariance(Estimate(precision, np.zeros_like(precision)))))
 
 
-def information_at(model: Model, variance: Array) -> Integral:
+def information_at(model: Model, variance: Array) -> Estimate:
     """Information of a channel of one row at posterior variances, shape (batch,)."""
     require_theory(model)
-    return Integral(*map(np.ravel, model.channel.in_rows.information(variance[:, None, None])))
+    return Estimate(*map(np.ravel, model.channel.in_rows.information(variance[:, None, None])))
 
 
 def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
@@ -142,7 +142,7 @@ def with_curve(model: Model, most: float) -> tuple[Model, StateCurve]:
     the curve with this model does not depend on whether the curve was known before.
     """
     decades = _decades(model, most)
-    found: tuple[Model, StateCurve] = remembered(
+    found: tuple[Model, StateCurve] = memoize(
         lambda: (model, _resolved(model, decades)), "equation of state", model, decades
     )
     return found
@@ -221,7 +221,7 @@ def _information_diverges(model: Model) -> bool:
 def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:
     r"""Values of :math:`\hat q` above the prior's onset, logarithmic, covering overlaps from 0 to almost 1."""
     prior = model.prior.in_rows
-    return prior.onset + natural_scale(model) * np.geomspace(smallest, largest, points)
+    return prior.weak_recovery_onset + natural_scale(model) * np.geomspace(smallest, largest, points)
 
 
 def natural_scale(model: Model) -> float:

@@ -11,8 +11,8 @@ import numpy as np
 
 from glassformer.channels.base import Channel
 from glassformer.channels.field_averages import Averages, joined
-from glassformer.core.estimate import Array, Integral
-from glassformer.core.memoize import remembered
+from glassformer.core.estimate import Array, Estimate
+from glassformer.core.memoize import memoize
 from glassformer.core.progress import advance
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.eigenvalues import with_eigenvalues
@@ -99,11 +99,11 @@ class EvolutionMap:
         fewer = max(min(POLICY.fewest, self.channel.points), self.channel.points // factor)
         return replace(self, channel=self.channel.with_points(fewer))
 
-    def hasty(self) -> EvolutionMap:
+    def low_accuracy(self) -> EvolutionMap:
         """The map with less work on each data point, that leads to where more is to be spent."""
-        return replace(self, channel=self.channel.hasty())
+        return replace(self, channel=self.channel.low_accuracy())
 
-    def __call__(self, variance: Array, index: Index, kept: Array | None = None) -> Integral:
+    def __call__(self, variance: Array, index: Index, kept: Array | None = None) -> Estimate:
         r"""The next covariances of the batch elements ``index``, from theirs of shape (active, P, P).
 
         ``kept``, of shape (2, batch, P, P), takes :math:`\hat Q` on the way and its error.
@@ -115,14 +115,14 @@ class EvolutionMap:
         if variance.shape[-1] == 1 and np.any(variance == 0) and self.channel.rank > 0:
             # A signal known exactly stays known where labels fix it; the floor of the variance must not show.
             value = np.where(variance == 0, 0.0, value)
-        return Integral(value, error)
+        return Estimate(value, error)
 
-    def conjugate(self, variance: Array, index: Index) -> Integral:
+    def conjugate(self, variance: Array, index: Index) -> Estimate:
         r""":math:`\hat Q` of covariances, and its error."""
         found = self.channel.information(floored(variance, self.channel.smallest))
         advance(len(index) * self.channel.work)
         rate = self.alpha[index, None, None] / self.prior.degrees
-        return Integral(rate * found.value, rate * found.error)
+        return Estimate(rate * found.value, rate * found.error)
 
     def with_replicas(self, variance: Array, index: Index, kept: Array) -> Sampled:
         """The next covariances with what replicas of the data say apart; ``kept`` is filled as above."""
@@ -136,11 +136,11 @@ class EvolutionMap:
         found, growth = zip(*map(self._averages_and_slope, states), strict=True)
         sampled = self._sampled(joined(found), index, kept)
         rate = self.alpha[index, None, None] / self.prior.degrees
-        return sampled, -self._prior_slope(Integral(*kept[:, index]), index) @ (rate * np.stack(growth))
+        return sampled, -self._prior_slope(Estimate(*kept[:, index]), index) @ (rate * np.stack(growth))
 
     def _averages_and_slope(self, state: Array) -> tuple[Averages, Array]:
         """Where a fixed point is located, its refinement begins: the same data are not asked twice."""
-        found: tuple[Averages, Array] = remembered(
+        found: tuple[Averages, Array] = memoize(
             lambda: self.channel.averages_and_slope(state), "averages and slope", self.channel, state
         )
         advance(self.channel.work)
@@ -149,14 +149,14 @@ class EvolutionMap:
     def _sampled(self, found: Averages, index: Index, kept: Array) -> Sampled:
         rate = self.alpha[index, None, None] / self.prior.degrees
         kept[:, index] = rate * np.array(found.information)
-        conjugate = _positive(Integral(*kept[:, index]))
+        conjugate = _positive(Estimate(*kept[:, index]))
         # The error of the prior's own approximation: none of it is that of the conjugate overlaps.
-        value, own = self.covariance(Integral(conjugate.value, np.zeros_like(conjugate.value)), index)
+        value, own = self.covariance(Estimate(conjugate.value, np.zeros_like(conjugate.value)), index)
         count = found.replicas.shape[1]
         rest = (found.replicas.sum(axis=1, keepdims=True) - found.replicas) / max(count - 1, 1)
-        parts = [Integral(rate * own, kept[1, index]) for own in np.moveaxis(rest, 1, 0)]
+        parts = [Estimate(rate * own, kept[1, index]) for own in np.moveaxis(rest, 1, 0)]
         less, more = (
-            self.covariance(Integral(own, kept[1, index]), index).value
+            self.covariance(Estimate(own, kept[1, index]), index).value
             for own in ((1 - found.unseen) * kept[0, index], kept[0, index] + rate * found.missing)
         )
         more = more + np.where(more < value, -own, own)
@@ -168,11 +168,11 @@ class EvolutionMap:
         rate = self.alpha[index, None, None] / self.prior.degrees
         found, growth = zip(*map(self._averages_and_slope, states), strict=True)
         information = joined(found).information
-        conjugate, growth = Integral(rate * information.value, rate * information.error), rate * np.stack(growth)
+        conjugate, growth = Estimate(rate * information.value, rate * information.error), rate * np.stack(growth)
         # More overlap is less covariance.
         return -self._prior_slope(conjugate, index) @ growth
 
-    def _prior_slope(self, conjugate: Integral, index: Index) -> Array:
+    def _prior_slope(self, conjugate: Estimate, index: Index) -> Array:
         """Change of covariances with flattened conjugate overlaps, by differences towards more knowledge.
 
         Entries off the diagonal are reached by moving two rows together, so that no state leaves the cone.
@@ -184,7 +184,7 @@ class EvolutionMap:
 
         def moved(direction: Array) -> Array:
             far = q_hat + POLICY.step * direction[:, :, None] * direction[:, None, :]
-            return self.covariance(Integral(far, np.zeros_like(far)), index).value
+            return self.covariance(Estimate(far, np.zeros_like(far)), index).value
 
         here = moved(np.zeros_like(scale))
         unit = scale[:, None, :] * np.eye(size)
@@ -201,7 +201,7 @@ class EvolutionMap:
         pairs = zip(matrices, channel.self_overlap - variance, strict=True)
         return np.array([channel.row_symmetries.respected(matrix, overlap) for matrix, overlap in pairs])
 
-    def covariance(self, q_hat: Integral, index: Index) -> Integral:
+    def covariance(self, q_hat: Estimate, index: Index) -> Estimate:
         r"""Covariances from :math:`\hat Q`, with what must not be learned left as it is."""
         value, error = self.prior.covariance(_positive(q_hat) if self.channel.sampled else q_hat)
         if self.subspace is not None:
@@ -209,12 +209,12 @@ class EvolutionMap:
             value = self.subspace @ value @ self.subspace + (1 - side_known(self.model)) * outside
             error = np.abs(self.subspace) @ error @ np.abs(self.subspace)
         if self.clamped is None:
-            return Integral(value, error)
+            return Estimate(value, error)
         row, values = self.clamped
-        return Integral(held(value, row, values[index]), held(error, row, np.zeros(len(index))))
+        return Estimate(held(value, row, values[index]), held(error, row, np.zeros(len(index))))
 
 
-def _positive(q_hat: Integral) -> Integral:
+def _positive(q_hat: Estimate) -> Estimate:
     """Conjugate overlaps whose eigenvalues, where they are negative within the sampling error, are zero."""
     low = np.linalg.eigvalsh(q_hat.value)[:, 0]
     within = (low < 0) & (low > -POLICY.errors * np.linalg.norm(q_hat.error, axis=(1, 2)))
@@ -222,7 +222,7 @@ def _positive(q_hat: Integral) -> Integral:
         return q_hat
     value = q_hat.value.copy()
     value[within] = with_eigenvalues(value[within], lambda values: np.maximum(values, 0.0))
-    return Integral(value, q_hat.error)
+    return Estimate(value, q_hat.error)
 
 
 def floored(variance: Array, smallest: float) -> Array:
@@ -257,4 +257,4 @@ def side_known(model: Model) -> float:
     """What side information alone tells of a direction."""
     prior = model.prior.in_rows
     nothing = np.zeros((1, prior.rows, prior.rows))
-    return float(1 - prior.covariance(Integral(nothing, nothing)).value[0, 0, 0])
+    return float(1 - prior.covariance(Estimate(nothing, nothing)).value[0, 0, 0])

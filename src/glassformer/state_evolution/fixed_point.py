@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import note
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
@@ -41,7 +41,7 @@ _POLICY = Acceleration()
 
 
 def fixed_point(
-    function: Callable[[Array, Index], Integral],
+    function: Callable[[Array, Index], Estimate],
     start: Array,
     settings: Iteration | None = None,
     inside: Callable[[Array], Flags] | None = None,
@@ -68,7 +68,7 @@ def fixed_point(
         A :class:`Solution`; never raises for lack of convergence.
 
     Example:
-        >>> solution = fixed_point(lambda x, index: Integral(np.cos(x), 0 * x), np.array([1.0]))
+        >>> solution = fixed_point(lambda x, index: Estimate(np.cos(x), 0 * x), np.array([1.0]))
         >>> print(solution.status[0], round(float(solution.value[0]), 9))
         converged 0.739085133
     """

@@ -20,17 +20,17 @@ import numpy as np
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Table, plain
 from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.numerics.roots import root_by_growth
 from glassformer.state_evolution.equation_of_state import information_at, mmse, overlap_grid
 from glassformer.state_evolution.evolution_map import floored, held
-from glassformer.state_evolution.solve import evolved
+from glassformer.state_evolution.solve import solve_state_evolution
 
 
-def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Array | None = None) -> Integral:
+def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Array | None = None) -> Estimate:
     r""":math:`\Phi = \alpha\,E\log Z_{out} + \mathrm{degrees}\,[\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2]`, in nats.
 
     Equations :eq:`free-entropy` and :eq:`matrix-free-entropy` of the documentation.
@@ -52,10 +52,10 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Arr
         True
     """
     output, entropy = free_entropy_parts(model, q_hat, variance)
-    return Integral(alpha * output.value + entropy.value, alpha * output.error + entropy.error)
+    return Estimate(alpha * output.value + entropy.value, alpha * output.error + entropy.error)
 
 
-def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None) -> tuple[Integral, Integral]:
+def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None) -> tuple[Estimate, Estimate]:
     r"""The output part :math:`E\log Z_{out}`, which is counted per unit of the sample ratio, and the prior part.
 
     Arguments as those of :func:`free_entropy`. At a fixed point the output part is the derivative of the free entropy
@@ -64,7 +64,7 @@ def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None
     require_theory(model)
     prior = model.prior.in_rows
     precision = np.asarray(q_hat, dtype=float).reshape(-1, prior.rows, prior.rows)
-    known = Integral(precision, np.zeros_like(precision))
+    known = Estimate(precision, np.zeros_like(precision))
     if variance is None:
         spread, blur = prior.covariance(known)
     else:
@@ -73,7 +73,7 @@ def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None
     error = entropy.error + 0.5 * prior.degrees * np.sum(precision * blur, axis=(1, 2))
     # Variances of discrete weights may round to zero.
     output = model.channel.in_rows.averages(floored(spread, np.finfo(float).tiny)).log_partition
-    return output, Integral(entropy.value, error)
+    return output, Estimate(entropy.value, error)
 
 
 # What an overlap takes in memory.
@@ -171,7 +171,7 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
         raise ParameterError("row", row, f"an integer from 0 to {prior.rows - 1}")
     q_hat, variance = _resolved(model, points) if exact else prior.profile(min(points, _PROFILE))
     rates, largest = np.full(q_hat.shape, float(alpha)), float(prior.self_overlap[row, row])
-    found = evolved(model, rates, clamped=(row, variance))
+    found = solve_state_evolution(model, rates, clamped=(row, variance))
     asked = found.extra["q_hat"]
     value, error = free_entropy(model, rates, held(asked, row, q_hat), None if exact else found.value)
     # Half the gradient: what state evolution asks of the row less what the row is held at.

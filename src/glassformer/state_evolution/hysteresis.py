@@ -17,7 +17,7 @@ from glassformer.core.solution import Solution
 from glassformer.models.base import Model
 from glassformer.numerics.eigenvalues import with_eigenvalues
 from glassformer.state_evolution.limits import combined, mean_error, row_columns
-from glassformer.state_evolution.solve import evolved, unknown_at_start, validated_alpha
+from glassformer.state_evolution.solve import solve_state_evolution, unknown_at_start, validated_alpha
 
 # Distance of the branches, relative and absolute, beyond their error estimates, from which on they are two.
 _DISTINCT, _SMALLEST = 1e-4, 1e-9
@@ -107,7 +107,7 @@ def _branch(model: Model, alpha: Array, start: str, settings: Iteration | None) 
     before: Array | None = None
     for ratio in track(alpha, f"{len(alpha)} sample ratios, {start}"):
         first = start if before is None else _alive(model, before)
-        found = evolved(model, np.array([ratio]), first, settings)
+        found = solve_state_evolution(model, np.array([ratio]), first, settings)
         yield found
         before = found.value
 

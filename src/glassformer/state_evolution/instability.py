@@ -97,11 +97,11 @@ def instability(
         found = again._replace(
             error=max(again.error, 0.5 * found.error), missing=max(newest.missing, again.missing, key=abs)
         )
-    if channel.louder is None:
+    if channel.with_more_noise is None:
         return found
-    louder = _turned(channel.louder.with_points(points).response(variance, 0, unknown), basis)
+    with_more_noise = _turned(channel.with_more_noise.with_points(points).response(variance, 0, unknown), basis)
     # No matter of chance, nor of confidence.
-    change = abs(_fastest(model, basis, louder).rate - found.rate)
+    change = abs(_fastest(model, basis, with_more_noise).rate - found.rate)
     return found._replace(missing=abs(found.missing) + change)
 
 
@@ -138,7 +138,7 @@ def growth_of(model: Model, basis: Basis, response: Response) -> Instability:
     """The fastest growth, and what sampled posteriors leave out of it."""
     found, *fewer = (_fastest(model, basis, _turned(part, basis)) for part in (response, *response.fewer))
     rates = [np.array(level.rate) for level in (found, *fewer)]
-    return found._replace(missing=max(found.missing, float(remainder(rates, model.channel.lessened)), key=abs))
+    return found._replace(missing=max(found.missing, float(remainder(rates, model.channel.refinement_factor)), key=abs))
 
 
 def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:

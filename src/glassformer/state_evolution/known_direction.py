@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from glassformer.channels.field_averages import Averages
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.models.base import Model
 from glassformer.numerics.quasi_random import confident
 from glassformer.state_evolution.evolution_map import EvolutionMap, side_known
@@ -136,12 +136,12 @@ class KnownDirection:
         growth = float(np.log(found.rate / self._model.prior.degrees) + ratio)
         return Place(x, ratio, growth, blur, missing, averages.unseen, found)
 
-    def _ratio(self, information: Integral, variance: float) -> float | None:
+    def _ratio(self, information: Estimate, variance: float) -> float | None:
         """Logarithm of the sample ratio at which the direction keeps this variance."""
         direction, degrees, nothing = self._direction, self._model.prior.degrees, np.zeros_like(information.error)
 
         def beyond(ratio: float) -> float:
-            conjugate = Integral(np.exp(ratio) / degrees * information.value, nothing)
+            conjugate = Estimate(np.exp(ratio) / degrees * information.value, nothing)
             return float(direction @ self._map.covariance(conjugate, np.zeros(1, dtype=int)).value[0] @ direction)
 
         low, high = _POLICY.ratios

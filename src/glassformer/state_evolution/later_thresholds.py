@@ -14,7 +14,7 @@ from glassformer.core.progress import note
 from glassformer.models.base import Model
 from glassformer.state_evolution.instability import GROWTH, Instability, growth_of, instability
 from glassformer.state_evolution.known_direction import Crossing, KnownDirection
-from glassformer.state_evolution.solve import evolved
+from glassformer.state_evolution.solve import solve_state_evolution
 from glassformer.state_evolution.subspaces import symmetric_basis
 
 
@@ -110,7 +110,11 @@ class _Outside:
     def along(self, farthest: float) -> Crossing | None:
         """The threshold along the fixed points of a single known direction; None where these do not tell."""
         channel = self._model.channel.in_rows
-        if not channel.sampled or channel.louder is not None or abs(np.trace(self._known) - 1) > SEARCH.rounding:
+        if (
+            not channel.sampled
+            or channel.with_more_noise is not None
+            or abs(np.trace(self._known) - 1) > SEARCH.rounding
+        ):
             return None
         basis, most = symmetric_basis(self._outside, self._model), SEARCH.beyond * channel.points
         fewest = min(GROWTH.fewest, channel.points)
@@ -125,10 +129,10 @@ class _Outside:
     def at(self, alpha: float, roughly: bool = False) -> Instability:
         """The fastest growing overlap; ``roughly`` with few data points."""
         note(f"threshold looked for at alpha = {alpha:.3g}")
-        place = evolved(self._model, np.array([alpha]), subspace=self._known, coarse=True)
+        place = solve_state_evolution(self._model, np.array([alpha]), subspace=self._known, coarse=True)
         if roughly:
             return instability(self._model, place.value[0], self._outside, np.inf, SEARCH.roughly)
-        variance = evolved(self._model, np.array([alpha]), subspace=self._known, place=place).value
+        variance = solve_state_evolution(self._model, np.array([alpha]), subspace=self._known, place=place).value
         return instability(self._model, variance[0], self._outside, self._accuracy, SEARCH.beyond)
 
     def growth(self, place: float, alpha: float) -> float:

@@ -22,7 +22,7 @@ from glassformer.numerics.eigenvalues import with_eigenvalues
 from glassformer.numerics.quasi_random import confident
 from glassformer.state_evolution.equation_of_state import with_curve
 from glassformer.state_evolution.free_entropy import free_entropy_parts
-from glassformer.state_evolution.solve import evolved, known_at_start, unknown_at_start, validated_alpha
+from glassformer.state_evolution.solve import known_at_start, solve_state_evolution, unknown_at_start, validated_alpha
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _shown(model: Model, count: int) -> AbstractContextManager[None]:
 def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
     ends = _both_ends(model, alpha, settings)
     take = _informed_is_best(model, alpha, ends)
-    best = ends.uninformed.overlaid(take, ends.informed.at(take))
+    best = ends.uninformed.merge_where(take, ends.informed.at(take))
     informed = ends.informed.value.copy()
     informed[ends.lost] = np.nan
     shape = (len(alpha), *model.overlap_shape)
@@ -229,16 +229,16 @@ def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
 def _two_starts(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
     """Where averages are sampled: few points look for a second fixed point, all of them must then find it again."""
     # Found with the same few points, the two have their sampling errors in common.
-    place = evolved(model, alpha, "uninformed", settings, coarse=True)
-    other = evolved(model, alpha, "informed", settings, coarse=True, beside=place)
-    uninformed = evolved(model, alpha, settings=settings, place=place)
+    place = solve_state_evolution(model, alpha, "uninformed", settings, coarse=True)
+    other = solve_state_evolution(model, alpha, "informed", settings, coarse=True, beside=place)
+    uninformed = solve_state_evolution(model, alpha, settings=settings, place=place)
     seen = uninformed.settled & other.settled & _apart(place, other, *_POLICY.sampled)
     distinct, lost, informed = np.zeros_like(seen), np.zeros_like(seen), uninformed
     if seen.any():
-        found = evolved(model, alpha[seen], settings=settings, place=other.at(seen))
+        found = solve_state_evolution(model, alpha[seen], settings=settings, place=other.at(seen))
         distinct[seen] = found.settled & _apart(uninformed.at(seen), found, *_POLICY.sampled)
         lost[seen] = ~found.settled
-        informed = uninformed.overlaid(distinct, found.at(distinct[seen]))
+        informed = uninformed.merge_where(distinct, found.at(distinct[seen]))
     return _Ends(uninformed, informed, distinct, lost)
 
 
@@ -266,12 +266,12 @@ def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tupl
     crossed = ~several & (first > 0) & (first < len(curve.alpha))
     start[crossed] = curve.variance_at(alpha[crossed], first[crossed])
     origin = np.where(several, start, unknown)
-    uninformed = evolved(model, alpha, start[:, None, None], settings, origin[:, None, None])
+    uninformed = solve_state_evolution(model, alpha, start[:, None, None], settings, origin[:, None, None])
     if not several.any():
         return uninformed, uninformed
     beyond = np.append(curve.variance, min(known_at_start(model), curve.variance[-1]))[last]
-    second = evolved(model, alpha[several], beyond[several, None, None], settings)
-    return uninformed, uninformed.overlaid(several, second)
+    second = solve_state_evolution(model, alpha[several], beyond[several, None, None], settings)
+    return uninformed, uninformed.merge_where(several, second)
 
 
 class FreeEntropyGap(NamedTuple):
@@ -342,7 +342,7 @@ def _notes(model: Model, q_hat: Array) -> list[str]:
 
 
 def _noise_that_stands_for_none(model: Model) -> list[str]:
-    if model.channel.in_rows.louder is None:
+    if model.channel.in_rows.with_more_noise is None:
         return []
     return [
         "labels of several numbers without noise are given one of 3e-4 of their variance: what it changes, seen at "

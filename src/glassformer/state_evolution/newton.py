@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 
@@ -36,7 +36,7 @@ _POLICY = Newton()
 
 
 def newton(
-    function: Callable[[Array, NDArray[np.intp]], Integral],
+    function: Callable[[Array, NDArray[np.intp]], Estimate],
     start: Array,
     settings: Iteration | None = None,
     both: bool = False,
@@ -61,7 +61,7 @@ def newton(
         ``extra["slopes"]`` holds the last slopes.
 
     Example:
-        >>> found = newton(lambda x, index: Integral(np.exp(-4 * x) + 0.5, 0 * x), np.array([[1.0]]))
+        >>> found = newton(lambda x, index: Estimate(np.exp(-4 * x) + 0.5, 0 * x), np.array([[1.0]]))
         >>> print(found.status[0], round(float(found.value[0, 0]), 9))
         converged 0.593214092
     """
@@ -116,11 +116,11 @@ class _State:
         self.evaluations, self.reach = np.ones(len(x), dtype=np.int64), np.full(len(x), _POLICY.damped)
 
     @classmethod
-    def at(cls, function: Callable[..., Integral], x: Array) -> _State:
+    def at(cls, function: Callable[..., Estimate], x: Array) -> _State:
         found = function(x, np.arange(len(x)))
         return cls(x, np.asarray(found.value) - x, np.array(np.broadcast_to(found.error, x.shape)))
 
-    def slopes(self, function: Callable[..., Integral], at: Any, both: bool) -> Array:
+    def slopes(self, function: Callable[..., Estimate], at: Any, both: bool) -> Array:
         """Derivatives of the residuals of some elements by differences, shape (some, size, size)."""
         size = self.x.shape[1]
         if not len(at):
@@ -132,7 +132,7 @@ class _State:
             (self._beside(function, at, _POLICY.step) - self.residual[at][:, None, :]) / _POLICY.step, 1, 2
         )
 
-    def _beside(self, function: Callable[..., Integral], at: Any, step: float) -> Array:
+    def _beside(self, function: Callable[..., Estimate], at: Any, step: float) -> Array:
         """Residuals one step to the side along each coordinate, shape (some, size, size)."""
         size = self.x.shape[1]
         moved = self.x[at][:, None, :] + step * np.eye(size)
@@ -141,7 +141,7 @@ class _State:
         return np.asarray(np.asarray(found.value).reshape(moved.shape) - moved)
 
     def advanced(
-        self, function: Callable[..., Integral], at: Any, step: Array, against: NDArray[np.bool_]
+        self, function: Callable[..., Estimate], at: Any, step: Array, against: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
         """Take the steps, shortened or replaced where they do not help or may not be; whether slopes may be kept."""
         before = np.linalg.norm(self.residual[at], axis=1)
@@ -161,7 +161,7 @@ class _State:
         self.reach[at[waiting]] = reach[waiting] * np.where(finite, 2.0, 0.1)
         return kept
 
-    def _moved(self, function: Callable[..., Integral], at: Any, x: Array) -> Array:
+    def _moved(self, function: Callable[..., Estimate], at: Any, x: Array) -> Array:
         """Move elements to where the map is finite; the size of their residuals there, infinite for others."""
         found = function(x, at)
         residual, blur = np.asarray(found.value) - x, np.broadcast_to(found.error, x.shape)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.arguments import require_arguments
-from glassformer.core.display import Shown, heading
+from glassformer.core.display import DisplayMixin, heading
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import options_in, values_of
 from glassformer.core.progress import track
@@ -20,7 +20,7 @@ from glassformer.state_evolution.thresholds import Thresholds, thresholds
 
 
 @dataclass(frozen=True, eq=False)
-class PhaseDiagram(Shown):
+class PhaseDiagram(DisplayMixin):
     """Thresholds at each value of one parameter.
 
     Attributes:

@@ -83,12 +83,12 @@ def state_evolution(
     shape = (len(alpha), *model.overlap_shape)
     if not isinstance(start, str):
         start = _checked_start(start, shape).reshape(len(alpha), *model.prior.in_rows.self_overlap.shape)
-    found = evolved(model, alpha, start, settings, origin, subspace=subspace, clamped=clamped)
+    found = solve_state_evolution(model, alpha, start, settings, origin, subspace=subspace, clamped=clamped)
     extra = {name: np.reshape(found.extra[name], shape) for name in ("q_hat", "q_hat_error")}
     return replace(found, value=found.value.reshape(shape), extra=extra)
 
 
-def evolved(
+def solve_state_evolution(
     model: Model,
     alpha: Array,
     start: str | Array = "uninformed",
@@ -116,16 +116,18 @@ def evolved(
         return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
     if place is None:
         order = rounds(alpha, start == "informed") if isinstance(start, str) and clamped is None else None
-        place = located(fine.with_fewer(POLICY.coarse).hasty(), first, settings, sloped(fine), order, beside)
+        place = located(fine.with_fewer(POLICY.coarse).low_accuracy(), first, settings, sloped(fine), order, beside)
     if coarse:
         return place
     found = refined(fine, nearer(fine, place, settings), settings)
-    if channel.louder is None:
+    if channel.with_more_noise is None:
         return found
     # What a noise that stands for none does to the fixed point shows where there is more of it.
-    more = replace(fine, channel=channel.louder.with_points(fine.channel.points))
+    more = replace(fine, channel=channel.with_more_noise.with_points(fine.channel.points))
     nearby = np.where(is_covariance(found.value)[:, None, None], found.value, first)
-    other = refined(more, located(more.with_fewer(POLICY.coarse).hasty(), nearby, settings, sloped(more)), settings)
+    other = refined(
+        more, located(more.with_fewer(POLICY.coarse).low_accuracy(), nearby, settings, sloped(more)), settings
+    )
     change = other.value - found.value
     moved = np.linalg.norm(change, axis=(1, 2))
     apart = np.concatenate([found.extra["moved"], change[:, None] / confident(REPLICAS)], axis=1)
@@ -161,7 +163,7 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
     ratios = np.sort(validated_alpha(alpha))
     channel = model.channel.in_rows
     # What a noise that stands for none changes is known only once there is more of it.
-    if not channel.sampled or channel.louder is not None:
+    if not channel.sampled or channel.with_more_noise is not None:
         return
     few = channel.with_points(min(POLICY.at_first, channel.points))
     unknown = start = _starting_covariance(model, 1, "uninformed", None)

@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.channels.field_averages import REPLICAS
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.arguments import require_arguments
-from glassformer.core.display import ShownOfModel
+from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.estimate import Array
 from glassformer.core.named_entries import NamedEntries
@@ -31,7 +31,7 @@ from glassformer.state_evolution.equation_of_state import (
 )
 from glassformer.state_evolution.instability import GROWTH
 from glassformer.state_evolution.limits import free_entropy_gap
-from glassformer.state_evolution.solve import evolved
+from glassformer.state_evolution.solve import solve_state_evolution
 from glassformer.state_evolution.subspaces import group_named
 from glassformer.state_evolution.weak_recovery import information_at, known_at_once, staircase
 
@@ -110,7 +110,7 @@ class Threshold(ComparedByContent):
 
 
 @dataclass(frozen=True, eq=False)
-class Thresholds(ShownOfModel, NamedEntries[Threshold]):
+class Thresholds(ModelDisplayMixin, NamedEntries[Threshold]):
     """All thresholds of a model by name, whether it has a hard phase and how that is known, and exponents of a link.
 
     What is not known is None; so are infinite numbers in :meth:`to_dict`, where ``reached`` tells what they stand for.
@@ -230,8 +230,8 @@ def _examined(model: Model, entries: list[Threshold]) -> tuple[bool | None, str,
         said = "no finite threshold to look around; limits tells at any ratio (status bistable)"
         return None, said, Threshold(_TRANSITION, np.nan, 0.0, f"not determined: {said}")
     alpha = np.unique(np.outer([min(places), max(places)], _POLICY.around))
-    low = evolved(model, alpha, "uninformed", coarse=True)
-    high = evolved(model, alpha, "informed", coarse=True, beside=low)
+    low = solve_state_evolution(model, alpha, "uninformed", coarse=True)
+    high = solve_state_evolution(model, alpha, "informed", coarse=True, beside=low)
     settled = low.settled & high.settled
     apart = settled & (np.linalg.norm(low.value - high.value, axis=(1, 2)) > _POLICY.apart * model.prior.in_rows.rows)
     if apart.any():
@@ -260,7 +260,7 @@ def _weak_recovery(model: Model) -> list[Threshold]:
         return [Threshold("weak_recovery", 0.0, 0.0, note, **_direction(model, np.eye(prior.rows)))]
     if model.channel.even:
         return [_weak_recovery_of_even(model)] if model.has_curve else _staircase(model, 1)
-    if prior.onset > 0:
+    if prior.weak_recovery_onset > 0:
         return [_weak_recovery_beyond_onset(model)]
     known = known_at_once(model) if prior.rows > 1 else np.eye(1)
     if not known.any():
@@ -277,7 +277,7 @@ def _weak_recovery_beyond_onset(model: Model) -> Threshold:
     values, vectors = np.linalg.eigh(np.diag(np.diag(value)) if prior.diagonal else prior.allowed(value))
     blur = float(np.linalg.norm(error))
     fastest = vectors[:, values >= (1 - GROWTH.degenerate) * values[-1] - GROWTH.errors * blur]
-    alpha = prior.degrees * prior.onset / float(values[-1])
+    alpha = prior.degrees * prior.weak_recovery_onset / float(values[-1])
     direction = _direction(model, fastest @ fastest.T)
     note = f"{direction['layer'] or 'a subspace'} first" if prior.rows > 1 else _UNSTABLE
     return Threshold("weak_recovery", alpha, alpha * blur / float(values[-1]), note, **direction)
@@ -288,7 +288,7 @@ def _weak_recovery_of_even(model: Model) -> Threshold:
     if _hidden(model):
         note = "generative exponent above 2: no finite sample ratio"
         return Threshold("weak_recovery", np.inf, 0.0, note, **_direction(model, np.eye(1)))
-    if model.prior.in_rows.onset > 0:
+    if model.prior.in_rows.weak_recovery_onset > 0:
         note = "even labels carry no information at zero overlap, on this sample scale"
         return Threshold("weak_recovery", np.inf, 0.0, note)
     curve = equation_of_state(model, 1e-5 * natural_scale(model) * np.array([1.0, 2.0, 4.0]))
@@ -375,7 +375,7 @@ def _hard_phase(model: Model, curve: StateCurve, perfect: float) -> tuple[Thresh
         high = int(np.argmax(np.where(np.append(folded[1:], False) | folded, summit, -np.inf)))
         high = int(np.flatnonzero(alpha == summit[high])[0])
         start = curve.extremum(low) if low < shown else (perfect, 0.0)
-        unreachable = (model.channel.even and model.prior.onset > 0) or _hidden(model)
+        unreachable = (model.channel.even and model.prior.weak_recovery_onset > 0) or _hidden(model)
         end = (np.inf, 0.0) if unreachable else curve.extremum(high)
         if start[0] == 0:
             notes[0] = "the informed fixed point, discrete weights known exactly, is stable at any alpha > 0"

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps, wide_bars
@@ -34,7 +34,7 @@ _GUESS = 1e-3
 _BYTES = 100
 
 # From covariances and the conjugate overlaps they were found with to the next of both, shape (batch, P, P).
-Advance = Callable[[Array, Array], tuple[Array, Integral]]
+Advance = Callable[[Array, Array], tuple[Array, Estimate]]
 
 
 class Path(NamedTuple):
@@ -83,7 +83,7 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
     require_steps(model, alpha, steps)
     update, everyone = EvolutionMap(model, alpha, model.channel.in_rows), np.arange(len(alpha))
 
-    def advance(variance: Array, q_hat: Array) -> tuple[Array, Integral]:
+    def advance(variance: Array, q_hat: Array) -> tuple[Array, Estimate]:
         del q_hat
         conjugate = update.conjugate(variance, everyone)
         return conjugate.value, update.covariance(conjugate, everyone)

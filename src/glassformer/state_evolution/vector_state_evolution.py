@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.arguments import require_arguments
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, IncompatibleError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.core.results import Steps
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
@@ -76,17 +76,17 @@ def vector_state_evolution(
         raise DataError("eigenvalues", known.shape, f"1 to {entries} finite numbers >= 0")
     noise = max(float(model.channel.label_noise), FLOORS.least * float(known.mean()))
 
-    def denoised(variance: Array) -> tuple[Array, Integral]:
+    def denoised(variance: Array) -> tuple[Array, Estimate]:
         weighted = variance[:, None] * known
         free = np.sum(weighted / (weighted + noise), axis=1) / entries
         effective = np.maximum(variance * (1 - free) / free, FLOORS.least)
         return effective, prior.mmse(1 / effective)
 
-    def step(variance: Array, index: Index) -> Integral:
+    def step(variance: Array, index: Index) -> Estimate:
         del index
         effective, error = denoised(variance)
         left = np.maximum(1 - error.value / effective, FLOORS.open)
-        return Integral(np.maximum(error.value / left, FLOORS.least), error.error / left**2)
+        return Estimate(np.maximum(error.value / left, FLOORS.least), error.error / left**2)
 
     found = fixed_point(step, np.ones(1), settings or Iteration())
     effective, error = denoised(found.value)
@@ -140,7 +140,7 @@ def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
     # Where the width is negligible there are too few labels per entry for one to be known from others.
     share = float(prior.extensive)
 
-    def advance(variance: Array, q_hat: Array) -> tuple[Array, Integral]:
+    def advance(variance: Array, q_hat: Array) -> tuple[Array, Estimate]:
         # Of q_hat = ratio / (noise + 1 / (cleaned + share q_hat)), the root that is positive.
         cleaned = np.maximum(1 - share * variance * q_hat, FLOORS.open) / variance
         known = cleaned * noise + 1 - share * ratio
@@ -149,7 +149,7 @@ def vector_trajectory(model: Model, alpha: ArrayLike, steps: int = 50) -> Steps:
         found = np.where(known > 0, 2 * ratio * cleaned / (known + root), (root - known) / (2 * noise))
         error = prior.mmse(found.ravel())
         value = np.maximum(error.value, FLOORS.least).reshape(found.shape)
-        return found, Integral(value, error.error.reshape(found.shape))
+        return found, Estimate(value, error.error.reshape(found.shape))
 
     return table_of(model, alpha, followed(advance, np.eye(1), len(alpha), steps))
 

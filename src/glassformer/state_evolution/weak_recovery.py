@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from glassformer.core.arguments import require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.models.base import Model, require_theory
 from glassformer.state_evolution.equation_of_state import natural_scale
 from glassformer.state_evolution.instability import GROWTH, instability
@@ -106,7 +106,7 @@ def known_at_once(model: Model) -> Array:
 def information_at(model: Model, variance: Array) -> tuple[Array, Array]:
     """Information at one covariance, and its error; that of zero overlap is asked for by all steps."""
     channel = model.channel.in_rows
-    value, error = remembered(lambda: channel.information(variance[None]), "information", channel, variance)
+    value, error = memoize(lambda: channel.information(variance[None]), "information", channel, variance)
     return value[0], error[0]
 
 

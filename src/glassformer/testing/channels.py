@@ -39,7 +39,7 @@ def _covariances(model: Model) -> list[Array]:
 
 def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array, Array]:
     """The channel at its most careful, labels, what is known of their fields, and the true deviation from that."""
-    channel = model.channel.in_rows.careful()
+    channel = model.channel.in_rows.high_accuracy()
     return channel, *drawn(model, channel, variance, count, np.random.default_rng(seed))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.estimate import Integral
+from glassformer.core.estimate import Estimate
 from glassformer.experiments.simulation import simulate
 from glassformer.state_evolution.equation_of_state import natural_scale
 from glassformer.testing.differences import precisions
@@ -28,7 +28,7 @@ def denoiser(case: Case) -> float:
     field = np.tensordot(q_hat, signal, axes=1) + np.tensordot(np.sqrt(q_hat), noise, axes=1)
     found = prior.denoise(field, q_hat)
     gap = found.signal - signal
-    expected = np.diag(prior.covariance(Integral(q_hat[None], np.zeros((1, *q_hat.shape)))).value[0])
+    expected = np.diag(prior.covariance(Estimate(q_hat[None], np.zeros((1, *q_hat.shape)))).value[0])
     made = np.array([np.diag(prior.gram(gap, gap)), np.diag(found.variance)])
     return float(np.max(np.abs(made - expected) / ((POLICY.sigmas * prior.power_deviation(shape) + 2 / d) * expected)))
 
@@ -37,7 +37,9 @@ def size(case: Case) -> float:
     """Errors in units of the teacher's power for one row, whose power fluctuates; row by row for several."""
     model, alpha, d, seed = case
     prior, sampled = model.prior.in_rows, model.channel.in_rows.sampled
-    usual = (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * natural_scale(model) + (prior.onset > 0)
+    usual = (
+        (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * natural_scale(model) + (prior.weak_recovery_onset > 0)
+    )
     d *= (2 if prior.diagonal else 5) if sampled else 1
     result = simulate(model, [alpha or usual], d, instances=4, seed=seed)
     if model.overlap_shape:

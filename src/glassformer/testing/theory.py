@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.state_evolution.bounds import growth_bound, information_bound
 from glassformer.state_evolution.equation_of_state import natural_scale
 from glassformer.state_evolution.free_entropy import free_entropy
-from glassformer.state_evolution.solve import evolved
+from glassformer.state_evolution.solve import solve_state_evolution
 from glassformer.state_evolution.subspaces import range_of
 from glassformer.state_evolution.thresholds import Threshold, thresholds
 from glassformer.state_evolution.weak_recovery import known_at_once
@@ -24,18 +24,18 @@ def weak_recovery(case: Case) -> Worst:
     model, seed = case.model, case.seed
     prior, degrees = model.prior.in_rows, model.prior.degrees
     entries = [entry for entry in thresholds(model).entries if entry.name.startswith("weak_recovery")]
-    if prior.side > 0 or (model.channel.even and prior.onset > 0):
+    if prior.side > 0 or (model.channel.even and prior.weak_recovery_onset > 0):
         raise IncompatibleError("no threshold of weak recovery follows from the labels alone")
     worst, known = Worst(0.0, ""), np.zeros((prior.rows, prior.rows))
-    if not model.channel.even and (prior.onset > 0 or known_at_once(model).any()):
+    if not model.channel.even and (prior.weak_recovery_onset > 0 or known_at_once(model).any()):
         top = max(information_bound(model, np.eye(prior.rows), unit, seed=seed) for unit in np.eye(prior.rows))
-        start = degrees * prior.onset / top.value
+        start = degrees * prior.weak_recovery_onset / top.value
         worst, known = _above(entries[0], start, start * top.error / top.value), known_at_once(model)
         entries = entries[1:]
     for entry in entries:
         variance = np.eye(prior.rows)
         if known.any():
-            variance = evolved(model, np.array([entry.alpha]), subspace=known).value[0]
+            variance = solve_state_evolution(model, np.array([entry.alpha]), subspace=known).value[0]
         rate, error = growth_bound(model, variance, np.eye(prior.rows) - known, seed=seed)
         # Labels that tell nothing in any cell bound nothing.
         most, blur = (degrees / rate, degrees * error / rate**2) if rate > POLICY.sigmas * error else (np.inf, 0.0)
@@ -67,7 +67,7 @@ def gradient(case: Case) -> float:
         return derivative(lambda t: function(start * np.exp(t)), np.zeros(()), np.array(step), channel.sampled) / step
 
     def variance(q_hat: Array) -> Array:
-        return prior.covariance(Integral(q_hat, np.zeros_like(q_hat))).value
+        return prior.covariance(Estimate(q_hat, np.zeros_like(q_hat))).value
 
     gain, (information, error) = -slope(variance), channel.information(variance(start))
     output, entropy = np.einsum("knab,nab->kn", [alpha * information, prior.degrees * start], gain)

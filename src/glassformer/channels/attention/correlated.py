@@ -18,7 +18,7 @@ from glassformer.channels.attention.projected import (
     symmetric_logits,
 )
 from glassformer.channels.attention.softmax import row_softmax
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.designs.token_pairs import to_components, to_matrices
 
 Root = tuple[tuple[float, ...], ...]
@@ -102,13 +102,13 @@ class CorrelatedLinearChannel(LinearAttentionChannel):
         spread = self._spread(variance)
         return np.asarray(-0.5 * np.sum(np.log(2 * np.pi * spread) + self._along(y, omega) ** 2 / spread, axis=-1))
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         value = np.sum(self._modes[0] ** 2 / self._spread(variance), axis=-1)
-        return Integral(value, np.zeros_like(value))
+        return Estimate(value, np.zeros_like(value))
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         value = -0.5 * np.sum(np.log(2 * np.pi * self._spread(variance)) + 1, axis=-1)
-        return Integral(value, np.zeros_like(value))
+        return Estimate(value, np.zeros_like(value))
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         """``prediction_error``: of the indices of correlated tokens, per component, beside the ``label_noise``."""

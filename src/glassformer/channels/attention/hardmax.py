@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, owens_t, xlogy
 
 from glassformer.channels.attention.prediction import largest_entries
-from glassformer.channels.scalar.base import Array, Integral, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.core.errors import DataError
 from glassformer.designs.token_pairs import to_matrices
 from glassformer.numerics.normal import mills
@@ -127,13 +127,13 @@ class HardmaxPairChannel(ScalarChannel):
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return _posterior(y, omega, variance)[2]
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         v = np.asarray(variance, dtype=float)
         value, error = _plane_average(v, self.power, 0)
-        return Integral(value / v, error / v)
+        return Estimate(value / v, error / v)
 
-    def expected_log_partition(self, variance: Array) -> Integral:
-        return Integral(*_plane_average(np.asarray(variance, dtype=float), self.power, 1))
+    def expected_log_partition(self, variance: Array) -> Estimate:
+        return Estimate(*_plane_average(np.asarray(variance, dtype=float), self.power, 1))
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``label_error``: wrong rows, :math:`\arccos(q/Q_0)/\pi`; ``label_brier``: :math:`1/2 - \arcsin(q/Q_0)/\pi`.

@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.channels.attention.prediction import prediction_errors
 from glassformer.channels.attention.softmax import row_softmax
-from glassformer.channels.scalar.base import Array, Integral, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.core.checks import require_integer
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.designs.token_pairs import pair_indices, to_components, to_matrices
@@ -71,14 +71,14 @@ class ProjectedChannel(ScalarChannel):
         square = np.sum(self._residual(y, omega) ** 2, axis=-1)
         return np.asarray(-0.5 * self._seen * np.log(2 * np.pi * total) - square / (2 * total))
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         value = self._seen / (self.noise + np.asarray(variance, dtype=float))
-        return Integral(value, np.zeros_like(value))
+        return Estimate(value, np.zeros_like(value))
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         total = self.noise + np.asarray(variance, dtype=float)
         value = -0.5 * self._seen * (np.log(2 * np.pi * total) + 1)
-        return Integral(value, np.zeros_like(value))
+        return Estimate(value, np.zeros_like(value))
 
 
 class LinearProjection(ProjectedChannel):

@@ -23,11 +23,11 @@ from glassformer.channels.link.posterior import LinkPosterior
 from glassformer.channels.link.second_moments import second_moments
 from glassformer.channels.link.smooth_errors import smooth_errors
 from glassformer.channels.link.step_errors import step_errors
-from glassformer.channels.scalar.base import Array, Integral, LabelNodes, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, LabelNodes, ScalarChannel
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.hashing import identified
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.numerics.quadrature import normal_nodes
 
 Averages = Callable[[float, int], tuple[float, float]]
@@ -145,10 +145,10 @@ class LinkChannel(ScalarChannel):
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[0]
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         return self._refined(variance, 0)
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         return self._refined(variance, 1)
 
     @property
@@ -191,13 +191,13 @@ class LinkChannel(ScalarChannel):
         named["label_noise"] = np.full(bayes.shape, self.label_noise)
         return {**named, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
-    def label_integrals(self, variance: Array) -> dict[str, Integral]:
+    def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
         facts = self._facts
         found = [facts.label_errors(x) for x in v.ravel().tolist()]
         values, errors = (np.stack(parts, axis=-1).reshape(-1, *v.shape) for parts in zip(*found, strict=True))
         names = ["prediction_error", "plugin_error", *(["label_error"] if self.discrete else [])]
-        return {name: Integral(values[k], errors[k]) for k, name in enumerate(names)}
+        return {name: Estimate(values[k], errors[k]) for k, name in enumerate(names)}
 
     @cached_property
     def _link(self) -> Function:
@@ -216,7 +216,7 @@ class LinkChannel(ScalarChannel):
         content, known = identified(self.function), self.__dict__.get("_found")
         if known is None or known.content != content:
             own = _Facts(self.function, self._link, self.noise, self.nodes)
-            facts: _Facts = remembered(lambda: own, "link", self.function, self.noise, self.nodes)
+            facts: _Facts = memoize(lambda: own, "link", self.function, self.noise, self.nodes)
             facts = facts if identified(facts.function) == content else own
             known = _Known(content, facts)
             object.__setattr__(self, "_found", known)
@@ -229,10 +229,10 @@ class LinkChannel(ScalarChannel):
         log_z, g = self._known.law.posterior(*(x.ravel() for x in arrays))
         return log_z.reshape(arrays[0].shape), g.reshape(arrays[0].shape)
 
-    def _refined(self, variance: Array, which: int) -> Integral:
+    def _refined(self, variance: Array, which: int) -> Estimate:
         v = np.asarray(variance, dtype=float)
         rows = self._known.curve(v.ravel())
-        return Integral(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
+        return Estimate(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ class _Facts:
         return self.averages(1.0, 1)[0] < 1e-16
 
     @cached_property
-    def label_errors(self) -> Callable[[float], Integral]:
+    def label_errors(self) -> Callable[[float], Estimate]:
         """At one variance, of the posterior mean of the label and of that at omega, and the share of wrong ones."""
         shape, nodes = self.shape, self.nodes
         errors = step_errors if shape.stepped else smooth_errors

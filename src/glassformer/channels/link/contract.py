@@ -254,9 +254,9 @@ def _compiled(function: Callable[..., Any]) -> Callable[[Array], Array]:
     """A function that JAX can trace, compiled for batches of few different lengths."""
     import jax
 
-    from glassformer.numerics.cached_jit import Specialised
+    from glassformer.numerics.cached_jit import CachedJit
 
-    batched = Specialised(lambda fields, function: jax.vmap(function)(fields), function=function)
+    batched = CachedJit(lambda fields, function: jax.vmap(function)(fields), function=function)
 
     def part(fields: Array) -> Array:
         length = _POLICY.few if len(fields) <= _POLICY.few else _POLICY.many

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glassformer.channels.link.piecewise import distinct
-from glassformer.channels.scalar.base import Array, Integral
+from glassformer.channels.scalar.base import Array, Estimate
 from glassformer.numerics.quadrature import gauss_panels
 
 
@@ -67,7 +67,7 @@ class Rule(NamedTuple):
 RULES = (Rule(1, 0.75, 0.14), Rule(1, 1.0, 0.1), Rule(2, 1.0, 0.06), Rule(4, 1.0, 0.04))
 
 
-def refined(values: Iterable[Array], enough: float, least: float = 1e-20) -> Integral:
+def refined(values: Iterable[Array], enough: float, least: float = 1e-20) -> Estimate:
     """The first of ever finer values, shape (n,), that all agree with the ones before; errors are the last change.
 
     Args:
@@ -84,9 +84,9 @@ def refined(values: Iterable[Array], enough: float, least: float = 1e-20) -> Int
     for finer in rest:
         value, change = finer, np.abs(finer - value)
         if np.all(change <= np.maximum(enough * np.abs(value), least)):
-            return Integral(value, change)
+            return Estimate(value, change)
     # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
-    return Integral(value, SLOW * change)
+    return Estimate(value, SLOW * change)
 
 
 def normal_density(x: Array) -> Array:

@@ -90,12 +90,12 @@ def has_slope(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
         >>> has_slope(lambda z: jnp.sign(z[0]), (2,)), has_slope(lambda z: jnp.tanh(z[0]), (2,))
         (False, True)
     """
-    from glassformer.numerics.cached_jit import Specialised
+    from glassformer.numerics.cached_jit import CachedJit
     from glassformer.numerics.jax_settings import jax_settings
 
     with jax_settings():
         fields = np.random.default_rng(3).standard_normal((_TRIED, *shape))
-        return bool(np.any(np.asarray(Specialised(_slopes, link=function)(fields)) != 0))
+        return bool(np.any(np.asarray(CachedJit(_slopes, link=function)(fields)) != 0))
 
 
 def _slopes(fields: Any, link: Callable[[Any], Any]) -> Any:

@@ -27,7 +27,7 @@ from glassformer.channels.link.noisy import levelled, wide_panels
 from glassformer.channels.link.piecewise import LinkShape, link_shape
 from glassformer.channels.link.smooth_errors import smooth_errors
 from glassformer.channels.link.step_errors import step_errors
-from glassformer.channels.scalar.base import Array, Integral, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.numerics.quadrature import gauss_panels
 
@@ -170,28 +170,28 @@ class LabelLawChannel(ScalarChannel):
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[0]
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         v = np.asarray(variance, dtype=float)
         found, (chance, square) = self._along(v, 0), self._missing
-        return Integral(found.value, found.error + square + chance * (1 - v) / np.maximum(v, 1e-300))
+        return Estimate(found.value, found.error + square + chance * (1 - v) / np.maximum(v, 1e-300))
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         found, (chance, _) = self._along(np.asarray(variance, dtype=float), 1), self._missing
         # Labels beyond those summed over are taken for as many more.
         entropy = chance * (1 + np.log(len(self.support) / chance)) if chance > 0 else 0.0
-        return Integral(found.value, found.error + entropy)
+        return Estimate(found.value, found.error + entropy)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         """``prediction_error`` of the posterior mean of the mean label, and ``plugin_error`` of that at the mean."""
         named = {name: found.value for name, found in self.label_integrals(variance).items()}
         return {**named, "label_noise": np.full(np.shape(variance), self.label_noise)}
 
-    def label_integrals(self, variance: Array) -> dict[str, Integral]:
+    def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
         found = [self._label_errors(x) for x in v.ravel().tolist()]
         values, errors = (np.stack(parts, axis=-1).reshape(-1, *v.shape) for parts in zip(*found, strict=True))
         names = ("prediction_error", "plugin_error")
-        return {name: Integral(values[k], errors[k]) for k, name in enumerate(names)}
+        return {name: Estimate(values[k], errors[k]) for k, name in enumerate(names)}
 
     @cached_property
     def _log_chance(self) -> Callable[[Array, Array], Array]:
@@ -209,7 +209,7 @@ class LabelLawChannel(ScalarChannel):
         return h, weight * normal_density(h)
 
     @cached_property
-    def _label_errors(self) -> Callable[[float], Integral]:
+    def _label_errors(self) -> Callable[[float], Estimate]:
         shape = link_shape(self.clean)
         errors = step_errors if shape.stepped else smooth_errors
         return lru_cache(maxsize=4096)(lambda v: errors(shape, v, _POLICY.nodes))
@@ -224,9 +224,9 @@ class LabelLawChannel(ScalarChannel):
         _, missing = self._summed(h, np.zeros((1, h.size)))
         return float(weight @ missing), float(weight @ (missing * h**2))
 
-    def _along(self, v: Array, which: int) -> Integral:
+    def _along(self, v: Array, which: int) -> Estimate:
         rows = self._curve(v.ravel())
-        return Integral(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
+        return Estimate(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
 
     @cached_property
     def _curve(self) -> Curve:

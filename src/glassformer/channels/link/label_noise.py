@@ -15,7 +15,7 @@ from glassformer.channels.link.field_quadrature import REFINEMENT, RULES, omega_
 from glassformer.channels.link.function import array_link
 from glassformer.channels.link.level_set import on_intervals
 from glassformer.channels.link.piecewise import SCAN, Flat, LinkShape, link_shape
-from glassformer.channels.scalar.base import Array, Integral, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.core.errors import IncompatibleError
 
 _NODES = 12
@@ -114,10 +114,10 @@ class MislabelledChannel(ScalarChannel):
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._mixture(y, omega, variance)[0]
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         return self._refined(variance, 0)
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         return self._refined(variance, 1)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
@@ -125,7 +125,7 @@ class MislabelledChannel(ScalarChannel):
         named = {name: found.value for name, found in self.label_integrals(variance).items()}
         return {**named, "label_noise": np.full(np.shape(variance), self.label_noise)}
 
-    def label_integrals(self, variance: Array) -> dict[str, Integral]:
+    def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         names = ("label_error", "prediction_error", "plugin_error")
         return {name: self._refined(variance, which) for which, name in enumerate(names, 2)}
 
@@ -175,18 +175,18 @@ class MislabelledChannel(ScalarChannel):
         found = np.log(total) + top, np.sum(weight * score, axis=0) / total
         return found[0].reshape(omega.shape), found[1].reshape(omega.shape)
 
-    def _refined(self, variance: Array, which: int) -> Integral:
+    def _refined(self, variance: Array, which: int) -> Estimate:
         v = np.asarray(variance, dtype=float)
         found = [self._averages(float(one)) for one in v.ravel()]
-        return Integral(
+        return Estimate(
             *(np.array([part[which] for part in parts]).reshape(v.shape) for parts in zip(*found, strict=True))
         )
 
     @cached_property
-    def _averaged(self) -> dict[float, Integral]:
+    def _averaged(self) -> dict[float, Estimate]:
         return {}
 
-    def _averages(self, v: float) -> Integral:
+    def _averages(self, v: float) -> Estimate:
         """Information, E log Z, wrong labels, squared errors of the mean label and of that at the mean field."""
         # No cached method: that would refer to this object, and keep it until garbage is collected.
         if v not in self._averaged:

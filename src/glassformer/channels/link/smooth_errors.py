@@ -8,14 +8,14 @@ import numpy as np
 
 from glassformer.channels.link.field_quadrature import RULES, Rule, omega_nodes, refined, unit_nodes
 from glassformer.channels.link.piecewise import LinkShape
-from glassformer.channels.scalar.base import Array, Integral
+from glassformer.channels.scalar.base import Array, Estimate
 
 # Means of the field for which labels are averaged at once, and relative change between two rules that ends the
 # refinement: the finer one then has twice as many digits.
 _ROWS, _SETTLED = 128, 1e-7
 
 
-def smooth_errors(shape: LinkShape, v: float, nodes: int) -> Integral:
+def smooth_errors(shape: LinkShape, v: float, nodes: int) -> Estimate:
     """Errors at posterior variance ``v``: a quadrature over the mean of the field, and one over the field.
 
     Returns:

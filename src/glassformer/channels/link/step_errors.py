@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from glassformer.channels.link.field_quadrature import REFINEMENT, RULES, Rule, omega_nodes, refined
 from glassformer.channels.link.normal_intervals import WINDOW, interval_mass
 from glassformer.channels.link.piecewise import LinkShape
-from glassformer.channels.scalar.base import Array, Integral
+from glassformer.channels.scalar.base import Array, Estimate
 
 _PAIRS = 400_000  # means and intervals treated at once
 
 
-def step_errors(shape: LinkShape, v: float, nodes: int) -> Integral:
+def step_errors(shape: LinkShape, v: float, nodes: int) -> Estimate:
     r"""Errors at posterior variance ``v``: sums over the values, and one quadrature over the mean of the field.
 
     Returns:

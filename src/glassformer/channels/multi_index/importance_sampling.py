@@ -30,7 +30,7 @@ from glassformer.channels.multi_index.modes import POLICY, find_mode
 from glassformer.channels.multi_index.weighted_moments import prior_moments, weighted_moments
 from glassformer.core.estimate import Array
 from glassformer.numerics.batching import in_chunks
-from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quasi_random import turns
 from glassformer.numerics.scalarize import by_entries
@@ -95,7 +95,7 @@ def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort,
     numbers = tuple(map(np.float64, family.numbers))
     # Parts of a few latents tell nothing.
     parts = effort.parts if dimension and effort.points >= 2 * max(effort.parts) else ()
-    moments = Specialised(_in_blocks, make=family.make, steps=effort.steps, parts=parts, batch=batch)
+    moments = CachedJit(_in_blocks, make=family.make, steps=effort.steps, parts=parts, batch=batch)
     # Sending data takes as long as little work on them.
     sent = batch * (POLICY.blocks if batch == POLICY.batch else 1)
 

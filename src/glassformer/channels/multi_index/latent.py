@@ -51,7 +51,7 @@ class LatentChannel(Channel):
     def work(self) -> float:
         return super().work * self.effort.points
 
-    def careful(self) -> Self:
+    def high_accuracy(self) -> Self:
         effort = self.effort
         work = replace(effort, points=8 * effort.points, starts=2 * effort.starts, steps=effort.steps + 4)
         return replace(self, effort=work)  # type: ignore[type-var]

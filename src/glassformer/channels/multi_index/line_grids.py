@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glassformer.channels.multi_index.line_placement import POLICY
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.numerics.batching import mapped
 
 
@@ -41,7 +41,7 @@ def cells_for(link: Callable[[Any], Any], indices: int, tokens: int) -> int:
         indices: ``P``.
         tokens: ``L``.
     """
-    found: int = remembered(lambda: _cells_for(link, (indices, tokens)), "cells of lines", link, indices, tokens)
+    found: int = memoize(lambda: _cells_for(link, (indices, tokens)), "cells of lines", link, indices, tokens)
     return found
 
 
@@ -54,7 +54,7 @@ def sharp(link: Callable[[Any], Any], indices: int, tokens: int, cells: int) -> 
         crossings = _weighed(link, (indices, tokens), turned / np.linalg.norm(turned, axis=1, keepdims=True))
         return _hidden(*crossings, cells // POLICY.cells) > POLICY.sharp
 
-    found: bool = remembered(compute, "sharp links", link, indices, tokens, cells)
+    found: bool = memoize(compute, "sharp links", link, indices, tokens, cells)
     return found
 
 

@@ -27,11 +27,11 @@ from glassformer.channels.multi_index.line_grids import cells_for, sharp
 from glassformer.channels.multi_index.line_placement import POLICY, Data, spread
 from glassformer.channels.multi_index.line_search import Seeking, intervals, points
 from glassformer.channels.multi_index.link_rows import LinkRowsChannel
-from glassformer.core.defaults import declared
+from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.numerics.batching import in_chunks
-from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.eigenvalues import with_eigenvalues
 from glassformer.numerics.quasi_random import normal_points, turns
 
@@ -48,14 +48,14 @@ class LineChannel(LinkRowsChannel):
     """
 
     atoms: float
-    lessened = declared(2, "How many times longer cells are in each further posterior.")
+    refinement_factor = default_property(2, "How many times longer cells are in each further posterior.")
 
     effort: Effort = field(default=Effort(points=POLICY.lines, starts=1, steps=1), kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
-    def hasty(self) -> Self:
+    def low_accuracy(self) -> Self:
         # What few lines leave out is less than what few data points do.
-        return replace(self, effort=replace(self.effort, points=max(self.effort.points // POLICY.hasty, 1)))
+        return replace(self, effort=replace(self.effort, points=max(self.effort.points // POLICY.low_accuracy, 1)))
 
     @property
     def rank(self) -> float:
@@ -152,10 +152,10 @@ class LineChannel(LinkRowsChannel):
         return [part for own in zip(*chosen, strict=True) for part in _combined(list(own))]
 
     @cached_property
-    def _compiled(self) -> dict[str, Specialised]:
-        def of(common: Seeking, rough: type) -> Specialised:
+    def _compiled(self) -> dict[str, CachedJit]:
+        def of(common: Seeking, rough: type) -> CachedJit:
             own = {"cells": self.cells, "sharp": self.sharp}
-            return Specialised(integrals, link=self.link, common=common, rough=rough, **own)
+            return CachedJit(integrals, link=self.link, common=common, rough=rough, **own)
 
         along = partial(points, halvings=POLICY.kinked) if self.sharp else points
         return {

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.numerics.scalarize import written_out
+from glassformer.numerics.scalarize import scalarize
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Lines:
     """How lines are laid through level sets, where they cross them, and what is made of the crossings."""
 
     lines: int = 64  # per axis and half
-    hasty: int = 4  # how many times fewer of them tell where fixed points are
+    low_accuracy: int = 4  # how many times fewer of them tell where fixed points are
     pilot: int = 64  # points of a pilot sample, which tells where lines are best
     rounds: int = 2  # of that sample
     nearest: int = 8  # points of it next to a level set
@@ -92,7 +92,7 @@ def placed(data: Data, lines: Any, pilot: Any, link: Callable[[Any], Any]) -> Bu
         pilot: standard normal whitened coordinates, shape (points, D).
         link: of the labels.
     """
-    quick = written_out(link)
+    quick = scalarize(link)
 
     def one(datum: Data, lines: Any) -> Bundle:
         label, omega, root = datum

@@ -21,7 +21,7 @@ from glassformer.channels.sampling_limits import require_noise
 from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, LinkError
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.numerics.batching import mapped
 from glassformer.numerics.jax_settings import jax_settings
 
@@ -96,7 +96,7 @@ def link_channel(
         require_integer(name, value)
     require_noise(noise)
     require_name("label_type", label_type, LABEL_TYPES)
-    seen: _Tried = remembered(lambda: _tried(link, indices, tokens), "link of rows", link, indices, tokens)
+    seen: _Tried = memoize(lambda: _tried(link, indices, tokens), "link of rows", link, indices, tokens)
     safe, tried, error = seen
     scalar = indices * tokens == 1 and safe.label_shape == ()
     if error is not None and not (scalar and isinstance(error, _CALLS_NUMPY)):

@@ -21,7 +21,7 @@ from glassformer.channels.multi_index.nearest_labels import growth, information,
 from glassformer.channels.multi_index.noisy_link_rows import NearLinkRowsChannel, near_labels
 from glassformer.channels.multi_index.normal_scores import NormalScores
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quasi_random import mean_and_error
 
@@ -30,7 +30,7 @@ from glassformer.numerics.quasi_random import mean_and_error
 class Policy:
     """The noise that stands for none, and where posteriors are compared with draws of nearly the same label."""
 
-    louder: float = 4.0  # factor of the noise at which its effect is seen
+    with_more_noise: float = 4.0  # factor of the noise at which its effect is seen
     compared: tuple[float, ...] = (0.3, 0.7)  # shares of the covariance of the fields
     points: int = 256  # data points per replica there
     chance: float = 3.0  # standard errors by which both may differ
@@ -58,8 +58,8 @@ class NoiselessLinkRowsChannel(NearLinkRowsChannel):
         return _rank(self.link, self.indices, self.tokens)
 
     @property
-    def louder(self) -> Self | None:
-        return replace(self, noise=_POLICY.louder * self.noise) if self.covered else None
+    def with_more_noise(self) -> Self | None:
+        return replace(self, noise=_POLICY.with_more_noise * self.noise) if self.covered else None
 
     @cached_property
     def family(self) -> Family:
@@ -68,7 +68,7 @@ class NoiselessLinkRowsChannel(NearLinkRowsChannel):
     @cached_property
     def covered(self) -> bool:
         """Whether sampled posteriors are those of the labels: draws of nearly the same label do not say more."""
-        return bool(remembered(self._compared, "covered", self.link, self.indices, self.tokens))
+        return bool(memoize(self._compared, "covered", self.link, self.indices, self.tokens))
 
     def _compared(self) -> bool:
         channel = self.with_points(min(_POLICY.points, self.points))

@@ -24,7 +24,7 @@ class Policy:
     thick: float = 0.05  # share of noise in the variance of labels from which on the usual work will do
     most: int = 8192  # latents of a data point where it is smaller
     afforded: int = 512  # latents that all data points can have
-    hasty: int = 4  # how many times fewer of them tell where fixed points are
+    low_accuracy: int = 4  # how many times fewer of them tell where fixed points are
     fewest: int = 128  # of these, unless there are no more
 
 
@@ -49,9 +49,9 @@ class NearLinkRowsChannel(LinkRowsChannel):
     effort: Effort = field(default=_EFFORT, kw_only=True)
     points: int = field(default=2048, kw_only=True)
 
-    def hasty(self) -> Self:
+    def low_accuracy(self) -> Self:
         # What few latents leave out is less than what few data points do.
-        fewer = max(self.effort.points // _POLICY.hasty, min(_POLICY.fewest, self.effort.points))
+        fewer = max(self.effort.points // _POLICY.low_accuracy, min(_POLICY.fewest, self.effort.points))
         return replace(self, effort=replace(self.effort, points=fewer))
 
 

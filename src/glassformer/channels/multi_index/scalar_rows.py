@@ -14,7 +14,7 @@ from glassformer.channels.link.function import has_slope
 from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 
 # Relative step of differences of the information.
 _STEP = 1e-4
@@ -139,10 +139,10 @@ class ScalarRowsChannel(Channel):
     def decided(self, mean: Array, variance: Array) -> Array:
         return self.scalar.decided(self._fields(mean), float(variance[0, 0]))
 
-    def wrong_labels(self, variance: Array) -> Integral:
+    def wrong_labels(self, variance: Array) -> Estimate:
         """By quadrature."""
         wrong = self.scalar.label_error(variance[:, 0, 0])["label_error"]
-        return Integral(wrong, np.zeros_like(wrong))
+        return Estimate(wrong, np.zeros_like(wrong))
 
     def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
         slope = -self.scalar.curvature(y, omega[:, 0, 0], variance[:, 0, 0])
@@ -163,8 +163,8 @@ class ScalarRowsChannel(Channel):
         both = score[:, None, None]
         return FieldPosterior(both, both, slope[:, None, None], self.scalar.log_partition(y, mean, v))
 
-    def information(self, variance: Array) -> Integral:
-        return Integral(*(part.reshape(-1, 1, 1) for part in self.scalar.information(np.ravel(variance))))
+    def information(self, variance: Array) -> Estimate:
+        return Estimate(*(part.reshape(-1, 1, 1) for part in self.scalar.information(np.ravel(variance))))
 
     def averages(self, variance: Array) -> Averages:
         found = self.information(variance)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erf
 
-from glassformer.channels.scalar.base import Array, Integral, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import DataError
 
@@ -70,7 +70,7 @@ class AbsoluteChannel(ScalarChannel):
         both = np.logaddexp(-((y - omega) ** 2) / (2 * v), -((y + omega) ** 2) / (2 * v))
         return np.asarray(both - 0.5 * np.log(2 * np.pi * v))
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         v = np.asarray(variance, dtype=float)
         a = np.sqrt(1 - v)[..., None] * _T
         loss = _ambiguity(a)
@@ -83,13 +83,13 @@ class AbsoluteChannel(ScalarChannel):
         error = np.where(v < 0.5, missing.error + _ROUNDING, direct.error)
         # Infinite where nothing is unknown.
         with np.errstate(divide="ignore"):
-            return Integral(value / v, error / v)
+            return Estimate(value / v, error / v)
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         v = np.asarray(variance, dtype=float)
         a = np.sqrt(1 - v)[..., None] * _T
         sign_part = _average(v, _even_average(a, lambda x: np.cosh(x) * np.log1p(np.exp(-2 * x)) + x * np.exp(-x)))
-        return Integral(sign_part.value - 0.5 * np.log(2 * np.pi * v) - 0.5, sign_part.error + _ROUNDING)
+        return Estimate(sign_part.value - 0.5 * np.log(2 * np.pi * v) - 0.5, sign_part.error + _ROUNDING)
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""``prediction_error``: :math:`E(|h| - E[|h|\mid\omega])^2`, of a folded normal."""
@@ -110,14 +110,14 @@ def _checked(y: ArrayLike) -> Array:
     return labels
 
 
-def _average(variance: Array, f: Array) -> Integral:
+def _average(variance: Array, f: Array) -> Estimate:
     """E f(a) over a ~ N(0, q/V), trapezoid rule in a = sqrt(q) t, where sqrt(V) exp(-V t^2/2) is the density of t."""
     v = variance[..., None]
     density = np.sqrt(2 * v / np.pi) * np.exp(-v * _T**2 / 2) * f
     density[..., 0] *= 0.5
     step = _T[1] - _T[0]
     value, coarse = step * density.sum(-1), 2 * step * density[..., ::2].sum(-1)
-    return Integral(value, np.abs(value - coarse) + _ROUNDING * np.abs(value))
+    return Estimate(value, np.abs(value - coarse) + _ROUNDING * np.abs(value))
 
 
 def _even_average(a: Array, f: Callable[[Array], Array], power: int = 0) -> Array:

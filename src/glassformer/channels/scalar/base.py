@@ -10,14 +10,14 @@ import numpy as np
 
 from glassformer.channels.decisions import Decisions
 from glassformer.channels.scalar.exponents import Exponents
-from glassformer.core.defaults import declared
+from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 
 if TYPE_CHECKING:
     from glassformer.channels.multi_index.scalar_rows import ScalarRowsChannel
 
-__all__ = ["Array", "Integral", "LabelNodes", "ScalarChannel"]
+__all__ = ["Array", "Estimate", "LabelNodes", "ScalarChannel"]
 
 
 class LabelNodes(NamedTuple):
@@ -90,9 +90,11 @@ class ScalarChannel(Decisions, ABC):
 
         return ScalarRowsChannel(self)
 
-    clean = declared(None, "Labels without their own noise, from an array of fields; None where they are no numbers.")
-    linear = declared(False, "True when the label is the field itself, with Gaussian noise or none.")
-    any_power = declared(False, "True when averages depend on what is left of the variance of a field alone.")
+    clean = default_property(
+        None, "Labels without their own noise, from an array of fields; None where they are no numbers."
+    )
+    linear = default_property(False, "True when the label is the field itself, with Gaussian noise or none.")
+    any_power = default_property(False, "True when averages depend on what is left of the variance of a field alone.")
 
     @property
     @abstractmethod
@@ -109,11 +111,11 @@ class ScalarChannel(Decisions, ABC):
         r""":math:`\lim_{V\to0} V\,E|g|^2`: components of the field that a noiseless label fixes; zero with noise."""
         return 1.0 if self.noiseless else 0.0
 
-    field_components = declared((), "``(K,)`` for fields of ``K`` components; empty for numbers.")
-    label_shape = declared((), "Shape of the label of one sample; empty for numbers.")
+    field_components = default_property((), "``(K,)`` for fields of ``K`` components; empty for numbers.")
+    label_shape = default_property((), "Shape of the label of one sample; empty for numbers.")
 
-    values = declared((), "Values of the label, where they are finitely many.")
-    steps = declared((0.0,), "Fields at which labels of finitely many values change.")
+    values = default_property((), "Values of the label, where they are finitely many.")
+    steps = default_property((0.0,), "Fields at which labels of finitely many values change.")
 
     def label_nodes(self, finer: float = 1.0) -> LabelNodes:
         """Quadrature over labels of continuous values.
@@ -195,24 +197,28 @@ class ScalarChannel(Decisions, ABC):
         r""":math:`\log Z_{out}(y, \omega, V)`, elementwise with broadcasting."""
 
     @abstractmethod
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         r""":math:`E\,g^2` over :math:`\omega \sim N(0, 1-V)`, ``h``, ``y``; ``variance`` in (0, 1], shape (batch,)."""
 
     @abstractmethod
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         r""":math:`E \log Z_{out}`, same arguments; its derivative in the overlap is half the information."""
 
-    noise_law = declared("", "Name of the law by which labels differ from their link, where it is no Gaussian noise.")
+    noise_law = default_property(
+        "", "Name of the law by which labels differ from their link, where it is no Gaussian noise."
+    )
 
-    law_gap = declared(0.0, "By how much drawn labels and a given density disagree, a share of the probability.")
+    law_gap = default_property(
+        0.0, "By how much drawn labels and a given density disagree, a share of the probability."
+    )
 
     @property
     def without_noise(self) -> ScalarChannel:
         """The channel of discrete labels without their own noise: mistakes, or noise inside a threshold."""
         return self
 
-    label_noise = declared(0.0, "Mean square of the label's own noise, counted as ``prediction_error`` is.")
-    error_unit = declared(1.0, "What squared errors on a label, summed over its entries, are divided by.")
+    label_noise = default_property(0.0, "Mean square of the label's own noise, counted as ``prediction_error`` is.")
+    error_unit = default_property(1.0, "What squared errors on a label, summed over its entries, are divided by.")
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none.
@@ -226,7 +232,7 @@ class ScalarChannel(Decisions, ABC):
         del variance
         return {}
 
-    def label_integrals(self, variance: Array) -> dict[str, Integral]:
+    def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         """Those of them that are integrals, each with its error; empty when the channel has none."""
         del variance
         return {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glassformer.channels.scalar.base import Array, Integral, LabelNodes, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, LabelNodes, ScalarChannel
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import ParameterError
 from glassformer.numerics.quadrature import normal_nodes
@@ -67,16 +67,16 @@ class GaussianChannel(ScalarChannel):
         total = self.noise + np.asarray(variance)
         return -0.5 * np.log(2 * np.pi * total) - (y - omega) ** 2 / (2 * total)
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         # Infinite where nothing is unknown and labels have no noise.
         with np.errstate(divide="ignore"):
             value = 1.0 / (self.noise + np.asarray(variance, dtype=float))
-        return Integral(value, np.zeros_like(value))
+        return Estimate(value, np.zeros_like(value))
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         with np.errstate(divide="ignore"):
             value = -0.5 * (np.log(2 * np.pi * (self.noise + np.asarray(variance, dtype=float))) + 1)
-        return Integral(value, np.zeros_like(value))
+        return Estimate(value, np.zeros_like(value))
 
     def label_nodes(self, finer: float = 1.0) -> LabelNodes:
         t, weight = normal_nodes(panels=6, nodes=round(8 * finer))

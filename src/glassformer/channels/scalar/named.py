@@ -8,7 +8,7 @@ from typing import Any
 from glassformer.channels.confusion import CONFUSIONS, confusion_law
 from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.core.errors import IncompatibleError, LinkError, ParameterError
-from glassformer.core.tables import at_home
+from glassformer.core.tables import import_string
 
 # Name on the command line, and the class, whose ``with_noise`` is asked.
 CHANNELS = {
@@ -58,7 +58,7 @@ absolute, or a callable
             raise IncompatibleError(f"noise = {noise} and channel = {channel!r} exclude each other: give noise to one")
         return channel
     if isinstance(channel, str) and channel in CHANNELS:
-        named: type[ScalarChannel] = at_home("channels.scalar", CHANNELS[channel])
+        named: type[ScalarChannel] = import_string("channels.scalar", CHANNELS[channel])
         return named.with_noise(noise)
     if callable(channel):
         return _link(channel, noise, "channel")
@@ -97,7 +97,7 @@ def _confused(channel: Any, noise: float, link: Callable[..., Any] | None, noise
         require_alone(channel, "gaussian")
     function = channel if link is None else link
     if named:
-        function = at_home("channels.scalar", CHANNELS[channel]).clean_label
+        function = import_string("channels.scalar", CHANNELS[channel]).clean_label
     if not callable(function):
         raise IncompatibleError(f"noise_law = {law.label} is for discrete labels, not for channel = {channel}")
     try:

@@ -12,7 +12,7 @@ from glassformer.channels.scalar.exponents import Exponents
 from glassformer.channels.scalar.sign import checked_signs
 from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.normal import mills
 from glassformer.numerics.quadrature import gauss_panels
 
@@ -103,14 +103,14 @@ class NoisySignChannel(ScalarChannel):
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return np.asarray(log_ndtr(checked_signs(y) * self._distance(omega, variance)))
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         v = np.asarray(variance, dtype=float)
         t = self._nodes(v)
         found = self._average(v, (mills(t) + mills(-t)) / np.sqrt(2 * np.pi))
         width = self._width(v) ** 2
-        return Integral(found.value / width, found.error / width)
+        return Estimate(found.value / width, found.error / width)
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         v = np.asarray(variance, dtype=float)
         t = self._nodes(v)
         # Phi log Phi falls as the density in both tails: in logarithms nothing overflows before it is multiplied.
@@ -148,11 +148,11 @@ class NoisySignChannel(ScalarChannel):
         s, q, total = self._width(variance)[:, None], self.power - variance[:, None], self.power + self.noise
         return np.asarray(s * self.offset / total + np.sqrt(q / total) * _X)
 
-    def _average(self, variance: Array, f: Array) -> Integral:
+    def _average(self, variance: Array, f: Array) -> Estimate:
         r"""Trapezoid rule for :math:`E[f\,e^{-t^2/2}]`, where ``f`` grows slowly."""
         total = self.power + self.noise
         weight = self._width(variance) * np.exp(-0.5 * self.offset**2 / total) / np.sqrt(2 * np.pi * total)
         density = weight[:, None] * np.exp(-0.5 * _X**2) * f
         step = _X[1] - _X[0]
         value, coarse = step * density.sum(-1), 2 * step * density[..., ::2].sum(-1)
-        return Integral(value, np.abs(value - coarse) + _ROUNDING * np.abs(value))
+        return Estimate(value, np.abs(value - coarse) + _ROUNDING * np.abs(value))

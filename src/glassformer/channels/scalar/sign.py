@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
-from glassformer.channels.scalar.base import Array, Integral, ScalarChannel
+from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import DataError
 from glassformer.numerics.normal import mills
@@ -57,16 +57,16 @@ class SignChannel(ScalarChannel):
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return np.asarray(log_ndtr(checked_signs(y) * omega / np.sqrt(np.asarray(variance, dtype=float))))
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         v = np.asarray(variance, dtype=float)
         a = _scaled_field(v)
         # phi^2 / Phi, whose two labels contribute alike.
         integral = _average(v, 2 * mills(a) * np.exp(-(a**2) / 2) / np.sqrt(2 * np.pi))
         # Infinite where nothing is unknown: the integral vanishes as the root of the variance.
         with np.errstate(divide="ignore", invalid="ignore"):
-            return Integral(np.where(v > 0, integral.value / v, np.inf), np.where(v > 0, integral.error / v, 0.0))
+            return Estimate(np.where(v > 0, integral.value / v, np.inf), np.where(v > 0, integral.error / v, 0.0))
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         v = np.asarray(variance, dtype=float)
         log_phi = log_ndtr(_scaled_field(v))
         return _average(v, 2 * np.exp(log_phi) * log_phi)
@@ -103,10 +103,10 @@ def _scaled_field(variance: Array) -> Array:
     return np.sqrt(1 - variance)[..., None] * _T
 
 
-def _average(variance: Array, f: Array) -> Integral:
+def _average(variance: Array, f: Array) -> Estimate:
     """Trapezoid rule for E f(a), a ~ N(0, q/V), where f(a) itself falls at least as exp(-a^2/2)."""
     v = variance[..., None]
     density = np.sqrt(v / (2 * np.pi)) * np.exp(-v * _T**2 / 2) * f
     step = _T[1] - _T[0]
     value, coarse = step * density.sum(-1), 2 * step * density[..., ::2].sum(-1)
-    return Integral(value, np.abs(value - coarse) + _ROUNDING * np.abs(value))
+    return Estimate(value, np.abs(value - coarse) + _ROUNDING * np.abs(value))

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.interpolate import CubicSpline, PchipInterpolator
 
-from glassformer.core.estimate import Array, Integral
+from glassformer.core.estimate import Array, Estimate
 
 # By how much less a cubic spline errs on twice the nodes, at least, where it is smooth enough.
 _ORDER = 8.0
@@ -30,15 +30,15 @@ class _Curve:
         # The largest of three intervals: somewhere the two curves cross.
         self._gap = np.max([gap, np.append(gap[1:], gap[-1]), np.append(gap[0], gap[:-1])], axis=0)
 
-    def __call__(self, x: Array) -> Integral:
+    def __call__(self, x: Array) -> Estimate:
         place = np.clip(np.searchsorted(self._x, x) - 1, 0, len(self._gap) - 1)
-        return Integral(self._fine(x), self._gap[place])
+        return Estimate(self._fine(x), self._gap[place])
 
 
 class _Law(Protocol):
     """Information below the smallest variance of the table."""
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         """With the error of the law itself."""
 
     def integral(self, variance: Array) -> Array:
@@ -59,10 +59,10 @@ class _Saturated(NamedTuple):
         b = max(float((two - one) / (v[1] - v[0])), 1e-300)
         return cls(float(v[0]), max(float(one - b * v[0]), 0.5 * float(one)), b)
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         value = 1 / (self.a + self.b * variance)
         # As large as what the slope changes.
-        return Integral(value, value * self.b * (self.smallest - variance) / (self.a + self.b * self.smallest))
+        return Estimate(value, value * self.b * (self.smallest - variance) / (self.a + self.b * self.smallest))
 
     def integral(self, variance: Array) -> Array:
         return np.asarray(np.log1p(self.b * (self.smallest - variance) / (self.a + self.b * variance)) / self.b)
@@ -84,10 +84,10 @@ class _Power(NamedTuple):
         # Below an information of 1/V integrals diverge, and labels would tell more than the field.
         return cls(float(v[0]), float(information[0]), max(float(slope), -1 + 1e-6), abs(float(slope - before)))
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         ratio = np.log(variance / self.smallest)
         value = self.value * np.exp(self.slope * ratio)
-        return Integral(value, value * self.change * np.abs(ratio))
+        return Estimate(value, value * self.change * np.abs(ratio))
 
     def integral(self, variance: Array) -> Array:
         power = self.slope + 1
@@ -123,15 +123,15 @@ class Tabulated(NamedTuple):
             float(v[0]), *curves, PchipInterpolator(x, rows[:, 1] / known), PchipInterpolator(x, rows[:, 3]), law
         )
 
-    def information(self, variance: Array) -> Integral:
+    def information(self, variance: Array) -> Estimate:
         """Information, in the table and below."""
         x, below = np.log(np.maximum(variance, self.smallest)), variance < self.smallest
         found, law = self.log_information(x), self.law.information(np.minimum(variance, self.smallest))
         value, relative = np.where(below, law.value, np.exp(found.value)), self.relative(x) + found.error
-        return Integral(value, value * relative + np.where(below, law.error, 0.0))
+        return Estimate(value, value * relative + np.where(below, law.error, 0.0))
 
-    def expected_log_partition(self, variance: Array) -> Integral:
+    def expected_log_partition(self, variance: Array) -> Estimate:
         """E log Z, whose slope is minus half the information."""
         x = np.log(np.maximum(variance, self.smallest))
         found, rest = self.expected(x), 0.5 * self.law.integral(np.minimum(variance, self.smallest))
-        return Integral(found.value + rest, found.error + self.error(x))
+        return Estimate(found.value + rest, found.error + self.error(x))

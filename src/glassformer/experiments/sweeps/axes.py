@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.grids import numbers_from
+from glassformer.core.grids import parse_grid
 from glassformer.core.hashing import identified
 
 
@@ -16,7 +16,7 @@ def values_of(name: str, values: Any) -> list[Any]:
     """The values of an axis: a list of different ones, or ``"start:stop:count"``."""
     found: list[Any]
     if isinstance(values, str) and ":" in values:
-        found = list(numbers_from(name, values))
+        found = list(parse_grid(name, values))
     elif isinstance(values, list | tuple | np.ndarray):
         found = [value.item() if isinstance(value, np.generic) else value for value in values]
     else:

@@ -14,8 +14,8 @@ from bokeh.models import Legend, LegendItem
 
 from glassformer.core.display import spoken
 from glassformer.core.errors import GlassformerError
-from glassformer.core.grids import numbers_from
-from glassformer.core.memoize import remembered
+from glassformer.core.grids import parse_grid
+from glassformer.core.memoize import memoize
 from glassformer.core.results import Table
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked
@@ -182,7 +182,7 @@ def answered(asked: Asked, so_far: Callable[[Answer], None] | None) -> Answer:
     """The answer to a question about a curve; ``so_far`` is given what there is before the end, if anybody looks."""
     alpha, tell = ratios(asked.texts), so_far or _unseen
     # What may be asked beside it does not wait for numbers.
-    refused = remembered(lambda: _refusals(asked.model), "refusals", asked.model)
+    refused = memoize(lambda: _refusals(asked.model), "refusals", asked.model)
     found = Curves({}, None, {}, refused)
 
     def compute() -> Table:
@@ -193,12 +193,12 @@ def answered(asked: Asked, so_far: Callable[[Answer], None] | None) -> Answer:
 
     found = replace(found, tables={_OPTIMAL: shelved_table(compute, "limits", asked.model, alpha)})
     tell(_answer(asked, found))
-    thresholds = remembered(lambda: _thresholds(asked.model), "thresholds", asked.model)
+    thresholds = memoize(lambda: _thresholds(asked.model), "thresholds", asked.model)
     found = replace(found, thresholds=thresholds)
     for name in [name for name in asked.texts["learners"].split(",") if name and name not in refused]:
         tell(_answer(asked, found))
         try:
-            table = _of_learner(asked, name, numbers_from("alpha", positive(asked.texts)))
+            table = _of_learner(asked, name, parse_grid("alpha", positive(asked.texts)))
             found = replace(found, tables={**found.tables, name: table})
         except GlassformerError as error:
             found = replace(found, missing={**found.missing, name: str(error)})

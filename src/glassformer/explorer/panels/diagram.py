@@ -14,7 +14,7 @@ from bokeh.palettes import Cividis256
 
 from glassformer.core.display import heading, spoken
 from glassformer.core.errors import GlassformerError, ParameterError
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.core.progress import track
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked
@@ -145,7 +145,7 @@ def _others(asked: Asked, column: dict[str, float], up: tuple[str, list[float]])
 def _thresholds(asked: Asked, column: dict[str, float], top: float) -> list[dict[str, Any]]:
     model = _model(asked, column)
     try:
-        found = remembered(lambda: thresholds(model), "thresholds", model)
+        found = memoize(lambda: thresholds(model), "thresholds", model)
     except GlassformerError:
         return []
     places = [(spoken(entry.name), entry.alpha) for entry in found.entries if 0 < entry.alpha <= top]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.explorer.answer import Answer, Asked
 from glassformer.explorer.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
@@ -41,7 +41,7 @@ class Entropy(Panel):
 
         del so_far
         alpha = chosen_ratio(asked.texts)
-        found = remembered(lambda: landscape(asked.model, alpha, _POINTS), "landscape", asked.model, alpha)
+        found = memoize(lambda: landscape(asked.model, alpha, _POINTS), "landscape", asked.model, alpha)
         phase = "a hard phase" if found.hard_phase else "no hard phase"
         return Answer(
             drawn=found,

@@ -11,7 +11,7 @@ from bokeh.models import Legend, LegendItem
 
 from glassformer.core.display import spoken
 from glassformer.core.grids import number_from
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked
 from glassformer.explorer.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
@@ -57,7 +57,7 @@ class Samples(Panel):
         target, d = number_from("target", asked.texts["target"]), whole(asked.texts, "d")
         chosen = learner(asked.texts["planned"]).fitting(asked.model)
         compute = partial(plan, asked.model, target, chosen, "error", d)
-        found = remembered(compute, "plan", asked.model, target, chosen, d)
+        found = memoize(compute, "plan", asked.model, target, chosen, d)
         call, imports = words.learner_argument(chosen)
         told = [
             f"{spoken(one.name)}: alpha = {one.alpha:.6g}, {one.samples} samples"

@@ -12,7 +12,7 @@ import pandas
 
 from glassformer.core.display import heading
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.memoize import remembered
+from glassformer.core.memoize import memoize
 from glassformer.experiments.simulation import experiment_of
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked
@@ -64,7 +64,7 @@ class Spectrum(Panel):
         alpha = chosen_ratio(asked.texts)
         if asked.model.overlap_shape:
             raise IncompatibleError(f"the weights of model {asked.name} are a few rows, not a matrix with a spectrum")
-        q_hat, found = remembered(lambda: _laws(asked.model, alpha), "spectrum", asked.model, alpha)
+        q_hat, found = memoize(lambda: _laws(asked.model, alpha), "spectrum", asked.model, alpha)
         name = asked.texts["trained"]
         if name != _NONE:
             so_far(_answer(asked, alpha, q_hat, found))

@@ -20,7 +20,7 @@ from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.row_descent import Passed
-from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.divergence import diverges
 from glassformer.numerics.jax_settings import jax_settings
 
@@ -130,7 +130,7 @@ def _descended(
     with jax_settings():
         x, y = (jnp.asarray(part, dtype=float) for part in (inputs, targets))
         grouped = (part.reshape(-1, batch, *part.shape[1:]) for part in (x, y))
-        return np.asarray(Specialised(_steps, link=link)(jnp.asarray(rates), jnp.asarray(weights), *grouped))
+        return np.asarray(CachedJit(_steps, link=link)(jnp.asarray(rates), jnp.asarray(weights), *grouped))
 
 
 def _steps(rates: Any, weights: Any, inputs: Any, targets: Any, link: Callable[[Any], Any]) -> Any:

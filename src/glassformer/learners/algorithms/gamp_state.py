@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
 from glassformer.numerics.aitken import Creep
-from glassformer.priors.base import Estimate
+from glassformer.priors.base import SignalEstimate
 
 
 @dataclass
@@ -33,7 +33,7 @@ class GampState:
         creep: the step that led here, where it may be one of many that follow each other.
     """
 
-    estimate: Estimate
+    estimate: SignalEstimate
     score: Array
     onsager: Array
     precision: Array

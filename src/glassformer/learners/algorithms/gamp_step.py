@@ -28,7 +28,7 @@ from glassformer.learners.algorithms.convergence import JUDGEMENT, Judged
 from glassformer.learners.algorithms.gamp_state import GampState, Sight
 from glassformer.numerics.aitken import Creep
 from glassformer.numerics.eigenvalues import with_eigenvalues
-from glassformer.priors.base import Estimate
+from glassformer.priors.base import SignalEstimate
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class GampStep(Judged):
         """The prior mean, or a random signal where the labels say nothing about the sign of the field."""
         rows = self.prior.rows
         shape, nothing = (rows, *self.design.row_shape), np.zeros((rows, rows))
-        estimate = Estimate(self.prior.mean(shape), np.eye(rows), np.eye(rows))
+        estimate = SignalEstimate(self.prior.mean(shape), np.eye(rows), np.eye(rows))
         if self.side is not None:
             estimate = self._denoised(np.zeros(shape), nothing, None)
         signal = estimate.signal if self.begin is None else self.begin
@@ -130,7 +130,7 @@ class GampStep(Judged):
         rest = max(self.design.sample_ratio * noise - state.claimed, 0.0)
         return Sight(matrix, noise, fields[:, 0, 0], rest)
 
-    def _denoised(self, field: Array, precision: Array, memory: object) -> Estimate:
+    def _denoised(self, field: Array, precision: Array, memory: object) -> SignalEstimate:
         if self.side is not None:
             field = field + np.sqrt(self.side.strength) * self.side.observation
             precision = precision + self.side.strength * np.eye(len(precision))

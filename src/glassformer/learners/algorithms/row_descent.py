@@ -21,8 +21,8 @@ from glassformer.core.progress import note
 from glassformer.core.resources import require_resources
 from glassformer.core.solution import Status
 from glassformer.designs.projection import ProjectionDesign
-from glassformer.learners.base import Reached
-from glassformer.numerics.cached_jit import Specialised
+from glassformer.learners.base import FitResult
+from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class Passed(NamedTuple):
     records: list[dict[str, Any]]
 
     @property
-    def reached(self) -> Reached:
+    def reached(self) -> FitResult:
         """As a learner says it."""
-        return Reached(
+        return FitResult(
             self.weights[None], status=self.status, iterations=self.steps, residual=self.residual, history=self.records
         )
 
@@ -129,7 +129,7 @@ def row_descent(
     run = _Run([np.asarray(weights)], 0, []) if stored is None else _Run.restored(stored)
     with jax_settings():
         inputs, targets = jnp.asarray(design.inputs[0], dtype=float), jnp.asarray(labels, dtype=float)
-        loss = Specialised(_loss, link=link)
+        loss = CachedJit(_loss, link=link)
         before = float(loss(jnp.asarray(weights, dtype=float), inputs, targets))
         for number in range(run.steps // (settings.repeats * blocks), settings.passes):
             order = np.random.default_rng([key, number]).permutation(samples)[: blocks * batch].reshape(blocks, batch)
@@ -161,7 +161,7 @@ def _loss(weights: Any, inputs: Any, labels: Any, link: Callable[[Any], Any]) ->
 
 
 def _batches(link: Callable[[Any], Any], repeats: int, *arrays: Any) -> Any:
-    return Specialised(_steps, link=link, repeats=repeats)(*arrays)
+    return CachedJit(_steps, link=link, repeats=repeats)(*arrays)
 
 
 def _steps(

@@ -20,7 +20,7 @@ from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
 from glassformer.models.trainable.base import Loss, Schedule
-from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def _optimizer(name: str, rate: float, momentum: float) -> Any:
 
 
 def _block(objective: _Objective, optimizer: Any, arrays: tuple[Any, ...], steps: int) -> Any:
-    return Specialised(_steps, objective=objective, optimizer=optimizer, steps=steps)(*arrays)
+    return CachedJit(_steps, objective=objective, optimizer=optimizer, steps=steps)(*arrays)
 
 
 def _steps(

@@ -24,7 +24,7 @@ from glassformer.core.estimate import Array
 from glassformer.core.hashing import identity
 from glassformer.core.progress import note, track
 from glassformer.core.settings import check_settings, checked, not_negative, positive, whole
-from glassformer.numerics.cached_jit import Specialised
+from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.papers.text.questions import PADDING, QuestionData
 
@@ -114,7 +114,7 @@ def train_classifier(
     settings, checkpoint = settings or ClassifierTraining(), checkpoint or Checkpoint()
     parameters = _initial(data, settings, np.random.default_rng([seed, 0]))
     optimizer = optax.adamw(settings.learning_rate, weight_decay=settings.weight_decay)
-    steps = Specialised(_steps, optimizer=optimizer, masked=settings.masked)
+    steps = CachedJit(_steps, optimizer=optimizer, masked=settings.masked)
     carried, structure = jax.tree.flatten((parameters, optimizer.init(parameters)))
     weights, accuracy, losses = [np.asarray(parameters["attention"])], [_accuracy(parameters, data, settings)], [np.nan]
     stored = checkpoint.load()
@@ -223,7 +223,7 @@ def _steps(skip: Any, carried: Any, tokens: Any, labels: Any, order: Any, optimi
 
 
 def _accuracy(parameters: Any, data: QuestionData, settings: ClassifierTraining) -> float:
-    classes = Specialised(_classes, masked=settings.masked)
+    classes = CachedJit(_classes, masked=settings.masked)
     found = classes(parameters, jnp.asarray(data.test.tokens), settings.skip)
     return float(np.mean(np.asarray(found) == data.test.labels))
 
