@@ -121,8 +121,9 @@ class RegularisedRisk(Learner):
     def _require_strength(self, model: Any) -> None:
         """Raise where the best strength is left to a theory that is not there."""
         if self.strength is None and model.theory_unavailable_reason is not None:
-            raise IncompatibleError(f"the best strength is that of theory, and {model.theory_unavailable_reason}: give a
-            strength")
+            raise IncompatibleError(
+                f"the best strength is that of theory, and {model.theory_unavailable_reason}: give a strength"
+            )
 
     def _problem(self, model: Any) -> Any:
         from glassformer.risk.limits import checked
