@@ -31,8 +31,9 @@ from glassformer import (
     thresholds,
     trajectory,
 )
-from glassformer.core.display import DisplayMixin, Drawing
+from glassformer.core.display import DisplayMixin
 from glassformer.core.progress import in_notebook
+from glassformer.plotting.render import Drawing
 
 LINEAR = BilinearSequenceRegression(rho=np.inf, noise=0.1)
 RNG = np.random.default_rng(0)

@@ -24,7 +24,7 @@ from glassformer.core.files import (
     unsealed_document,
 )
 from glassformer.core.hashing import identity as identity_of
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 
 # Seconds of work that an interruption may cost.
 _EVERY = 20.0

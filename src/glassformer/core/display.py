@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-import base64
-import io
+import importlib
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.equality import ComparedByContent
+from glassformer.core.status import Status
 
 if TYPE_CHECKING:
     import pandas
 
-# Rows and columns of a table that is shown, and dots per inch of a picture.
-_ROWS, _COLUMNS, _DOTS = 20, 5, 100
+# Rows and columns of a table that is shown.
+_ROWS, _COLUMNS = 20, 5
+# The module that registers the function that draws results: by its name, as nothing here imports what is above.
+_PLOTTING = "glassformer.plotting.render"
+_renderers: list[Callable[..., Any]] = []
+
+
+def register_renderer(render: Callable[..., Any]) -> None:
+    """Have results drawn by ``render(result, path, size, theme, ax, **more)``."""
+    _renderers.append(render)
 
 
 class DisplayMixin(ComparedByContent):
     """What a notebook shows of a result: its table, with units and statuses, and what to do where one is not good.
 
     Attributes:
-        drawing: name of the function of ``interface.figures.plots`` that draws it.
+        drawing: name of the function of ``plotting.plots`` that draws it.
     """
 
     drawing: ClassVar[str]
@@ -70,23 +78,12 @@ class DisplayMixin(ComparedByContent):
             ParameterError: a format, a size or a theme that there is not.
             IncompatibleError: ``ax`` beside a path, a size or a theme, which are those of its figure.
         """
-        return self._drawn(path, size, theme, ax)
+        return self._draw(path, size, theme, ax)
 
-    def _drawn(
-        self, path: str | Path | None, size: tuple[float, float] | None, theme: str, ax: Any, **beside: Any
-    ) -> Any:
-        """Draw it, and what the function that draws it takes beside."""
-        from glassformer.core.errors import IncompatibleError
-        from glassformer.plotting import plots
-        from glassformer.plotting.style import Picture
-
-        if ax is not None and (path is not None or size is not None or theme != "light"):
-            raise IncompatibleError("ax is part of a figure of your own: leave out path, size and theme")
-        kept: list[Drawing] = []
-        place = None if path is None else Path(path)
-        picture = Picture(place, size, theme, lambda figure: kept.append(Drawing(figure, self.title)), ax)
-        getattr(plots, self.drawing)(self, picture, **beside)
-        return kept[0] if ax is None else ax
+    def _draw(self, path: str | Path | None, size: tuple[float, float] | None, theme: str, ax: Any, **more: Any) -> Any:
+        """Draw it, with further arguments of the function that draws it."""
+        importlib.import_module(_PLOTTING)
+        return _renderers[-1](self, path, size, theme, ax, **more)
 
     @property
     def display_columns(self) -> Sequence[str] | None:
@@ -163,8 +160,6 @@ def _marked(status: str) -> str:
 
 def _remedies(settings: Mapping[str, Any]) -> dict[str, str]:
     """Of statuses that are not good."""
-    from glassformer.core.solution import Status
-
     return {str(status): status.remedy_for(settings) for status in Status if not status.ok}
 
 
@@ -183,34 +178,6 @@ class ModelDisplayMixin(DisplayMixin):
     def settings(self) -> Mapping[str, Any]:
         """Of the model and the learner."""
         return self.parameters
-
-
-class Drawing:
-    """A picture in a notebook.
-
-    Attributes:
-        figure: of Matplotlib, to change or to save.
-        text: what it shows, in words.
-
-    Example:
-        >>> from glassformer import BilinearSequenceRegression, limits
-        >>> limits(BilinearSequenceRegression(rho=0.5), [0.2, 0.4]).plot().text
-        'bsr: alpha = n/(dL), beta = 1, channel = gaussian, noise = 0, rho = 0.5'
-    """
-
-    def __init__(self, figure: Any, text: str) -> None:
-        self.figure, self.text = figure, text
-        file = io.BytesIO()
-        # Now, as the look of letters is that of the moment at which they are drawn.
-        figure.savefig(file, format="png", dpi=_DOTS)
-        self._png = file.getvalue()
-
-    def __repr__(self) -> str:
-        return f"<drawing of {self.text}>"
-
-    def _repr_html_(self) -> str:
-        encoded = base64.b64encode(self._png).decode()
-        return f'<img style="max-width: 100%" alt="{escape(self.text)}" src="data:image/png;base64,{encoded}"/>'
 
 
 def told(parameters: Mapping[str, Any]) -> list[str]:

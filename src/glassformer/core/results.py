@@ -13,7 +13,7 @@ import numpy as np
 from glassformer.core.display import ModelDisplayMixin, leading, told
 from glassformer.core.errors import ConvergenceError, IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.core.solution import Status
+from glassformer.core.status import Status
 
 if TYPE_CHECKING:
     import pandas
@@ -83,9 +83,9 @@ class Table(ModelDisplayMixin):
             IncompatibleError: runs of another model, or beside a table that is not one of limits.
         """
         if runs is None:
-            return self._drawn(path, size, theme, ax)
+            return self._draw(path, size, theme, ax)
         self._require_same_model(runs)
-        return self._drawn(path, size, theme, ax, runs=runs)
+        return self._draw(path, size, theme, ax, runs=runs)
 
     def _require_same_model(self, runs: Table) -> None:
         """Raise where runs cannot be drawn beside this table."""

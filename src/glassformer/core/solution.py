@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,109 +11,10 @@ from numpy.typing import NDArray
 
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ConvergenceError
+from glassformer.core.status import Status as Status
 
 if TYPE_CHECKING:
     import pandas
-
-
-# Settings that end an iteration; the option of the command line is one for all.
-_LONGEST = ("max_iterations", "max_steps")
-
-
-class Status(Enum):
-    """How a computation ended. ``str(status)`` is the name used in files, ``status.remedy`` says what to do.
-
-    Example:
-        >>> str(Status.ITERATION_LIMIT)
-        'iteration_limit'
-        >>> "max_iterations" in Status.ITERATION_LIMIT.remedy
-        True
-    """
-
-    CONVERGED = ("converged", "nothing to do")
-    ITERATION_LIMIT = (
-        "iteration_limit",
-        "the residual is still above the tolerance: move alpha away from a threshold, where convergence slows down, "
-        "or raise the points of sampled averages (points, --data-points), or max_iterations where settings have it",
-    )
-    NON_FINITE = (
-        "non_finite",
-        "a non-finite number appeared: check the link function for overflow and the data for infinities, and lower a "
-        "learning rate",
-    )
-    DIVERGING = (
-        "diverging",
-        "the powers of the weights or the errors grow without end: lower the learning rate or the strength of the "
-        "steps, raise the batch, or add weight decay; values are those on the way",
-    )
-    BISTABLE = (
-        "bistable",
-        "the informed and the uninformed fixed points differ (a hard phase): both are reported, the free entropy "
-        "tells which one is Bayes-optimal",
-    )
-    INTEGRATION_NOT_CONVERGED = (
-        "integration_not_converged",
-        "the error of the averages exceeds the tolerance: raise the points of sampled ones (points, --data-points), or "
-        "add noise (noise, --noise)",
-    )
-    OUTSIDE_CONE = (
-        "overlap_outside_cone",
-        "the overlap left [0, 1]: the channel's score and sampler contradict each other, check them against each other",
-    )
-    OSCILLATING = (
-        "oscillating",
-        "the iterates kept moving, at the strongest damping where there is any: the best iterate is reported, or every "
-        "step of a trajectory; raise max_iterations or d, or the strength of a penalty",
-    )
-    CONTRADICTED = (
-        "contradicted_by_residual",
-        "the residual on the data disagrees with the predicted variance, or the labels are less probable under the "
-        "estimate than to somebody who knows nothing: a finite-size effect or a spurious fixed point; try a larger d, "
-        "another seed or a stronger damping",
-    )
-
-    MISTAKEN = (
-        "contradicted_by_inputs",
-        "the inputs are not the independent standard normal numbers that message passing takes them for: the warning "
-        "and diagnose(X, y) say in what; standardise or whiten them, or use a learner that assumes nothing (risk)",
-    )
-
-    def __init__(self, label: str, remedy: str) -> None:
-        self.label = label
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return self.label
-
-    def remedy_for(self, parameters: Mapping[str, Any]) -> str:
-        """What to do about a result with these parameters, naming settings that it has.
-
-        Example:
-            >>> Status.INTEGRATION_NOT_CONVERGED.remedy_for({"noise": 0.0, "noise_law": "poisson", "points": 256})
-            'the error of the averages exceeds the tolerance: raise the points of sampled ones (points, --data-points)'
-            >>> Status.ITERATION_LIMIT.remedy_for({"max_steps": 100})
-            'the residual is still above the tolerance: move alpha away from a threshold, where convergence slows \
-down, or raise max_steps (--max-iterations)'
-        """
-        if not parameters:
-            return self.remedy
-        limit = next((name for name in _LONGEST if name in parameters), None)
-        points = ["raise the points of sampled %s (points, --data-points)"] if "points" in parameters else []
-        if self is Status.INTEGRATION_NOT_CONVERGED:
-            noise = "noise" in parameters and "noise_law" not in parameters
-            ways = [*(way % "ones" for way in points), *(["add noise (noise, --noise)"] if noise else [])]
-            return "the error of the averages exceeds the tolerance" + (f": {', or '.join(ways)}" if ways else "")
-        if self is Status.ITERATION_LIMIT:
-            steps = "max_iterations where settings have it" if limit is None else f"{limit} (--max-iterations)"
-            away = "move alpha away from a threshold, where convergence slows down"
-            ways = [away, *(way % "averages" for way in points), f"raise {steps}"]
-            return f"the residual is still above the tolerance: {', or '.join(ways)}"
-        return self.remedy if limit is None else self.remedy.replace(_LONGEST[0], limit)
-
-    @property
-    def ok(self) -> bool:
-        """True only for ``CONVERGED``."""
-        return self is Status.CONVERGED
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from glassformer.core.hashing import identified
-from glassformer.numerics.memory import trim_memory
+from glassformer.numerics.memory import on_release, trim_memory
 
 # Calls take a tenth to a third less time than with the compiler's own, the first ones, which compile, as long as with
 # them: see benchmarks/bench_compile.py.
@@ -111,3 +111,6 @@ def forget() -> None:
         _executables.clear()
     for one in dropped:
         one.forget()
+
+
+on_release(forget)

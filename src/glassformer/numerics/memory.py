@@ -7,10 +7,20 @@ import ctypes
 import gc
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 # What the C library calls the largest number of its pools.
 _ARENAS = -8
+
+
+# Functions that drop what a module keeps of compiled programs; modules add theirs when they are imported.
+_RELEASES: list[Callable[[], None]] = []
+
+
+def on_release(release: Callable[[], None]) -> None:
+    """Have a function called where compiled programs are dropped to free memory."""
+    _RELEASES.append(release)
 
 
 def resident() -> float:
@@ -64,13 +74,9 @@ class MemoryBound:
         with self._lock:
             if "jax" not in sys.modules or resident() < max(self._limit, self._after + self._growth):
                 return
-            # Not before somebody has asked for JAX: processes are told how it is set up until then.
-            import jax
-
-            from glassformer.numerics import cached_jit as compiled
-
-            compiled.forget()
-            jax.clear_caches()  # type: ignore[no-untyped-call]
+            for release in _RELEASES:
+                release()
+            sys.modules["jax"].clear_caches()
             gc.collect()
             trim_memory()
             self._after = resident()
