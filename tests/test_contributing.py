@@ -1,4 +1,4 @@
-"""The skeletons of CONTRIBUTING.md: one new file, one line in a table, one line in the conformance suite, and it works.
+"""The skeletons of docs/extending.md: a new file, a line in a table, a line in the conformance suite, and it works.
 
 They are put into copies of the sources and of the conformance suite, which processes of their own then use.
 """
@@ -28,7 +28,7 @@ LEAST = {"probit": 10, "sparse": 3, "perceptron": 8, "hebb": 8, "theory": 4, "is
 
 @dataclass(frozen=True)
 class Skeleton:
-    """What CONTRIBUTING says of one kind of part: a file and its text, two lines and where they go, and a question."""
+    """What the page says of one kind of part: a file and its text, two lines and where they go, and a question."""
 
     file: tuple[str, str]
     lines: tuple[tuple[str, str, str], tuple[str, str, str]]
@@ -44,8 +44,8 @@ class Skeleton:
 
 
 def skeleton(kind):
-    page = (HOME / "CONTRIBUTING.md").read_text()
-    (section,) = re.findall(rf"^### A new {kind}\n(.*?)(?=^##)", page, flags=re.DOTALL | re.MULTILINE)
+    page = (HOME / "docs" / "extending.md").read_text()
+    (section,) = re.findall(rf"^## A new {kind}\n(.*?)(?=^##|\Z)", page, flags=re.DOTALL | re.MULTILINE)
     block = r":\n\n```\w+\n(.*?\n)```"
     (file,) = re.findall(rf"^New file `(\S+)`{block}", section, flags=re.DOTALL | re.MULTILINE)
     lines = re.findall(rf"^In `(\w+)` of `(\S+)`{block}", section, flags=re.DOTALL | re.MULTILINE)

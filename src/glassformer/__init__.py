@@ -13,6 +13,8 @@ _HOME = {
     "AttentionIndexed": "models",
     "BilinearSequenceRegression": "models",
     "ConvergenceError": "core.errors",
+    "check_model": "testing",
+    "gamp": "learners.gamp",
     "DataError": "core.errors",
     "GaussianChannel": "channels.scalar.gaussian",
     "GlassformerError": "core.errors",

@@ -50,7 +50,7 @@ class ScalarChannel(Decisions, ABC):
     than the overlap because it keeps its relative precision where the signal is almost known.
 
     Example:
-        ``CONTRIBUTING.md`` has a channel of one's own, complete.
+        ``docs/extending.md`` has a complete channel.
     """
 
     clean_label: ClassVar[Any] = None
