@@ -19,7 +19,7 @@ from glassformer import (
     thresholds,
 )
 from glassformer.channels.confusion import Confusion, Flip, Neighbour
-from glassformer.channels.link.label_noise import MislabelledChannel
+from glassformer.channels.link.label_noise import LabelNoiseChannel
 from glassformer.cli import main
 from glassformer.core.display import heading
 from glassformer.testing import check_model
@@ -34,7 +34,7 @@ def ordinal(h):
 @pytest.mark.parametrize("v", [1.0, 0.4, 0.01])
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.3])
 def test_flipped_signs_agree_with_plain_quadrature(epsilon, v):
-    found = MislabelledChannel(np.sign, Flip(epsilon)).information(np.array([v]))
+    found = LabelNoiseChannel(np.sign, Flip(epsilon)).information(np.array([v]))
 
     def given(omega):
         plus, slope = ndtr(omega / np.sqrt(v)), norm.pdf(omega / np.sqrt(v)) / np.sqrt(v)
@@ -63,7 +63,7 @@ def test_flipped_signs_agree_with_plain_quadrature(epsilon, v):
     ],
 )
 def test_what_labels_say_is_what_they_are_drawn_from(law):
-    channel, v, rng = MislabelledChannel(ordinal, law), 0.3, np.random.default_rng(0)
+    channel, v, rng = LabelNoiseChannel(ordinal, law), 0.3, np.random.default_rng(0)
     omega = np.sqrt(1 - v) * rng.standard_normal(200_000)
     h = omega + np.sqrt(v) * rng.standard_normal(len(omega))
     labels = channel.sample(h, rng)

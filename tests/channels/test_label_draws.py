@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from glassformer import SequenceMultiIndex
-from glassformer.channels.label_draws import law_gap
-from glassformer.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson
+from glassformer.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson, law_gap
 from glassformer.testing import check_model
 
 

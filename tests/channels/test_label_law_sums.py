@@ -11,8 +11,7 @@ from scipy.stats import binom, poisson
 
 from glassformer import SequenceMultiIndex, limits, thresholds
 from glassformer.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson
-from glassformer.channels.label_support import label_support
-from glassformer.channels.link.label_law import LabelLawChannel
+from glassformer.channels.link.label_law import LabelLawChannel, label_support
 from glassformer.state_evolution.conjugate_overlap import conjugate_overlap
 from glassformer.state_evolution.free_entropy import free_entropy
 

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from glassformer import BilinearSequenceRegression, SequenceMultiIndex, limits, thresholds
 from glassformer.channels.link.channel import LinkChannel
 from glassformer.channels.link.exponents import link_exponents
-from glassformer.channels.link.piecewise import link_shape
+from glassformer.channels.link.piecewise import find_pieces
 from glassformer.channels.scalar.absolute import AbsoluteChannel
 from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.cli import main
@@ -91,7 +91,7 @@ def test_curves_are_what_single_averages_are():
 def test_a_jump_with_a_value_of_its_own_is_located_to_rounding():
     """A sign is zero at its jump, which bisection meets."""
     for place in (0.5, 0.67448975):
-        (found,) = link_shape(lambda h, place=place: np.sign(h - place)).breaks
+        (found,) = find_pieces(lambda h, place=place: np.sign(h - place)).breaks
         assert found == pytest.approx(place, rel=1e-12)
 
 
@@ -260,10 +260,10 @@ def test_affine_links_are_the_gaussian_channel(noise):
 @pytest.mark.slow
 def test_seventy_pieces_take_no_minutes():
     """Half the information is the slope of the expected log partition, at few nodes for many breaks."""
-    law, v, step = LinkChannel(lambda h: np.sin(10 * h))._known.law, 0.05, 1e-4
+    law, v, step = LinkChannel(lambda h: np.sin(10 * h))._analysis.law, 0.05, 1e-4
     (below, above) = (law.averages(v + side * step, 0)[1] for side in (1, -1))
     assert law.averages(v, 0)[0] == pytest.approx((above - below) / step, rel=1e-4)
-    assert law.solutions().h.size < 4000
+    assert law.nodes_at().h.size < 4000
 
 
 @pytest.mark.statistics

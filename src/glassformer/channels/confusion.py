@@ -1,6 +1,6 @@
-r"""Discrete labels that are exchanged for one another: what is observed instead of each, by a confusion matrix.
+r"""Label noise of discrete labels: laws by which labels are replaced, and their confusion matrices.
 
-The posterior is a mixture of those of the labels that it may have been,
+The posterior of a noisy label is a mixture of those of the labels that it may have been,
 :math:`Z_{out}(y) = \sum_k C_{ky}Z_k`, so that every average is a finite sum over them.
 """
 
@@ -18,14 +18,13 @@ from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.tables import by_name
 
-# Rows of a confusion matrix sum to one within this.
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # by which rows of a confusion matrix may differ from one, and labels from those of the link
 
 
 class ConfusionLaw(ABC):
-    """The law of the label that is observed, given the one that a link says, of labels that take few values.
+    """The law of the observed label given the label of the link, for labels that take few values.
 
-    A law of one's own is a subclass, or a :class:`Confusion` with a matrix.
+    For a law of your own derive from this class, or give a matrix to :class:`Confusion`.
     """
 
     @property
@@ -35,16 +34,18 @@ class ConfusionLaw(ABC):
 
     @abstractmethod
     def matrix(self, count: int) -> Array:
-        """Probabilities of the observed label, by columns, for each of ``count`` labels in ascending order, by rows.
+        """Return the confusion matrix of ``count`` labels in ascending order.
+
+        Rows are the labels of the link, columns the observed labels, entries probabilities.
 
         Raises:
-            ParameterError: it is not for so many labels.
+            ParameterError: the law does not apply to so many labels.
         """
 
 
 @dataclass(frozen=True)
-class Exchange(ConfusionLaw):
-    """A confusion that happens with one probability, in [0, 1)."""
+class _ReplacementLaw(ConfusionLaw):
+    """A law that replaces a label with one probability, in [0, 1)."""
 
     probability: float
     word: ClassVar[str]
@@ -60,8 +61,8 @@ class Exchange(ConfusionLaw):
 
 
 @dataclass(frozen=True)
-class Flip(Exchange):
-    """With a probability a label is exchanged for one of the others, all alike.
+class Flip(_ReplacementLaw):
+    """With some probability a label is replaced by one of the others, each equally likely.
 
     Args:
         probability: in [0, 1).
@@ -83,8 +84,8 @@ class Flip(Exchange):
 
 
 @dataclass(frozen=True)
-class Neighbour(Exchange):
-    """With a probability an ordinal label is exchanged for one next to it; the first and last have one neighbour.
+class Neighbour(_ReplacementLaw):
+    """With some probability an ordinal label is replaced by a neighbouring one; the first and last have one neighbour.
 
     Args:
         probability: in [0, 1).
@@ -102,9 +103,9 @@ class Neighbour(Exchange):
     word: ClassVar[str] = "neighbour"
 
     def matrix(self, count: int) -> Array:
-        beside = np.eye(count, k=1) + np.eye(count, k=-1)
-        moved = self.probability * beside / np.maximum(beside.sum(axis=1, keepdims=True), 1)
-        return np.asarray(moved + np.diag(1 - moved.sum(axis=1)))
+        neighbours = np.eye(count, k=1) + np.eye(count, k=-1)
+        replaced = self.probability * neighbours / np.maximum(neighbours.sum(axis=1, keepdims=True), 1)
+        return np.asarray(replaced + np.diag(1 - replaced.sum(axis=1)))
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,10 @@ class Confusion(ConfusionLaw):
     """Any confusion matrix.
 
     Args:
-        probabilities: of the observed label, by columns, for each label, by rows, both in ascending order.
+        probabilities: square matrix; rows are the labels of the link, columns the observed labels, both ascending.
 
     Raises:
-        ParameterError: rows are no probabilities.
+        ParameterError: a row does not consist of probabilities that sum to one.
 
     Example:
         >>> Confusion([[1.0, 0.0], [0.3, 0.7]]).label
@@ -143,11 +144,10 @@ class Confusion(ConfusionLaw):
 
 # Name on the command line, with the number that follows it, and the class.
 CONFUSIONS = {"flip:PROBABILITY": "confusion:Flip", "neighbour:PROBABILITY": "confusion:Neighbour"}
-NAMES = tuple(CONFUSIONS)
 
 
 def confusion_law(given: object) -> ConfusionLaw | None:
-    """The confusion that ``noise_law=`` is or names; None where it is or names none.
+    """Return the confusion law that ``noise_law=`` is or names; None for anything else.
 
     Example:
         >>> confusion_law("flip:0.1"), confusion_law("logistic")
@@ -163,23 +163,23 @@ def confusion_law(given: object) -> ConfusionLaw | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Alphabet:
-    """Labels that a link takes, and what is observed instead.
+class NoisyAlphabet:
+    """The labels of a link and their confusion matrix.
 
     Attributes:
         values: labels in ascending order, shape (K, ...).
-        confusion: shape (K, K).
+        confusion: probabilities of observed labels (columns) given labels of the link (rows), shape (K, K).
     """
 
     values: Array
     confusion: Array
 
     @classmethod
-    def of(cls, values: Array, law: ConfusionLaw) -> Alphabet:
-        """What a law makes of these labels.
+    def of(cls, values: Array, law: ConfusionLaw) -> NoisyAlphabet:
+        """Apply a law to these labels.
 
         Raises:
-            ParameterError: it is not for so many of them, or makes the same of all.
+            ParameterError: it does not apply to so many labels, or all of them give the same observed labels.
         """
         confusion = law.matrix(len(values))
         if np.max(np.ptp(confusion, axis=0)) <= _ROUNDING:
@@ -187,39 +187,39 @@ class Alphabet:
             raise ParameterError("noise_law", law.label, allowed, "labels would say nothing of the signal")
         return cls(values, confusion)
 
-    def places(self, y: ArrayLike) -> NDArray[np.intp]:
-        """Which of the labels each one is, shape (n,).
+    def index(self, y: ArrayLike) -> NDArray[np.intp]:
+        """Return the index of each label, shape (n,).
 
         Raises:
-            DataError: one is none of them.
+            DataError: one is no label of the link.
         """
         flat, known = np.asarray(y, dtype=float), self.values.reshape(len(self.values), -1)
         flat = flat.reshape(-1, known.shape[1])
-        far = np.array([np.max(np.abs(flat - value), axis=1) for value in known])
-        place = np.argmin(far, axis=0)
-        wrong = far[place, np.arange(len(flat))] > _ROUNDING * (1 + np.max(np.abs(known)))
+        distance = np.array([np.max(np.abs(flat - value), axis=1) for value in known])
+        index = np.argmin(distance, axis=0)
+        wrong = distance[index, np.arange(len(flat))] > _ROUNDING * (1 + np.max(np.abs(known)))
         if np.any(wrong):
             raise DataError("y", flat[wrong][0].tolist(), "a label that the link takes")
-        return place
+        return index
 
-    def observed(self, place: NDArray[np.intp], uniform: Array) -> Array:
-        """Labels observed instead of those at some places, from uniform numbers."""
+    def observe(self, index: NDArray[np.intp], uniform: Array) -> Array:
+        """Return observed labels, from indices of labels and uniform random numbers."""
         ends = np.cumsum(self.confusion, axis=1)
-        seen = np.sum(uniform[:, None] >= ends[place], axis=1)
-        return np.asarray(self.values[np.minimum(seen, len(self.values) - 1)])
+        observed = np.sum(uniform[:, None] >= ends[index], axis=1)
+        return np.asarray(self.values[np.minimum(observed, len(self.values) - 1)])
 
     @property
     def means(self) -> Array:
-        """Mean of what is observed instead of each label, shape (K, ...)."""
+        """Mean observed label of each label, shape (K, ...)."""
         return np.asarray(np.tensordot(self.confusion, self.values, axes=1))
 
     @property
-    def spreads(self) -> Array:
-        """Mean square of what is observed around that mean, entries summed, shape (K,)."""
+    def variances(self) -> Array:
+        """Variance of the observed label of each label, entries summed, shape (K,)."""
         squares = np.sum(self.values.reshape(len(self.values), -1) ** 2, axis=1)
         return np.asarray(self.confusion @ squares - np.sum(self.means.reshape(len(squares), -1) ** 2, axis=1))
 
     def log_likelihood(self, y: ArrayLike) -> Array:
-        """Of each label that one may have been, shape (K, n)."""
+        """Return the log probability of each observed label given each label of the link, shape (K, n)."""
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.confusion[:, self.places(y)]))
+            return np.asarray(np.log(self.confusion[:, self.index(y)]))

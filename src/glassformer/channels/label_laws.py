@@ -1,4 +1,4 @@
-"""Laws of labels around what a link says: the noise that a likelihood describes, other than Gaussian."""
+"""Laws of a label given the value of the link: label noise other than Gaussian, given by its likelihood."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from glassformer.channels.confusion import CONFUSIONS, confusion_law
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.tables import by_name
+from glassformer.numerics.jax_settings import jax_settings
 
-# Logarithm of the largest rate of counts.
-_BUSIEST = 20.0
+_LOG_LARGEST_RATE = 20.0  # of counts: keeps exponentials of links finite
+# Comparison of samples and density of a law: number of quantiles, cells of equally many of them in which a density is
+# integrated, and share of distinct labels among them below which the law is discrete.
+_QUANTILES, _CELLS, _DISCRETE = 20_000, 50, 0.25
 
 
 class LabelLaw(ABC):
-    """The law of one entry of the label, given what the link says of it.
+    """The law of one entry of the label given the value of the link.
 
-    A law of one's own is a subclass; ``SequenceMultiIndex(link, noise_law=Mine())`` takes it.
+    For a law of your own derive from this class and pass it: ``SequenceMultiIndex(link, noise_law=Mine())``.
     """
 
     @property
@@ -33,19 +36,19 @@ class LabelLaw(ABC):
 
     @abstractmethod
     def log_density(self, y: Any, link: Any) -> Any:
-        """Logarithm of the density, or of the probability, of labels; elementwise, in jax.numpy, smooth in ``link``."""
+        """Return the log density, or log probability, of labels; elementwise, in jax.numpy, smooth in ``link``."""
 
     @abstractmethod
     def quantile(self, link: Array, uniform: Array) -> Array:
-        """Labels from uniform numbers in (0, 1), elementwise: how data are drawn."""
+        """Return labels from uniform numbers in (0, 1), elementwise; data are drawn so."""
 
     @abstractmethod
     def mean(self, link: Array) -> Array:
-        """Labels without their noise."""
+        """Return the mean label, elementwise."""
 
     @abstractmethod
     def variance(self, link: Array) -> Array:
-        """Mean square of the noise."""
+        """Return the variance of the label, elementwise."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Laplace(LabelLaw):
 
 @dataclass(frozen=True)
 class Logistic(LabelLaw):
-    r"""Labels :math:`\pm1` whose log-odds are what the link says.
+    r"""Labels :math:`\pm1` whose log-odds are the value of the link.
 
     Example:
         >>> Logistic().mean(np.zeros(1))
@@ -113,7 +116,7 @@ class Logistic(LabelLaw):
 
 @dataclass(frozen=True)
 class Poisson(LabelLaw):
-    """Counts whose rate is the exponential of what the link says, up to a rate of 5e8.
+    """Counts whose rate is the exponential of the link, up to a rate of 5e8.
 
     Example:
         >>> Poisson().mean(np.zeros(1))
@@ -123,14 +126,14 @@ class Poisson(LabelLaw):
     label = "poisson"
 
     def log_density(self, y: Any, link: Any) -> Any:
-        rate = jnp.minimum(link, _BUSIEST)
+        rate = jnp.minimum(link, _LOG_LARGEST_RATE)
         return y * rate - jnp.exp(rate) - gammaln(y + 1)
 
     def quantile(self, link: Array, uniform: Array) -> Array:
         return np.asarray(poisson.ppf(uniform, self.mean(link)), dtype=float)
 
     def mean(self, link: Array) -> Array:
-        return np.exp(np.minimum(link, _BUSIEST))
+        return np.exp(np.minimum(link, _LOG_LARGEST_RATE))
 
     def variance(self, link: Array) -> Array:
         return self.mean(link)
@@ -142,10 +145,10 @@ NAMES = (*LAWS, *CONFUSIONS)
 
 
 def label_law(given: object) -> LabelLaw:
-    """The law that ``noise_law=`` is or names.
+    """Return the law that ``noise_law=`` is or names.
 
     Raises:
-        ParameterError: no law of that name, or a number out of its range.
+        ParameterError: there is no law of that name, or its number is out of range.
 
     Example:
         >>> label_law("laplace:0.5")
@@ -161,7 +164,7 @@ def label_law(given: object) -> LabelLaw:
 
 
 def noise_label(given: object) -> str:
-    """What the law, or the confusion of discrete labels, that ``noise_law=`` is or names is called in tables.
+    """Return the name in tables of the label law or confusion law that ``noise_law=`` is or names.
 
     Example:
         >>> noise_label("flip:0.1"), noise_label(Logistic())
@@ -169,3 +172,34 @@ def noise_label(given: object) -> str:
     """
     confusion = confusion_law(given)
     return label_law(given).label if confusion is None else confusion.label
+
+
+def law_gap(law: LabelLaw, link: float) -> float:
+    r"""Return the disagreement of samples, density and moments of a law at one value of the link.
+
+    The largest of three numbers: the probability mass that the density puts elsewhere than the samples,
+    :math:`\frac12\sum_k|p_k - n_k/n|`; the distance of their mean from the law's in standard deviations; and the
+    relative difference of variances. The samples are quantiles, so none of these has sampling noise.
+
+    Example:
+        >>> law_gap(Laplace(0.5), 1.0) < 1e-3
+        True
+    """
+    link, places = float(link), (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+    labels = np.sort(np.asarray(law.quantile(np.full(_QUANTILES, link), places), dtype=float))
+    mean, variance = (np.asarray(part(np.full(1, link)), dtype=float)[0] for part in (law.mean, law.variance))
+    gaps = [_misplaced_mass(law, link, labels)]
+    if np.isfinite(variance):
+        gaps += [abs(labels.mean() - mean) / np.sqrt(variance), abs(labels.var() / variance - 1)]
+    return float(np.max(gaps))
+
+
+def _misplaced_mass(law: LabelLaw, link: float, labels: Array) -> float:
+    values, counts = np.unique(labels, return_counts=True)
+    with jax_settings():
+        density = np.exp(np.asarray(law.log_density(values, np.full(values.shape, link)), dtype=float))
+    if len(values) <= _DISCRETE * _QUANTILES:
+        return float(0.5 * np.sum(np.abs(density - counts / _QUANTILES)))
+    below = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]) * np.diff(values))])
+    ends = np.linspace(0, len(values) - 1, _CELLS + 1).astype(int)
+    return float(0.5 * np.sum(np.abs(np.diff(below[ends]) - np.diff(np.cumsum(counts)[ends]) / _QUANTILES)))

@@ -148,7 +148,7 @@ def _of_one_sample(link: Callable[..., Any], tokens: int) -> Link:
     checked_tokens(tokens)
     safe = Link(link, (tokens, tokens), symmetric=True)
     if not safe.vectorised:
-        raise safe.refused(
+        raise safe.error(
             "a link that can be evaluated for many samples at once",
             "write it with jax.numpy, without if on values, or for arrays of shape (..., T, T)",
         )

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from glassformer.channels.attention.correlated import Root
 from glassformer.channels.attention.prediction import prediction_errors
 from glassformer.channels.attention.projected import checked_tokens
-from glassformer.channels.link.contract import unfit_size
+from glassformer.channels.link.contract import label_size_problem
 from glassformer.channels.sampled import Posterior, SampledChannel, in_parts, require_data, weighed
 from glassformer.channels.sampling_limits import LIMITS
 from glassformer.channels.scalar.base import Array
@@ -96,7 +96,7 @@ class NoisyAttentionChannel(SampledChannel):
         if probe.dtype.kind not in "biuf" or probe.ndim < 1 or len(probe) != 3 or not np.all(np.isfinite(probe)):
             allowed = "a function from shape (n, T, T) to finite labels (n, m)"
             raise LinkError("channel", self.function, allowed, "a function of one matrix of indices is given as link")
-        unfit = unfit_size(probe)
+        unfit = label_size_problem(probe)
         if unfit:
             raise LinkError("channel", self.function, *unfit)
         if not np.allclose(probe, turned[::-1], rtol=1e-9, atol=1e-12):

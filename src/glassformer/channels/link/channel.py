@@ -1,28 +1,24 @@
-"""Any scalar function of the field, with Gaussian noise or none."""
+"""The channel of any link of one field, with Gaussian label noise or none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.channels.confusion import Flip
-from glassformer.channels.link.affine import AffineLink
-from glassformer.channels.link.curve import Curve, Row
-from glassformer.channels.link.exponents import exponents_of
-from glassformer.channels.link.field_quadrature import REFINEMENT, RULES, SLOW
-from glassformer.channels.link.function import Function, array_link, traced_link
-from glassformer.channels.link.level_set import LevelSet
-from glassformer.channels.link.noisy import NoisyLink
-from glassformer.channels.link.piecewise import SCAN, LinkShape, link_shape
-from glassformer.channels.link.posterior import LinkPosterior
-from glassformer.channels.link.second_moments import second_moments
-from glassformer.channels.link.smooth_errors import smooth_errors
-from glassformer.channels.link.step_errors import step_errors
+from glassformer.channels.link.chebyshev import FLOOR, ChebyshevAverages, Row, small_overlap_behaviour
+from glassformer.channels.link.contract import Function, array_link, differentiable_link
+from glassformer.channels.link.exponents import exponents_of, second_moments
+from glassformer.channels.link.level_set import LevelSetPosterior, flat_posteriors
+from glassformer.channels.link.noisy import NoisyPosterior
+from glassformer.channels.link.piecewise import NEGLIGIBLE_MASS, SYMMETRY_FIELDS, PiecewiseLink, find_pieces
+from glassformer.channels.link.posterior import AffinePosterior, LinkPosterior
+from glassformer.channels.link.prediction_errors import prediction_errors
+from glassformer.channels.link.quadrature import NO_INFORMATION, RULES, refine, stack_estimates
 from glassformer.channels.scalar.base import Array, Estimate, LabelNodes, ScalarChannel
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import DataError, ParameterError
@@ -30,11 +26,17 @@ from glassformer.core.hashing import identified
 from glassformer.core.memoize import memoize
 from glassformer.numerics.quadrature import normal_nodes
 
-Averages = Callable[[float, int], tuple[float, float]]
-
-_KEPT = 4096  # averages that are kept
-# Less label noise than this takes nodes without end, and is none for all that it does.
-_FAINTEST = 1e-6
+_CACHED = 4096  # averages in the cache of one link
+_LEAST_NOISE = 1e-6  # smaller label noise takes ever more nodes and changes nothing
+_FEW_BRANCHES = 2  # monotone branches up to which averages are cheap enough for the tighter tolerances
+# Tolerances, without and with noise, for few and for many branches: of single averages, of the averages at the nodes of
+# an interpolation, which converge by two digits at a time, and of the interpolation.
+_TOLERANCES = {
+    (True, True): (1e-10, 1e-10, 1e-10),
+    (True, False): (1e-8, 1e-6, 1e-6),
+    (False, True): (1e-10, 1e-6, 1e-7),
+    (False, False): (1e-5, 1e-5, 5e-6),
+}
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,15 @@ class LinkChannel(ScalarChannel):
     :math:`\varphi` takes on whole intervals (zero for a ReLU, every value of a step function): there it is the
     probability of that value (counting measure).
 
-    ``information`` and ``expected_log_partition`` take ``V`` of shape (batch,); their ``error`` is the change between
+    ``information`` and ``expected_log_partition`` take ``V`` of shape (batch,). Their ``error`` is the change between
     the last two quadrature rules, refined until that change is small (1e-10 of the result for links of one or two
-    monotone pieces) or, at the largest rule, ten times that change. Asked for many ``V``, they are read off curves:
-    the error is then twice the difference of two rules at some of the nodes, and what the curve leaves open.
+    monotone branches) or, at the finest rule, ten times that change. Averages at many ``V`` are interpolated by
+    Chebyshev polynomials; their error then is twice the difference of two rules at some of the nodes, plus the
+    estimated error of the polynomial.
+
     Kinks, jumps, extrema and flat parts of :math:`\varphi` are located on a grid of spacing 0.002 over [-12, 12];
-    finer structure is not seen. Noise far below :math:`V\varphi'^2` for an unbounded link at large ``V`` exceeds the
-    largest rule: the error then says so. In double precision a saturating function is flat where its values coincide.
+    finer structure is missed. Noise far below :math:`V\varphi'^2` for an unbounded link at large ``V`` exceeds the
+    finest rule, and the error says so. In double precision a saturating function is flat where its values coincide.
 
     Args:
         function: link of one field, in NumPy, JAX or plain Python, or of an array of fields (see
@@ -85,8 +89,8 @@ class LinkChannel(ScalarChannel):
     def __post_init__(self) -> None:
         if not (np.isfinite(self.noise) and self.noise >= 0):
             raise ParameterError("noise", self.noise, "a finite number >= 0")
-        if 0 < self.noise < _FAINTEST:
-            allowed = f"0, or at least {_FAINTEST:g} for a link that is integrated over labels"
+        if 0 < self.noise < _LEAST_NOISE:
+            allowed = f"0, or at least {_LEAST_NOISE:g} for a link that is integrated over labels"
             raise ParameterError("noise", self.noise, allowed, "0 is the limit")
         if self.nodes < 4:
             raise ParameterError("nodes", self.nodes, "an integer >= 4")
@@ -98,26 +102,25 @@ class LinkChannel(ScalarChannel):
 
     @property
     def even(self) -> bool:
-        return self._facts.even
+        return self._analysis.even
 
     @property
     def trainable_link(self) -> Callable[[Any], Any] | None:
-        """The function itself, where JAX can differentiate it and it has a slope somewhere."""
-        return traced_link(self.function)
+        return differentiable_link(self.function)
 
     @property
     def noiseless(self) -> bool:
-        return self.noise == 0.0 and self._facts.shape.flat_mass < SCAN.unseen
+        return self.noise == 0.0 and self._analysis.pieces.flat_mass < NEGLIGIBLE_MASS
 
     @property
     def rank(self) -> float:
         r"""Probability of the labels that fix the field up to finitely many values, without noise."""
-        share = 1.0 - self._facts.shape.flat_mass if self.noise == 0.0 else 0.0
-        return share if share > SCAN.unseen else 0.0
+        share = 1.0 - self._analysis.pieces.flat_mass if self.noise == 0.0 else 0.0
+        return share if share > NEGLIGIBLE_MASS else 0.0
 
     @property
     def exponents(self) -> Exponents:
-        return self._facts.exponents
+        return self._analysis.exponents
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         labels = self.clean(h)
@@ -126,18 +129,18 @@ class LinkChannel(ScalarChannel):
         return np.asarray(labels + np.sqrt(self.noise) * rng.standard_normal(np.shape(h)))
 
     def clean(self, h: Array) -> Array:
-        """Labels without noise."""
+        """Return the labels without noise."""
         return self._link(np.asarray(h, dtype=float))
 
     @property
     def discrete(self) -> bool:
-        return self.noise == 0.0 and self._facts.shape.stepped
+        return self.noise == 0.0 and self._analysis.pieces.is_step_function
 
     def truth(self, h: Array) -> Array:
         return self.clean(h) if self.discrete else super().truth(h)
 
     def decided(self, omega: Array, variance: float) -> Array:
-        return self._facts.exchanged.decided(omega, variance)
+        return most_probable_value(self._analysis.pieces, omega, variance) if self.discrete else super().truth(omega)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]
@@ -146,25 +149,24 @@ class LinkChannel(ScalarChannel):
         return self._posterior(y, omega, variance)[0]
 
     def information(self, variance: Array) -> Estimate:
-        return self._refined(variance, 0)
+        return self._averages(variance, 0)
 
     def expected_log_partition(self, variance: Array) -> Estimate:
-        return self._refined(variance, 1)
+        return self._averages(variance, 1)
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Of a step function without noise."""
-        shape = self._facts.shape
-        return tuple(sorted(flat.value for flat in shape.flats)) if self.discrete else ()
+        """Values of a step function without noise."""
+        return tuple(flat.value for flat in self._analysis.pieces.flats) if self.discrete else ()
 
     @property
     def steps(self) -> tuple[float, ...]:
-        """Where the link jumps."""
-        return tuple(self._facts.shape.breaks.tolist())
+        """Fields at which the link is not smooth."""
+        return tuple(self._analysis.pieces.breaks.tolist())
 
     def label_nodes(self, finer: float = 1.0) -> LabelNodes:
-        """At each node of the field, and of the noise, the field is known."""
-        h, weight = normal_nodes(self._facts.shape.breaks, nodes=round(12 * np.sqrt(finer)))
+        """Return nodes of the field and of the noise; the field is known at each."""
+        h, weight = normal_nodes(self._analysis.pieces.breaks, nodes=round(12 * np.sqrt(finer)))
         noise = normal_nodes(panels=4, nodes=round(6 * np.sqrt(finer)))
         x, share = (part if self.noise > 0 else part[:1] * 0 + 1 for part in noise)
         y = self.clean(h)[:, None] + np.sqrt(self.noise) * x
@@ -173,7 +175,7 @@ class LinkChannel(ScalarChannel):
 
     @property
     def regression(self) -> tuple[float, float]:
-        slope, square = self._facts.second_moments
+        slope, square = self._analysis.second_moments
         return slope, max(square - slope**2, 0.0) + self.noise
 
     @property
@@ -181,85 +183,86 @@ class LinkChannel(ScalarChannel):
         return self.noise
 
     def label_error(self, variance: Array) -> dict[str, Array]:
-        r"""Squared errors on a new label without its own noise.
+        r"""Return the errors on a new label without its own noise.
 
-        ``prediction_error``: of the posterior mean :math:`E_u \varphi(\omega + \sqrt V u)`; ``plugin_error``: of
-        :math:`\varphi(\omega)`; ``label_error``, where labels take few values: the most probable one is wrong.
+        ``prediction_error``: squared error of the posterior mean :math:`E_u \varphi(\omega + \sqrt V u)`;
+        ``plugin_error``: of :math:`\varphi(\omega)`; ``label_error``, for step functions: probability that the most
+        probable label is wrong.
         """
-        named = {name: found.value for name, found in self.label_integrals(variance).items()}
-        bayes, plugin = named["prediction_error"], named["plugin_error"]
-        named["label_noise"] = np.full(bayes.shape, self.label_noise)
-        return {**named, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
+        errors = {name: estimate.value for name, estimate in self.label_integrals(variance).items()}
+        bayes, plugin = errors["prediction_error"], errors["plugin_error"]
+        errors["label_noise"] = np.full(bayes.shape, self.label_noise)
+        return {**errors, "label_mse": bayes + self.noise, "label_mse_plugin": plugin + self.noise}
 
     def label_integrals(self, variance: Array) -> dict[str, Estimate]:
         v = np.maximum(np.asarray(variance, dtype=float), 1e-30)
-        facts = self._facts
-        found = [facts.label_errors(x) for x in v.ravel().tolist()]
-        values, errors = (np.stack(parts, axis=-1).reshape(-1, *v.shape) for parts in zip(*found, strict=True))
+        value, error = stack_estimates([self._analysis.prediction_errors(x) for x in v.ravel().tolist()], v.shape)
         names = ["prediction_error", "plugin_error", *(["label_error"] if self.discrete else [])]
-        return {name: Estimate(values[k], errors[k]) for k, name in enumerate(names)}
+        return {name: Estimate(value[k], error[k]) for k, name in enumerate(names)}
 
     @cached_property
     def _link(self) -> Function:
         return array_link(self.function)
 
     @property
-    def _facts(self) -> _Facts:
-        return self._known.facts
+    def _analysis(self) -> _LinkAnalysis:
+        return self._current.analysis
 
     @property
-    def _known(self) -> _Known:
-        """What has been found out of the link as it is now.
+    def _current(self) -> _CurrentLink:
+        """The analysis of the link as it is now.
 
-        Globals that it reads may have changed since, also those of the link that another channel began with.
+        Global variables that the function reads may have changed since the last call, also for another channel that
+        shares the memoized analysis.
         """
-        content, known = identified(self.function), self.__dict__.get("_found")
-        if known is None or known.content != content:
-            own = _Facts(self.function, self._link, self.noise, self.nodes)
-            facts: _Facts = memoize(lambda: own, "link", self.function, self.noise, self.nodes)
-            facts = facts if identified(facts.function) == content else own
-            known = _Known(content, facts)
-            object.__setattr__(self, "_found", known)
-        return known
+        content, current = identified(self.function), self.__dict__.get("_last")
+        if current is None or current.content != content:
+            own = _LinkAnalysis(self.function, self._link, self.noise, self.nodes)
+            shared: _LinkAnalysis = memoize(lambda: own, "link", self.function, self.noise, self.nodes)
+            current = _CurrentLink(content, shared if identified(shared.function) == content else own)
+            object.__setattr__(self, "_last", current)
+        return current
 
     def _posterior(self, y: ArrayLike, omega: ArrayLike, variance: ArrayLike) -> tuple[Array, Array]:
         arrays = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (y, omega, variance)))
         if not np.all(np.isfinite(arrays[0])):
             raise DataError("y", arrays[0][~np.isfinite(arrays[0])][0], "finite labels")
-        log_z, g = self._known.law.posterior(*(x.ravel() for x in arrays))
+        log_z, g = self._analysis.law.posterior(*(x.ravel() for x in arrays))
         return log_z.reshape(arrays[0].shape), g.reshape(arrays[0].shape)
 
-    def _refined(self, variance: Array, which: int) -> Estimate:
+    def _averages(self, variance: Array, which: int) -> Estimate:
         v = np.asarray(variance, dtype=float)
-        rows = self._known.curve(v.ravel())
+        rows = self._current.averages(v.ravel())
         return Estimate(rows[:, 2 * which].reshape(v.shape), rows[:, 2 * which + 1].reshape(v.shape))
 
 
+def most_probable_value(pieces: PiecewiseLink, omega: Array, variance: float) -> Array:
+    """Return the most probable value of a step function of fields with these means and this variance."""
+    log_p, _ = flat_posteriors(pieces, np.ravel(omega), max(variance, 1e-12))
+    values = np.array([flat.value for flat in pieces.flats])
+    return np.asarray(values[np.argmax(log_p, axis=0)].reshape(np.shape(omega)))
+
+
 @dataclass(frozen=True)
-class _Known:
-    """Identity of a link, what is known of it, and the curve of one channel."""
+class _CurrentLink:
+    """Hash of a link, its analysis, and the interpolated averages of one channel."""
 
     content: str | None
-    facts: _Facts
+    analysis: _LinkAnalysis
 
     @cached_property
-    def curve(self) -> Curve:
-        """Of its own: where it is read off panels depends on what it was asked before."""
-        return self.facts.curve()
-
-    @property
-    def law(self) -> LinkPosterior:
-        """The posterior of the field behind one label."""
-        return self.facts.law
+    def averages(self) -> ChebyshevAverages:
+        """Interpolated averages, not shared with other channels: they depend on the variances asked for before."""
+        return self.analysis.interpolated_averages()
 
 
 @dataclass(frozen=True)
-class _Facts:
-    """What is found out of a link once, when it is first needed, for all channels of it.
+class _LinkAnalysis:
+    """Properties of a link, each computed once for all channels of it.
 
     Attributes:
-        function: as given.
-        link: the same, of arrays.
+        function: the link as the user gave it.
+        link: the same as a function of arrays.
         noise, nodes: of the channel.
     """
 
@@ -269,95 +272,82 @@ class _Facts:
     nodes: int
 
     @cached_property
-    def shape(self) -> LinkShape:
-        return link_shape(self.link)
+    def pieces(self) -> PiecewiseLink:
+        return find_pieces(self.link)
 
     @cached_property
     def exponents(self) -> Exponents:
-        return exponents_of(self.shape)
+        return exponents_of(self.pieces)
 
     @cached_property
     def second_moments(self) -> tuple[float, float]:
-        return second_moments(self.shape)
-
-    @cached_property
-    def exchanged(self) -> ScalarChannel:
-        """The channel whose labels are exchanged for one another with the probability zero: it decides for one."""
-        from glassformer.channels.link.label_noise import MislabelledChannel
-
-        return MislabelledChannel(self.function, Flip(0.0))
+        return second_moments(self.pieces)
 
     @cached_property
     def law(self) -> LinkPosterior:
-        affine = AffineLink.recognised(self.shape, self.nodes, self.noise)
+        affine = AffinePosterior.of(self.pieces, self.nodes, self.noise)
         if affine is not None:
             return affine
-        return NoisyLink(self.shape, self.nodes, self.noise) if self.noise > 0 else LevelSet(self.shape, self.nodes)
-
-    @cached_property
-    def averages(self) -> Averages:
-        # Information and free entropy come from one computation and are usually asked for together.
-        return lru_cache(maxsize=_KEPT)(self.law.averages)
+        if self.noise > 0:
+            return NoisyPosterior(self.pieces, self.nodes, self.noise)
+        return LevelSetPosterior(self.pieces, self.nodes)
 
     @cached_property
     def even(self) -> bool:
-        h = np.linspace(0.0, SCAN.seen, SCAN.pairs)
-        there, mirrored = self.link(h), self.link(-h)
-        if np.all(np.abs(there - mirrored) <= 1e-13 * np.maximum(np.abs(there), np.mean(np.abs(there)))):
+        at, mirrored = self.link(SYMMETRY_FIELDS), self.link(-SYMMETRY_FIELDS)
+        if np.all(np.abs(at - mirrored) <= 1e-13 * np.maximum(np.abs(at), np.mean(np.abs(at)))):
             return True
         if self.exponents.information == 1:
             return False
-        # At q = 0 the information is E (E[h | y])^2, zero for labels blind to the sign of h in any other way; between
-        # many solutions of one label rounding leaves more of it.
-        return self.averages(1.0, 1)[0] < 1e-16
+        # At q = 0 the information is E (E[h | y])^2: zero for labels that hide the sign of h in any other way, up to
+        # rounding between many solutions of one label.
+        return self._averages_at(1.0, 1)[0] < NO_INFORMATION
 
     @cached_property
-    def label_errors(self) -> Callable[[float], Estimate]:
-        """At one variance, of the posterior mean of the label and of that at omega, and the share of wrong ones."""
-        shape, nodes = self.shape, self.nodes
-        errors = step_errors if shape.stepped else smooth_errors
-        # Without a reference to this object, which would keep both until garbage is collected.
-        return lru_cache(maxsize=_KEPT)(lambda v: errors(shape, v, nodes))
+    def prediction_errors(self) -> Callable[[float], Estimate]:
+        pieces, nodes = self.pieces, self.nodes
+        # Not a cached method: a reference to this object would keep both alive until garbage is collected.
+        return lru_cache(maxsize=_CACHED)(lambda v: prediction_errors(pieces, v, nodes))
 
-    def curve(self) -> Curve:
-        """A new one."""
-        # At generative exponent k the information begins with the overlap to the power k - 1.
-        power = (
-            int(self.exponents.generative) - 1 if self.even and self.exponents.generative < np.inf else int(self.even)
+    def interpolated_averages(self) -> ChebyshevAverages:
+        """Return a new interpolation of the averages."""
+        averages, (_, at_nodes, interpolation) = self._averages_at, self._tolerances
+        rules = [lambda v, level=level: averages(v, level) for level in range(len(RULES))]
+        power, floor = small_overlap_behaviour(self.even, self.exponents)
+        return ChebyshevAverages(
+            self._refined_averages,
+            rules,
+            rule_tolerance=at_nodes,
+            power=power,
+            noiseless=self.noise == 0,
+            fit_tolerance=interpolation,
+            truncation=self.law.truncation,
+            closed_form=self.law.closed_form,
+            floor=floor,
         )
-        # Where there is no exponent, information at small overlaps is none.
-        rest = self.law.left_out, self.law.closed, 0.0 if self.exponents.generative < np.inf else REFINEMENT.floor
-        return Curve(self.row, self._rules, self._targets[1], power, self.noise == 0, self._targets[2], *rest)
+
+    @property
+    def _tolerances(self) -> tuple[float, float, float]:
+        return _TOLERANCES[self.noise == 0, len(self.pieces.branches) <= _FEW_BRANCHES]
 
     @cached_property
-    def _targets(self) -> tuple[float, float, float]:
-        simple = len(self.shape.branches) <= REFINEMENT.branches
-        if self.noise == 0:
-            return REFINEMENT.exact if simple else REFINEMENT.sharp
-        return REFINEMENT.simple if simple else REFINEMENT.hard
+    def _averages_at(self) -> Callable[[float, int], tuple[float, float]]:
+        """Information and expected log partition, from one computation, at a variance by the rule of a level."""
+        return lru_cache(maxsize=_CACHED)(self.law.averages)
 
     @cached_property
-    def _rules(self) -> list[Callable[[float], tuple[float, float]]]:
-        return [partial(_at_level, self.averages, level) for level in range(len(RULES))]
+    def _refined_averages(self) -> Callable[[float], Row]:
+        """Information and expected log partition at one variance, each refined until it settles, with their errors."""
+        averages, truncation, tolerance = self._averages_at, self.law.truncation, self._tolerances[0]
 
-    @cached_property
-    def row(self) -> Callable[[float], Row]:
-        """Information, its error, expected log partition and its error, each refined by itself."""
-        refined = partial(_refined, self.averages, self.law.left_out, self._targets[0])
-        return lru_cache(maxsize=_KEPT)(lambda v: (*refined(v, 0), *refined(v, 1)))
+        def row(v: float) -> Row:
+            floor = tolerance * max(FLOOR * (1 - v), 1e-12)
+            (information, error), (expected, expected_error) = (
+                refine(
+                    (np.asarray(averages(v, level)[which]) for level in range(len(RULES))), tolerance, floor, truncation
+                )
+                for which in range(2)
+            )
+            return float(information), float(error), float(expected), float(expected_error)
 
-
-def _refined(averages: Averages, left_out: float, target: float, v: float, which: int) -> tuple[float, float]:
-    """Double the rule until it stops changing; the last change bounds the error of a converging rule."""
-    value, error = averages(v, 0)[which], np.inf
-    for level in range(1, len(RULES)):
-        finer = averages(v, level)[which]
-        value, error = finer, abs(finer - value) + left_out * abs(finer)
-        if error < target * max(abs(value), REFINEMENT.floor * (1 - v), 1e-12):
-            return value, error
-    # A rule that is still changing converges slowly: its last change may be a fraction of what is left.
-    return value, SLOW * error
-
-
-def _at_level(averages: Averages, level: int, v: float) -> tuple[float, float]:
-    return averages(v, level)
+        return lru_cache(maxsize=_CACHED)(row)

@@ -1,4 +1,4 @@
-"""The one contract for a link of the user's own: from the fields of one sample to its label."""
+"""The contract for a user's link: a function from the fields of one sample to its label."""
 
 from __future__ import annotations
 
@@ -6,47 +6,60 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from glassformer.core.errors import LinkError
 from glassformer.core.estimate import Array
 
+Function = Callable[[Array], Array]
 
-@dataclass(frozen=True)
-class Trial:
-    """On how many samples a link is tried, and which labels it may give."""
+# Random samples on which different evaluations of a link are compared (a number that differs from any number of tokens
+# in use, so that a wrong axis shows), and samples on which the labels must be finite.
+_COMPARED, _CHECKED_SAMPLES = 7, 1024
+# A link that is constant on normal fields is tried on fields of this standard deviation before it is refused.
+_WIDER = 4.0
+# Batch lengths for which a link is compiled.
+_SHORT_BATCH, _LONG_BATCH = 256, 8192
+# Allowed range of the typical label: double precision must hold squares and ratios of squares.
+_SMALLEST_LABEL, _LARGEST_LABEL = 1e-100, 1e100
 
-    tried: int = 7  # random ones on which ways to evaluate it are compared: not as many as tokens in a test
-    searched: int = 1024  # on which it must be finite, or tried one by one to find where it fails
-    wider: float = 4.0  # standard deviations at which it is tried before it is taken for constant
-    few: int = 256  # for which it is compiled
-    many: int = 8192  # the same of more samples
-    least: float = 1e-100  # size of labels whose squares, and ratios of them, double precision holds
-    most: float = 1e100  # the same at most
+CHECKED = 8.0  # a link of one field must be finite for |h| up to this; a normal field exceeds it with probability 1e-15
+OVERFLOW = 1e150  # replaces values that are not finite at larger fields
+_FINE = np.linspace(-CHECKED, CHECKED, 8001)
+_SLOPE_SAMPLES = 512  # random samples at which a slope is looked for
+# Primitives of a jaxpr that pass a value on unchanged, and those that return a position.
+_PASSING = ("convert_element_type", "reshape", "squeeze", "broadcast_in_dim", "concatenate", "copy")
+_POSITIONS = ("argmax", "argmin")
 
 
-_POLICY = Trial()
+class _Evaluation(NamedTuple):
+    """How the labels of a batch are computed, the shape of one label, and whether one call serves the whole batch."""
+
+    batch: Function
+    label_shape: tuple[int, ...]
+    vectorised: bool
 
 
 @dataclass(frozen=True)
 class Link:
-    """A function of the fields of one sample returning its label, made safe to evaluate on many samples.
+    """A function from the fields of one sample to its label, made safe to evaluate on many samples.
 
-    The function may be written with NumPy, jax.numpy or plain Python. Where it gives the same labels for whole arrays
-    of samples, along the first axis or (after NumPy's indexing of the first axes) along the last, or compiled, it is
-    evaluated so; else sample by sample. A function that only works on whole arrays, shape (n, ...), is taken as that.
+    The function may be written with NumPy, jax.numpy or plain Python. A batch is evaluated in one call if that gives
+    the same labels as one sample at a time: with the samples along the first axis, along the last axis, or compiled by
+    JAX. Otherwise it is evaluated one sample at a time. A function that only works on whole arrays of shape (n, ...)
+    is accepted too.
 
     Args:
-        function: as given.
+        function: the user's function.
         shape: shape of the fields of one sample, ``()`` for a number.
-        slot: the parameter as which the user gave it.
+        slot: name of the parameter through which the user passed the function, for messages.
         symmetric: whether the fields of a sample are a symmetric matrix.
 
     Raises:
-        LinkError: it is not callable, fails, gives two labels for one field, or labels that are no real numbers or
-            too large or small to be squared.
+        LinkError: the function is not callable, fails, is random, or returns labels that are not real numbers or are
+            too large or too small to be squared.
 
     Example:
         >>> Link(lambda h: 1 if h > 0 else -1)(np.array([-2.0, 3.0]))
@@ -63,92 +76,85 @@ class Link:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise self.refused("a callable link function")
-        unfit = unfit_size(self(self._random_fields(_POLICY.tried)))
-        if unfit:
-            raise self.refused(*unfit)
+            raise self.error("a callable link function")
+        problem = label_size_problem(self(self._random_fields(_COMPARED)))
+        if problem:
+            raise self.error(*problem)
 
     @property
     def name(self) -> str:
-        """What files and messages call it."""
+        """Name of the function in files and messages."""
         return function_name(self.function)
 
     @property
     def label_shape(self) -> tuple[int, ...]:
         """Shape of the label of one sample."""
-        return self._way[1]
+        return self._evaluation.label_shape
 
     @property
     def vectorised(self) -> bool:
-        """Whether many samples are evaluated at once."""
-        return self._way[2]
+        """Whether one call evaluates many samples."""
+        return self._evaluation.vectorised
 
     def __call__(self, fields: Array) -> Array:
-        """Labels, shape (..., *label_shape), of fields of shape (..., *shape)."""
+        """Return the labels, shape (..., *label_shape), of fields of shape (..., *shape)."""
         fields = np.asarray(fields, dtype=float)
         leading = fields.shape[: fields.ndim - len(self.shape)]
         flat = fields.reshape(-1, *self.shape)
         if len(flat) == 0:
             return np.zeros((*leading, *self.label_shape))
-        evaluate, label_shape, _ = self._way
+        evaluate, label_shape, _ = self._evaluation
         try:
-            labels = _quietly(evaluate, flat)
+            labels = _call(evaluate, flat)
         except Exception as error:
             raise self._failure(flat, error) from error
         if labels.shape != (len(flat), *label_shape):
-            shape = labels.shape[1:]
-            raise self.refused(f"labels of one shape (here {label_shape}, elsewhere {shape})")
+            raise self.error(f"labels of one shape (here {label_shape}, elsewhere {labels.shape[1:]})")
         return labels.reshape(*leading, *label_shape)
 
-    def refused(self, allowed: str, remedy: str = "") -> LinkError:
-        """The error that says what this link should have been."""
+    def error(self, allowed: str, remedy: str = "") -> LinkError:
+        """Return the error that names this link and states what is allowed."""
         return LinkError(self.slot, self.function, allowed, remedy)
 
     def require_finite(self) -> None:
-        """Raise unless labels of random normal fields are finite, and differ from one another."""
-        fields = self._random_fields(_POLICY.searched)
+        """Raise unless the labels of random normal fields are finite and not all equal."""
+        fields = self._random_fields(_CHECKED_SAMPLES)
         labels = self(fields)
-        bad = ~np.all(np.isfinite(labels.reshape(_POLICY.searched, -1)), axis=1)
+        bad = ~np.all(np.isfinite(labels.reshape(_CHECKED_SAMPLES, -1)), axis=1)
         if np.any(bad):
-            remedy = f"guard divisions, logarithms and roots (it is not at {_written(fields[bad][0])})"
-            raise self.refused("finite labels for normal fields", remedy)
-        # What is rare among normal fields is not among those of a wider law.
-        if np.all(labels == labels[0]) and np.all(self(_POLICY.wider * fields) == labels[0]):
-            raise self.refused("a link that depends on its fields", "the labels of a constant one say nothing")
+            remedy = f"guard divisions, logarithms and roots (it is not at {_format(fields[bad][0])})"
+            raise self.error("finite labels for normal fields", remedy)
+        # A value that is rare among normal fields is frequent among wider ones.
+        if np.all(labels == labels[0]) and np.all(self(_WIDER * fields) == labels[0]):
+            raise self.error("a link that depends on its fields", "the labels of a constant one say nothing")
 
     def _random_fields(self, samples: int) -> Array:
         fields = np.random.default_rng(5).standard_normal((samples, *self.shape))
         return (fields + np.swapaxes(fields, -1, -2)) / np.sqrt(2) if self.symmetric else fields
 
-    @property
-    def _wanted(self) -> str:
-        if self.shape == ():
-            return "a link function returning one real number per field"
-        return f"a link from fields of shape {self.shape}, in NumPy or such that JAX can trace it, to real numbers"
-
     def _failure(self, fields: Array, error: Exception) -> LinkError:
-        """What happened, and at which field: found one by one, for a function of arrays does not tell."""
+        """Return the error with the first field at which the function fails."""
         if "jax" in sys.modules:
             from glassformer.numerics.jax_settings import require_backend
 
             require_backend()
-        for sample in fields[: _POLICY.searched]:
+        for sample in fields[:_CHECKED_SAMPLES]:
             try:
-                _quietly(self._one, sample)
+                _call(self._label, sample)
             except Exception as own:
-                return self.refused(f"a link that works at {_written(sample)}", _words(own))
-        return self.refused(f"a link that works on {len(fields)} samples", _words(error))
+                return self.error(f"a link that works at {_format(sample)}", _describe(own))
+        return self.error(f"a link that works on {len(fields)} samples", _describe(error))
 
-    def _one(self, sample: Array) -> Any:
-        """The label of one sample, as the function returns it."""
+    def _label(self, sample: Array) -> Any:
+        """Return the label of one sample as the function returns it."""
         given = np.array(sample) if self.shape else float(sample)
         try:
             return self.function(given)
         except IndexError:
-            # JAX would take the last field for one that is not there.
+            # JAX would silently replace an index that is out of bounds by the last one.
             raise
         except Exception:
-            # JAX functions may need arrays of JAX: z.at[0].set(...) has no counterpart in NumPy.
+            # Some functions need arrays of JAX: z.at[0].set(...) has no counterpart in NumPy.
             if not self.shape or "jax" not in sys.modules:
                 raise
             import jax.numpy as jnp
@@ -156,79 +162,81 @@ class Link:
             return self.function(jnp.asarray(given))
 
     @cached_property
-    def _way(self) -> tuple[Callable[[Array], Array], tuple[int, ...], bool]:
-        """How labels of a batch are found, the shape of one, and whether that is done at once."""
-        probe = self._random_fields(_POLICY.tried)
+    def _evaluation(self) -> _Evaluation:
+        probe = self._random_fields(_COMPARED)
         try:
             # The first call may be the one that imports JAX, whose precision is set for the calls that follow.
-            _quietly(self._one, probe[0])
-            single = [_quietly(self._one, sample) for sample in probe]
-            again = [_quietly(self._one, sample) for sample in probe]
+            _call(self._label, probe[0])
+            single = [_call(self._label, sample) for sample in probe]
+            again = [_call(self._label, sample) for sample in probe]
         except Exception as error:
-            return self._of_arrays(probe, error)
-        first, second = (np.stack(self._checked(labels, probe)) for labels in (single, again))
+            return self._whole_array_evaluation(probe, error)
+        first, second = (np.stack(self._as_arrays(labels, probe)) for labels in (single, again))
         if not np.array_equal(first, second, equal_nan=True):
-            place = int(np.argmax(np.any((first != second).reshape(_POLICY.tried, -1), axis=1)))
-            raise self._random(probe[place])
-        for evaluate in _ways(self.function, _is_jax(single[0])):
+            place = int(np.argmax(np.any((first != second).reshape(_COMPARED, -1), axis=1)))
+            raise self._randomness_error(probe[place])
+        for evaluate in _batch_evaluations(self.function, _is_jax(single[0])):
             try:
-                labels = _quietly(evaluate, probe)
+                labels = _call(evaluate, probe)
             except Exception:
-                # A function of one sample need not work on many; one by one it does.
+                # A function of one sample need not work on a batch.
                 continue
             if labels.shape == first.shape and np.allclose(labels, first, rtol=1e-9, atol=1e-12, equal_nan=True):
-                return evaluate, first.shape[1:], True
-        return self._one_by_one, first.shape[1:], False
+                return _Evaluation(evaluate, first.shape[1:], True)
+        return _Evaluation(self._one_by_one, first.shape[1:], False)
 
-    def _of_arrays(self, probe: Array, error: Exception) -> tuple[Callable[[Array], Array], tuple[int, ...], bool]:
-        """A function that fails on one sample but treats the samples of an array one by one."""
+    def _whole_array_evaluation(self, probe: Array, error: Exception) -> _Evaluation:
+        """Accept a function that fails on one sample if it treats the samples of an array independently."""
         try:
-            (evaluate,) = list(_ways(self.function, False))[:1]
-            whole, again = (_quietly(evaluate, probe) for _ in range(2))
-            parts = np.concatenate([_quietly(evaluate, probe[k : k + 1]) for k in range(_POLICY.tried)])
+            evaluate = next(_batch_evaluations(self.function, False))
+            whole, again = (_call(evaluate, probe) for _ in range(2))
+            parts = np.concatenate([_call(evaluate, probe[k : k + 1]) for k in range(_COMPARED)])
             works = whole.shape == parts.shape and np.allclose(whole, parts, rtol=1e-9, atol=1e-12, equal_nan=True)
         except Exception:
             works = False
         if not works:
             raise self._failure(probe, error) from error
         if not np.array_equal(whole, again, equal_nan=True):
-            raise self._random(probe[0])
-        return evaluate, whole.shape[1:], True
+            raise self._randomness_error(probe[0])
+        return _Evaluation(evaluate, whole.shape[1:], True)
 
     def _one_by_one(self, fields: Array) -> Array:
-        return np.stack(self._checked([self._one(sample) for sample in fields], fields))
+        return np.stack(self._as_arrays([self._label(sample) for sample in fields], fields))
 
-    def _random(self, sample: Array) -> LinkError:
-        return self.refused(
-            "a link that gives one label for one field",
-            f"it gives two at {_written(sample)}: put randomness into the label noise",
-        )
+    def _randomness_error(self, sample: Array) -> LinkError:
+        remedy = f"it gives two at {_format(sample)}: put randomness into the label noise"
+        return self.error("a link that gives one label for one field", remedy)
 
-    def _checked(self, labels: list[Any], fields: Array) -> list[Array]:
-        """Labels as doubles, all of one shape."""
+    def _as_arrays(self, labels: list[Any], fields: Array) -> list[Array]:
+        """Convert labels to doubles and require that they have one shape."""
+        allowed = "a link function returning one real number per field"
+        if self.shape != ():
+            allowed = (
+                f"a link from fields of shape {self.shape}, in NumPy or such that JAX can trace it, to real numbers"
+            )
         arrays = []
         for label, sample in zip(labels, fields, strict=True):
             try:
                 arrays.append(_real(label))
             except (TypeError, ValueError) as error:
-                raise self.refused(self._wanted, f"at {_written(sample)} it returns {_written(label)}") from error
+                raise self.error(allowed, f"at {_format(sample)} it returns {_format(label)}") from error
             if arrays[-1].shape != arrays[0].shape:
-                raise self.refused("labels of one shape", f"it returns shapes {arrays[0].shape} and {arrays[-1].shape}")
+                raise self.error("labels of one shape", f"it returns shapes {arrays[0].shape} and {arrays[-1].shape}")
         return arrays
 
 
-def unfit_size(labels: Array) -> tuple[str, ...]:
-    """What is allowed and what helps, where labels that are neither zero nor infinite are too large or small."""
+def label_size_problem(labels: Array) -> tuple[str, ...]:
+    """Return the allowed sizes and the remedy if labels are too large or too small to be squared; else nothing."""
     sizes = np.abs(labels[np.isfinite(labels) & (labels != 0)])
     size = float(np.median(sizes)) if sizes.size else 1.0
-    if _POLICY.least < size < _POLICY.most:
+    if _SMALLEST_LABEL < size < _LARGEST_LABEL:
         return ()
     remedy = f"theirs is about {size:.0e}: rescale them, and their noise with them"
-    return f"labels of a size between {_POLICY.least:g} and {_POLICY.most:g}", remedy
+    return f"labels of a size between {_SMALLEST_LABEL:g} and {_LARGEST_LABEL:g}", remedy
 
 
 def function_name(function: Any) -> str:
-    """The name of a function, or of the class of a callable object.
+    """Return the name of a function, or of the class of a callable object.
 
     Example:
         >>> from functools import partial
@@ -239,9 +247,124 @@ def function_name(function: Any) -> str:
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-def _ways(function: Callable[..., Any], jax_made: bool) -> Iterator[Callable[[Array], Array]]:
-    """Evaluations of a batch to try, the fastest first; each takes a copy, for a function may write into its fields."""
-    if jax_made:
+def array_link(function: Callable[..., object], slot: str = "channel") -> Function:
+    """Return a link of one field as a function of arrays: same shape out as in, doubles, always finite.
+
+    Args:
+        function: of one field, of an array of fields (NumPy or JAX), or of (1, 1) matrices of one field.
+        slot: name of the parameter through which the user passed the function, for messages.
+
+    Raises:
+        LinkError: it is not callable, fails, is random, constant, does not return one real number per field, or is not
+            finite for |h| <= 8.
+
+    Example:
+        >>> array_link(lambda h: 1 if h > 0 else -1)(np.array([-2.0, 3.0]))
+        array([-1.,  1.])
+    """
+    safe = function if isinstance(function, Link) else Link(function, slot=slot)
+    if safe.label_shape != ():
+        raise safe.error("a link function returning one real number per field", f"it returns {safe.label_shape}")
+    probe = np.linspace(-CHECKED, CHECKED, 33)
+    bad = ~np.isfinite(safe(probe.reshape(-1, *safe.shape)))
+    if np.any(bad):
+        raise safe.error(f"a link function finite for |h| <= {CHECKED:g}", f"it is not at h = {probe[bad][0]:g}")
+    if np.ptp(safe(probe.reshape(-1, *safe.shape))) == 0 and np.ptp(safe(_FINE.reshape(-1, *safe.shape))) == 0:
+        raise safe.error("a link function that depends on its field", "the labels of a constant one say nothing")
+
+    def link(h: Array) -> Array:
+        h = np.asarray(h, dtype=float)
+        values = safe(h.reshape(*h.shape, *safe.shape))
+        # Far outside the prior's reach the value is irrelevant, but it must not be NaN.
+        return np.asarray(np.nan_to_num(values, nan=OVERFLOW, posinf=OVERFLOW, neginf=-OVERFLOW))
+
+    return link
+
+
+def differentiable_link(function: Callable[..., object]) -> Callable[[Any], Any] | None:
+    """Return a link of one field as a function of JAX arrays; None if JAX cannot differentiate it or all slopes vanish.
+
+    Example:
+        >>> differentiable_link(lambda h: h**2) is None, differentiable_link(lambda h: 1 if h > 0 else -1) is None
+        (False, True)
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from glassformer.numerics.jax_settings import jax_settings, require_backend
+
+    require_backend()
+    plain = function.function if isinstance(function, Link) else function
+
+    def scalar(h: Any) -> Any:
+        return jnp.asarray(plain(h)).reshape(())
+
+    with jax_settings():
+        try:
+            slopes = np.asarray(jax.vmap(jax.grad(scalar))(jnp.linspace(-2.0, 2.0, 64)))
+        except Exception:
+            # Any exception of the user's function under JAX means that it cannot be differentiated.
+            return None
+    return (lambda h: jnp.vectorize(scalar)(h)) if np.any(slopes != 0) else None
+
+
+def has_slope(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
+    """Return whether a traceable function of the fields of one sample has a slope at any of some random fields.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> has_slope(lambda z: jnp.sign(z[0]), (2,)), has_slope(lambda z: jnp.tanh(z[0]), (2,))
+        (False, True)
+    """
+    from glassformer.numerics.cached_jit import CachedJit
+    from glassformer.numerics.jax_settings import jax_settings
+
+    with jax_settings():
+        fields = np.random.default_rng(3).standard_normal((_SLOPE_SAMPLES, *shape))
+        return bool(np.any(np.asarray(CachedJit(_slopes, link=function)(fields)) != 0))
+
+
+def _slopes(fields: Any, link: Callable[[Any], Any]) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    return jax.vmap(jax.grad(lambda z: jnp.sum(jnp.asarray(link(z), dtype=float))))(fields)
+
+
+def returns_positions(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
+    """Return whether the labels of a traceable function are positions of a largest or smallest number.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> returns_positions(lambda z: jnp.argmax(z), (3,)), returns_positions(lambda z: jnp.sum(z > 0), (3,))
+        (True, False)
+    """
+    import jax
+
+    from glassformer.numerics.jax_settings import jax_settings
+
+    with jax_settings():
+        closed = jax.make_jaxpr(function)(np.zeros(shape))
+    return all(_is_position(closed.jaxpr, value) for value in closed.jaxpr.outvars)
+
+
+def _is_position(jaxpr: Any, value: Any) -> bool:
+    """Return whether a variable of a jaxpr is the result of argmax or argmin."""
+    step = next((step for step in jaxpr.eqns if any(value is output for output in step.outvars)), None)
+    if step is None:
+        return False
+    if step.primitive.name in _PASSING:
+        return all(_is_position(jaxpr, given) for given in step.invars)
+    inner = step.params.get("jaxpr")
+    if inner is not None:
+        own = getattr(inner, "jaxpr", inner)
+        return _is_position(own, own.outvars[[value is output for output in step.outvars].index(True)])
+    return step.primitive.name in _POSITIONS
+
+
+def _batch_evaluations(function: Callable[..., Any], uses_jax: bool) -> Iterator[Function]:
+    """Yield evaluations of a batch to try, the fastest first; each passes a copy, for a function may write into it."""
+    if uses_jax:
         yield _compiled(function)
         return
     yield lambda fields: _real(function(np.array(fields)))
@@ -250,26 +373,26 @@ def _ways(function: Callable[..., Any], jax_made: bool) -> Iterator[Callable[[Ar
         yield _compiled(function)
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[[Array], Array]:
-    """A function that JAX can trace, compiled for batches of few different lengths."""
+def _compiled(function: Callable[..., Any]) -> Function:
+    """Compile a traceable function for two batch lengths, to which all batches are padded."""
     import jax
 
     from glassformer.numerics.cached_jit import CachedJit
 
     batched = CachedJit(lambda fields, function: jax.vmap(function)(fields), function=function)
 
-    def part(fields: Array) -> Array:
-        length = _POLICY.few if len(fields) <= _POLICY.few else _POLICY.many
-        padded = np.concatenate([fields, np.repeat(fields[-1:], length - len(fields), axis=0)])
-        return _real(batched(padded))[: len(fields)]
+    def padded(fields: Array) -> Array:
+        length = _SHORT_BATCH if len(fields) <= _SHORT_BATCH else _LONG_BATCH
+        full = np.concatenate([fields, np.repeat(fields[-1:], length - len(fields), axis=0)])
+        return _real(batched(full))[: len(fields)]
 
     return lambda fields: np.concatenate(
-        [part(fields[k : k + _POLICY.many]) for k in range(0, len(fields), _POLICY.many)]
+        [padded(fields[k : k + _LONG_BATCH]) for k in range(0, len(fields), _LONG_BATCH)]
     )
 
 
-def _quietly(function: Callable[[Any], Any], fields: Any) -> Any:
-    """A call in double precision, without warnings about overflow."""
+def _call(function: Callable[[Any], Any], fields: Any) -> Any:
+    """Call a function in double precision, without warnings about overflow."""
     if "jax" not in sys.modules:
         with np.errstate(all="ignore"):
             return function(fields)
@@ -285,20 +408,19 @@ def _is_jax(label: Any) -> bool:
 
 
 def _real(label: Any) -> Array:
-    """Real numbers as doubles."""
     values = np.asarray(label)
     if values.dtype.kind not in "biuf":
         raise TypeError(f"{values.dtype} is no type of real numbers")
     return values.astype(float)
 
 
-def _words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     text = str(error).splitlines()[0] if str(error) else ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _written(fields: Any) -> str:
-    """Fields or a label in one short line."""
+def _format(fields: Any) -> str:
+    """Format fields or a label in one short line."""
     if isinstance(fields, np.ndarray | np.floating):
         return "field = " + " ".join(np.array2string(np.asarray(fields), precision=6).split())
     text = " ".join(repr(fields).split())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from glassformer.channels.confusion import Alphabet
+from glassformer.channels.confusion import NoisyAlphabet
 from glassformer.channels.multi_index.importance_sampling import Moments
 from glassformer.channels.multi_index.line_integrals import LineChannel
 from glassformer.core.estimate import Array
@@ -26,7 +26,7 @@ class MislabelledRowsChannel(LineChannel):
         alphabet: labels that the link takes, and what is observed instead.
     """
 
-    alphabet: Alphabet = field(kw_only=True)
+    alphabet: NoisyAlphabet = field(kw_only=True)
 
     @property
     def rank(self) -> float:
@@ -40,13 +40,13 @@ class MislabelledRowsChannel(LineChannel):
     def label_noise(self) -> float:
         points = normal_points(self.rows * self.columns).reshape(-1, *self.field_components)
         clean = super().label_from(points, np.zeros((len(points), 1)))
-        return float(np.mean(self.alphabet.spreads[self.alphabet.places(clean)]))
+        return float(np.mean(self.alphabet.variances[self.alphabet.index(clean)]))
 
     def label_from(self, fields: Array, source: Array) -> Array:
         """Labels; those of sources that are zero are means, without noise."""
-        place = self.alphabet.places(super().label_from(fields, source))
+        place = self.alphabet.index(super().label_from(fields, source))
         silent = (source[:, 0] == 0).reshape(-1, *(1,) * len(self.shape))
-        drawn, means = self.alphabet.observed(place, ndtr(source[:, 0])), self.alphabet.means[place]
+        drawn, means = self.alphabet.observe(place, ndtr(source[:, 0])), self.alphabet.means[place]
         return np.where(silent, means.reshape(drawn.shape), drawn)
 
     def moments(self, y: Array, omega: Array, root: Array) -> Moments:

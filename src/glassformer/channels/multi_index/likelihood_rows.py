@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
-from glassformer.channels.label_draws import law_gap
-from glassformer.channels.label_laws import LabelLaw
+from glassformer.channels.label_laws import LabelLaw, law_gap
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.latent_functions import Family, Functions
 from glassformer.channels.multi_index.link_rows import LinkRowsChannel, of_whole_fields

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from glassformer.channels.link.function import gives_positions
+from glassformer.channels.link.contract import returns_positions
 from glassformer.channels.multi_index.importance_sampling import Effort, Moments
 from glassformer.channels.multi_index.latent_functions import Family, Functions
 from glassformer.channels.multi_index.line_crossings import Sums, integrals
@@ -67,7 +67,7 @@ class LineChannel(LinkRowsChannel):
 
     @cached_property
     def classes(self) -> bool:
-        return self.discrete and gives_positions(self.link, (self.indices, self.tokens))
+        return self.discrete and returns_positions(self.link, (self.indices, self.tokens))
 
     @property
     def predictable(self) -> bool:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.channels.base import Channel
-from glassformer.channels.confusion import Alphabet, ConfusionLaw, confusion_law
+from glassformer.channels.confusion import ConfusionLaw, NoisyAlphabet, confusion_law
 from glassformer.channels.label_laws import LabelLaw, label_law
 from glassformer.channels.link.contract import Link
 from glassformer.channels.multi_index.importance_sampling import Effort
@@ -191,10 +191,10 @@ def _confused(link: Callable[[Any], Any], safe: Link, law: ConfusionLaw, noise: 
         raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
     indices, tokens = safe.shape
     if indices * tokens == 1 and safe.label_shape == ():
-        from glassformer.channels.link.label_noise import MislabelledChannel
+        from glassformer.channels.link.label_noise import LabelNoiseChannel
         from glassformer.channels.multi_index.scalar_rows import ScalarRowsChannel
 
-        channel = MislabelledChannel(safe, law)
+        channel = LabelNoiseChannel(safe, law)
         return ScalarRowsChannel(channel, channel.clean)
     from glassformer.channels.multi_index.label_noise import MislabelledRowsChannel
 
@@ -209,7 +209,7 @@ def _confused(link: Callable[[Any], Any], safe: Link, law: ConfusionLaw, noise: 
     symmetric = row_symmetries(flat, indices, tokens, True)
     # What relabels without noise need not do so with it.
     symmetric = symmetric._replace(alike=symmetric.same)
-    alphabet = Alphabet.of(values, law)
+    alphabet = NoisyAlphabet.of(values, law)
     shape = (indices, tokens, safe.label_shape)
     return MislabelledRowsChannel(flat, *shape, symmetric, 1.0, points=points, alphabet=alphabet)
 
@@ -242,7 +242,7 @@ def _require_traceable(link: Link) -> None:
 
 def _untraceable(link: Link, error: Exception) -> LinkError:
     cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return link.refused(
+    return link.error(
         f"a function that JAX can trace on Z of shape {link.shape} ({type(error).__name__}: {cause})",
         "write it with jax.numpy, without if on values of Z and without numpy calls",
     )

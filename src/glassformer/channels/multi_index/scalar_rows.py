@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.channels.base import Channel
 from glassformer.channels.field_averages import Averages, FieldPosterior, Scores, Slopes
-from glassformer.channels.link.function import has_slope
+from glassformer.channels.link.contract import has_slope
 from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import IncompatibleError

@@ -85,7 +85,7 @@ def _link(function: Callable[..., Any], noise: float, slot: str) -> ScalarChanne
 def _confused(channel: Any, noise: float, link: Callable[..., Any] | None, noise_law: object) -> ScalarChannel:
     """Discrete labels that are exchanged for one another."""
     from glassformer.channels.link.contract import function_name
-    from glassformer.channels.link.label_noise import MislabelledChannel
+    from glassformer.channels.link.label_noise import LabelNoiseChannel
 
     law = confusion_law(noise_law)
     if law is None:
@@ -101,6 +101,6 @@ def _confused(channel: Any, noise: float, link: Callable[..., Any] | None, noise
     if not callable(function):
         raise IncompatibleError(f"noise_law = {law.label} is for discrete labels, not for channel = {channel}")
     try:
-        return MislabelledChannel(function, law, name=channel if named else function_name(function))
+        return LabelNoiseChannel(function, law, name=channel if named else function_name(function))
     except LinkError as error:
         raise error.named("channel" if link is None else "link") from error.__cause__
