@@ -15,7 +15,7 @@ from glassformer import (
     SequenceMultiIndex,
     simulate,
 )
-from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.hashing import identity
 from glassformer.experiments.instances import _Designs
 from glassformer.learners.algorithms import row_descent as rows
@@ -161,7 +161,7 @@ def test_records_can_be_read_by_people(tmp_path):
 def test_a_folder_that_cannot_be_used_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="checkpoint"):
-        Keeper(tmp_path / "file" / "below")
+        CheckpointFolder(tmp_path / "file" / "below")
 
 
 SCALE = 2.0

@@ -13,10 +13,9 @@ import pytest
 
 from glassformer import DataError, Sweep, run_sweep
 from glassformer.cli import main
-from glassformer.core.cache_folder import VARIABLE
-from glassformer.core.checkpoints import Checkpoint, Keeper
-from glassformer.core.disk_cache import kept
-from glassformer.core.files import opened_for_lock, replaced
+from glassformer.core.cache import VARIABLE, cached_array
+from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
+from glassformer.core.files import open_lock_file, replace_file
 from glassformer.core.solution import Status
 from glassformer.learners.base import FitResult
 
@@ -41,7 +40,7 @@ def unharmed(victim):
 
 def test_a_link_is_replaced_and_not_followed(tmp_path, victim):
     (tmp_path / "link").symlink_to(victim)
-    with replaced(tmp_path / "link", "file") as part:
+    with replace_file(tmp_path / "link", "file") as part:
         part.write_text("new")
     assert (tmp_path / "link").read_text() == "new"
     assert not (tmp_path / "link").is_symlink()
@@ -52,7 +51,7 @@ def test_what_was_there_stays_until_the_new_file_is_complete(tmp_path):
     (tmp_path / "file").write_text("old")
 
     def interrupted():
-        with replaced(tmp_path / "file", "file") as part:
+        with replace_file(tmp_path / "file", "file") as part:
             part.write_text("ne")
             assert (tmp_path / "file").read_text() == "old"
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -66,7 +65,7 @@ def test_what_was_there_stays_until_the_new_file_is_complete(tmp_path):
 def test_the_new_file_is_made_where_nobody_else_can_put_one(tmp_path):
     names = []
     for _ in range(2):
-        with replaced(tmp_path / "file", "file") as part:
+        with replace_file(tmp_path / "file", "file") as part:
             assert stat.S_IMODE(part.parent.stat().st_mode) == 0o700
             assert part.parent.parent == tmp_path
             names.append(part.parent.name)
@@ -78,7 +77,7 @@ def test_permissions_of_a_file_stay(tmp_path):
     path = tmp_path / "file"
     path.touch(0o640)
     path.chmod(0o640)
-    with replaced(path, "file") as part:
+    with replace_file(path, "file") as part:
         part.write_text("new")
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
@@ -86,7 +85,7 @@ def test_permissions_of_a_file_stay(tmp_path):
 def test_a_pipe_is_written_to(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    with replaced(tmp_path / "pipe", "file") as part:
+    with replace_file(tmp_path / "pipe", "file") as part:
         part.write_text("through")
     assert os.read(reader, 100) == b"through"
     os.close(reader)
@@ -94,11 +93,11 @@ def test_a_pipe_is_written_to(tmp_path):
 
 def test_a_lock_is_not_emptied(tmp_path, victim):
     (tmp_path / "lock").write_text("content")
-    opened_for_lock(tmp_path / "lock", "store").close()
+    open_lock_file(tmp_path / "lock", "store").close()
     assert (tmp_path / "lock").read_text() == "content"
     (tmp_path / "link").symlink_to(victim)
     with pytest.raises(DataError, match="expected a file, not a symbolic link; remove the link"):
-        opened_for_lock(tmp_path / "link", "store")
+        open_lock_file(tmp_path / "link", "store")
     assert unharmed(victim)
 
 
@@ -218,7 +217,7 @@ def test_checkpoints_are_archives_of_arrays(tmp_path):
 
 @pytest.mark.parametrize("text", ["[1, 2]", "[" * 100_000, "{}", '{"run": {"status": 1}}', "\xff"])
 def test_a_finished_run_that_is_foreign_is_computed_again(text, tmp_path):
-    keeper, identity = Keeper(tmp_path), {"seed": 1}
+    keeper, identity = CheckpointFolder(tmp_path), {"seed": 1}
     run = FitResult(np.ones(2), status=Status.CONVERGED, iterations=1, residual=0.0)
     keeper.run(FitResult, identity, lambda _: run)
     (path,) = tmp_path.glob("*.json")
@@ -231,7 +230,7 @@ def test_a_finished_run_that_is_foreign_is_computed_again(text, tmp_path):
 
 
 def test_a_finished_run_of_which_a_digit_has_changed_is_computed_again(tmp_path):
-    keeper, identity = Keeper(tmp_path), {"seed": 1}
+    keeper, identity = CheckpointFolder(tmp_path), {"seed": 1}
     run = FitResult(np.full(2, 0.25), status=Status.CONVERGED, iterations=1, residual=0.0)
     keeper.run(FitResult, identity, lambda _: run)
     (path,) = tmp_path.glob("*.json")
@@ -242,16 +241,16 @@ def test_a_finished_run_of_which_a_digit_has_changed_is_computed_again(tmp_path)
 
 def test_a_table_of_which_a_byte_has_changed_is_computed_again(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    kept(lambda: np.ones(2), "changed")
+    cached_array(lambda: np.ones(2), "changed")
     (path,) = (tmp_path / "tables").iterdir()
     content = path.read_bytes()
     path.write_bytes(content.replace(np.float64(1).tobytes(), np.float64(3).tobytes()))
-    np.testing.assert_array_equal(kept(lambda: np.ones(2), "changed"), 1.0)
+    np.testing.assert_array_equal(cached_array(lambda: np.ones(2), "changed"), 1.0)
     assert path.read_bytes() == content
 
 
 def test_records_of_runs_stay_documents_that_other_programs_read(tmp_path):
     run = FitResult(np.ones(2), status=Status.CONVERGED, iterations=1, residual=0.0)
-    Keeper(tmp_path).run(FitResult, {"seed": 1}, lambda _: run)
+    CheckpointFolder(tmp_path).run(FitResult, {"seed": 1}, lambda _: run)
     (path,) = tmp_path.glob("*.json")
     assert json.loads(path.read_text()).keys() == {"identity", "run", "checksum"}

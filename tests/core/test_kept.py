@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer.cli.self_test import CHECKS
-from glassformer.core.cache_folder import VARIABLE, cache_folder
-from glassformer.core.disk_cache import kept
+from glassformer.core.cache import VARIABLE, cache_folder, cached_array
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def test_a_table_is_computed_once_for_what_determines_it(folder):
             calls.append(factor)
             return factor * np.arange(3.0)
 
-        return kept(compute, "table", factor)
+        return cached_array(compute, "table", factor)
 
     for factor in (2.0, 2.0, 3.0):
         np.testing.assert_array_equal(table(factor), factor * np.arange(3.0))
@@ -34,10 +33,10 @@ def test_a_table_is_computed_once_for_what_determines_it(folder):
 
 
 def test_a_file_that_is_no_table_is_computed_again(folder):
-    kept(lambda: np.ones(2), "broken")
+    cached_array(lambda: np.ones(2), "broken")
     (path,) = (folder / "tables").iterdir()
     path.write_bytes(path.read_bytes()[:-3])
-    np.testing.assert_array_equal(kept(lambda: np.zeros(2), "broken"), np.zeros(2))
+    np.testing.assert_array_equal(cached_array(lambda: np.zeros(2), "broken"), np.zeros(2))
 
 
 @pytest.mark.parametrize("word", ["off", "0", ""])
@@ -49,7 +48,7 @@ def test_nothing_is_kept_where_that_is_asked_for(word, monkeypatch):
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv(VARIABLE, str(tmp_path / "file"))
-    np.testing.assert_array_equal(kept(lambda: np.ones(2), "anything"), np.ones(2))
+    np.testing.assert_array_equal(cached_array(lambda: np.ones(2), "anything"), np.ones(2))
 
 
 def test_the_folder_respects_the_users_cache_home(tmp_path, monkeypatch):

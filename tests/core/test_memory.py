@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer import BilinearSequenceRegression
-from glassformer.core import memoize as memoize
+from glassformer.core import cache
 from glassformer.numerics import cached_jit as compiled
 from glassformer.numerics import memory
 
@@ -37,16 +37,16 @@ def test_it_is_forgotten_again_only_after_more_growth(monkeypatch):
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_a_link_that_is_forgotten_leaves_nothing(noise, monkeypatch):
+def test_a_link_that_is_forgotten_leaves_nothing(noise):
     """No object refers to itself: memory is free at once, and not when garbage happens to be collected."""
-    monkeypatch.setattr(memoize, "_memory", type(memoize._memory)())
+    cache._in_memory.cache_clear()
     model = BilinearSequenceRegression(rho=0.5, noise=noise, channel=lambda h: np.maximum(h, -0.3))
     model.channel.information(np.array([0.5]))
     facts = weakref.ref(model.channel._facts)
     gc.disable()
     try:
         del model
-        memoize._memory.clear()
+        cache._in_memory.cache_clear()
         assert facts() is None
     finally:
         gc.enable()

@@ -4,10 +4,10 @@ from itertools import count
 
 import pytest
 
+from glassformer.core.cache import cached_table
 from glassformer.core.progress import note
 from glassformer.explorer import ahead as here
 from glassformer.explorer.answer import Asked
-from glassformer.explorer.cache import shelved_table
 from glassformer.explorer.page import PANELS
 from glassformer.explorer.question import beginning, built
 
@@ -47,7 +47,7 @@ def kept(texts):
 
     model = built("attention", {**beginning("attention"), **texts})
     try:
-        return shelved_table(missing, "limits", model, [float(texts["alpha"])]) is not None
+        return cached_table(missing, "limits", model, [float(texts["alpha"])]) is not None
     except LookupError:
         return False
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from glassformer.cli import main
+from glassformer.core import cache
 from glassformer.core.errors import ParameterError
 from glassformer.explorer.answer import Asked
-from glassformer.explorer.cache import _read, _written
 from glassformer.explorer.question import (
     VIEW,
     address,
@@ -126,13 +126,14 @@ def test_a_diagram_is_a_sweep(tmp_path, monkeypatch):
     assert main(["sweep", "run", "sweep.toml", "--store", "results"]) == 0
 
 
-def test_a_table_comes_back_from_disk_digit_by_digit(tmp_path):
+def test_a_table_comes_back_from_disk_digit_by_digit(tmp_path, monkeypatch):
     from glassformer import limits
 
-    table = limits(built("bsr", beginning("bsr")), [0.0, 0.3, 0.8])
-    path = tmp_path / "table.json"
-    path.write_text(_written(path.name, table))
-    again = _read(path)
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(cache, "_SLOW", 0.0)
+    table = cache.cached_table(lambda: limits(built("bsr", beginning("bsr")), [0.0, 0.3, 0.8]), "digit by digit")
+    cache._in_memory.cache_clear()
+    again = cache.cached_table(lambda: pytest.fail("computed again"), "digit by digit")
     assert (again.model, list(again.status), again.parameters) == (table.model, list(table.status), table.parameters)
     for name, column in table.columns.items():
         np.testing.assert_array_equal(again[name], column)

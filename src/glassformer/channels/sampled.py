@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from glassformer.channels.control_variates import information
 from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.channels.scalar.tabulated import Tabulated
-from glassformer.core.disk_cache import kept
+from glassformer.core.cache import cached_array
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 from glassformer.numerics.extrapolation import remainder
@@ -244,7 +244,7 @@ class SampledChannel(ScalarChannel):
     def _tabulated(self) -> Tabulated:
         decades = np.log10(self.power / self.smallest)
         grid = np.geomspace(self.smallest, self.power, 2 * int(np.ceil(_POLICY.per_decade * decades / 2)) + 1)
-        return Tabulated.of(grid, kept(lambda: self._table(grid), self, grid))
+        return Tabulated.of(grid, cached_array(lambda: self._table(grid), self, grid))
 
     def _table(self, grid: Array) -> Array:
         return np.array([self.averages_at(float(v)) for v in track(grid, f"averages of the {self.label} channel")])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.core.display import heading, leading
-from glassformer.core.files import replaced, require_place
+from glassformer.core.files import replace_file, require_writable_file
 
 FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
 # Of a number in a table, and of one that only more of them tell from that of another row.
@@ -91,7 +91,7 @@ def require_writable(options: argparse.Namespace) -> None:
             other = taken.setdefault(path.resolve(), name)
             if other != name:
                 raise DataError(name, str(path), f"another file than that of --{other}")
-            require_place(name, path)
+            require_writable_file(name, path)
     if hasattr(options, "plot_size"):
         picture(options)
 
@@ -133,7 +133,7 @@ def write(options: argparse.Namespace, result: Any, plot: Callable[[Any], None])
 
 def write_csv(path: Path, frame: Any) -> None:
     """Write a data frame as CSV."""
-    with replaced(path, "csv") as part:
+    with replace_file(path, "csv") as part:
         frame.to_csv(part, index=False)
 
 

@@ -48,7 +48,7 @@ def machine() -> dict[str, Any]:
     """The system, its devices, threads and free memory, and where things are kept."""
     import threadpoolctl
 
-    from glassformer.core.cache_folder import cache_folder
+    from glassformer.core.cache import cache_folder
     from glassformer.core.resources import available_memory
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -165,15 +165,15 @@ def _picture() -> tuple[bool, str]:
 
 def _cache() -> tuple[bool, str]:
     """Whether tables and compiled programs can be kept between processes, where that is not declined."""
-    from glassformer.core.cache_folder import VARIABLE, cache_folder
+    from glassformer.core.cache import VARIABLE, cache_folder
     from glassformer.core.errors import DataError
-    from glassformer.core.files import require_place
+    from glassformer.core.files import require_writable_file
 
     folder = cache_folder()
     if folder is None:
         return True, "off: every process computes its tables and compiles its programs itself"
     try:
-        require_place("cache", folder / "tables" / "check", make=True)
+        require_writable_file("cache", folder / "tables" / "check", make=True)
     except DataError as error:
         return False, f"{error}; or set {VARIABLE} to another folder, or to off"
     return True, f"{folder} can be written to"

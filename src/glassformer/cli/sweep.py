@@ -85,14 +85,14 @@ def _tell(text: str) -> None:
 
 
 def _sweep_collect(options: argparse.Namespace) -> int:
-    from glassformer.core.files import replaced
+    from glassformer.core.files import replace_file
     from glassformer.experiments.sweeps.collect import collect, to_frame
     from glassformer.experiments.sweeps.run import progress
     from glassformer.experiments.sweeps.store import Store
 
     found = collect(options.store)
     if options.netcdf:
-        with replaced(options.netcdf, "netcdf") as part:
+        with replace_file(options.netcdf, "netcdf") as part:
             found.to_netcdf(part, engine="scipy")
     if options.csv:
         write_csv(options.csv, to_frame(found))
@@ -109,12 +109,12 @@ def _exit_code(found: Any) -> int:
 
 
 def _sweep_plot(options: argparse.Namespace) -> int:
-    from glassformer.core.files import require_place
+    from glassformer.core.files import require_writable_file
     from glassformer.experiments.sweeps.collect import collect
     from glassformer.plotting.sweep import plot
 
     options.plot = options.plot or options.store / "sweep.png"
-    require_place("plot", options.plot)
+    require_writable_file("plot", options.plot)
     plot(collect(options.store), picture(options), options.quantity)
     print(f"written to {options.plot}")
     return 0

@@ -1,9 +1,7 @@
-"""What an interrupted computation leaves on disk, and what it continues from."""
+"""Files from which interrupted computations continue."""
 
 from __future__ import annotations
 
-import io
-import json
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -14,16 +12,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.core.files import (
-    made,
-    read_regular,
-    replaced,
-    sealed,
-    sealed_document,
-    unsealed,
-    unsealed_document,
-)
-from glassformer.core.hashing import identity as identity_of
+from glassformer.core.files import make_folder, read_arrays, read_document, write_arrays, write_document
+from glassformer.core.hashing import identity
 from glassformer.core.status import Status
 
 # Seconds of work that an interruption may cost.
@@ -33,10 +23,10 @@ _STATUS = {str(status): status for status in Status}
 
 @dataclass
 class Checkpoint:
-    """The state of one computation in a file, replaced now and then as a whole; nothing without a ``path``.
+    """The state of one computation in a file that is replaced from time to time; without a ``path`` nothing is written.
 
     Args:
-        path: the file, or None to keep nothing.
+        path: the file, or None.
         every: seconds between two writes.
 
     Example:
@@ -49,15 +39,13 @@ class Checkpoint:
     written: float = field(default_factory=time.monotonic)
 
     def load(self) -> dict[str, Array] | None:
-        """The arrays last saved; None if there are none, or (with a warning) none that are whole."""
+        """Return the arrays last saved; None if there are none, or (with a warning) if the file is damaged."""
         if self.path is None or not self.path.exists():
             return None
         try:
-            content = io.BytesIO(unsealed(self.path.name, read_regular(self.path)))
-            with np.load(content, allow_pickle=False) as stored:
-                return {name: stored[name] for name in stored.files}
+            return read_arrays(self.path)
         except (OSError, ValueError):
-            _discarded(self.path)
+            _warn_of_damage(self.path)
             return None
 
     def offer(self, state: Callable[[], dict[str, Array]]) -> None:
@@ -69,54 +57,51 @@ class Checkpoint:
     def save(self, arrays: dict[str, Array]) -> None:
         """Replace the file."""
         if self.path is not None:
-            content = io.BytesIO()
-            np.savez(content, **arrays)  # type: ignore[arg-type]
-            with replaced(self.path, "checkpoint") as part:
-                part.write_bytes(sealed(self.path.name, content.getvalue()))
+            write_arrays(self.path, arrays, "checkpoint")
 
     def clear(self) -> None:
-        """Forget the state: the computation is finished."""
+        """Remove the file of a finished computation."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
 
-def stacked(records: list[dict[str, Any]]) -> dict[str, Array]:
-    """Records with the same names, as one array per name."""
+def pack_records(records: list[dict[str, Any]]) -> dict[str, Array]:
+    """Return records with the same names as one array per name."""
     return {f"record_{name}": np.array([record[name] for record in records]) for name in (records or [{}])[0]}
 
 
-def unstacked(arrays: dict[str, Array]) -> list[dict[str, Any]]:
-    """The records in what :func:`stacked` made of them, among other arrays.
+def unpack_records(arrays: dict[str, Array]) -> list[dict[str, Any]]:
+    """Return the records of :func:`pack_records` among other arrays.
 
     Example:
-        >>> unstacked({**stacked([{"a": 1.0}, {"a": 2.0}]), "b": np.zeros(3)}) == [{"a": 1.0}, {"a": 2.0}]
+        >>> unpack_records({**pack_records([{"a": 1.0}, {"a": 2.0}]), "b": np.zeros(3)}) == [{"a": 1.0}, {"a": 2.0}]
         True
     """
     named = {name.removeprefix("record_"): part for name, part in arrays.items() if name.startswith("record_")}
     return [dict(zip(named, entry, strict=True)) for entry in zip(*named.values(), strict=True)]
 
 
-def leaves(values: Iterable[Any]) -> dict[str, Array]:
-    """Arrays in a given order, each under a name.
+def pack_leaves(values: Iterable[Any]) -> dict[str, Array]:
+    """Return arrays in a given order by name.
 
     Example:
-        >>> sorted(leaves([np.zeros(2), np.ones(3)]))
+        >>> sorted(pack_leaves([np.zeros(2), np.ones(3)]))
         ['leaf_0', 'leaf_1']
     """
     return {f"leaf_{k}": np.asarray(value) for k, value in enumerate(values)}
 
 
-def unleaved(arrays: dict[str, Array]) -> list[Array]:
-    """What :func:`leaves` was given, among other arrays."""
+def unpack_leaves(arrays: dict[str, Array]) -> list[Array]:
+    """Return the arrays of :func:`pack_leaves` among other arrays."""
     return [arrays[f"leaf_{k}"] for k in range(sum(name.startswith("leaf_") for name in arrays))]
 
 
 @dataclass(frozen=True)
-class Keeper:
-    """Finished runs and states of unfinished ones in a folder, under a key of all that determines them.
+class CheckpointFolder:
+    """Records of finished runs and checkpoints of unfinished ones, under the identity of all that determines them.
 
     Args:
-        folder: created if missing; None to keep nothing.
+        folder: created if missing; None to write nothing.
 
     Raises:
         DataError: the folder cannot be made or written to.
@@ -126,48 +111,40 @@ class Keeper:
 
     def __post_init__(self) -> None:
         if self.folder is not None:
-            made(self.folder, "checkpoint")
+            make_folder(self.folder, "checkpoint")
 
-    def run(self, kind: type, identity: dict[str, Any] | None, compute: Callable[[Checkpoint], Any]) -> Any:
-        """The finished run of this identity, read or else computed and kept.
+    def run(self, kind: type, determines: dict[str, Any] | None, compute: Callable[[Checkpoint], Any]) -> Any:
+        """Return the finished run from its record, or else compute it and write the record.
 
         Args:
             kind: the data class of the run.
-            identity: all that determines the run, in types that JSON knows; None where that is not known, and nothing
-                is kept.
+            determines: all that determines the run, in types that JSON knows; None where that is not known, and
+                nothing is written.
             compute: called with the checkpoint of the computation.
         """
-        if self.folder is None or identity is None:
+        if self.folder is None or determines is None:
             return compute(Checkpoint())
-        key = identity_of(identity)
+        key = identity(determines)
         record, checkpoint = self.folder / f"{key}.json", Checkpoint(self.folder / f"{key}.npz")
-        found = _read(record, kind)
-        if found is None:
-            found = compute(checkpoint)
-            _write(record, identity, found)
+        result = _read_run(record, kind)
+        if result is None:
+            result = compute(checkpoint)
+            write_document(record, {"identity": determines, "run": vars(result)}, "checkpoint", _to_json)
         checkpoint.clear()
-        return found
+        return result
 
 
-def _read(path: Path, kind: type) -> Any:
+def _read_run(path: Path, kind: type) -> Any:
     if not path.exists():
         return None
     try:
-        found = read_regular(path)
-        unsealed_document(path.name, found)
-        return kind(**json.loads(found, object_hook=_decoded)["run"])
+        return kind(**_from_json(read_document(path)["run"]))
     except (OSError, ValueError, KeyError, TypeError):
-        _discarded(path)
+        _warn_of_damage(path)
         return None
 
 
-def _write(path: Path, identity: dict[str, Any], run: Any) -> None:
-    plain = json.loads(json.dumps({"identity": identity, "run": vars(run)}, default=_encoded))
-    with replaced(path, "checkpoint") as part:
-        part.write_text(json.dumps(sealed_document(path.name, plain), indent=1))
-
-
-def _encoded(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return {"array": value.tolist()}
     if isinstance(value, np.generic):
@@ -177,11 +154,15 @@ def _encoded(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def _decoded(found: dict[str, Any]) -> Any:
-    if found.keys() == {"array"}:
-        return np.array(found["array"])
-    return _STATUS[found["status"]] if found.keys() == {"status"} else found
+def _from_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_from_json(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"array"}:
+        return np.array(value["array"])
+    return _STATUS[value["status"]] if value.keys() == {"status"} else {key: _from_json(v) for key, v in value.items()}
 
 
-def _discarded(path: Path) -> None:
+def _warn_of_damage(path: Path) -> None:
     warnings.warn(f"{path} cannot be read: what it held is computed again", RuntimeWarning, stacklevel=2)

@@ -311,14 +311,14 @@ def _is_device_array(value: Any) -> bool:
 def _installed_name(value: Any) -> str:
     """Return the name and version under which an installed module holds this very object, or an empty text."""
     name = str(getattr(value, "__qualname__", None) or getattr(value, "__name__", ""))
-    modules = ("numpy", "scipy.special") if isinstance(value, np.ufunc) else (getattr(value, "__module__", None),)
-    for module in modules:
-        version = version_of(module) if isinstance(module, str) else ""
-        found: Any = sys.modules[module] if version else None
+    module = getattr(value, "__module__", None)
+    for home in ("numpy", "scipy.special") if isinstance(value, np.ufunc) else (str(module),):
+        version = version_of(home)
+        found: Any = sys.modules.get(home)
         for part in name.split("."):
             found = getattr(found, part, None)
         if version and found is value:
-            return f"named {module} {name} {version}"
+            return f"named {home} {name} {version}"
     return ""
 
 

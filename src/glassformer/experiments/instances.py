@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer import __version__
-from glassformer.core.checkpoints import Checkpoint, Keeper
+from glassformer.core.checkpoints import Checkpoint, CheckpointFolder
 from glassformer.core.errors import IncompatibleError, ParameterError, UnidentifiedError
 from glassformer.core.estimate import Array
 from glassformer.core.hashing import identity
@@ -154,7 +154,7 @@ class Experiment:
     seed: int
     settings: Learner
     storage: str
-    keeper: Keeper
+    keeper: CheckpointFolder
 
     @cached_property
     def samples(self) -> NDArray[np.int64]:

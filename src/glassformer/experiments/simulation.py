@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.arguments import require_arguments
-from glassformer.core.checkpoints import Keeper
+from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.checks import is_whole, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
@@ -137,7 +137,7 @@ def experiment_of(
     refusal = learner.refusal(model)
     if refusal is not None:
         raise IncompatibleError(refusal)
-    keeper = Keeper(None if checkpoint is None else Path(checkpoint))
+    keeper = CheckpointFolder(None if checkpoint is None else Path(checkpoint))
     return Experiment(model, model.at_size(d), alpha, d, instances, seed, learner.completed(model), storage, keeper)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.files import replaced, require_place
+from glassformer.core.files import replace_file, require_writable_file
 from glassformer.core.solution import Status
 from glassformer.papers.citations import arxiv
 
@@ -148,13 +148,13 @@ def draw(name: str, out: Path, quick: bool = False, reference: Path | None = Non
     if unused is not None:
         raise ParameterError(kind, str(unused), f"nothing for {name}", "leave it out")
     for ending in ("png", "csv", "txt"):
-        require_place("out", out / f"{name}.{ending}", make=True)
+        require_writable_file("out", out / f"{name}.{ending}", make=True)
     found, summary, converged = figure.produce(out / f"{name}.png", quick, data if figure.of_data else reference)
-    with replaced(out / f"{name}.csv", "out") as part:
+    with replace_file(out / f"{name}.csv", "out") as part:
         found.to_csv(part, index=False)
     files = ", ".join(f"{name}.{ending}" for ending in ("png", "csv", "txt"))
     text = f"{name}: {FIGURES[name].title}\n\n{summary}\n\nwritten to {out}: {files}"
-    with replaced(out / f"{name}.txt", "out") as part:
+    with replace_file(out / f"{name}.txt", "out") as part:
         part.write_text(text + "\n")
     print(text)
     if not converged:

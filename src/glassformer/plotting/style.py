@@ -12,7 +12,7 @@ import numpy as np
 from cycler import cycler
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.files import made, replaced
+from glassformer.core.files import make_folder, replace_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,8 +110,8 @@ def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] 
         FigureCanvasAgg(figure)
         yield list(figure.subplots(1, columns, squeeze=False)[0])
         if asked.path is not None:
-            made(asked.path.parent, "plot")
-            with replaced(asked.path, "plot") as part:
+            make_folder(asked.path.parent, "plot")
+            with replace_file(asked.path, "plot") as part:
                 figure.savefig(part)
         if asked.keep is not None:
             asked.keep(figure)

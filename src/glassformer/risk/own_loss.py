@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.core.cache import memoize
 from glassformer.core.errors import BackendError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import memoize
 from glassformer.numerics.roots import bracketed_root
 from glassformer.risk.loss import Loss
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.core.cache import memoize
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import memoize
 from glassformer.risk.labels import Answers, Labels
 from glassformer.risk.loss import Loss
 from glassformer.risk.penalties import Fields, Learned, Penalty, learned

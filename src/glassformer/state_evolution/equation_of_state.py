@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from glassformer.core.cache import memoize
 from glassformer.core.estimate import Array, Estimate
-from glassformer.core.memoize import memoize
 from glassformer.models import Model
 from glassformer.models.base import counting_threshold, require_theory
 

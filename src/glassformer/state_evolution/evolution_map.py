@@ -11,8 +11,8 @@ import numpy as np
 
 from glassformer.channels.base import Channel
 from glassformer.channels.field_averages import Averages, joined
+from glassformer.core.cache import memoize
 from glassformer.core.estimate import Array, Estimate
-from glassformer.core.memoize import memoize
 from glassformer.core.progress import advance
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.eigenvalues import with_eigenvalues

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.arguments import require_arguments
+from glassformer.core.cache import memoize
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import memoize
 from glassformer.models.base import Model, require_theory
 from glassformer.state_evolution.equation_of_state import natural_scale
 from glassformer.state_evolution.instability import GROWTH, instability

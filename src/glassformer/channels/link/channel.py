@@ -21,9 +21,9 @@ from glassformer.channels.link.prediction_errors import prediction_errors
 from glassformer.channels.link.quadrature import NO_INFORMATION, RULES, refine, stack_estimates
 from glassformer.channels.scalar.base import Array, Estimate, LabelNodes, ScalarChannel
 from glassformer.channels.scalar.exponents import Exponents
+from glassformer.core.cache import memoize
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.hashing import identified
-from glassformer.core.memoize import memoize
 from glassformer.numerics.quadrature import normal_nodes
 
 _CACHED = 4096  # averages in the cache of one link

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.channels.multi_index.line_placement import POLICY
+from glassformer.core.cache import memoize
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import memoize
 from glassformer.numerics.batching import mapped
 
 

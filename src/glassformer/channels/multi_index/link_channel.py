@@ -18,10 +18,10 @@ from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.channels.sampling_limits import require_noise
+from glassformer.core.cache import memoize
 from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, LinkError
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import memoize
 from glassformer.numerics.batching import mapped
 from glassformer.numerics.jax_settings import jax_settings
 

@@ -20,8 +20,8 @@ from glassformer.channels.multi_index.latent_functions import Family
 from glassformer.channels.multi_index.nearest_labels import growth, information, moments
 from glassformer.channels.multi_index.noisy_link_rows import NearLinkRowsChannel, near_labels
 from glassformer.channels.multi_index.normal_scores import NormalScores
+from glassformer.core.cache import memoize
 from glassformer.core.estimate import Array
-from glassformer.core.memoize import memoize
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quasi_random import mean_and_error
 

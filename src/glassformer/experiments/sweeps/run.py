@@ -13,7 +13,7 @@ from typing import IO
 
 from glassformer.core.arguments import require_arguments
 from glassformer.core.equality import ComparedByContent
-from glassformer.core.files import opened_for_lock
+from glassformer.core.files import open_lock_file
 from glassformer.core.progress import track
 from glassformer.experiments.sweeps.compute import computed
 from glassformer.experiments.sweeps.engines import outcomes
@@ -180,7 +180,7 @@ class _Claims:
 
     def _lock(self, task: Task) -> IO[bytes] | None:
         """A file that this process alone has locked; None if another one has."""
-        file = opened_for_lock(self.store.locks / task.name, "store")
+        file = open_lock_file(self.store.locks / task.name, "store")
         if fcntl is not None:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,7 +17,7 @@ from typing import Any
 
 from glassformer import __version__
 from glassformer.core.errors import DataError
-from glassformer.core.files import made, read_regular, replaced
+from glassformer.core.files import make_folder, read_regular, replace_file
 from glassformer.experiments.sweeps.axes import plain_values
 from glassformer.experiments.sweeps.plan import FORMAT, Point, Sweep
 
@@ -66,7 +66,7 @@ class Store:
             # Somebody else who can write to the store could have files written elsewhere.
             if own.is_symlink():
                 raise DataError("store", str(own), "a folder, not a symbolic link", "remove the link")
-            made(own, "store")
+            make_folder(own, "store")
 
     @classmethod
     def existing(cls, folder: str | Path) -> Store:
@@ -93,7 +93,7 @@ class Store:
         """Remember the sweep, with the keys of its points, and name another one that it hides; empty for none."""
         keys = [point.key for point in points]
         hidden = self._hidden_by(sweep, keys)
-        with replaced(self.folder / "sweep.json", "store") as part:
+        with replace_file(self.folder / "sweep.json", "store") as part:
             part.write_text(json.dumps({"format": FORMAT, "sweep": sweep.to_dict(), "keys": keys}, indent=1))
         return hidden
 
@@ -123,7 +123,7 @@ class Store:
         before = self._lines(self._path(task))
         lines = {key: text for key, (text, _) in before.items()}
         lines |= {key: _line(point, record) for key, (point, record) in records.items()}
-        with replaced(self._path(task), "store", durable=False) as part:
+        with replace_file(self._path(task), "store", durable=False) as part:
             part.write_bytes("".join(lines.values()).encode())
 
     def read(self, task: str | None = None) -> dict[str, Record]:

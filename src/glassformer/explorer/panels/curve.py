@@ -12,14 +12,13 @@ import pandas
 from bokeh.events import Tap
 from bokeh.models import Legend, LegendItem
 
+from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import spoken
 from glassformer.core.errors import GlassformerError
 from glassformer.core.grids import parse_grid
-from glassformer.core.memoize import memoize
 from glassformer.core.results import Table
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked
-from glassformer.explorer.cache import shelved_table
 from glassformer.explorer.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, mark, source
 from glassformer.explorer.first_look import looked, looks
 from glassformer.explorer.panels.base import Panel
@@ -191,7 +190,7 @@ def answered(asked: Asked, so_far: Callable[[Answer], None] | None) -> Answer:
                 so_far(looked(replace(found, look=look), look, len(alpha)))
         return limits(asked.model, alpha, throw=False)
 
-    found = replace(found, tables={_OPTIMAL: shelved_table(compute, "limits", asked.model, alpha)})
+    found = replace(found, tables={_OPTIMAL: cached_table(compute, "limits", asked.model, alpha)})
     tell(_answer(asked, found))
     thresholds = memoize(lambda: _thresholds(asked.model), "thresholds", asked.model)
     found = replace(found, thresholds=thresholds)
@@ -211,7 +210,7 @@ def _unseen(answer: Answer) -> None:
 
 def _of_learner(asked: Asked, name: str, alpha: list[float]) -> Table:
     one = learner(name).fitting(asked.model)
-    return shelved_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
+    return cached_table(lambda: one.limits(asked.model, alpha, throw=False), "limits", one, asked.model, alpha)
 
 
 def _refusals(model: Any) -> dict[str, str]:

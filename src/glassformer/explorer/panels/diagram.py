@@ -12,13 +12,12 @@ import pandas
 from bokeh.models import BasicTicker, ColorBar, LinearColorMapper
 from bokeh.palettes import Cividis256
 
+from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import heading, spoken
 from glassformer.core.errors import GlassformerError, ParameterError
-from glassformer.core.memoize import memoize
 from glassformer.core.progress import track
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked
-from glassformer.explorer.cache import shelved_table
 from glassformer.explorer.drawing import CLEAR, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import built, chosen_ratio, given, offered, ratios, whole
@@ -131,7 +130,7 @@ def _model(asked: Asked, changed: dict[str, float]) -> Any:
 
 def _alphas(asked: Asked, column: dict[str, float], alpha: list[float]) -> list[dict[str, Any]]:
     model = _model(asked, column)
-    table = shelved_table(lambda: limits(model, alpha, throw=False), "limits", model, alpha)
+    table = cached_table(lambda: limits(model, alpha, throw=False), "limits", model, alpha)
     rows = table.to_pandas()[["alpha", "error", "error_estimate", "status"]].to_dict("records")
     return [{**column, **row, "status": str(row["status"])} for row in rows]
 

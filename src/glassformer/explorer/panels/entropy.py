@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.memoize import memoize
+from glassformer.core.cache import memoize
 from glassformer.explorer.answer import Answer, Asked
 from glassformer.explorer.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from bokeh.models import Legend, LegendItem
 
+from glassformer.core.cache import memoize
 from glassformer.core.display import spoken
 from glassformer.core.grids import number_from
-from glassformer.core.memoize import memoize
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked
 from glassformer.explorer.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas
 
+from glassformer.core.cache import memoize
 from glassformer.core.display import heading
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.memoize import memoize
 from glassformer.experiments.simulation import experiment_of
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked

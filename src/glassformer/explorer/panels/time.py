@@ -6,11 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+from glassformer.core.cache import cached_table
 from glassformer.core.errors import IncompatibleError
 from glassformer.experiments.trajectories import follow
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked
-from glassformer.explorer.cache import shelved_table
 from glassformer.explorer.drawing import CLEAR, COLORS, GREYED, canvas, fill, hover, source
 from glassformer.explorer.panels.base import Panel
 from glassformer.explorer.question import chosen_ratio, whole
@@ -42,7 +42,7 @@ class InTime(Panel):
         alpha, steps = chosen_ratio(asked.texts), whole(asked.texts, "steps")
         if steps > _MOST:
             raise IncompatibleError(f"steps = {steps}: the page draws at most {_MOST}, glassformer trajectory more")
-        table = shelved_table(lambda: follow(asked.model, [alpha], steps), "trajectory", asked.model, alpha, steps)
+        table = cached_table(lambda: follow(asked.model, [alpha], steps), "trajectory", asked.model, alpha, steps)
         text = [words.error_text(*pair) for pair in zip(table["error"], table["error_estimate"], strict=True)]
         return Answer(
             drawn=table,

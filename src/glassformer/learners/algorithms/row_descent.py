@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.core.checkpoints import Checkpoint, stacked, unstacked
+from glassformer.core.checkpoints import Checkpoint, pack_records, unpack_records
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.resources import require_resources
@@ -70,11 +70,11 @@ class _Run:
     records: list[dict[str, Any]]
 
     def arrays(self) -> dict[str, Array]:
-        return {"kept": np.array(self.kept), "steps": np.array(self.steps), **stacked(self.records)}
+        return {"kept": np.array(self.kept), "steps": np.array(self.steps), **pack_records(self.records)}
 
     @classmethod
     def restored(cls, arrays: dict[str, Array]) -> _Run:
-        return cls(list(arrays["kept"]), int(arrays["steps"]), unstacked(arrays))
+        return cls(list(arrays["kept"]), int(arrays["steps"]), unpack_records(arrays))
 
 
 def row_descent(

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
 
-from glassformer.core.checkpoints import Checkpoint, leaves, stacked, unleaved, unstacked
+from glassformer.core.checkpoints import Checkpoint, pack_leaves, pack_records, unpack_leaves, unpack_records
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.solution import Status
@@ -144,18 +144,18 @@ class _Run:
 
     def arrays(self) -> dict[str, Array]:
         """Everything, as named arrays."""
-        kept = leaves(jax.tree.leaves((self.parameters, self.state)))
+        kept = pack_leaves(jax.tree.leaves((self.parameters, self.state)))
         kept |= {f"count_{name}": np.array(value) for name, value in asdict(self.counts).items()}
-        return {**kept, **stacked(self.records), "losses": np.array(self.losses)}
+        return {**kept, **pack_records(self.records), "losses": np.array(self.losses)}
 
     def restore(self, arrays: dict[str, Array]) -> None:
         """Take the place of the run that :meth:`arrays` describes, which began as this one did."""
         structure = jax.tree.structure((self.parameters, self.state))
-        self.parameters, self.state = jax.tree.unflatten(structure, map(jnp.asarray, unleaved(arrays)))
+        self.parameters, self.state = jax.tree.unflatten(structure, map(jnp.asarray, unpack_leaves(arrays)))
         counts: dict[str, Any] = {name: arrays[f"count_{name}"].item() for name in asdict(self.counts)}
         self.counts = _Counts(**counts)
         self.losses = list(arrays["losses"])
-        self.records = unstacked(arrays)
+        self.records = unpack_records(arrays)
 
 
 def train(

@@ -19,7 +19,7 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from glassformer import __version__
-from glassformer.core.checkpoints import Checkpoint, Keeper, leaves, unleaved
+from glassformer.core.checkpoints import Checkpoint, CheckpointFolder, pack_leaves, unpack_leaves
 from glassformer.core.estimate import Array
 from glassformer.core.hashing import identity
 from glassformer.core.progress import note, track
@@ -119,7 +119,7 @@ def train_classifier(
     weights, accuracy, losses = [np.asarray(parameters["attention"])], [_accuracy(parameters, data, settings)], [np.nan]
     stored = checkpoint.load()
     if stored is not None:
-        carried = list(map(jnp.asarray, unleaved(stored)))
+        carried = list(map(jnp.asarray, unpack_leaves(stored)))
         weights, accuracy, losses = (list(stored[name]) for name in ("weights", "accuracy", "losses"))
     samples = len(data.training.labels)
     blocks = np.array_split(np.arange(-(-samples // settings.batch)), settings.looks)
@@ -128,7 +128,7 @@ def train_classifier(
 
     def state() -> dict[str, Array]:
         return {
-            **leaves(carried),
+            **pack_leaves(carried),
             "weights": np.array(weights),
             "accuracy": np.array(accuracy),
             "losses": np.array(losses),
@@ -159,7 +159,7 @@ def repeated_runs(
     data: QuestionData, settings: ClassifierTraining, runs: int, folder: Path | None = None
 ) -> list[ClassifierRun]:
     """Runs with the seeds 0, 1, ...; ``folder`` keeps finished ones and the state of an unfinished one."""
-    keeper, found = Keeper(folder), []
+    keeper, found = CheckpointFolder(folder), []
     questions = identity(data)
     for seed in track(range(runs), f"{runs} runs of {settings.layers} attention layers"):
         determined = {"package": __version__, "data": questions, "settings": vars(settings), "seed": seed}

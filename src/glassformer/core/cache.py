@@ -1,0 +1,182 @@
+"""Results that are computed once: the latest in memory, and those that take long in files of the user's cache folder.
+
+The files hold arrays and JSON with a checksum. Reading them never runs code, as unpickling would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from glassformer.core.errors import DataError
+from glassformer.core.files import make_folder, read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from glassformer.core.estimate import Array
+    from glassformer.core.results import Table
+
+T = TypeVar("T")
+
+# The variable that names a folder; with one of the words below nothing is written.
+VARIABLE = "GLASSFORMER_CACHE"
+_NOWHERE = ("", "0", "off", "none")
+# Results in memory. A convention: a session asks for some ten models.
+_IN_MEMORY = 128
+# Seconds from which on a table is written to a file: below it the explorer answers without one.
+_SLOW = 0.3
+# Seconds of compiling from which on JAX keeps a program.
+_SLOW_TO_COMPILE = 0.2
+
+
+def memoize(compute: Callable[[], Any], *parts: Any) -> Any:
+    """Return ``compute()``, from memory if it is among the latest results; nobody may change what is returned.
+
+    Args:
+        compute: returns the result; called anew where the parts have no identity.
+        parts: all that determines the result, except the code of this package.
+
+    Example:
+        >>> memoize(lambda: [1], "list", 1) is memoize(lambda: [1], "list", 1)
+        True
+    """
+    from glassformer.core.hashing import identified
+
+    key = identified(*parts)
+    if key is None:
+        return compute()
+    results = _in_memory(key)
+    if not results:
+        results.append(compute())
+    return results[0]
+
+
+@lru_cache(maxsize=_IN_MEMORY)
+def _in_memory(key: str) -> list[Any]:
+    """Return the result of this key in a list, which is empty at first."""
+    del key
+    return []
+
+
+def cached_array(compute: Callable[[], Array], *parts: Any) -> Array:
+    """Return ``compute()``, from a file if any process has computed it before.
+
+    Args:
+        compute: returns the array.
+        parts: all that determines it, except the code of this package.
+    """
+    return _from_file(compute, parts, lambda array: {"array": array}, lambda arrays: arrays["array"])
+
+
+def cached_table(compute: Callable[[], Table], *parts: Any) -> Table:
+    """Return the table ``compute()``, from memory, or from a file if any process has computed it and that took long.
+
+    Example:
+        >>> from glassformer import BilinearSequenceRegression, limits
+        >>> model = BilinearSequenceRegression(rho=0.5)
+        >>> table = cached_table(lambda: limits(model, [0.3]), "limits", model, [0.3])
+        >>> cached_table(lambda: limits(model, [0.3]), "limits", model, [0.3]) is table
+        True
+    """
+    table: Table = memoize(lambda: _from_file(compute, parts, _pack_table, _unpack_table, _SLOW), *parts)
+    return table
+
+
+def _pack_table(table: Table) -> dict[str, Any]:
+    status = [status.name for status in table.status]
+    header = {"model": table.model, "parameters": table.parameters, "status": status, "notes": list(table.notes)}
+    columns = {f"column {name}": column for name, column in table.columns.items()}
+    return {"header": json.dumps(header), **columns}
+
+
+def _unpack_table(arrays: dict[str, Any]) -> Table:
+    from glassformer.core.results import Table
+    from glassformer.core.status import Status
+
+    header = json.loads(str(arrays.pop("header")))
+    columns = {name.removeprefix("column "): column for name, column in arrays.items()}
+    status = [Status[name] for name in header["status"]]
+    return Table(header["model"], header["parameters"], columns, status, header["notes"])
+
+
+def _from_file(
+    compute: Callable[[], T],
+    parts: tuple[Any, ...],
+    pack: Callable[[T], dict[str, Any]],
+    unpack: Callable[[dict[str, Any]], T],
+    slow: float = 0.0,
+) -> T:
+    """Return the result from its file, or compute it and write the file if that took ``slow`` seconds."""
+    import numpy as np
+
+    from glassformer.core.hashing import identified
+
+    folder = cache_folder()
+    key = None if folder is None else identified(parts, _code_of_package(), np.__version__)
+    if folder is None or key is None:
+        return compute()
+    path = folder / "tables" / f"{key}.npz"
+    # A file that is missing, damaged or of another program is written anew.
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return unpack(read_arrays(path))
+    start = time.perf_counter()
+    result = compute()
+    if time.perf_counter() - start >= slow:
+        # A full disk, or parameters that JSON does not know, cost a file and not the result.
+        with contextlib.suppress(DataError, TypeError):
+            arrays = pack(result)
+            make_folder(path.parent, "cache")
+            write_arrays(path, arrays, "cache", durable=False)
+    return result
+
+
+@lru_cache(maxsize=1)
+def _code_of_package() -> str:
+    """Return a digest of all modules of this package: another version has other files."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def cache_folder() -> Path | None:
+    """Return the cache folder: ``GLASSFORMER_CACHE``, or ``glassformer`` in the user's cache folder; None for nowhere.
+
+    ``GLASSFORMER_CACHE=off`` writes nothing; the user's cache folder is ``XDG_CACHE_HOME`` or ``~/.cache``. A relative
+    ``XDG_CACHE_HOME`` is ignored, as its standard says.
+
+    Example:
+        >>> import os
+        >>> before = os.environ.get("GLASSFORMER_CACHE")
+        >>> os.environ["GLASSFORMER_CACHE"] = "off"
+        >>> cache_folder() is None
+        True
+        >>> _ = os.environ.pop("GLASSFORMER_CACHE") if before is None else os.environ.update(GLASSFORMER_CACHE=before)
+    """
+    given = os.environ.get(VARIABLE)
+    if given is not None and given.strip().lower() in _NOWHERE:
+        return None
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    try:
+        if given is not None:
+            return Path(given).expanduser()
+        return (home if home.is_absolute() else Path.home() / ".cache") / "glassformer"
+    except RuntimeError:
+        # Users without a home have no cache.
+        return None
+
+
+def keep_compiled() -> None:
+    """Have JAX keep compiled programs in the cache folder, unless its environment says otherwise or it runs already."""
+    folder = cache_folder()
+    if folder is None or "jax" in sys.modules:
+        return
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder / "compiled"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", str(_SLOW_TO_COMPILE))
