@@ -21,7 +21,7 @@ from glassformer import BilinearSequenceRegression, GradientDescent, least_nucle
 from glassformer.designs.dense import DenseDesign
 from glassformer.learners.algorithms.signal_descent import descend
 from glassformer.models.trainable.factors import factor_student
-from glassformer.papers.reference import DESCENT, at_ratios, descents
+from glassformer.papers.published import DESCENT, at_ratios, descents
 
 # Sample ratios at which gradient descent is compared with released data.
 RATIOS = (0.1, 0.2, 0.25, 0.3, 0.33)

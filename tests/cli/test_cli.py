@@ -306,13 +306,13 @@ def test_all_figures_are_drawn_but_those_that_lack_their_data(run, tmp_path, mon
 def test_figures_have_functions():
     from glassformer.papers import catalogue
 
-    assert all(callable(figure.produce) for figure in catalogue.FIGURES.values())
+    assert all(callable(figure.compute) for figure in catalogue.FIGURES.values())
 
 
 def test_published_descents_are_compared_where_both_files_are_there(tmp_path):
     import pandas
 
-    from glassformer.papers.reference import at_ratios, descents
+    from glassformer.papers.published import at_ratios, descents
 
     rows = pandas.DataFrame({"alpha": [0.1, 0.2], "gen_error_mean": [0.9, 0.7], "gen_error_std": [0.1, 0.1]})
     rows.to_csv(tmp_path / "first.csv", index=False)
@@ -387,12 +387,15 @@ def test_a_figure_leaves_picture_data_and_summary(run, tmp_path):
 def test_a_figure_with_a_run_that_did_not_settle_is_complete_and_names_the_run(run, tmp_path, monkeypatch):
     import pandas
 
-    from glassformer.papers import bsr_thresholds
+    from glassformer.papers import bsr
+    from glassformer.papers.drawing import FigureContent
 
     statuses = ["converged", "iteration_limit", "iteration_limit"]
     rows = {"source": ["theory", "gamp", "gamp"], "rho": 0.5, "alpha": [0.1, 0.2, 0.3], "error": 0.1}
     data = pandas.DataFrame({**rows, "status": statuses})
-    monkeypatch.setattr(bsr_thresholds, "produce", lambda path, quick, reference: (data, "one curve", False))
+    content = FigureContent([], data, "one curve")
+    monkeypatch.setattr(bsr, "recovery_thresholds", lambda quick, reference: content)
+    monkeypatch.setattr("glassformer.papers.drawing.draw_figure", lambda path, content: None)
     code, out, errors = run(f"figure bsr-3 --quick --out {tmp_path}")
     assert code == 3
     assert "written to" in out

@@ -165,7 +165,7 @@ def _errors(found: Found) -> Any:
 
 
 def _answer(asked: Asked, found: Found) -> Answer:
-    from glassformer.papers.panels import plot_grid
+    from glassformer.plotting.spectra import plot_grid
 
     (across, wide), (up, high) = found.axes
     at = {} if up == _ALPHA else {_ALPHA: [chosen_ratio(asked.texts)]}

@@ -76,7 +76,7 @@ class Spectrum(Panel):
         return _answer(asked, alpha, q_hat, found)
 
     def draw(self, answer: Answer) -> None:
-        from glassformer.papers.panels import spectra_top
+        from glassformer.plotting.spectra import spectra_top
 
         found: Spectra = answer.drawn
         laws, matrices = _laws_of(found), _matrices_of(found)
@@ -133,7 +133,7 @@ def _matrices_of(found: Spectra) -> dict[str, tuple[Any, Any]]:
 
 
 def _answer(asked: Asked, alpha: float, q_hat: float, found: Spectra) -> Answer:
-    from glassformer.papers.panels import plot_spectra
+    from glassformer.plotting.spectra import plot_spectra
 
     kinds = {"signal": found.signal, "noisy": found.noisy}
     frames = [pandas.DataFrame({"of": name, "value": own[0], "density": own[1]}) for name, own in kinds.items()]

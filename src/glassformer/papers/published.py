@@ -14,12 +14,16 @@ from glassformer.core.estimate import Array
 if TYPE_CHECKING:
     import pandas
 
+# Columns of the published files, by what they hold.
 CURVES = ("rho", "delta", "beta", "alpha", "mmse")
 THRESHOLDS = ("rho", "beta", "alpha_BO", "alpha_MNNE")
 LANDSCAPE = ("alpha", "q", "fe")
 INTERPOLATIONS = ("alpha", "error_mean", "error_standard_error")
 DESCENT = ("alpha", "gen_error_mean", "gen_error_std")
 QUADRATIC = ("Unnamed: 0", "alpha", "gen_error")
+OVERLAPS = ("alpha", "Q11", "Q22")
+AMP_OVERLAPS = ("alpha", "Q11_mean", "Q22_mean")
+PLUGIN_ERROR = ("alpha", "gen_error")
 
 
 def load(folder: Path | None, columns: tuple[str, ...], exact: bool = False) -> pandas.DataFrame | None:

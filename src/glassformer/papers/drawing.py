@@ -1,0 +1,140 @@
+"""What a figure consists of, and the one function that draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas
+
+from glassformer.core.estimate import Array
+from glassformer.core.solution import Status
+from glassformer.plotting.curves import mark_unsettled
+from glassformer.plotting.style import canvas, colors
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Marks of runs: dark edges, so that they are seen on the line of their theory.
+RUN_MARKS: Mapping[str, Any] = {"ms": 4, "mec": "k", "mew": 0.6, "lw": 1, "zorder": 4}
+
+
+class Series(NamedTuple):
+    """A line, or marks with error bars.
+
+    Attributes:
+        x: horizontal positions, shape (points,).
+        y: values, shape (points,), or (points, lines) for several lines that look alike.
+        color: a colour of Matplotlib, or the number of one of the panel's colours.
+        style: line or marker in the notation of Matplotlib, for instance ``"--"`` or ``"o"``.
+        label: entry of the legend; None for none.
+        error: standard errors of ``y``; None draws no error bars.
+        look: further properties of the line.
+        status: how each point ended; those that did not converge are marked. None for no marks.
+    """
+
+    x: Any
+    y: Any
+    color: Any = 0
+    style: str = "-"
+    label: str | None = None
+    error: Any = None
+    look: Mapping[str, Any] = {}
+    status: Sequence[Status] | None = None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One plot of a figure.
+
+    Attributes:
+        series: its lines and marks.
+        colors: how many colours it has.
+        settings: arguments of ``Axes.set``: title, labels, limits, scales.
+        verticals: dotted vertical lines: position, colour as in a series, entry of the legend or None.
+        legend: arguments of ``Axes.legend``; None for no legend.
+        annotate: draws what is neither a line nor a mark.
+    """
+
+    series: Sequence[Series]
+    colors: int
+    settings: Mapping[str, Any]
+    verticals: Sequence[tuple[float, Any, str | None]] = ()
+    legend: Mapping[str, Any] | None = field(default_factory=lambda: {"loc": "upper right"})
+    annotate: Callable[[Axes], None] | None = None
+
+
+@dataclass(frozen=True)
+class FigureContent:
+    """A computed figure.
+
+    Attributes:
+        axes: its plots, from left to right.
+        data: its numbers; a column ``status`` says how each row ended, where something may not converge.
+        summary: what the numbers say, in words.
+        size: width and height of one plot in inches.
+    """
+
+    axes: Sequence[Axis]
+    data: pandas.DataFrame
+    summary: str
+    size: tuple[float, float] = (6.2, 4.4)
+
+    @property
+    def unconverged(self) -> pandas.DataFrame:
+        """The rows of the data that did not converge."""
+        bad = [str(status) for status in Status if not status.ok]
+        return self.data[self.data["status"].isin(bad)] if "status" in self.data else self.data[:0]
+
+
+def draw_figure(path: Path, content: FigureContent) -> None:
+    """Draw the plots of a figure side by side."""
+    with canvas(path, len(content.axes), content.size) as drawn:
+        for axes, axis in zip(drawn, content.axes, strict=True):
+            palette = colors(axis.colors)
+            for one in axis.series:
+                color = _color(palette, one.color)
+                if one.error is None:
+                    lines = axes.plot(one.x, one.y, one.style, color=color, **one.look)
+                    lines[0].set_label(one.label)
+                else:
+                    bars = None if np.all(np.isnan(one.error)) else one.error
+                    look = {"fmt": one.style, "capsize": 2, "label": one.label, **one.look}
+                    axes.errorbar(one.x, one.y, bars, color=color, **look)
+                if one.status is not None:
+                    mark_unsettled(axes, one.x, one.y, one.status)
+            for place, color, label in axis.verticals:
+                axes.axvline(place, color=_color(palette, color), lw=1, ls=":", label=label)
+            axes.set(**axis.settings)
+            if axis.annotate is not None:
+                axis.annotate(axes)
+            # Several series may mark the same status.
+            entries = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+            if axis.legend is not None and entries:
+                axes.legend(list(entries.values()), list(entries), **axis.legend)
+
+
+def _color(palette: Sequence[Any], color: Any) -> Any:
+    return palette[color] if isinstance(color, int) else color
+
+
+def legend_entry(label: str, style: str, **look: Any) -> Series:
+    """An entry of the legend in grey, for lines or marks of several colours."""
+    return Series([], [], "0.35", style, label, look=look)
+
+
+def joined(frames: Sequence[pandas.DataFrame], columns: Sequence[str] | None = None) -> pandas.DataFrame:
+    """Data frames below each other; with ``columns``, those that occur of them, in this order."""
+    for frame in frames:
+        # Attributes of tables differ, and pandas compares them.
+        frame.attrs = {}
+    data = pandas.concat(frames, ignore_index=True)
+    return data if columns is None else data[[name for name in columns if name in data]]
+
+
+def first_passage(cosine: Array, times: Array) -> float:
+    """Return the first time at which a cosine exceeds one half; infinity if it never does."""
+    return float(times[np.argmax(cosine > 0.5)]) if np.any(cosine > 0.5) else np.inf

@@ -1,0 +1,168 @@
+"""Figure sgd-1: online gradient descent on two attention layers, its equations, and what reused samples change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas
+
+from glassformer.core.estimate import Array
+from glassformer.core.solution import Status
+from glassformer.dynamics.online_sgd import Start, online_sgd
+from glassformer.experiments.simulation import experiment_of
+from glassformer.learners.online_sgd import OnlineSGD
+from glassformer.learners.sgd import SGD
+from glassformer.models.deep_attention import DeepAttention
+from glassformer.papers.drawing import Axis, FigureContent, Series, first_passage, joined
+
+if TYPE_CHECKING:
+    from glassformer.dynamics.online_path import OnlinePath
+
+# Samples over dimension of the descent that sees samples again.
+_REUSED = 10.0
+_BATCH = 4
+
+
+class _Case(NamedTuple):
+    """An output, its skip strength, the learning rate, the time it takes, and its name."""
+
+    output: str
+    skip: float
+    rate: float
+    time: float
+    title: str
+
+    @property
+    def model(self) -> DeepAttention:
+        return DeepAttention(depth=2, tokens=2, skip=self.skip, output=self.output, points=64)
+
+
+class _Cosines(NamedTuple):
+    """Cosine similarities of the layers of student and teacher, in runs and in the equations of each run.
+
+    ``time`` has shape (times,), ``runs`` and ``equations`` (runs, times, 2, 2).
+    """
+
+    time: Array
+    runs: Array
+    equations: Array
+    paths: list[OnlinePath]
+    status: dict[str, str]
+
+
+_CASES = (
+    _Case("attention", 1.0, 2.0, 40.0, "attention output, $c = 1$"),
+    _Case("sequence", 0.5, 0.5, 40.0, "sequence output, $c = 1/2$"),
+    _Case("sequence", 1.0, 0.3, 24.0, "sequence output, $c = 1$"),
+)
+
+
+def both_outputs(quick: bool) -> FigureContent:
+    """Cosine similarities in time for both outputs, and of descent that reuses its samples.
+
+    Thick lines are the equations of each run from where it began, thin ones the runs.
+    """
+    d, instances, looks, points, share = (100, 1, 8, 32, 0.1) if quick else (500, 2, 80, 256, 1.0)
+    cases = [case._replace(time=case.time * share) for case in _CASES]
+    found = [_cosines(case, d, instances, looks, points) for case in cases]
+    axes = [_axis(_fresh_series(one), case.title, case, d) for case, one in zip(cases, found, strict=True)]
+    series, reused, line = _reused_samples(cases[0], found[0], d, instances)
+    axes.append(_axis(series, rf"fresh, and kept ($n = {_REUSED:g}d$)", cases[0], d))
+    data = joined([*(_data(case, one) for case, one in zip(cases, found, strict=True)), reused])
+    lines = [text for case, one in zip(cases, found, strict=True) for text in _summary(case, one)]
+    return FigureContent(axes, data, "\n".join([*lines, line]), (4.4, 4.0))
+
+
+def _cosines(case: _Case, d: int, instances: int, looks: int, points: int) -> _Cosines:
+    """Run online descent, and solve its equations from the start of each run."""
+    learner = OnlineSGD(learning_rate=case.rate, batch=_BATCH).followed(looks)
+    alpha = case.time * _BATCH
+    runs = experiment_of(case.model, [alpha], d, instances, 0, learner, "generated").runs()[0]
+    time = np.array([step["time"] for step in runs[0].history])
+    starts = [Start.of_runs([run.history]) for run in runs]
+    paths = [online_sgd(case.model, time, learner.pace, start, points) for start in starts]
+    measured = [[_cosine(*(step[name] for name in Start._fields)) for step in run.history] for run in runs]
+    # Means over the sets of points.
+    equations = [
+        _cosine(path.replicas[:, :, 0, 0], path.replicas[:, :, 0, 1], path.teacher[0]).mean(axis=1) for path in paths
+    ]
+    status = {
+        kind: next((str(one) for one in ended if not one.ok), str(Status.CONVERGED))
+        for kind, ended in (("runs", [run.status for run in runs]), ("equations", [path.status for path in paths]))
+    }
+    return _Cosines(time, np.array(measured), np.array(equations), paths, status)
+
+
+def _cosine(overlap: Array, power: Array, teacher: Array) -> Array:
+    """Similarity of each row of the student with each of the teacher, whatever its sign, shape (..., P, P)."""
+    own, true = (np.sqrt(np.diagonal(part, axis1=-2, axis2=-1)) for part in (power, teacher))
+    return np.asarray(np.abs(overlap) / (own[..., :, None] * true[..., None, :]))
+
+
+def _fresh_series(found: _Cosines) -> list[Series]:
+    series = []
+    for row in range(2):
+        for other, style in ((row, "-"), (1 - row, ":")):
+            name = f"layer {row + 1}" + ("" if other == row else f" with {other + 1}")
+            runs, equations = (part[:, :, row, other].T for part in (found.runs, found.equations))
+            series.append(Series(found.time, runs, row, style, look={"lw": 0.7, "alpha": 0.5}))
+            series.append(Series(found.time, equations, row, style, name, look={"lw": 1.8}))
+    return series
+
+
+def _axis(series: list[Series], title: str, case: _Case, d: int) -> Axis:
+    settings = {"xlabel": r"time, steps$\,/\,d$", "ylabel": "cosine similarity with the truth", "ylim": (-0.02, 1.03)}
+    # Two lines, below which the legend has its place.
+    pace = rf"$\eta = {case.rate:g}$, $b = {_BATCH}$, $d = {d}$"
+    settings["title"] = f"{title}\n{pace}\n"
+    legend = {"loc": "lower center", "bbox_to_anchor": (0.5, 0.99), "ncols": 4, "fontsize": 8, "columnspacing": 1.0}
+    return Axis(series, 2, settings, legend={**legend, "handlelength": 1.5})
+
+
+def _reused_samples(case: _Case, fresh: _Cosines, d: int, instances: int) -> tuple[list[Series], pandas.DataFrame, str]:
+    """Descent by the same steps over a fixed set of samples, beside the equations of fresh ones."""
+    passes = max(1, round(case.time * _BATCH / _REUSED))
+    rate = case.rate * d / (2 * _BATCH)
+    learner = SGD(learning_rate=rate, weight_decay=0.0, batch=_BATCH, repeats=1, passes=passes, looks=4)
+    runs = experiment_of(case.model, [_REUSED], d, instances, 0, learner, "float64").runs()[0]
+    time = np.array([step["passes"] for step in runs[0].history]) * _REUSED / _BATCH
+    cosines = np.abs([[step["cosine"] for step in run.history] for run in runs])
+    series = []
+    for row in range(2):
+        name, equations = f"layer {row + 1}", fresh.equations[:, :, row, row].T
+        series.append(Series(fresh.time, equations, row, "-", f"{name}, fresh", look={"lw": 1.8}))
+        series.append(Series(time, cosines[:, :, row].T, row, "--", f"{name}, kept", look={"lw": 0.9}))
+    means = cosines.mean(axis=0)
+    columns = {"time": time, "cosine_1": means[:, 0], "cosine_2": means[:, 1]}
+    data = pandas.DataFrame(columns).assign(kind="kept samples", output=case.output)
+    theory = np.diagonal(fresh.equations[:, -1].mean(axis=0))
+    ends, others = (
+        ", ".join(f"layer {k + 1} {value:.3f}" for k, value in enumerate(part)) for part in (means[-1], theory)
+    )
+    line = f"kept samples, cosines at the end of {passes} passes: {ends}; equations of fresh ones: {others}"
+    return series, data, line
+
+
+def _data(case: _Case, found: _Cosines) -> pandas.DataFrame:
+    frames = []
+    for kind, values in (("runs", found.runs.mean(axis=0)), ("equations", found.equations.mean(axis=0))):
+        columns = {f"cosine_{a + 1}_{b + 1}": values[:, a, b] for a in range(2) for b in range(2)}
+        frames.append(pandas.DataFrame({"time": found.time, **columns}).assign(kind=kind, status=found.status[kind]))
+    frames[1]["test_error"] = np.mean([path.test_error.value for path in found.paths], axis=0)
+    frames[1]["cosine_error_estimate"] = np.max([path.cosine.error.max(axis=1) for path in found.paths], axis=0)
+    return joined(frames).assign(output=case.output, skip=case.skip)
+
+
+def _summary(case: _Case, found: _Cosines) -> list[str]:
+    """When each layer is found, by each run and by its equations, and the mean distance of both."""
+    lines = [f"{case.output} output, c = {case.skip:g}:"]
+    for row in range(2):
+        runs, known = (
+            ", ".join(f"{first_passage(one[:, row, row], found.time):.3g}" for one in part)
+            for part in (found.runs, found.equations)
+        )
+        lines.append(f"  layer {row + 1} passes 1/2 at {runs} in runs, {known} in their equations (inf: not at all)")
+    lines.append(f"  mean distance of runs from their equations: {np.mean(np.abs(found.runs - found.equations)):.3f}")
+    ends = ", ".join(f"{path.test_error.value[-1]:.3g}" for path in found.paths)
+    return [*lines, f"  test error at the end, in the equations: {ends}"]
