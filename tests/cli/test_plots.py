@@ -16,7 +16,6 @@ from glassformer.cli import main
 from glassformer.cli.output import report
 from glassformer.core.results import Table
 from glassformer.core.solution import Status
-from glassformer.plotting import legend_places as places
 from glassformer.plotting import plots, sweep
 from glassformer.plotting.style import Picture
 from glassformer.state_evolution.free_entropy import landscape
@@ -33,8 +32,7 @@ def axes(monkeypatch):
     def kept(path, columns=1, size=None):
         yield [drawn]
 
-    for module in (plots, places):
-        monkeypatch.setattr(module, "canvas", kept)
+    monkeypatch.setattr(plots, "canvas", kept)
     return drawn
 
 

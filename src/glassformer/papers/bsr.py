@@ -21,7 +21,7 @@ from glassformer.models import BilinearSequenceRegression
 from glassformer.papers import error_curves, published
 from glassformer.papers.drawing import Axis, FigureContent, Series, joined, legend_entry
 from glassformer.papers.error_curves import ComputedCurve, Curve, Runs
-from glassformer.plotting.plots import draw_landscape, limit_height
+from glassformer.plotting.plots import draw_landscape, height_limits
 from glassformer.plotting.style import ERROR_LABEL, colors, label_alpha
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold, nuclear_norm_threshold_low_width
 from glassformer.state_evolution.free_entropy import Landscape, landscape
@@ -221,7 +221,7 @@ def landscapes_noisy(quick: bool) -> FigureContent:
 def _draw_landscapes(axes: Axes, curves: Sequence[Landscape], share: float) -> None:
     for curve, color in zip(curves, colors(len(curves)), strict=True):
         draw_landscape(axes, curve, color)
-    limit_height(axes, curves, share)
+    axes.set_ylim(*height_limits(curves, share))
 
 
 # --- estimators in use: bsr-5, bsr-6, bsr-7 ---------------------------------------------------------------------------

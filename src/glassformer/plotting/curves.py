@@ -1,4 +1,4 @@
-"""What every plot of a curve says of its points: rows, error bars, statuses, and jumps as jumps."""
+"""Curves and runs on axes: error bars, marks of statuses, and jumps that are not drawn as slopes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from glassformer.core.estimate import Array
 from glassformer.core.solution import Status
 
-# A step is a jump if it is this share of the axis and this many times steeper than the curve on either side of it.
+# A step is a jump if it is this share of the axis and this many times steeper than the curve on either side of it
+# (chosen by trial).
 _HIGH, _STEEP = 0.05, 5.0
 # Share of the largest value below which an error bar is not drawn.
 _SHORT = 2e-3
@@ -20,11 +21,11 @@ _SHORT = 2e-3
 
 @dataclass(frozen=True)
 class Branch:
-    """Which of the two branches of a hard phase a curve over the sample ratio is on.
+    """The branch of a hard phase that a curve over the sample ratio is on.
 
     Attributes:
-        two: at which of its points there are two.
-        lower: at which of these it is on that of the smaller error, which goes on where the other one has ended.
+        two: points at which there are two branches.
+        lower: points at which the curve is on the branch of the smaller error, which continues beyond the other one.
 
     Example:
         >>> two = np.array([False, True, True, False])
@@ -41,7 +42,7 @@ class Branch:
 
     @property
     def ends(self) -> NDArray[np.bool_]:
-        """Steps at which the curve leaves one branch for the other."""
+        """Steps at which the curve changes from one branch to the other."""
         low, upper = self.two & self.lower, self.two & ~self.lower
         return np.asarray((~low[:-1] & low[1:]) | (low[:-1] & upper[1:]) | (upper[:-1] & ~self.two[1:]))
 
@@ -49,7 +50,7 @@ class Branch:
 def draw_curve(
     axes: Any, alpha: Array, value: Array, error: Array | None = None, branch: Branch | None = None, **look: Any
 ) -> Any:
-    """A line through the points, broken and dotted where the curve jumps, with error bars where they are known."""
+    """Draw a line through the points, dotted where the curve jumps, with error bars where errors are known."""
     order = np.argsort(alpha, kind="stable")
     alpha, value = alpha[order], value[order]
     places = jumps(alpha, value, branch and branch.at(order))
@@ -57,7 +58,7 @@ def draw_curve(
     for k in places:
         axes.plot(alpha[k : k + 2], value[k : k + 2], ":", color=line.get_color(), lw=0.8)
     if error is not None:
-        # Bars shorter than their own caps would be seen as ticks on the line.
+        # Bars shorter than their own caps would look like ticks on the line.
         seen = error[order] > _SHORT * np.nanmax(np.abs(value), initial=0.0)
         if seen.any():
             bars = alpha[seen], value[seen], error[order][seen]
@@ -66,14 +67,14 @@ def draw_curve(
 
 
 def draw_runs(axes: Any, x: Array, mean: Array, blur: Array, **look: Any) -> None:
-    """Means of runs as marks, never joined, with their standard errors where there are any."""
+    """Draw means of runs as separate marks, with their standard errors where there are any."""
     axes.errorbar(x, mean, None if np.all(np.isnan(blur)) else blur, fmt="o", capsize=2, **look)
 
 
 def jumps(alpha: Array, value: Array, branch: Branch | None = None) -> NDArray[np.int64]:
-    """Points after which a curve, sorted along ``alpha``, leaves its branch, or steps much more steeply than beside.
+    """Return the points after which a curve, sorted along ``alpha``, jumps: it changes its branch, or is much steeper.
 
-    A curve turns down like a square root where its branch ends: of such a jump the slopes alone say nothing.
+    A curve turns down like a square root where its branch ends: slopes alone do not show such a jump.
 
     Example:
         >>> alpha = np.linspace(0.0, 1.0, 11)
@@ -84,20 +85,16 @@ def jumps(alpha: Array, value: Array, branch: Branch | None = None) -> NDArray[n
     """
     step = np.abs(np.diff(value))
     large = np.nan_to_num(step) > _HIGH * np.nanmax(np.abs(value), initial=0.0)
-    left = np.zeros_like(large) if branch is None else branch.ends
-    return np.flatnonzero(large & (left | _steep(alpha, step)))
-
-
-def _steep(alpha: Array, step: Array) -> NDArray[np.bool_]:
-    if len(alpha) < 4:
-        return np.zeros(step.shape, dtype=bool)
-    slope = np.nan_to_num(step / np.maximum(np.diff(alpha), np.finfo(float).tiny))
-    beside = np.maximum(np.append(0.0, slope[:-1]), np.append(slope[1:], 0.0))
-    return np.asarray(slope > _STEEP * beside)
+    change = np.zeros_like(large) if branch is None else branch.ends
+    if len(alpha) >= 4:
+        slope = np.nan_to_num(step / np.maximum(np.diff(alpha), np.finfo(float).tiny))
+        neighbours = np.maximum(np.append(0.0, slope[:-1]), np.append(slope[1:], 0.0))
+        change = change | (slope > _STEEP * neighbours)
+    return np.flatnonzero(large & change)
 
 
 def mark_unsettled(axes: Any, alpha: Array, value: Array, status: Sequence[Status | str]) -> None:
-    """A mark on every point that did not converge, one entry of the legend for each status."""
+    """Mark every point that did not converge, with one entry of the legend for each status."""
     names = np.array([str(one) for one in status])
     alpha, value, names = (part[np.isfinite(value)] for part in (alpha, value, names))
     failed = sorted({*names} - {str(Status.CONVERGED)})
@@ -107,8 +104,8 @@ def mark_unsettled(axes: Any, alpha: Array, value: Array, status: Sequence[Statu
         axes.plot(alpha[at], value[at], marker, color="0.5", label=name.replace("_", " "), **look)
 
 
-def rows_of(column: Array, names: Sequence[str] = ()) -> Iterator[tuple[str, Array]]:
-    """The rows of a column of numbers or of vectors, each with its name; a single one has none."""
+def rows_of(column: Array) -> Iterator[tuple[str, Array]]:
+    """Iterate over the rows of a column of numbers or of vectors, with their names; a single row has no name."""
     flat = column.reshape(len(column), -1)
     for k in range(flat.shape[1]):
-        yield (names[k] if len(names) else f"row {k + 1}") if flat.shape[1] > 1 else "", flat[:, k]
+        yield f"row {k + 1}" if flat.shape[1] > 1 else "", flat[:, k]

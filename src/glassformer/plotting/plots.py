@@ -1,14 +1,15 @@
-"""Plots of single results, for ``--plot``: all that a result may name as its drawing."""
+"""One function for each kind of result, which draws it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glassformer.core.display import DisplayMixin
+from glassformer.core.display import DisplayMixin, spoken
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.solution import Solution, Status
@@ -16,25 +17,29 @@ from glassformer.data_analysis.diagnosis import Diagnosis
 from glassformer.data_analysis.width import EstimatedModel
 from glassformer.dynamics.online_path import OnlinePath
 from glassformer.experiments.instances import Simulation
+from glassformer.learners.plan import Plan
 from glassformer.learners.risk_path import RiskPath
 from glassformer.learners.validation import CrossValidation
 from glassformer.plotting.curves import Branch, draw_curve, draw_runs, mark_unsettled, rows_of
-from glassformer.plotting.legend_places import plot_phase_diagram as plot_phase_diagram
-from glassformer.plotting.legend_places import plot_plan as plot_plan
-from glassformer.plotting.legend_places import plot_thresholds as plot_thresholds
-from glassformer.plotting.style import Picture, canvas, colors, error_label, label_alpha
-from glassformer.plotting.titles import title_of
+from glassformer.plotting.style import Picture, canvas, colors, error_label, label_alpha, title_of
 from glassformer.state_evolution.free_entropy import Landscape
+from glassformer.state_evolution.phase_diagram import PhaseDiagram
+from glassformer.state_evolution.thresholds import Thresholds
 
-# Overlaps up to here, as a share of the largest, say how high a landscape is drawn: beyond, it may diverge. How much
-# larger than the differences between its maxima and minima the drawing is.
-_INNER, _ROOM = 0.97, 4.0
-# Where a forecast comes from.
-_BY = {"theory": "theory", "measured": "power law"}
+# Free entropies may diverge at the largest overlap: overlaps up to this share of it set the height of the picture, and
+# the picture is at most this many times as high as the differences between maxima and minima (both chosen by trial).
+_INNER, _MARGIN = 0.97, 4.0
+# Thresholds that coincide stay distinguishable: only the first line, at the bottom, has no gaps.
+_MARKERS, _LINES = "os^vDPX*", ("-", "--", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (3, 3)), (0, (1, 2)), (0, (9, 3)))
+# Runs at fewer sample ratios than this are no curve: a line between them would claim values that were not computed.
+_CURVE = 10
+
+
+# --- errors against the sample ratio, and step by step ----------------------------------------------------------------
 
 
 def plot_limits(table: Table, path: Path | Picture, runs: Simulation | None = None) -> None:
-    """Error against the sample ratio; dashed where message passing stays above the Bayes-optimal one.
+    """Draw the error against the sample ratio, dashed where message passing stays above the Bayes-optimal error.
 
     Args:
         table: limits.
@@ -46,45 +51,60 @@ def plot_limits(table: Table, path: Path | Picture, runs: Simulation | None = No
     two = np.array([status is Status.BISTABLE for status in table.status])
     best, upper = Branch(two, error != reached), Branch(two, np.zeros_like(two))
     with canvas(path) as (axes,):
-        who = str(table.parameters.get("learner", "Bayes-optimal"))
-        # Beside points that are measured a line has none.
+        learner = str(table.parameters.get("learner", "Bayes-optimal"))
         marker = "o" if runs is None else None
-        draw_curve(axes, alpha, error, table["error_estimate"], best, color="C0", marker=marker, ms=3, label=who)
-        _draw_rows(axes, table, best, runs)
+        draw_curve(axes, alpha, error, table["error_estimate"], best, color="C0", marker=marker, ms=3, label=learner)
+        rows = list(rows_of(table["row_error"])) if "row_error" in table.columns else []
+        for k, color in enumerate(colors(len(rows))) if len(rows) > 1 else ():
+            label, values = rows[k]
+            draw_curve(axes, alpha, values, branch=best, lw=1, ls="-.", color=color, label=label)
+            if runs is not None and "row_error" in runs.columns:
+                measured, errors = (list(rows_of(runs[name]))[k][1] for name in ("row_error", "row_standard_error"))
+                draw_runs(axes, runs["alpha"], measured, errors, color=color, ms=3)
         if np.any(reached > error + 1e-6):
             draw_curve(axes, alpha, reached, branch=upper, ls="--", color="C1", label="message passing")
         mark_unsettled(axes, alpha, error, table.status)
         if runs is not None:
-            look = {"color": "C1", "ms": 4, "zorder": 4, "label": _runs_label(runs)}
-            draw_runs(axes, runs["alpha"], runs["error"], runs["standard_error"], **look)
-            mark_unsettled(axes, runs["alpha"], runs["error"], runs.status)
-        _finish(axes, table.model, table.parameters)
+            _draw_means(axes, runs, zorder=4)
+        _finish(axes, table)
 
 
-def _runs_label(runs: Simulation) -> str:
-    """The algorithm, the number of runs and their size."""
+def plot_simulation(result: Simulation, path: Path | Picture) -> None:
+    """Draw the mean errors of runs with their standard errors, and theory; of each row where there are several."""
+    alpha = result["alpha"]
+    line = "-" if len(alpha) >= _CURVE else "none"
+    with canvas(path) as (axes,):
+        axes.plot(alpha, result["theory"], ls=line, color="C0", marker="s", mfc="none", label="theory")
+        _draw_means(axes, result)
+        names = ("row_error", "row_standard_error", "row_theory")
+        rows = list(zip(*(rows_of(result[name]) for name in names), strict=True)) if names[0] in result.columns else []
+        for k, color in enumerate(colors(len(rows))) if len(rows) > 1 else ():
+            (name, error), (_, standard_error), (_, theory) = rows[k]
+            axes.plot(alpha, theory, ls=line, color=color, marker="s", mfc="none", ms=4, lw=1)
+            draw_runs(axes, alpha, error, standard_error, ms=3, color=color, label=name)
+        _finish(axes, result)
+
+
+def _draw_means(axes: Any, runs: Simulation, **look: Any) -> None:
+    """Mean errors of runs; the legend has the algorithm, the number of runs and their size."""
     count = len(runs.instances[0])
-    many = "1 run" if count == 1 else f"mean of {count} runs"
-    return f"{runs.parameters['algorithm']}, {many}, $d = {runs.parameters['d']}$"
+    label = f"{runs.parameters['algorithm']}, {runs_label(count)}, $d = {runs.parameters['d']}$"
+    draw_runs(axes, runs["alpha"], runs["error"], runs["standard_error"], color="C1", ms=4, label=label, **look)
+    mark_unsettled(axes, runs["alpha"], runs["error"], runs.status)
 
 
-def _draw_rows(axes: Any, table: Table, branch: Branch, runs: Simulation | None) -> None:
-    """The error of each row where there are several, and of the runs'."""
-    name = "row_error"
-    rows = list(rows_of(table[name])) if name in table.columns else []
-    if len(rows) > 1:
-        measured: Any = [None] * len(rows)
-        if runs is not None and name in runs.columns:
-            columns = (rows_of(runs[column]) for column in (name, _blur_of(name)))
-            measured = [(mean, blur) for (_, mean), (_, blur) in zip(*columns, strict=True)]
-        for (label, values), own, color in zip(rows, measured, colors(len(rows)), strict=True):
-            draw_curve(axes, table["alpha"], values, branch=branch, lw=1, ls="-.", color=color, label=label)
-            if own is not None and runs is not None:
-                draw_runs(axes, runs["alpha"], *own, color=color, ms=3)
+def runs_label(count: int) -> str:
+    """Describe marks of runs in a legend.
+
+    Example:
+        >>> runs_label(1), runs_label(3)
+        ('1 run', 'mean of 3 runs')
+    """
+    return "1 run" if count == 1 else f"mean of {count} runs"
 
 
 def plot_branches(table: Table, path: Path | Picture) -> None:
-    """The fixed points followed up and down in the sample ratio."""
+    """Draw the fixed points followed up and down in the sample ratio."""
     alpha, two = table["alpha"], table["two_branches"] > 0
     upper, lower = Branch(two, np.zeros_like(two)), Branch(two, two)
     with canvas(path) as (axes,):
@@ -92,105 +112,170 @@ def plot_branches(table: Table, path: Path | Picture) -> None:
         draw_curve(axes, alpha, up, branch=upper, color="C1", marker=">", ms=4, label="upwards, from ignorance")
         draw_curve(axes, alpha, down, branch=lower, color="C0", marker="<", ms=4, label="downwards, informed")
         mark_unsettled(axes, alpha, up, table.status)
-        _finish(axes, table.model, table.parameters)
+        _finish(axes, table)
 
 
 def plot_trajectory(table: Table, path: Path | Picture) -> None:
-    """Errors after every step."""
+    """Draw the errors after every step."""
     with canvas(path) as (axes,):
         draw_trajectory(axes, table)
-        _tell_runs_from_theory(axes, table.parameters)
+        if "d" in table.parameters:
+            axes.plot([], [], color="0.5", label="theory")
+            label = f"{runs_label(table.parameters['instances'])}, $d = {table.parameters['d']}$"
+            draw_runs(axes, np.zeros(0), np.zeros(0), np.zeros(0), color="0.5", ms=3, label=label)
         mark_unsettled(axes, table["iteration"], table["error"], table.status)
-        _finish(axes, table.model, table.parameters)
+        _finish(axes, table)
         axes.set_xlabel("step")
 
 
-def draw_trajectory(axes: Any, table: Table, names: Sequence[str] = ()) -> None:
-    """Errors after every step, of each row where there are several; runs as marks with their standard errors."""
+def draw_trajectory(axes: Any, table: Table) -> None:
+    """Draw the errors of each row after every step; runs are marks with their standard errors."""
+    name = "row_error" if "row_error" in table.columns else "error"
     ratios = np.unique(table["alpha"])
-    error = "row_error" if "row_error" in table.columns else "error"
-    shades = iter(colors(len(ratios) * int(np.prod(table[error].shape[1:]))))
-    measured = f"measured_{error}"
+    shades = iter(colors(len(ratios) * int(np.prod(table[name].shape[1:]))))
     for alpha in ratios:
         at = table["alpha"] == alpha
-        theory = list(rows_of(table[error][at], names))
-        for k, (row, values) in enumerate(theory):
-            color = next(shades)
-            label = ", ".join(filter(None, [row, rf"$\alpha = {alpha:.4g}$"]))
+        measured = [f"measured_{name}", f"measured_{name.replace('error', 'standard_error')}"]
+        runs = [list(rows_of(table[one][at])) for one in measured if one in table.columns]
+        for k, (row, values) in enumerate(rows_of(table[name][at])):
+            color, label = next(shades), ", ".join(filter(None, [row, rf"$\alpha = {alpha:.4g}$"]))
             axes.plot(table["iteration"][at], values, color=color, label=label)
-            if measured in table.columns:
-                marks, blur = (list(rows_of(table[name][at]))[k][1] for name in (measured, _blur_of(measured)))
-                draw_runs(axes, table["iteration"][at], marks, blur, color=color, ms=3)
-
-
-def _tell_runs_from_theory(axes: Any, parameters: dict[str, Any]) -> None:
-    """What lines and marks stand for, where there are both."""
-    if "d" in parameters:
-        none = np.zeros(0)
-        axes.plot(none, none, color="0.5", label="theory")
-        label = f"mean of {parameters['instances']} runs, $d = {parameters['d']}$"
-        draw_runs(axes, none, none, none, color="0.5", ms=3, label=label)
-
-
-def _blur_of(name: str) -> str:
-    """The column of the standard errors of a column of errors."""
-    return name.replace("error", "standard_error")
-
-
-def plot_simulation(result: Simulation, path: Path | Picture) -> None:
-    """Mean error of the runs with its standard error, and theory, of each row where there are several."""
-    alpha, parameters = result["alpha"], result.parameters
-    with canvas(path) as (axes,):
-        # Few points are no curve: a line between them would claim values that were not computed.
-        line = "-" if len(alpha) >= 10 else "none"
-        axes.plot(alpha, result["theory"], ls=line, color="C0", marker="s", mfc="none", label="theory")
-        look = {"ms": 4, "color": "C1", "label": _runs_label(result)}
-        draw_runs(axes, alpha, result["error"], result["standard_error"], **look)
-        _draw_run_rows(axes, result, line)
-        mark_unsettled(axes, alpha, result["error"], result.status)
-        _finish(axes, result.model, parameters)
-
-
-def _draw_run_rows(axes: Any, result: Simulation, line: str) -> None:
-    """The error of each row of the runs beside its theory, where there are several."""
-    names = ("row_error", _blur_of("row_error"), "row_theory")
-    rows = list(zip(*(rows_of(result[name]) for name in names), strict=True)) if names[0] in result.columns else []
-    if len(rows) > 1:
-        for ((name, error), (_, blur), (_, theory)), color in zip(rows, colors(len(rows)), strict=True):
-            axes.plot(result["alpha"], theory, ls=line, color=color, marker="s", mfc="none", ms=4, lw=1)
-            draw_runs(axes, result["alpha"], error, blur, ms=3, color=color, label=name)
-
-
-def plot_landscapes(curves: Sequence[Landscape], path: Path | Picture) -> None:
-    """Free entropy against the overlap, each curve from its value at zero overlap."""
-    with canvas(path) as (axes,):
-        for curve, color in zip(curves, colors(len(curves)), strict=True):
-            draw_landscape(axes, curve, color)
-        limit_height(axes, curves)
-        axes.set_xlabel(r"overlap $q$")
-        axes.set_ylabel(r"free entropy $\Phi(q) - \Phi(0)$ [nats]")
-        axes.set_title(title_of(curves[0].model, curves[0].parameters), fontsize=11)
-        axes.legend(title=r"$\alpha$")
-
-
-def plot_landscape(curve: Landscape, path: Path | Picture) -> None:
-    """Free entropy against the overlap at one sample ratio."""
-    plot_landscapes([curve], path)
+            if runs:
+                draw_runs(axes, table["iteration"][at], *(part[k][1] for part in runs), color=color, ms=3)
 
 
 def plot_online(found: OnlinePath, path: Path | Picture) -> None:
-    """Cosine similarity of each row with its truth in time."""
+    """Draw the cosine similarity of each row with its truth in time."""
     with canvas(path) as (axes,):
-        rows = list(rows_of(found.cosine.value))
-        blurs = [values for _, values in rows_of(found.cosine.error)]
-        for (name, values), blur, color in zip(rows, blurs, colors(len(rows)), strict=True):
-            draw_curve(axes, found.time, values, blur, color=color, label=name or "row 1")
+        rows = list(zip(rows_of(found.cosine.value), rows_of(found.cosine.error), strict=True))
+        for ((name, values), (_, error)), color in zip(rows, colors(len(rows)), strict=True):
+            draw_curve(axes, found.time, values, error, color=color, label=name or "row 1")
         axes.set(xlabel="time (steps over dimension)", ylabel="cosine similarity with the truth")
         axes.legend()
 
 
+def _finish(axes: Any, table: Table) -> None:
+    """Labels, title and legend of an error against the sample ratio."""
+    unit = table.parameters["alpha"]
+    axes.set(xlabel=label_alpha(unit), ylabel=error_label(unit), title=title_of(table.model, table.parameters))
+    axes.set_ylim(bottom=0)
+    axes.legend()
+
+
+# --- sample ratios at which something happens -------------------------------------------------------------------------
+
+
+def plot_thresholds(found: Thresholds, path: Path | Picture) -> None:
+    """Draw thresholds as marks on the axis of the sample ratio, with their errors; infinite ones at its end."""
+    entries = [entry for entry in found.entries if not np.isnan(entry.alpha)]
+    largest = max((entry.alpha for entry in entries if np.isfinite(entry.alpha)), default=0.0)
+    with canvas(path, size=(6.2, 2.6)) as (axes,):
+        for row, (entry, color) in enumerate(zip(entries, colors(len(entries)), strict=True)):
+            if np.isfinite(entry.alpha):
+                look = {"fmt": "o", "capsize": 3, "color": color, "clip_on": False}
+                axes.errorbar([entry.alpha], [row], xerr=[entry.error_estimate], **look)
+                axes.annotate(f"{entry.alpha:.4g}", (entry.alpha, row), (6, -4), textcoords="offset points")
+            else:
+                edge = axes.get_yaxis_transform()
+                axes.plot([1], [row], ">", color=color, transform=edge, clip_on=False)
+                axes.annotate("never", (1, row), (-8, -4), xycoords=edge, textcoords="offset points", ha="right")
+        axes.set_yticks(range(len(entries)), [spoken(entry.name) for entry in entries])
+        axes.set(xlabel=label_alpha(found.parameters["alpha"]), title=title_of(found.model, found.parameters))
+        # Marks at zero do not touch the names.
+        axes.tick_params(axis="y", pad=8)
+        axes.margins(y=0.2)
+        axes.set_xlim(0, 1.3 * largest or 1.0)
+
+
+def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
+    """Draw thresholds against the parameter, with their errors; those that are infinite everywhere are left out."""
+    names = [name for name in found.names if np.isfinite(found.curve(name)).any()]
+    whole = all(isinstance(value, int) for value in found.values)
+    with canvas(path) as (axes,):
+        for name, color, marker, line in zip(names, colors(len(names)), cycle(_MARKERS), cycle(_LINES)):
+            look = {"color": color, "marker": marker, "mfc": "none", "ms": 6, "label": spoken(name)}
+            # There is nothing between two whole numbers: their line only guides the eye.
+            look |= {"ls": ":", "lw": 0.8} if whole else {"ls": line, "lw": 1.2}
+            draw_curve(axes, np.asarray(found.values, dtype=float), found.curve(name), found.curve_error(name), **look)
+        if whole:
+            from matplotlib.ticker import MaxNLocator
+
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(xlabel=found.parameter, ylabel=label_alpha(found.thresholds[0].parameters["alpha"]))
+        axes.set_title(title_of(found.model, found.parameters))
+        if names:
+            # Long enough to show how the line is dashed beside the mark.
+            axes.legend(handlelength=3.5)
+
+
+def plot_plan(found: Plan, path: Path | Picture) -> None:
+    """Draw the error curves of the plan, the target, and the sample ratios that reach it."""
+    curves = {name: values for name, values in found.curves.items() if name != "alpha"}
+    with canvas(path) as (axes,):
+        for (name, values), color in zip(curves.items(), colors(len(curves)), strict=True):
+            draw_curve(axes, found.curves["alpha"], values, color=color, marker=".", ms=4, label=spoken(name))
+        axes.axhline(found.target, color="0.5", ls="--", lw=1, label=f"target {found.target:g}")
+        reached = [entry.alpha for entry in found.entries if np.isfinite(entry.alpha) and entry.alpha > 0]
+        for k, alpha in enumerate(reached):
+            axes.plot([alpha], [found.target], "o", color="C1")
+            # One above the other: thresholds may be close.
+            axes.annotate(f"{alpha:.4g}", (alpha, found.target), (6, 6 + 12 * k), textcoords="offset points")
+        axes.set(xscale="log", yscale="log", ylabel=found.quantity.replace("_", " "))
+        axes.set_ylim(bottom=found.target / 20, top=20.0 * max(1.0, found.target))
+        axes.set(xlabel=label_alpha(found.parameters["alpha"]), title=title_of(found.model, found.parameters))
+        axes.legend()
+
+
+# --- free entropy -----------------------------------------------------------------------------------------------------
+
+
+def plot_landscapes(curves: Sequence[Landscape], path: Path | Picture) -> None:
+    """Draw the free entropy against the overlap, each curve from its value at zero overlap."""
+    with canvas(path) as (axes,):
+        for curve, color in zip(curves, colors(len(curves)), strict=True):
+            draw_landscape(axes, curve, color)
+        axes.set_ylim(*height_limits(curves))
+        axes.set(xlabel=r"overlap $q$", ylabel=r"free entropy $\Phi(q) - \Phi(0)$ [nats]")
+        axes.set_title(title_of(curves[0].model, curves[0].parameters))
+        axes.legend(title=r"$\alpha$")
+
+
+def plot_landscape(curve: Landscape, path: Path | Picture) -> None:
+    """Draw the free entropy against the overlap at one sample ratio."""
+    plot_landscapes([curve], path)
+
+
+def draw_landscape(axes: Any, curve: Landscape, color: Any) -> None:
+    """Draw one landscape and its maxima."""
+    height = height_of(curve)
+    axes.plot(curve.overlap, height, color=color, label=f"{curve.alpha:g}")
+    axes.plot(curve.maxima, np.interp(curve.maxima, curve.overlap, height), "o", color=color, ms=4)
+    mark_unsettled(axes, curve.overlap, height, curve.status)
+
+
+def height_limits(curves: Sequence[Landscape], share: float = _INNER) -> tuple[float, float]:
+    """Limits that show all maxima, and the rest up to a share of the largest overlap, beyond which it may diverge."""
+    inner = np.concatenate([height_of(curve)[curve.overlap <= curve.largest - (1 - share)] for curve in curves])
+    turns = [np.append(curve.maxima, curve.minima) for curve in curves]
+    marked = np.concatenate([np.interp(at, c.overlap, height_of(c)) for at, c in zip(turns, curves, strict=True)])
+    low, high = np.nanmin(inner), np.nanmax(inner)
+    if marked.size:
+        most = _MARGIN * max(np.ptp(np.append(marked, 0.0)), np.finfo(float).tiny)
+        low, high = max(low, marked.min() - most), max(min(high, marked.max() + most), marked.max())
+    margin = 0.08 * (high - low) or 1.0
+    return float(low - margin), float(high + margin)
+
+
+def height_of(curve: Landscape) -> Array:
+    """Free entropy above its value at zero overlap."""
+    return np.asarray(curve.free_entropy - curve.free_entropy[0])
+
+
+# --- data, and solvers ------------------------------------------------------------------------------------------------
+
+
 def plot_risk_path(found: RiskPath, path: Path | Picture) -> None:
-    """Rank of the estimate against the strength."""
+    """Draw the rank of the estimate against the strength."""
     with canvas(path) as (axes,):
         axes.plot(found.strengths, found.ranks, "o-", ms=4, drawstyle="steps-mid", color="C0")
         mark_unsettled(axes, found.strengths, found.ranks, found.status)
@@ -198,7 +283,7 @@ def plot_risk_path(found: RiskPath, path: Path | Picture) -> None:
 
 
 def plot_cross_validation(found: CrossValidation, path: Path | Picture) -> None:
-    """Loss on held-back samples against the strength, with the best and the simplest choice."""
+    """Draw the loss on held-back samples against the strength, with the best and the simplest choice."""
     with canvas(path) as (axes,):
         axes.errorbar(found.strengths, found.mean, found.standard_error, fmt="o-", ms=4, capsize=2, color="C0")
         axes.axvline(found.best, color="C1", lw=1, label="least loss")
@@ -208,7 +293,7 @@ def plot_cross_validation(found: CrossValidation, path: Path | Picture) -> None:
 
 
 def plot_history(found: Solution, path: Path | Picture) -> None:
-    """Residual after every iteration."""
+    """Draw the residual after every iteration."""
     with canvas(path) as (axes,):
         for residuals, color in zip(found.history.T, colors(found.history.shape[1]), strict=True):
             axes.plot(np.arange(1, len(residuals) + 1), residuals, color=color)
@@ -216,12 +301,12 @@ def plot_history(found: Solution, path: Path | Picture) -> None:
 
 
 def plot_estimate(found: EstimatedModel, path: Path | Picture) -> None:
-    """Residual of the message passing that the estimate rests on."""
+    """Draw the residual of the message passing on which the estimate rests."""
     plot_history(found.solution, path)
 
 
 def plot_numbers(found: DisplayMixin, path: Path | Picture) -> None:
-    """A few named numbers as bars, with error bars where they are known."""
+    """Draw a few named numbers as bars, with error bars where they are known."""
     frame = found.to_pandas()
     value = frame["value"].where(np.isfinite(frame["value"]))
     with canvas(path) as (axes,):
@@ -231,63 +316,24 @@ def plot_numbers(found: DisplayMixin, path: Path | Picture) -> None:
 
 
 def plot_diagnosis(found: Diagnosis, path: Path | Picture) -> None:
-    """What was measured, as multiples of what is harmless."""
-    all_of_it = [*found.findings, *found.labels]
-    # Of something whose mere presence harms there is no multiple: it is drawn as the rest that does.
-    sizes = [one.value / (one.limit + one.chance or one.value or 1.0) for one in all_of_it]
+    """Draw what was measured, as multiples of what is harmless."""
+    findings = [*found.findings, *found.labels]
+    # Where the mere presence of something harms, there is no multiple: it is drawn as one.
+    sizes = [one.value / (one.limit + one.chance or one.value or 1.0) for one in findings]
     with canvas(path) as (axes,):
-        axes.barh([one.name for one in all_of_it], sizes, color=["C0" if one.harmless else "C1" for one in all_of_it])
+        axes.barh([one.name for one in findings], sizes, color=["C0" if one.harmless else "C1" for one in findings])
         axes.axvline(1, color="0.5", ls="--", lw=1)
         axes.set_xlabel("times what is harmless")
         axes.invert_yaxis()
 
 
 def plot_forecast(found: Any, path: Path | Picture) -> None:
-    """The learning curve, its band of 95 per cent, and what held-back samples measured, with two standard errors."""
+    """Draw the learning curve, its 95 % band, and errors on held-back samples with two standard errors."""
+    source = {"theory": "theory", "measured": "power law"}[found.by]
     with canvas(path) as (axes,):
         axes.fill_between(found.n, found.low, found.high, color="C0", alpha=0.2, lw=0, label="band")
         n = np.concatenate([found.checked_n, found.n])
-        axes.plot(n, np.concatenate([found.checked, found.error]), ".-", color="C0", label=_BY[found.by])
+        axes.plot(n, np.concatenate([found.checked, found.error]), ".-", color="C0", label=source)
         draw_runs(axes, found.checked_n, found.measured, 2 * found.measured_error, color="C1", label="held back")
         axes.set(xscale="log", xlabel="samples", ylabel=f"{found.quantity} of predictions")
         axes.legend()
-
-
-def draw_landscape(axes: Any, curve: Landscape, color: Any) -> None:
-    """One landscape and its maxima."""
-    height = height_of(curve)
-    axes.plot(curve.overlap, height, color=color, label=f"{curve.alpha:g}")
-    axes.plot(curve.maxima, np.interp(curve.maxima, curve.overlap, height), "o", color=color, ms=4)
-    mark_unsettled(axes, curve.overlap, height, curve.status)
-
-
-def limit_height(axes: Any, curves: Sequence[Landscape], share: float = _INNER) -> None:
-    """Show what :func:`height_limits` finds worth it."""
-    axes.set_ylim(*height_limits(curves, share))
-
-
-def height_limits(curves: Sequence[Landscape], share: float = _INNER) -> tuple[float, float]:
-    """Ends that hold all maxima, the rest up to a share of the largest overlap: there a free entropy may diverge."""
-    inner = np.concatenate([height_of(curve)[curve.overlap <= curve.largest - (1 - share)] for curve in curves])
-    turns = [np.append(curve.maxima, curve.minima) for curve in curves]
-    marked = np.concatenate([np.interp(at, c.overlap, height_of(c)) for at, c in zip(turns, curves, strict=True)])
-    low, high = np.nanmin(inner), np.nanmax(inner)
-    if marked.size:
-        # What is said of maxima must be seen: the rest takes at most so many times their height.
-        room = _ROOM * max(np.ptp(np.append(marked, 0.0)), np.finfo(float).tiny)
-        low, high = max(low, marked.min() - room), max(min(high, marked.max() + room), marked.max())
-    margin = 0.08 * (high - low) or 1.0
-    return float(low - margin), float(high + margin)
-
-
-def height_of(curve: Landscape) -> Array:
-    """Free entropy above that of zero overlap."""
-    return np.asarray(curve.free_entropy - curve.free_entropy[0])
-
-
-def _finish(axes: Any, model: str, parameters: dict[str, Any]) -> None:
-    axes.set_xlabel(label_alpha(parameters["alpha"]))
-    axes.set_ylabel(error_label(parameters["alpha"]))
-    axes.set_ylim(bottom=0)
-    axes.set_title(title_of(model, parameters), fontsize=11)
-    axes.legend()

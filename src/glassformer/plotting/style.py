@@ -1,8 +1,8 @@
-"""One look for every figure."""
+"""The look of every figure: colours, labels, titles, and the axes it is drawn on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cycler import cycler
 
+from glassformer.core.display import told
 from glassformer.core.errors import ParameterError
 from glassformer.core.files import make_folder, replace_file
 
@@ -22,6 +23,7 @@ _SETTINGS: Any = {
     "mathtext.fontset": "stix",
     "font.size": 11,
     "axes.labelsize": 12,
+    "axes.titlesize": 11,
     "axes.linewidth": 0.8,
     "axes.grid": True,
     "grid.color": "0.92",
@@ -52,7 +54,7 @@ THEMES: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), "#d8dee6"),
     },
 }
-"""Looks of a plot by name, over the house's own."""
+"""Settings of Matplotlib by the name of the theme, on top of those of all figures."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,14 @@ class Picture:
     """Where a plot goes and how it looks.
 
     Attributes:
-        path: the file, in the format of its ending; None for none.
-        size: width and height in inches; None for what suits the plot.
+        path: the file, in the format of its ending; None for no file.
+        size: width and height in inches; None for the size that suits the plot.
         theme: one of ``THEMES``.
-        keep: is given the figure when it is drawn.
-        axes: of a figure of the caller's own, to draw in; then nothing of the above applies.
+        keep: called with the figure when it is drawn.
+        axes: axes of the caller's own figure; nothing of the above applies to them.
 
     Raises:
-        ParameterError: a format, a size or a theme that there is not.
+        ParameterError: an unknown format or theme, or a size out of range.
 
     Example:
         >>> Picture(Path("error.pdf"), (4, 3), "dark").theme
@@ -99,26 +101,26 @@ def canvas(picture: Path | Picture, columns: int = 1, size: tuple[float, float] 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    asked = Picture(picture) if isinstance(picture, Path) else picture
-    if asked.axes is not None:
-        yield [asked.axes]
+    target = Picture(picture) if isinstance(picture, Path) else picture
+    if target.axes is not None:
+        yield [target.axes]
         return
-    # A figure of its own, not pyplot's: no display is asked for and no global state is left behind.
-    look: Any = _SETTINGS | THEMES[asked.theme]
+    # Without pyplot: no display is opened and no global state is left behind.
+    look: Any = _SETTINGS | THEMES[target.theme]
     with rc_context(look):
-        figure = Figure(figsize=asked.size or (size[0] * columns, size[1]), layout="constrained")
+        figure = Figure(figsize=target.size or (size[0] * columns, size[1]), layout="constrained")
         FigureCanvasAgg(figure)
         yield list(figure.subplots(1, columns, squeeze=False)[0])
-        if asked.path is not None:
-            make_folder(asked.path.parent, "plot")
-            with replace_file(asked.path, "plot") as part:
+        if target.path is not None:
+            make_folder(target.path.parent, "plot")
+            with replace_file(target.path, "plot") as part:
                 figure.savefig(part)
-        if asked.keep is not None:
-            asked.keep(figure)
+        if target.keep is not None:
+            target.keep(figure)
 
 
 def colors(count: int) -> list[Any]:
-    """Distinguishable colours in order, readable in print and for colour-blind readers."""
+    """Return distinguishable colours in order, readable in print and for colour-blind readers."""
     from matplotlib import colormaps, rcParams
 
     shades = colormaps[rcParams["image.cmap"]]
@@ -126,7 +128,7 @@ def colors(count: int) -> list[Any]:
 
 
 def label_alpha(unit: str) -> str:
-    """Axis label of the sample ratio."""
+    """Return the axis label of the sample ratio in this unit."""
     return f"sample ratio {_UNITS.get(unit, unit)}"
 
 
@@ -140,7 +142,7 @@ _UNITS = {
 
 
 def error_label(unit: str) -> str:
-    """Axis label of the estimation error of models whose sample ratio has this unit."""
+    """Return the axis label of the estimation error of models whose sample ratio has this unit."""
     return _ERRORS.get(unit, "estimation error")
 
 
@@ -154,3 +156,38 @@ _ERRORS = {
     # The mean over rows is 1 - Tr Q/P for Bayes-optimal estimates alone.
     "n/d": r"estimation error per row $\|\hat w - w\|^2\,/\,d$",
 }
+
+# Parameters named in a title, by symbol, and parameters that hold the link, with the form in which they are named.
+_SYMBOLS = {
+    "depth": "P",
+    "indices": "P",
+    "tokens": "T",
+    "skip": "c",
+    "beta": r"\beta",
+    "rho": r"\rho",
+    "width": "r",
+    "noise": r"\Delta",
+}
+_LINKS = {"channel": "{} channel", "link": "link {}", "activation": "{} attention"}
+
+
+def title_of(model: str, parameters: Mapping[str, Any]) -> str:
+    r"""Return a title: the model, its link and its parameters by symbol.
+
+    Example:
+        >>> title_of("attention", {"skip": [0.5, 1.0], "activation": "softmax", "noise": 0.1})
+        'attention, softmax attention, $c = (0.5, 1)$, $\\Delta = 0.1$'
+        >>> title_of("bsr", {"channel": "sign, flip:0.1", "noise": 0.0, "noise_law": "flip:0.1"})
+        'bsr, sign, flip:0.1 channel'
+    """
+
+    def text(value: Any) -> str:
+        values = np.atleast_1d(value)
+        if values.dtype.kind not in "fiu":
+            return str(value)
+        numbers = [f"{one:g}" for one in values]
+        return numbers[0] if len(numbers) == 1 else f"({', '.join(numbers)})"
+
+    links = [form.format(parameters[name]) for name, form in _LINKS.items() if name in parameters]
+    named = told(parameters)
+    return ", ".join([model, *links, *(f"${s} = {text(parameters[n])}$" for n, s in _SYMBOLS.items() if n in named)])

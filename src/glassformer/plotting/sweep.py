@@ -11,19 +11,19 @@ import xarray
 from glassformer.core.errors import ParameterError
 from glassformer.core.solution import Status
 from glassformer.plotting.curves import Branch, draw_curve, draw_runs, mark_unsettled
-from glassformer.plotting.style import Picture, canvas, colors, error_label, label_alpha
-from glassformer.plotting.titles import title_of
+from glassformer.plotting.plots import runs_label
+from glassformer.plotting.style import Picture, canvas, colors, error_label, label_alpha, title_of
 
 
 def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = None) -> None:
-    """Draw one quantity over ``alpha``, or else over the longest axis, one curve per point of the others.
+    """Draw one quantity over ``alpha``, or else over the longest axis, one curve per point of the other axes.
 
     Runs of several seeds are drawn as their means with standard errors, beside the theory of their size.
 
     Args:
-        found: what :func:`collect` returns.
+        found: the result of :func:`~glassformer.collect`.
         path: the picture, in the format of its ending.
-        quantity: a variable of one number per point; ``error`` if there is one.
+        quantity: a variable of one number per point; by default ``error``, if there is one.
 
     Raises:
         ParameterError: there is no such variable.
@@ -38,9 +38,9 @@ def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = Non
     axis = "alpha" if "alpha" in dims else max(dims, key=lambda name: points.sizes[name])
     others = [name for name in dims if name != axis]
     curves = points.stack(curve=others) if others else points.expand_dims("curve")
-    runs = found.attrs["compute"] == "simulate"
+    runs, count = found.attrs["compute"] == "simulate", curves.sizes["curve"]
     with canvas(path) as (axes,):
-        for k, color in enumerate(colors(curves.sizes["curve"])):
+        for k, color in enumerate(colors(count)):
             curve = curves.isel(curve=k)
             label = ", ".join(f"{name} = {curve[name].item():g}" for name in others if curve[name].dtype.kind in "fi")
             _draw(axes, curve, axis, runs, color, label or None)
@@ -52,35 +52,31 @@ def plot(found: xarray.Dataset, path: Path | Picture, quantity: str | None = Non
         axes.set_ylabel(error_label(unit) if chosen == "error" else chosen.replace("_", " "))
         if "error" in chosen:
             axes.set_ylim(bottom=0)
-        axes.set_title(title_of(found.attrs["model"], found.attrs), fontsize=11)
+        axes.set_title(title_of(found.attrs["model"], found.attrs))
         if runs:
-            _tell_runs_from_theory(axes, found, curves)
-        if axes.get_legend_handles_labels()[0] and curves.sizes["curve"] <= 12:
+            none, size = np.zeros(0), f", $d = {found.attrs['d']}$" if "d" in found.attrs else ""
+            draw_runs(axes, none, none, none, color="0.5", ms=4, label=runs_label(found.sizes.get("seed", 1)) + size)
+            if "theory" in curves and axis == "alpha" and np.isfinite(curves["theory"]).any():
+                axes.plot(none, none, color="0.5", label="theory", **_theory_look(curves.sizes["alpha"]))
+        if axes.get_legend_handles_labels()[0] and count <= 12:
             axes.legend()
 
 
-def _tell_runs_from_theory(axes: Any, found: xarray.Dataset, curves: xarray.Dataset) -> None:
-    """What marks and lines stand for."""
-    none, count = np.zeros(0), found.sizes.get("seed", 1)
-    size = f", $d = {found.attrs['d']}$" if "d" in found.attrs else ""
-    label = ("1 run" if count == 1 else f"mean of {count} runs") + size
-    draw_runs(axes, none, none, none, color="0.5", ms=4, label=label)
-    if "theory" in curves and "alpha" in curves.sizes and np.isfinite(curves["theory"]).any():
-        axes.plot(none, none, color="0.5", label="theory", **_theory_look(curves.sizes["alpha"]))
-
-
 def _theory_look(points: int) -> dict[str, Any]:
-    """A line; few points are no curve, and their line only leads the eye."""
+    """A line; few points are no curve, and their line only guides the eye."""
     return {"lw": 1.0} if points >= 10 else {"lw": 0.8, "ls": ":", "marker": "s", "mfc": "none", "ms": 5}
 
 
 def _points(found: xarray.Dataset, chosen: str) -> xarray.Dataset:
-    """One quantity as ``value``, with its error bar ``blur``, its ``status`` and its branch."""
+    """One quantity as ``value``, with its error bar, its status, its branch and its theory."""
     value = found[chosen]
     others = [chosen.replace("error", "standard_error"), f"{chosen}_error_estimate"]
-    own = {"error": ["standard_error", "error_estimate"]}.get(chosen, others)
-    blur = next((found[name] for name in own if name in found and name != chosen), xarray.full_like(value, np.nan))
-    points = {"value": value, "blur": blur, "status": found["status"], "lower": _on_lower_branch(found, chosen)}
+    names = ["standard_error", "error_estimate"] if chosen == "error" else others
+    error = next((found[name] for name in names if name in found and name != chosen), xarray.full_like(value, np.nan))
+    # Where there are two fixed points, the error is that of the informed one.
+    two = chosen != "algorithmic_error" and "algorithmic_error" in found
+    lower = found["error"] != found["algorithmic_error"] if two else xarray.zeros_like(found["status"], dtype=bool)
+    points = {"value": value, "error": error, "status": found["status"], "lower": lower}
     theory = chosen.replace("error", "theory")
     return xarray.Dataset(points | ({"theory": found[theory]} if theory in found else {}))
 
@@ -89,36 +85,26 @@ def _mean_over_seeds(points: xarray.Dataset) -> xarray.Dataset:
     """Means of the runs with their standard errors, and the first status that is not good."""
     if "seed" not in points.dims:
         return points
-    count = points["value"].notnull().sum("seed")
     mean = points.drop_vars("status").mean("seed")
-    deviation = (
-        points["value"].std("seed", ddof=1) if points.sizes["seed"] > 1 else xarray.full_like(mean["value"], np.nan)
-    )
-    status = points["status"].reduce(lambda values, axis: np.apply_along_axis(_worst, axis, values), "seed")
-    lower = points["lower"].any("seed")
-    return mean.assign(blur=deviation / np.sqrt(count), status=status, lower=lower)
+    error = xarray.full_like(mean["value"], np.nan)
+    if points.sizes["seed"] > 1:
+        error = points["value"].std("seed", ddof=1) / np.sqrt(points["value"].notnull().sum("seed"))
 
+    def worst(statuses: Any) -> Any:
+        return np.array(next((one for one in statuses if one != str(Status.CONVERGED)), str(Status.CONVERGED)), object)
 
-def _worst(statuses: Any) -> Any:
-    return np.array(next((one for one in statuses if one != str(Status.CONVERGED)), str(Status.CONVERGED)), object)
-
-
-def _on_lower_branch(found: xarray.Dataset, chosen: str) -> xarray.DataArray:
-    """Where a quantity is that of the informed fixed point, if there are two."""
-    if chosen == "algorithmic_error" or "algorithmic_error" not in found:
-        return xarray.zeros_like(found["status"], dtype=bool)
-    return found["error"] != found["algorithmic_error"]
+    status = points["status"].reduce(lambda values, axis: np.apply_along_axis(worst, axis, values), "seed")
+    return mean.assign(error=error, status=status, lower=points["lower"].any("seed"))
 
 
 def _draw(axes: Any, curve: xarray.Dataset, axis: Any, runs: bool, color: Any, label: str | None) -> None:
     """One curve; means of runs are not joined: a line would claim values that were not computed."""
-    x, value, blur = (curve[name].to_numpy() for name in (axis, "value", "blur"))
+    x, value, error = (curve[name].to_numpy() for name in (axis, "value", "error"))
     if runs:
         if "theory" in curve:
             axes.plot(x, curve["theory"].to_numpy(), color=color, **_theory_look(len(x)))
-        draw_runs(axes, x, value, blur, color=color, label=label, ms=4)
+        draw_runs(axes, x, value, error, color=color, label=label, ms=4)
     else:
-        # Only over the sample ratio it is known in which direction which branch ends.
+        # Which branch ends in which direction is known over the sample ratio alone.
         two = (curve["status"] == str(Status.BISTABLE)).to_numpy() & (axis == "alpha")
-        branch = Branch(two, curve["lower"].to_numpy())
-        draw_curve(axes, x, value, blur, branch, marker=".", color=color, label=label)
+        draw_curve(axes, x, value, error, Branch(two, curve["lower"].to_numpy()), marker=".", color=color, label=label)
