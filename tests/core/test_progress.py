@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
+import glassformer.core.progress as core
 from glassformer import DeepAttention, limits
-from glassformer.core import progress
-from glassformer.core.progress import advance, busy, expected, note, times, track
+from glassformer.core.progress import advance, note, progress, times, track
 from glassformer.state_evolution.conjugate_overlap import conjugate_overlap
 
 
@@ -20,7 +20,7 @@ def terminal(monkeypatch):
     """Standard error that is a terminal; set in the test itself, because pytest sets its own before."""
     found = Terminal()
     monkeypatch.setattr(sys, "stderr", found)
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(core, "_PATIENCE", 0.0)
     for name, value in (("COLUMNS", "160"), ("TERM", "xterm")):
         monkeypatch.setenv(name, value)
     return found
@@ -28,20 +28,22 @@ def terminal(monkeypatch):
 
 def test_the_time_left_is_that_at_the_pace_so_far(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(core.time, "monotonic", lambda: now[0])
     bar = Bar()
-    line = progress._Line(bar, 0, "counting", True, 0.0)
+    task = core._Task("counting", 6, True, started=0.0, done=2, bar=bar)
     now[0] = 30.0
-    line.advance(2, 6)
+    task.update()
     assert times(0.0, bar.fields["ends"]) == "0:00:30, about 0:01:00 left"
     now[0] = 50.0
     assert times(0.0, bar.fields["ends"]) == "0:00:50, about 0:00:40 left"
     now[0] = 100.0
     assert times(0.0, bar.fields["ends"]) == "0:01:40, about 0:00:00 left"
-    line.advance(3, None)
+    task.done, task.total = 3, None
+    task.update()
     assert times(0.0, bar.fields["ends"]) == "0:01:40"
     # The first part, of 90 seconds, compiled: the next took 10.
-    line.advance(2, 4, first=1, since=90.0)
+    task.done, task.total, task.first, task.since = 2, 4, 1, 90.0
+    task.update()
     assert times(0.0, bar.fields["ends"]) == "0:01:40, about 0:00:20 left"
 
 
@@ -54,17 +56,17 @@ class Bar:
 
 def test_work_beyond_the_estimate_makes_it_longer(monkeypatch):
     shown = terminal(monkeypatch)
-    with expected("thinking", 10.0):
+    with progress("thinking", 10.0):
         advance(5.0)
-        assert progress._works[-1].total == 10.0
+        assert core._tasks[-1].total == 10.0
         advance(5.0)
-        assert progress._works[-1].total == pytest.approx(10 / 0.9)
+        assert core._tasks[-1].total == pytest.approx(10 / 0.9)
         advance(1.0, ahead=20.0)
-        assert progress._works[-1].total == 31.0
-        with expected("within", 1.0):  # one line for all
-            assert len(progress._works) == 1
-        progress._lines[-1].bar.refresh()
-    assert not progress._works and not progress._lines
+        assert core._tasks[-1].total == 31.0
+        with progress("within", 1.0):  # one line for all
+            assert len(core._tasks) == 1
+        core._tasks[-1].bar.refresh()
+    assert not core._tasks
     assert "thinking" in shown.getvalue() and " left" in shown.getvalue()
 
 
@@ -86,15 +88,15 @@ def test_items_that_take_long_have_an_estimate(monkeypatch):
 def test_sampled_averages_tell_the_time_left(monkeypatch, ask):
     found = terminal(monkeypatch)
     model = DeepAttention(depth=1, points=32)
-    with busy("outer"):
+    with progress("outer"):
         ask(model)
     shown = found.getvalue()
     assert "about 0:0" in shown and " left" in shown
-    assert not progress._works and not progress._lines
+    assert not core._tasks
 
 
 def test_nothing_is_shown_elsewhere(capsys):
-    with expected("thinking", 2.0), busy("outer"):
+    with progress("thinking", 2.0), progress("outer"):
         advance(1.0)
         note("step 1")
     assert capsys.readouterr().err == ""

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from glassformer import __version__
 from glassformer.cli.commands import COMMANDS, Command
 from glassformer.cli.output import BAD_USAGE, add_files
-from glassformer.core.progress import busy
+from glassformer.core.progress import progress
 from glassformer.models.registry import MODELS, build, options_of
 
 _EPILOG = """\
@@ -74,7 +74,7 @@ def _add_parameters(parser: argparse.ArgumentParser, model: str) -> None:
 
 
 def _run(run: Callable[[argparse.Namespace, Any], int], options: argparse.Namespace) -> int:
-    with busy(f"{options.command} {options.model}"):
+    with progress(f"{options.command} {options.model}"):
         return run(options, partial(model_of, options))
 
 

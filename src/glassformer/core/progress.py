@@ -1,4 +1,4 @@
-"""A progress bar on the terminal and in notebooks, whoever watches in its place, and nothing elsewhere."""
+"""Progress of computations: a bar on a terminal or in a notebook, or calls of a function of the caller."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# Before a computation of unknown length says anything, in seconds: short ones need not.
+# Seconds before a computation of unknown length shows anything: short ones need not.
 _PATIENCE = 0.5
-# Called with what is done, how many items of it, and of how many (None where nobody knows).
+# Called with a description, the number of finished items, and the number of all items (None if unknown).
 Watcher = Callable[[str, int, int | None], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """What is computed here tells a watcher how far it is, and no terminal; what that raises ends the computation.
+    """Report progress to a function instead of the terminal; an exception that it raises ends the computation.
 
     Example:
         >>> with watched(print):
@@ -40,80 +40,107 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
-    """Yield ``items``, with a bar and the time left, on standard error when that is a terminal, or in the notebook.
+    """Yield ``items``, with a bar and the time left on standard error if that is a terminal, or in the notebook.
 
     Example:
         >>> list(track([1, 2], "counting"))
         [1, 2]
     """
-    told = total if total is not None else _length(items)
+    if total is None and isinstance(items, Sized):
+        total = len(items)
     if watcher := _watcher.get():
-        watcher(description, 0, told)
+        watcher(description, 0, total)
         for done, item in enumerate(items, 1):
             yield item
-            watcher(description, done, told)
+            watcher(description, done, total)
         return
-    if not (sys.stderr.isatty() or in_notebook()) or any(line.counted for line in _lines):
+    # One bar at a time: loops within a loop that has one show nothing.
+    if not (sys.stderr.isatty() or in_notebook()) or any(task.counted and task.bar for task in _tasks):
         yield from items
         return
-    with _line(description, told, counted=True) as line:
-        for done, item in enumerate(items, 1):
+    task = _Task(description, total, counted=True)
+    _tasks.append(task)
+    try:
+        task.open()
+        for item in items:
             yield item
-            line.advance(done, told)
+            task.done += 1
+            task.update()
+    finally:
+        task.close()
 
 
 @contextmanager
-def busy(description: str) -> Iterator[None]:
-    """On a terminal, show what is computed here, of a length that nobody knows, once it takes long and notes something.
+def progress(description: str, work: float | None = None) -> Iterator[None]:
+    """Show a computation that takes longer than half a second.
+
+    With an estimate of its work the share that is done and the time left are shown, on a terminal or in a notebook:
+    :func:`advance` counts the work, and the estimate grows where it proves too small. Without one the latest
+    :func:`note` is shown, on a terminal.
+
+    Args:
+        description: what is computed.
+        work: estimated amount of work, in the units of :func:`advance`.
 
     Example:
-        >>> with busy("thinking"):
+        >>> with progress("thinking", 10.0):
+        ...     advance(5.0)
         ...     note("step 100")
     """
-    if _watcher.get() or not sys.stderr.isatty() or _waiting:
+    counted = work is not None
+    visible = sys.stderr.isatty() or (counted and in_notebook())
+    if _watcher.get() or not visible or any(task.counted == counted for task in _tasks):
         yield
         return
-    with ExitStack() as opened:
-        _waiting.append(_Waiting(description, time.monotonic() + _PATIENCE, opened))
-        try:
-            yield
-        finally:
-            _waiting.pop()
-
-
-@contextmanager
-def expected(description: str, work: float) -> Iterator[None]:
-    """On a terminal or in a notebook, show the share of an estimated amount of work that is done, and the time left.
-
-    :func:`advance` counts the work done. The estimate grows where it proves too small.
-
-    Example:
-        >>> with expected("thinking", 10.0):
-        ...     advance(5.0)
-    """
-    if _watcher.get() or not (sys.stderr.isatty() or in_notebook()) or _works or any(line.counted for line in _lines):
+    task = _Task(description, work, counted, estimated=counted)
+    _tasks.append(task)
+    try:
         yield
-        return
-    with ExitStack() as opened:
-        _works.append(_Work(description, float(work), time.monotonic(), opened))
-        try:
-            yield
-        finally:
-            _works.pop()
+    finally:
+        task.close()
 
 
 def advance(work: float, ahead: float = 0.0) -> None:
-    """Count work that is done, of what is :func:`expected`, and tell how much more is known to be ahead.
+    """Count work that is done, and tell how much more is known to be ahead; see :func:`progress`.
 
     Example:
         >>> advance(1.0)
     """
-    if _works:
-        _works[-1].advance(work, ahead)
+    task = next((task for task in reversed(_tasks) if task.estimated), None)
+    if task is None:
+        return
+    task.done += work
+    # At least a tenth is left as long as the computation runs.
+    task.total = max(task.total or 0.0, task.done + ahead, task.done / 0.9)
+    if task.bar is None and time.monotonic() >= task.started + _PATIENCE:
+        task.open()
+    task.update()
+    # The first part compiles: from the second part on it does not count for the pace.
+    if task.since is None:
+        task.first, task.since = task.done, time.monotonic()
+
+
+def note(text: str) -> None:
+    """Show beside the bar, if there is one, how far the present item is.
+
+    Example:
+        >>> note("step 100")
+    """
+    if watcher := _watcher.get():
+        watcher(text, 0, None)
+        return
+    if not _tasks:
+        return
+    waiting = not any(task.bar or task.counted for task in _tasks)
+    if waiting and time.monotonic() > _tasks[-1].started + _PATIENCE:
+        _tasks[-1].open()
+    task = next((task for task in reversed(_tasks) if task.bar), None)
+    if task is not None:
+        task.bar.update(task.line, description=f"{task.description}, {text}")
 
 
 def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook that can show a bar: ``ipywidgets`` is what it is sent through.
+    """Return whether this is the kernel of a notebook that can show a bar (which ``ipywidgets`` transmits).
 
     Example:
         >>> in_notebook()
@@ -125,103 +152,72 @@ def in_notebook() -> bool:
     return importlib.util.find_spec("ipywidgets") is not None
 
 
-def note(text: str) -> None:
-    """Say beside the bar, where there is one, how far the present item is.
-
-    Example:
-        >>> note("step 100")
-    """
-    if watcher := _watcher.get():
-        watcher(text, 0, None)
-        return
-    if not _lines and not _works and _waiting and time.monotonic() > _waiting[-1].until:
-        _waiting[-1].opened.enter_context(_line(_waiting[-1].description, None, counted=False))
-    if _lines:
-        line = _lines[-1]
-        line.bar.update(line.task, description=f"{line.description}, {text}")
-
-
-class _Line(NamedTuple):
-    """One line of the bars on the terminal, and when what it shows began."""
-
-    bar: Any
-    task: Any
-    description: str
-    counted: bool
-    started: float
-
-    def advance(self, done: float, total: float | None, first: float = 0.0, since: float | None = None) -> None:
-        """Show how much is done, and estimate the time left from the pace of all that was done after ``first``."""
-        now = time.monotonic()
-        pace = (now - (self.started if since is None else since)) / (done - first)
-        ends = None if total is None else now + (total - done) * pace
-        self.bar.update(self.task, completed=done, ends=ends, **({} if total is None else {"total": total}))
-
-
 @dataclass(eq=False)
-class _Work:
-    """A computation of an estimated length, how much of it is done, and its line once it takes long."""
+class _Task:
+    """A computation, and its line of the bars once that is open.
+
+    Attributes:
+        description: what is computed.
+        total: number of items or amount of work; None if unknown.
+        counted: whether the share that is done is known.
+        estimated: whether the total is an estimate of the work.
+        done: items or work that are done.
+        first: work that does not count for the pace, done before ``since``.
+        bar: the bars, shared by all open lines.
+        line: key of the line among them.
+    """
 
     description: str
-    total: float
-    started: float
-    opened: ExitStack
+    total: float | None
+    counted: bool
+    estimated: bool = False
+    started: float = field(default_factory=time.monotonic)
     done: float = 0.0
     first: float = 0.0
     since: float | None = None
-    line: _Line | None = None
+    bar: Any = None
+    line: Any = None
 
-    def advance(self, work: float, ahead: float) -> None:
-        """Count work, and show it."""
-        self.done += work
-        # What is not over is not done: there is at least a tenth of it left.
-        self.total = max(self.total, self.done + ahead, self.done / 0.9)
-        if self.line is None and time.monotonic() >= self.started + _PATIENCE:
-            opened = _line(self.description, self.total, counted=True, started=self.started)
-            self.line = self.opened.enter_context(opened)
-        if self.line is not None:
-            self.line.advance(self.done, self.total, self.first, self.since)
-        # The first part compiles: it tells the pace of the others until the second one does.
-        if self.since is None:
-            self.first, self.since = self.done, time.monotonic()
+    def open(self) -> None:
+        """Show a line, below those that are open."""
+        self.bar = next((task.bar for task in _tasks if task.bar), None)
+        if self.bar is None:
+            self.bar = _bars()
+            self.bar.start()
+        self.line = self.bar.add_task(self.description, total=self.total, started=self.started, ends=None)
 
+    def update(self) -> None:
+        """Show how much is done, and estimate the time left from the pace since ``first``."""
+        if self.bar is None:
+            return
+        now = time.monotonic()
+        pace = (now - (self.started if self.since is None else self.since)) / (self.done - self.first)
+        if self.total is None:
+            self.bar.update(self.line, completed=self.done, ends=None)
+        else:
+            ends = now + (self.total - self.done) * pace
+            self.bar.update(self.line, completed=self.done, ends=ends, total=self.total)
 
-class _Waiting(NamedTuple):
-    """A computation that has said nothing yet, until when it need not, and what closes its line."""
-
-    description: str
-    until: float
-    opened: ExitStack
-
-
-_lines: list[_Line] = []
-_works: list[_Work] = []
-_waiting: list[_Waiting] = []
-
-
-@contextmanager
-def _line(description: str, total: float | None, counted: bool, started: float | None = None) -> Iterator[_Line]:
-    """A line of its own, below those that are there."""
-    started = time.monotonic() if started is None else started
-    with nullcontext(_lines[-1].bar) if _lines else _bar() as bar:
-        line = _Line(
-            bar, bar.add_task(description, total=total, started=started, ends=None), description, counted, started
-        )
-        _lines.append(line)
-        try:
-            yield line
-        finally:
-            _lines.pop()
-            bar.remove_task(line.task)
+    def close(self) -> None:
+        """Remove the line, and the bars if it was the last."""
+        _tasks.remove(self)
+        if self.bar is not None:
+            self.bar.remove_task(self.line)
+            if not any(task.bar for task in _tasks):
+                self.bar.stop()
 
 
-def _bar() -> Any:
+# Computations that are shown, the innermost last.
+_tasks: list[_Task] = []
+
+
+def _bars() -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
     from rich.text import Text
 
     class Clock(ProgressColumn):
-        """Time that has passed, and the time that is left at the pace so far."""
+        """Time since the start, and the time left at the pace so far."""
 
         def render(self, task: Any) -> Text:
             return Text(times(task.fields["started"], task.fields["ends"]), style="progress.remaining")
@@ -245,7 +241,3 @@ def times(started: float, ends: float | None) -> str:
 
 def _clock(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
-
-
-def _length(items: Iterable[object]) -> int | None:
-    return len(items) if isinstance(items, Sized) else None

@@ -14,7 +14,7 @@ from glassformer.core.checks import require_integer
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.progress import advance, expected
+from glassformer.core.progress import advance, progress
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.quasi_random import confident
 
@@ -105,7 +105,7 @@ def conjugate_overlap(
     rate, variance = alpha / prior.degrees, prior.self_overlap - matrix
     # Posteriors that are sampled have a bias of their own, which no number of data points removes.
     channel = model.channel.in_rows.high_accuracy()
-    with expected(f"conjugate overlap {model.name}", channel.points):
+    with progress(f"conjugate overlap {model.name}", channel.points):
         return _searched(channel, variance, rate, accuracy, most)
 
 

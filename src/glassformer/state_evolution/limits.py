@@ -13,7 +13,7 @@ from glassformer.channels.base import Channel
 from glassformer.channels.field_averages import REPLICAS
 from glassformer.core.arguments import require_arguments
 from glassformer.core.estimate import Array
-from glassformer.core.progress import busy, expected
+from glassformer.core.progress import progress
 from glassformer.core.results import Table, wide_bars
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
@@ -114,8 +114,8 @@ def _shown(model: Model, count: int) -> AbstractContextManager[None]:
     require_theory(model)
     channel, title = model.channel.in_rows, f"limits {model.name}"
     if not channel.sampled:
-        return busy(title)
-    return expected(title, (_POLICY.averages + channel.discrete) * count * channel.work)
+        return progress(title)
+    return progress(title, (_POLICY.averages + channel.discrete) * count * channel.work)
 
 
 def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:

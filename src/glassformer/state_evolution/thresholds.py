@@ -18,7 +18,7 @@ from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.estimate import Array
 from glassformer.core.named_entries import NamedEntries
-from glassformer.core.progress import busy
+from glassformer.core.progress import progress
 from glassformer.core.results import plain
 from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.numerics.quasi_random import confident
@@ -194,7 +194,7 @@ def thresholds(model: Model) -> Thresholds:
     """
     require_arguments(thresholds, locals())
     require_theory(model)
-    with busy(f"thresholds {model.name}"):
+    with progress(f"thresholds {model.name}"):
         return _thresholds(model)
 
 
