@@ -27,7 +27,7 @@ from glassformer import (
     vamp,
     vector_state_evolution,
 )
-from glassformer.core.arguments import kinds_of
+from glassformer.core.checks import kinds_of
 from glassformer.dynamics.online_sgd import Pace, Start
 from glassformer.learners.gamp import gamp
 

@@ -137,7 +137,7 @@ def record(text, error=None):
 
 
 def test_the_log_has_neither_the_secret_nor_tracebacks_of_others():
-    from glassformer.core.grids import parse_grid
+    from glassformer.core.parsing import parse_grid
 
     one = access.LogFilter("abc")
     mistaken = record("GET /abc/ws\nand more" + "x" * 9999, KeyError("EVIL"))

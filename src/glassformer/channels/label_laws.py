@@ -14,7 +14,7 @@ from scipy.stats import poisson
 from glassformer.channels.confusion import CONFUSIONS, confusion_law
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.tables import by_name
+from glassformer.core.registry import by_name
 from glassformer.numerics.jax_settings import jax_settings
 
 _LOG_LARGEST_RATE = 20.0  # of counts: keeps exponentials of links finite

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from glassformer.cli.output import BAD_USAGE, require_writable, short_warnings
 from glassformer.cli.parser import parser_for
 from glassformer.core.cache import keep_compiled
-from glassformer.core.grids import parse_grid
+from glassformer.core.parsing import parse_grid
 
 __all__ = ["main", "parse_alpha"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.cli.learners import add_learner, learner_of
 from glassformer.cli.output import add_columns, plots, report, write
-from glassformer.core.grids import parse_grid
+from glassformer.core.parsing import parse_grid
 
 
 def add(parser: argparse.ArgumentParser) -> None:

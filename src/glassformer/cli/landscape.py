@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.cli.output import exit_code, picture, plots, print_json, write_csv
 from glassformer.core.display import heading
 from glassformer.core.errors import ParameterError
-from glassformer.core.grids import parse_grid
+from glassformer.core.parsing import parse_grid
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
 

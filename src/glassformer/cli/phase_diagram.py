@@ -9,8 +9,8 @@ from typing import Any
 from glassformer.cli.output import plots, print_json, print_rows, threshold_row, write
 from glassformer.core.display import heading
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.grids import parse_grid
 from glassformer.core.options import Option, values_of
+from glassformer.core.parsing import parse_grid
 
 _ALLOWED = "NAME=SPEC with a parameter of the model that is a number, for example noise=0:1:5 or depth=1,2,3"
 

@@ -1,8 +1,10 @@
-"""Whether an argument is what it is taken for; if not, an error names it."""
+"""Checks of arguments, before anything is computed: an error names the argument, its value and what is allowed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable
 from numbers import Real
 from typing import Any
 
@@ -11,12 +13,12 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 
-# Whole numbers up to this are exact in double precision.
+# Integers up to this are exact in double precision.
 _LARGEST = 2**53
 
 
 def is_number(value: object) -> bool:
-    """True for real numbers that double precision can hold, not for truth values.
+    """Return whether a value is a real number that double precision can hold, and no truth value.
 
     Example:
         >>> is_number(1), is_number(True), is_number("1"), is_number(10**400)
@@ -28,12 +30,12 @@ def is_number(value: object) -> bool:
 
 
 def is_whole(value: object, least: int) -> bool:
-    """True for integers from ``least`` on, of any length, not for truth values."""
+    """Return whether a value is an integer from ``least`` on, of any length, and no truth value."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
 
 def require_integer(name: str, value: object, low: int = 1) -> None:
-    """Raise unless ``value`` is a whole number, ``low`` at least; truth values are none.
+    """Raise unless ``value`` is an integer from ``low`` on, and no truth value.
 
     Example:
         >>> require_integer("tokens", 2.5)
@@ -62,7 +64,7 @@ def require_name(name: str, value: object, names: Iterable[str]) -> None:
 
 
 def real_numbers(name: str, value: Any) -> Array:
-    """``value`` as an array of finite numbers, with one axis at least.
+    """Return ``value`` as an array of finite numbers, with one axis at least.
 
     Raises:
         ParameterError: it is, or holds, something else.
@@ -78,9 +80,93 @@ def real_numbers(name: str, value: Any) -> Array:
 
 
 def as_numbers(value: Any) -> Array | None:
-    """``value`` as an array of numbers, with one axis at least; None if it is, or holds, something else."""
+    """Return ``value`` as an array of numbers, with one axis at least; None if it is, or holds, something else."""
     try:
         found = np.asarray(value)
         return np.atleast_1d(found.astype(float)) if found.dtype.kind in "iuf" else None
     except (TypeError, ValueError):
         return None
+
+
+# What an annotation allows: its name in messages, and whether a value is that.
+_Kind = tuple[str, Callable[[Any], bool]]
+
+
+def require_arguments(function: Callable[..., Any], given: dict[str, Any], but: Collection[str] = ()) -> None:
+    """Raise unless every argument of a public function has the type of its annotation; ranges are not checked.
+
+    Args:
+        function: the function that calls this first; its annotations are texts.
+        given: its arguments by name, ``locals()``.
+        but: arguments that the function checks itself.
+
+    Raises:
+        ParameterError: an argument has another type.
+
+    Example:
+        >>> def draw(count: int, seed: int = 0, share: float | None = None) -> None:
+        ...     require_arguments(draw, locals())
+        >>> draw(3)
+        >>> draw(3, share="half")
+        Traceback (most recent call last):
+        ...
+        glassformer.core.errors.ParameterError: share = 'half' is not allowed: expected None, or a number
+    """
+    for name, value in given.items():
+        kinds = [] if name in but else _kinds_of(function, name)
+        if kinds and not any(fits(value) for _, fits in kinds):
+            raise ParameterError(name, value, ", or ".join(text for text, _ in kinds))
+
+
+def _kinds_of(function: Callable[..., Any], name: str) -> list[_Kind]:
+    """Return what the annotation of an argument allows, None first; empty if it allows anything."""
+    annotation = function.__annotations__.get(name, "Any")
+    parts = sorted(annotation.split(" | "), key=lambda part: part != "None")
+    if "Any" in parts:
+        return []
+    return [_SEED if name == "seed" and part == "int" else _KINDS.get(part) or _class(function, part) for part in parts]
+
+
+def _class(function: Callable[..., Any], name: str) -> _Kind:
+    if name.startswith("Callable"):
+        return "a function", callable
+    # A class that a module imports for annotations only is a public name of the package.
+    kind: type = vars(sys.modules[function.__module__]).get(name) or getattr(sys.modules["glassformer"], name)
+    example = _EXAMPLES.get(name, f"{name}()")
+    return f"an object of class {name}, for instance {example}", lambda value: isinstance(value, kind)
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number, or an array of NumPy or JAX that holds one."""
+    return is_number(value) or (getattr(value, "ndim", None) == 0 and as_numbers(value) is not None)
+
+
+def _are_numbers(value: Any) -> bool:
+    try:
+        found = np.asarray(value)
+        return found.dtype.kind in "biuf" or (found.dtype.kind == "O" and found.astype(float) is not None)
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+_SEED: _Kind = ("an integer >= 0", lambda value: is_whole(value, 0))
+_KINDS: dict[str, _Kind] = {
+    "None": ("None", lambda value: value is None),
+    "float": ("a number", _is_number),
+    # A fraction passes here: the function then says which integers it takes.
+    "int": ("an integer", lambda value: isinstance(value, Real)),
+    "bool": ("True or False", lambda value: isinstance(value, bool | np.bool_)),
+    "str": ("a text", lambda value: isinstance(value, str)),
+    "Path": ("a path", lambda value: isinstance(value, os.PathLike)),
+    "Array": ("numbers", _are_numbers),
+    "ArrayLike": ("numbers", _are_numbers),
+}
+_EXAMPLES = {
+    "Design": "DenseDesign(inputs)",
+    "DenseDesign": "DenseDesign(inputs)",
+    "Learner": "MessagePassing()",
+    "Model": "BilinearSequenceRegression(rho=0.5)",
+    "Pace": "Pace(1.0, 1, 0.0)",
+    "Start": "Start(overlap, power)",
+    "Sweep": "Sweep('bsr', {'rho': [0.5], 'alpha': [0.1]})",
+}

@@ -8,38 +8,26 @@ from typing import Any
 
 from glassformer.core.errors import ParameterError
 
-# What the first word of a field's type says of the text of an option.
+# Type of the text of an option, by the first word of the annotation of its field.
 _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
 def parameter(
     text: str, default: Any = MISSING, *, option: str = "", read: Callable[[str, str], Any] | None = None, **more: Any
 ) -> Any:
-    """A field of a data class that is an option of the command line as well.
+    """Return a field of a data class that is an option of the command line as well.
 
     Args:
-        text: what it means.
-        default: None where the class has a rule for what is left open.
-        option: its name there, if that is another one. A truth value that is true by default is an option that makes it
-            false.
-        read: makes the value from the name of the option and its text, where a number or the text itself is not meant.
+        text: the meaning of the field.
+        default: the value; None where the class has a rule.
+        option: the name of the option, if it is not that of the field. A truth value that is true by default is an
+            option that makes it false.
+        read: makes the value from the name and the text of the option, if it is neither a number nor the text.
         more: ``metavar``; ``required`` for an option that cannot be left out though the class has a default; ``usual``,
-            the ends of the range of a number that is worth a look, and ``begin``, where a look begins if not at the
-            default; ``among``, the words that a text may be; ``opens_file``, whether the text may name a file that is
-            read.
+            the ends of the range that controls of a page offer, and ``begin``, where they begin if not at the default;
+            ``among``, the allowed words; ``opens_file``, whether the text may name a file that is read.
     """
     return field(default=default, metadata={"help": text, "option": option, "read": read, **more})
-
-
-def as_text(name: str, given: str) -> str:
-    """The text itself, for fields of any type.
-
-    Example:
-        >>> as_text("prior", "rademacher")
-        'rademacher'
-    """
-    del name
-    return given
 
 
 @dataclass(frozen=True)
@@ -50,16 +38,12 @@ class Option:
         field: its name in the class.
         name: its name as an option, with underscores.
         kind: type of its text.
-        meaning: what it means.
+        meaning: meaning of the field.
         required: whether it cannot be left out.
-        default: of the class.
+        default: the default of the class.
         metavar: stands for the value in the help.
-        read: see :func:`parameter`.
-        usual: see :func:`parameter`.
-        begin: see :func:`parameter`.
-        among: see :func:`parameter`.
-        opens_file: see :func:`parameter`.
-        whole: whether its numbers are whole ones.
+        whole: whether its numbers are integers.
+        read, usual, begin, among, opens_file: see :func:`parameter`.
     """
 
     field: str
@@ -78,14 +62,14 @@ class Option:
 
     @property
     def word(self) -> str:
-        """As it is written."""
+        """The option as users write it."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def text(self) -> str:
-        """What it means, and its default where it can be left out."""
-        told = not self.required and self.default is not None and not isinstance(self.default, bool)
-        return f"{self.meaning} (default {self.default})" if told else self.meaning
+        """Its meaning, and its default if it can be left out."""
+        show_default = not self.required and self.default is not None and not isinstance(self.default, bool)
+        return f"{self.meaning} (default {self.default})" if show_default else self.meaning
 
     @property
     def flag(self) -> bool:
@@ -93,17 +77,17 @@ class Option:
         return self.kind is bool
 
     def value(self, given: Any) -> Any:
-        """The value of the field from what was written; None where nothing was."""
+        """Return the value of the field from the text of the option; None if it was left out."""
         if self.flag:
             return not self.default if given else None
         return given if given is None or self.read is None else self.read(self.name, given)
 
 
 def values_of(options: Iterable[Option], field: str, values: Any) -> list[Any]:
-    """Numbers that a field takes one after the other: whole ones where it takes no others.
+    """Return the numbers of a scan over a field, as integers if the field takes no others.
 
     Raises:
-        ParameterError: they are no finite numbers, or fractions where whole ones are meant.
+        ParameterError: they are no finite numbers, or fractions where the field takes integers.
 
     Example:
         >>> @dataclass
@@ -112,7 +96,7 @@ def values_of(options: Iterable[Option], field: str, values: Any) -> list[Any]:
         >>> values_of(options_in(Walk), "steps", [1.0, 2.0])
         [1, 2]
     """
-    # Command lines are read without NumPy.
+    # The command line imports this module, and answers --help without NumPy.
     from glassformer.core.checks import real_numbers
 
     numbers = [float(value) for value in real_numbers(field, values).ravel()]
@@ -125,7 +109,7 @@ def values_of(options: Iterable[Option], field: str, values: Any) -> list[Any]:
 
 
 def options_in(*kinds: type) -> list[Option]:
-    """The options in data classes, each once.
+    """Return the options in data classes, each once.
 
     Example:
         >>> @dataclass
@@ -137,7 +121,7 @@ def options_in(*kinds: type) -> list[Option]:
     """
     found: dict[str, Option] = {}
     for kind in kinds:
-        # Those that only the constructor takes are among them.
+        # Unlike dataclasses.fields, with the InitVar fields.
         for one in kind.__dataclass_fields__.values():  # type: ignore[attr-defined]
             if "help" in one.metadata:
                 found.setdefault(one.name, _option(one))

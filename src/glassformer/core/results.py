@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from glassformer.core.display import ModelDisplayMixin, leading, told
-from glassformer.core.errors import ConvergenceError, IncompatibleError
+from glassformer.core.errors import ConvergenceError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
 
@@ -200,6 +200,49 @@ class Steps(Table):
     """Errors after every step, one sample ratio after the other."""
 
     drawing = "plot_trajectory"
+
+
+class _Named(Protocol):
+    """An entry of a result with a name."""
+
+    @property
+    def name(self) -> str:
+        """The name of the entry."""
+
+
+E = TypeVar("E", bound=_Named)
+
+
+class NamedEntries(Mapping[str, E]):
+    """A mapping from names to the entries of a result, in their order.
+
+    Attributes:
+        entries: the entries.
+
+    Raises:
+        ParameterError: there is no entry of the name asked for.
+    """
+
+    entries: tuple[E, ...]
+
+    def __getitem__(self, name: str) -> E:
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        raise ParameterError("name", name, f"one of {', '.join(self)}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([entry.name for entry in self.entries])
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the entry of this name, or a default if there is none."""
+        return next((entry for entry in self.entries if entry.name == name), default)
 
 
 def wide_bars(

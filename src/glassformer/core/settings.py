@@ -1,4 +1,4 @@
-"""When an iteration stops and how it moves, and what settings of all kinds are checked with."""
+"""Settings of iterations and learners, and their checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from glassformer.core.checks import is_number, is_whole, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
 
-# Raises unless the setting of a name may have a value; whether None is allowed comes last.
+# Raises unless the setting of a name may have this value; the last argument tells whether None is allowed.
 Check = Callable[..., None]
 
 
@@ -22,24 +22,24 @@ def _number(allowed: str, within: Callable[[Any], bool]) -> Check:
     return check
 
 
-# What a setting may be: each raises unless a value is that, or None where that is allowed.
-inside = _number("a number in (0, 1)", lambda x: 0 < x < 1)
-share = _number("a number in [0, 1)", lambda x: 0 <= x < 1)
+# Checks of settings by their ranges.
+open_unit_interval = _number("a number in (0, 1)", lambda x: 0 < x < 1)
+unit_interval = _number("a number in [0, 1)", lambda x: 0 <= x < 1)
 positive = _number("finite and > 0", lambda x: 0 < x < float("inf"))
-not_negative = _number("a finite number >= 0", lambda x: 0 <= x < float("inf"))
-decay = _number("a number from 0 to 1e6 (descent diverges beyond)", lambda x: 0 <= x <= 1e6)
+non_negative = _number("a finite number >= 0", lambda x: 0 <= x < float("inf"))
+decay_rate = _number("a number from 0 to 1e6 (descent diverges beyond)", lambda x: 0 <= x <= 1e6)
 
 
-def whole(name: str, value: Any, optional: bool = False) -> None:
-    """Raise unless a value is an integer >= 1, or None where that is allowed."""
+def positive_integer(name: str, value: Any, optional: bool = False) -> None:
+    """Raise unless a value is an integer >= 1, or None if that is allowed."""
     if not (value is None and optional):
         if not is_whole(value, 1):
             raise ParameterError(name, value, f"{'None, or ' if optional else ''}an integer >= 1")
         require_integer(name, value)
 
 
-def up_to(most: int) -> Check:
-    """A check for an integer from 1 to the largest that makes sense."""
+def integer_up_to(most: int) -> Check:
+    """Return a check for an integer from 1 to ``most``."""
 
     def check(name: str, value: Any, optional: bool = False) -> None:
         if not (value is None and optional) and not (is_whole(value, 1) and value <= most):
@@ -49,7 +49,7 @@ def up_to(most: int) -> Check:
 
 
 def setting(default: Any, text: str, check: Check | None = None, option: str = "") -> Any:
-    """A field of a data class that is an option: its text, its check, and the name of the option if that is another.
+    """Return a field of a data class that is an option, with its meaning, its check and another name of the option.
 
     Example:
         >>> @dataclass(frozen=True)
@@ -66,13 +66,13 @@ def setting(default: Any, text: str, check: Check | None = None, option: str = "
     return parameter(text, default, option=option, check=check)
 
 
-def checked(default: Any, check: Check) -> Any:
-    """A field of a data class that is no option, with its check."""
+def checked_field(default: Any, check: Check) -> Any:
+    """Return a field of a data class with its check that is no option."""
     return field(default=default, metadata={"check": check})
 
 
 def check_settings(settings: Any) -> None:
-    """Check every field that has a check; None is allowed where it is the default.
+    """Check every field that has a check; None is allowed if it is the default.
 
     Raises:
         ParameterError: a value is out of range.
@@ -83,58 +83,40 @@ def check_settings(settings: Any) -> None:
             check(one.name, getattr(settings, one.name), one.default is None)
 
 
-def changed(settings: Any) -> dict[str, Any]:
-    """The fields of a data class that are not at their defaults.
+def non_default_fields(settings: Any) -> dict[str, Any]:
+    """Return the fields of a data class that are not at their defaults.
 
     Example:
         >>> from glassformer.learners.sgd import SGD
-        >>> changed(SGD(batch=2))
+        >>> non_default_fields(SGD(batch=2))
         {'batch': 2}
     """
     values = {one.name: (getattr(settings, one.name), one.default) for one in fields(settings)}
     return {name: value for name, (value, default) in values.items() if value != default}
 
 
-def steps_allowed(default: int, option: str = "") -> Any:
-    """The setting ``max_iterations`` of whatever takes steps."""
-    return setting(default, "steps allowed per run", whole, option)
+def max_iterations_setting(default: int, option: str = "") -> Any:
+    """Return the setting ``max_iterations`` of an iteration."""
+    return setting(default, "steps allowed per run", positive_integer, option)
 
 
-def fixed_damping() -> Any:
-    """The setting ``damping`` of what adapts it if it is left open."""
-    return setting(None, "weight of the old state in [0, 1), instead of an adaptive one", share)
+def damping_setting() -> Any:
+    """Return the setting ``damping`` of an iteration that adapts it by default."""
+    return setting(None, "weight of the old state in [0, 1), instead of an adaptive one", unit_interval)
 
 
-def gap_accepted() -> Any:
-    """The setting ``tolerance`` of what certifies a duality gap."""
-    return setting(1e-6, "relative duality gap that is accepted", inside)
-
-
-def strength_from(name: str, text: str) -> float | None:
-    """A strength as it is written, None for the best.
-
-    Raises:
-        ParameterError: it is neither a number nor "best".
-
-    Example:
-        >>> strength_from("strength", "0.1"), strength_from("strength", "best")
-        (0.1, None)
-    """
-    if text == "best":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise ParameterError(name, text, "a number >= 0, or best") from None
+def tolerance_setting() -> Any:
+    """Return the setting ``tolerance`` of a solver that certifies its duality gap."""
+    return setting(1e-6, "relative duality gap that is accepted", open_unit_interval)
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """How a fixed point is looked for.
+    """Settings of the search for a fixed point.
 
     Args:
         tolerance: relative accuracy of the fixed point.
-        floor: absolute accuracy below which a state counts as reached; the smallest variance told from zero.
+        floor: absolute accuracy; a variance below it counts as zero.
         max_iterations: evaluations of the map allowed per batch element.
         damping: weight of the old state in [0, 1) for plain damped iteration; None for accelerated iteration.
 
@@ -148,10 +130,10 @@ class Iteration:
         glassformer.core.errors.ParameterError: damping = 1.0 is not allowed: expected None, or a number in [0, 1)
     """
 
-    tolerance: float = checked(1e-10, inside)
-    floor: float = checked(1e-13, inside)
-    max_iterations: int = checked(500, whole)
-    damping: float | None = checked(None, share)
+    tolerance: float = checked_field(1e-10, open_unit_interval)
+    floor: float = checked_field(1e-13, open_unit_interval)
+    max_iterations: int = checked_field(500, positive_integer)
+    damping: float | None = checked_field(None, unit_interval)
 
     def __post_init__(self) -> None:
         check_settings(self)

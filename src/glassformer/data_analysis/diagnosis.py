@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_arguments
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError
 from glassformer.core.estimate import Array

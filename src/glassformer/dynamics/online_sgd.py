@@ -29,14 +29,13 @@ from numpy.typing import ArrayLike
 from scipy.integrate import RK45
 from scipy.linalg import sqrtm
 
-from glassformer.core.arguments import require_arguments
-from glassformer.core.checks import is_number, is_whole, real_numbers
+from glassformer.core.checks import is_number, is_whole, real_numbers, require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import note, track
 from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps, wide_bars
-from glassformer.core.settings import decay
+from glassformer.core.settings import decay_rate
 from glassformer.core.solution import Status
 from glassformer.dynamics.online_equations import SETS, Fields, flips_of, label_gaps, slopes, symmetric_part
 from glassformer.dynamics.online_path import TOLERANCE, OnlinePath
@@ -278,7 +277,7 @@ def _require(pace: Pace, points: int, dimensions: int) -> None:
     for name, value, least in zip(Pace._fields, pace, (np.nextafter(0, 1), 1, 0), strict=True):
         if not (is_number(value) and least <= value < np.inf):
             raise ParameterError(name, value, "finite and >= 0" if least == 0 else "finite and > 0")
-    decay("weight_decay", pace.weight_decay)
+    decay_rate("weight_decay", pace.weight_decay)
     if not is_whole(points, max(_POLICY.least, dimensions)) or points & (points - 1):
         raise ParameterError("points", points, f"a power of two >= {max(_POLICY.least, dimensions)}")
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.arguments import require_arguments
 from glassformer.core.checkpoints import CheckpointFolder
-from glassformer.core.checks import is_whole, require_integer
+from glassformer.core.checks import is_whole, require_arguments, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table, wide_bars

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.arguments import require_arguments
-from glassformer.core.checks import require_integer
+from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
-from glassformer.core.settings import changed
+from glassformer.core.settings import non_default_fields
 from glassformer.core.solution import Status
 from glassformer.experiments.instances import Run, standard_error
 from glassformer.experiments.simulation import experiment_of
@@ -107,14 +106,14 @@ def _require_theory(learner: Learner, instances: int | None, seed: int | None) -
     for name, value in (("instances", instances), ("seed", seed)):
         if value is not None:
             raise IncompatibleError(f"{name} = {value} is for runs beside theory: give their size d")
-    for name, value in changed(learner).items():
+    for name, value in non_default_fields(learner).items():
         if name not in learner.in_trajectory:
             raise IncompatibleError(f"{name} = {value} changes nothing in the theory of the steps of {learner.name}")
 
 
 def _require_kept(learner: Learner, followed: Learner) -> None:
     """Raise for settings that are others on the way that theory describes."""
-    for name, value in changed(learner).items():
+    for name, value in non_default_fields(learner).items():
         if getattr(followed, name) != value:
             raise IncompatibleError(
                 f"{name} = {value} is not kept: {learner.name} is followed with {name} = {getattr(followed, name)}, "

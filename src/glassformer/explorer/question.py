@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.grids import number_from, parse_grid
 from glassformer.core.options import Option
+from glassformer.core.parsing import parse_grid, parse_number
 from glassformer.models.registry import MODELS, build, options_of
 
 # Where a look begins, beside the parameters of the model.
@@ -81,7 +81,7 @@ def _read(option: Option, text: str) -> Any:
         return None
     if option.kind is int:
         return _whole(option.name, text)
-    return option.value(number_from(option.name, text) if option.kind is float else text)
+    return option.value(parse_number(option.name, text) if option.kind is float else text)
 
 
 def built(model: str, texts: Texts, link: Callable[..., Any] | None = None) -> Any:
@@ -129,7 +129,7 @@ def positive(texts: Texts) -> str:
 def chosen_ratio(texts: Texts) -> float:
     """The sample ratio that was clicked; before, one on the way down, a sixth along the curve."""
     found = ratios(texts)
-    return number_from("at", texts["at"]) if texts["at"] else found[len(found) // 6]
+    return parse_number("at", texts["at"]) if texts["at"] else found[len(found) // 6]
 
 
 def whole(texts: Texts, name: str) -> int:
@@ -142,7 +142,7 @@ def whole(texts: Texts, name: str) -> int:
 
 
 def _whole(name: str, text: str) -> int:
-    value = number_from(name, text)
+    value = parse_number(name, text)
     if not (abs(value) < 2**53 and value.is_integer()):
         raise ParameterError(name, text, "a whole number")
     return int(value)

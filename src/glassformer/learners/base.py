@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.settings import changed, check_settings
+from glassformer.core.settings import check_settings, non_default_fields
 
 if TYPE_CHECKING:
     from glassformer.core.estimate import Array
@@ -126,7 +126,7 @@ class Learner(ABC):
         if not isinstance(settings, cls.relatives()):
             raise ParameterError("settings", type(settings).__name__, f"{cls.__name__}, for this algorithm")
         own = {one.name for one in fields(cls)}  # type: ignore[arg-type]
-        given = changed(settings)
+        given = non_default_fields(settings)
         for name, value in given.items():
             if name not in own:
                 raise ParameterError(name, value, f"nothing: {cls.__name__} has no such setting")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glassformer.core.settings import fixed_damping, inside, not_negative, setting, steps_allowed
+from glassformer.core.settings import damping_setting, max_iterations_setting, non_negative, open_unit_interval, setting
 from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ class MessagePassing(Learner):
     storages: ClassVar[tuple[str, ...]] = IN_ANY_FORM
 
     tolerance: float | None = setting(
-        None, "change per step that counts as settled, in posterior standard deviations", inside
+        None, "change per step that counts as settled, in posterior standard deviations", open_unit_interval
     )
-    floor: float | None = setting(None, "posterior variance below which the signal counts as known", inside)
-    max_iterations: int = steps_allowed(300)
-    damping: float | None = fixed_damping()
-    random_start: float | None = setting(None, "size of a random start, for even labels", not_negative)
+    floor: float | None = setting(None, "posterior variance below which the signal counts as known", open_unit_interval)
+    max_iterations: int = max_iterations_setting(300)
+    damping: float | None = damping_setting()
+    random_start: float | None = setting(None, "size of a random start, for even labels", non_negative)
 
     def incompatibility(self, model: Any) -> str | None:
         del model

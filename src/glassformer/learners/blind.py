@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.settings import fixed_damping, positive, setting, steps_allowed
+from glassformer.core.settings import damping_setting, max_iterations_setting, positive, setting
 from glassformer.learners.base import IN_ANY_FORM, FitResult
 from glassformer.learners.matrix_passing import MatrixPassing, settles_within
 
@@ -67,8 +67,8 @@ class BlindMessagePassing(MatrixPassing):
     )
     smoothing: float = setting(2.0, "of the estimated law, in standard deviations of an entry's noise", positive)
     tolerance: float = settles_within()
-    max_iterations: int = steps_allowed(300)
-    damping: float | None = fixed_damping()
+    max_iterations: int = max_iterations_setting(300)
+    damping: float | None = damping_setting()
 
     def incompatibility(self, model: Any) -> str | None:
         incompatibility = super().incompatibility(model)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.options import parameter
-from glassformer.core.settings import Iteration, gap_accepted, not_negative, steps_allowed, strength_from
+from glassformer.core.parsing import parse_strength
+from glassformer.core.settings import Iteration, max_iterations_setting, non_negative, tolerance_setting
 from glassformer.learners.base import FitResult, Learner
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Ridge(LinearFit):
     title: ClassVar[str] = "ridge regression"
     penalty: ClassVar[str] = "ridge"
 
-    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from, check=not_negative)
+    strength: float | None = parameter(_BY_THE_NOISE, None, read=parse_strength, check=non_negative)
 
     def strength_for(self, model: Any) -> float:
         return float(model.channel.label_noise if self.strength is None else self.strength)
@@ -135,9 +136,9 @@ class NuclearNorm(LinearFit):
     penalty: ClassVar[str] = "nuclear"
     papers: ClassVar[tuple[str, ...]] = ("donoho2013phase",)
 
-    strength: float | None = parameter(_BY_THE_NOISE, None, read=strength_from, check=not_negative)
-    tolerance: float = gap_accepted()
-    max_iterations: int = steps_allowed(5000)
+    strength: float | None = parameter(_BY_THE_NOISE, None, read=parse_strength, check=non_negative)
+    tolerance: float = tolerance_setting()
+    max_iterations: int = max_iterations_setting(5000)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         if not model.prior.extensive:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
 from glassformer.core.solution import Solution, Status
 from glassformer.designs.base import Design

@@ -9,7 +9,14 @@ import numpy as np
 
 from glassformer.core.checks import is_whole
 from glassformer.core.errors import ParameterError
-from glassformer.core.settings import decay, positive, setting, share, steps_allowed, up_to
+from glassformer.core.settings import (
+    decay_rate,
+    integer_up_to,
+    max_iterations_setting,
+    positive,
+    setting,
+    unit_interval,
+)
 from glassformer.learners.base import FitResult, Learner
 from glassformer.learners.descent import Descent, kind_of_start, small_start
 
@@ -69,15 +76,17 @@ class GradientDescent(Descent):
 
     optimizer: str | None = setting(None, "sgd or adam (default by the model; of averages adam)")
     learning_rate: float | None = setting(None, "length of a step (default by the model)", positive)
-    momentum: float = setting(0.0, "weight of the last step, for sgd", share)
-    weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer", decay)
-    starts: int | None = setting(None, "initialisations on the same data (default 1; averaged 64)", up_to(_MOST))
+    momentum: float = setting(0.0, "weight of the last step, for sgd", unit_interval)
+    weight_decay: float = setting(0.0, "weight w of w |W|^2/2 beside the loss, for every optimizer", decay_rate)
+    starts: int | None = setting(
+        None, "initialisations on the same data (default 1; averaged 64)", integer_up_to(_MOST)
+    )
     init: str = kind_of_start()
     small: float = small_start()
-    student_width: int | None = setting(None, "width of the student (default the teacher's)", up_to(_MOST))
+    student_width: int | None = setting(None, "width of the student (default the teacher's)", integer_up_to(_MOST))
     explore: int | None = setting(None, "steps before a floor counts (default 0; of averages by the model)")
-    max_steps: int = steps_allowed(50_000, "max_iterations")
-    floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels", share)
+    max_steps: int = max_iterations_setting(50_000, "max_iterations")
+    floor: float = setting(1e-9, "objective that counts as zero, relative to the power of the labels", unit_interval)
 
     def __post_init__(self) -> None:
         super().__post_init__()

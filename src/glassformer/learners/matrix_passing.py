@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from glassformer.core.settings import inside, setting
+from glassformer.core.settings import open_unit_interval, setting
 from glassformer.learners.base import Learner
 from glassformer.learners.bayes import MessagePassing
 
@@ -68,4 +68,6 @@ class MatrixPassing(Learner):
 
 def settles_within() -> Any:
     """The setting ``tolerance``."""
-    return setting(1e-3, "change per step that counts as settled, in standard deviations of the error", inside)
+    return setting(
+        1e-3, "change per step that counts as settled, in standard deviations of the error", open_unit_interval
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.core.checks import is_number
 from glassformer.core.errors import IncompatibleError
-from glassformer.core.settings import decay, positive, setting, share, whole
+from glassformer.core.settings import decay_rate, positive, positive_integer, setting, unit_interval
 from glassformer.learners.base import FitResult
 from glassformer.learners.descent import RowDescent, kind_of_start, small_start
 
@@ -71,13 +71,19 @@ class OnlineSGD(RowDescent):
     )
 
     learning_rate: float = setting(1.0, "length of a step on the mean of a batch (default 1)", positive)
-    batch: int = setting(4, "samples per step (default 4)", whole)
-    weight_decay: float = setting(0.0, "weight decay: steps shrink the weights by rate * decay / d (default 0)", decay)
+    batch: int = setting(4, "samples per step (default 4)", positive_integer)
+    weight_decay: float = setting(
+        0.0, "weight decay: steps shrink the weights by rate * decay / d (default 0)", decay_rate
+    )
     init: str = kind_of_start()
     small: float = small_start()
-    overlap: float | None = setting(None, "cosine of the start with the truth, by an oracle", share, "start_overlap")
-    looks: int = setting(50, "entries of the history", whole)
-    points: int = setting(2048, "sampled fields of each set in the equations, a power of two", whole, "field_points")
+    overlap: float | None = setting(
+        None, "cosine of the start with the truth, by an oracle", unit_interval, "start_overlap"
+    )
+    looks: int = setting(50, "entries of the history", positive_integer)
+    points: int = setting(
+        2048, "sampled fields of each set in the equations, a power of two", positive_integer, "field_points"
+    )
 
     @property
     def pace(self) -> Pace:

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.arguments import require_arguments
-from glassformer.core.checks import is_number, require_integer
+from glassformer.core.checks import is_number, require_arguments, require_integer
 from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.named_entries import NamedEntries
-from glassformer.core.results import plain
+from glassformer.core.results import NamedEntries, plain
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.learning_curve import LEVEL, QUANTITIES, Curves, Seen, ending, extended, first_ratios

@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import options_in
-from glassformer.core.tables import import_string
+from glassformer.core.registry import import_string
 from glassformer.learners.base import Learner
 
 # Name on the command line, and the class: imported when it is asked for. The first is the default.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from glassformer.core.errors import GlassformerError, IncompatibleError
 from glassformer.core.options import parameter
-from glassformer.core.settings import Iteration, gap_accepted, not_negative, setting, steps_allowed, strength_from
+from glassformer.core.parsing import parse_strength
+from glassformer.core.settings import Iteration, max_iterations_setting, non_negative, setting, tolerance_setting
 from glassformer.learners.base import IN_ANY_FORM, FitResult, Learner
 
 if TYPE_CHECKING:
@@ -79,10 +80,10 @@ class RegularisedRisk(Learner):
         "nuclear", "nuclear, ridge or elastic; trace, or pinned (trace known), for positive matrices"
     )
     strength: float | None = parameter(
-        "weight of the regulariser, or best (default the best one)", None, read=strength_from, check=not_negative
+        "weight of the regulariser, or best (default the best one)", None, read=parse_strength, check=non_negative
     )
-    tolerance: float = gap_accepted()
-    max_iterations: int = steps_allowed(5000)
+    tolerance: float = tolerance_setting()
+    max_iterations: int = max_iterations_setting(5000)
 
     def __post_init__(self) -> None:
         from glassformer.risk.losses import loss_of

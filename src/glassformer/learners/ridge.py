@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator, lsqr
 
-from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_arguments
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.solution import Solution, Status

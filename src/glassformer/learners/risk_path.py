@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.arguments import require_arguments
-from glassformer.core.checks import is_number, is_whole, require_integer
+from glassformer.core.checks import is_number, is_whole, require_arguments, require_integer
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array

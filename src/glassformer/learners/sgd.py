@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glassformer.core.settings import decay, positive, setting, whole
+from glassformer.core.settings import decay_rate, positive, positive_integer, setting
 from glassformer.learners.base import FitResult
 from glassformer.learners.descent import RowDescent, kind_of_start, small_start
 
@@ -46,13 +46,13 @@ class SGD(RowDescent):
     continues: ClassVar[bool] = True
 
     learning_rate: float | None = setting(None, "length of a step (default 15)", positive)
-    weight_decay: float | None = setting(None, "weight w of w |W|^2/(2d) beside the loss (default 0.07)", decay)
+    weight_decay: float | None = setting(None, "weight w of w |W|^2/(2d) beside the loss (default 0.07)", decay_rate)
     init: str = kind_of_start()
     small: float = small_start()
-    batch: int = setting(200, "samples per batch", whole)
-    repeats: int = setting(3, "gradient steps on every batch", whole)
-    passes: int = setting(40, "passes over the data", whole)
-    looks: int = setting(8, "entries of the history per pass", whole)
+    batch: int = setting(200, "samples per batch", positive_integer)
+    repeats: int = setting(3, "gradient steps on every batch", positive_integer)
+    passes: int = setting(40, "passes over the data", positive_integer)
+    looks: int = setting(8, "entries of the history per pass", positive_integer)
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
         return "several passes over the same samples have no closed equations"

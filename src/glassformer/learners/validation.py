@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from glassformer.core.arguments import require_arguments
-from glassformer.core.checks import require_integer
+from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array

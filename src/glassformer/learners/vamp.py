@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glassformer.core.arguments import require_arguments
-from glassformer.core.settings import fixed_damping, steps_allowed
+from glassformer.core.checks import require_arguments
+from glassformer.core.settings import damping_setting, max_iterations_setting
 from glassformer.learners.base import FitResult
 from glassformer.learners.matrix_passing import MatrixPassing, settles_within
 from glassformer.models.base import Model
@@ -51,8 +51,8 @@ class VectorMessagePassing(MatrixPassing):
     title: ClassVar[str] = "vector message passing"
 
     tolerance: float = settles_within()
-    max_iterations: int = steps_allowed(300)
-    damping: float | None = fixed_damping()
+    max_iterations: int = max_iterations_setting(300)
+    damping: float | None = damping_setting()
 
     def steps_of_theory(self, model: Any, alpha: Array, steps: int) -> Table:
         from glassformer.state_evolution.vector_state_evolution import vector_trajectory

@@ -11,8 +11,8 @@ import numpy as np
 from glassformer.channels.attention.named import NAMES, attention_channel, untied_channel
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data
-from glassformer.core.grids import number_from
-from glassformer.core.options import as_text, parameter
+from glassformer.core.options import parameter
+from glassformer.core.parsing import parse_number, parse_text
 from glassformer.designs.base import Design
 from glassformer.designs.pairs import PairDesign
 from glassformer.designs.quadratic import QuadraticDesign
@@ -111,11 +111,11 @@ class AttentionIndexed(Model):
     prior: Any = None
     untied: bool = parameter("different matrices of keys and queries", False)
     width: int | None = parameter("fixed width r, instead of --rho", None)
-    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
+    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=parse_number)
     spectrum: Any = parameter(
         f"eigenvalues of S, instead of --rho: a file of numbers, or {POWER_LAW}",
         None,
-        read=as_text,
+        read=parse_text,
         opens_file=True,
     )
 

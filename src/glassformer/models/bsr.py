@@ -13,8 +13,8 @@ from glassformer.channels.confusion import CONFUSIONS
 from glassformer.channels.scalar.named import NAMES, scalar_channel
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError, no_data
-from glassformer.core.grids import number_from
-from glassformer.core.options import as_text, parameter
+from glassformer.core.options import parameter
+from glassformer.core.parsing import parse_number, parse_text
 from glassformer.designs.base import Design
 from glassformer.designs.correlated import CorrelatedDesign
 from glassformer.designs.dense import DenseDesign
@@ -108,21 +108,21 @@ class BilinearSequenceRegression(Model):
         opens_file=True,
     )
     noise_law: InitVar[Any] = parameter(
-        f"of discrete labels, instead of --noise: {', '.join(CONFUSIONS)}", None, read=as_text
+        f"of discrete labels, instead of --noise: {', '.join(CONFUSIONS)}", None, read=parse_text
     )
     prior: Any = parameter(
         f"law of the factors' entries, with --width: {', '.join(LAWS)}",
         None,
-        read=as_text,
+        read=parse_text,
     )
     spectrum: Any = parameter(
         f"singular values of S, instead of --rho: a file of numbers, or {POWER_LAW}",
         None,
-        read=as_text,
+        read=parse_text,
         opens_file=True,
     )
     token_correlation: float | Any = parameter(
-        "correlation of neighbouring tokens in (-1, 1), for data alone: no theory is known", 0.0, read=number_from
+        "correlation of neighbouring tokens in (-1, 1), for data alone: no theory is known", 0.0, read=parse_number
     )
 
     name = "bsr"

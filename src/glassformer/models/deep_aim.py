@@ -13,8 +13,8 @@ from glassformer.channels.base import Channel
 from glassformer.channels.sampling_limits import require_sampling
 from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.core.grids import parse_grid
 from glassformer.core.options import parameter
+from glassformer.core.parsing import parse_grid
 from glassformer.core.resources import furthest
 from glassformer.designs.layered import LayeredQuadraticDesign
 from glassformer.models.aim import AttentionIndexed

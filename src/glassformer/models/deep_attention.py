@@ -16,8 +16,8 @@ from glassformer.channels.sampling_limits import require_noise, require_sampling
 from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.grids import number_from, parse_grid, whole_from
-from glassformer.core.options import as_text, parameter
+from glassformer.core.options import parameter
+from glassformer.core.parsing import parse_grid, parse_integers, parse_number, parse_text
 from glassformer.core.resources import furthest, require_resources
 from glassformer.designs.projection import projection_design
 from glassformer.models.base import FiniteSize, Model
@@ -101,9 +101,9 @@ class DeepAttention(Model):
         option="data_points",
         begin=128,
     )
-    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
-    prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
-    rank: int | Sequence[int] = parameter("directions of the weights, or one number per layer", 1, read=whole_from)
+    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=parse_number)
+    prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=parse_text)
+    rank: int | Sequence[int] = parameter("directions of the weights, or one number per layer", 1, read=parse_integers)
 
     def __post_init__(self) -> None:
         for name in ("depth", "tokens", "heads"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import Option, options_in
-from glassformer.core.tables import import_string
+from glassformer.core.registry import import_string
 
 if TYPE_CHECKING:
     from glassformer.models import Model

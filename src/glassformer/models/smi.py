@@ -15,8 +15,8 @@ from glassformer.channels.label_laws import noise_label
 from glassformer.channels.sampling_limits import require_sampling
 from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import ParameterError
-from glassformer.core.grids import number_from, parse_grid
-from glassformer.core.options import as_text, parameter
+from glassformer.core.options import parameter
+from glassformer.core.parsing import parse_grid, parse_number, parse_text
 from glassformer.core.resources import furthest
 from glassformer.designs.projection import projection_design
 from glassformer.models.base import FiniteSize, Model
@@ -92,13 +92,13 @@ class SequenceMultiIndex(Model):
         begin=256,
     )
     noise_law: Any = parameter(
-        f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)}", None, read=as_text
+        f"law of labels around the link, instead of --noise: {', '.join(LABEL_LAWS)}", None, read=parse_text
     )
-    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=number_from)
+    token_correlation: float | Any = parameter("correlation of neighbouring tokens in (-1, 1)", 0.0, read=parse_number)
     feature_spectrum: Any = parameter(
         "eigenvalues of the covariance of the features, of mean one, as a comma list", None, read=parse_grid
     )
-    prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=as_text)
+    prior: Any = parameter(f"law of the weights: {', '.join(NAMES)}", None, read=parse_text)
 
     few_rows = of_link = True
     name = "smi"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.tables import by_name
+from glassformer.core.registry import by_name
 from glassformer.priors.law import Law
 from glassformer.priors.mixture import Components, MixtureLaw
 

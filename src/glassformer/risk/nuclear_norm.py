@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_arguments
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
 from glassformer.models.bsr import BilinearSequenceRegression

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.channels.base import Channel
-from glassformer.core.arguments import require_arguments
-from glassformer.core.checks import require_integer
+from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array

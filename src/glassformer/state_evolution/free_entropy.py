@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.arguments import require_arguments
-from glassformer.core.checks import is_number, is_whole, require_integer
+from glassformer.core.checks import is_number, is_whole, require_arguments, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.resources import require_resources

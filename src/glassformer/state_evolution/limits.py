@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from glassformer.channels.base import Channel
 from glassformer.channels.field_averages import REPLICAS
-from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
 from glassformer.core.progress import progress
 from glassformer.core.results import Table, wide_bars

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_arguments
 from glassformer.core.display import DisplayMixin, heading
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import options_in, values_of

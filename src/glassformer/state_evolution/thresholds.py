@@ -13,13 +13,12 @@ import numpy as np
 
 from glassformer.channels.field_averages import REPLICAS
 from glassformer.channels.scalar.exponents import Exponents
-from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_arguments
 from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.estimate import Array
-from glassformer.core.named_entries import NamedEntries
 from glassformer.core.progress import progress
-from glassformer.core.results import plain
+from glassformer.core.results import NamedEntries, plain
 from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.numerics.quasi_random import confident
 from glassformer.state_evolution.equation_of_state import (

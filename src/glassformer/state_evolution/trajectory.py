@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.arguments import require_arguments
-from glassformer.core.checks import is_number, require_integer
+from glassformer.core.checks import is_number, require_arguments, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import track

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.arguments import require_arguments
-from glassformer.core.checks import require_integer
+from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.results import Steps

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.arguments import require_arguments
 from glassformer.core.cache import memoize
+from glassformer.core.checks import require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model, require_theory

@@ -8,7 +8,7 @@ from typing import Any
 from glassformer.channels.confusion import CONFUSIONS, confusion_law
 from glassformer.channels.scalar.base import ScalarChannel
 from glassformer.core.errors import IncompatibleError, LinkError, ParameterError
-from glassformer.core.tables import import_string
+from glassformer.core.registry import import_string
 
 # Name on the command line, and the class, whose ``with_noise`` is asked.
 CHANNELS = {

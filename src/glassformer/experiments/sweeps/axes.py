@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.grids import parse_grid
 from glassformer.core.hashing import identified
+from glassformer.core.parsing import parse_grid
 
 
 def values_of(name: str, values: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_arguments
 from glassformer.core.errors import DataError
 from glassformer.core.results import scalars
 from glassformer.experiments.sweeps.store import Record, Store

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_arguments
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.files import open_lock_file
 from glassformer.core.progress import track

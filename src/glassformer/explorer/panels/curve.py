@@ -15,7 +15,7 @@ from bokeh.models import Legend, LegendItem
 from glassformer.core.cache import cached_table, memoize
 from glassformer.core.display import spoken
 from glassformer.core.errors import GlassformerError
-from glassformer.core.grids import parse_grid
+from glassformer.core.parsing import parse_grid
 from glassformer.core.results import Table
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked

@@ -11,7 +11,7 @@ from bokeh.models import Legend, LegendItem
 
 from glassformer.core.cache import memoize
 from glassformer.core.display import spoken
-from glassformer.core.grids import number_from
+from glassformer.core.parsing import parse_number
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked
 from glassformer.explorer.drawing import CLEAR, COLORS, DASHES, GREYED, canvas, fill, hover, source
@@ -54,7 +54,7 @@ class Samples(Panel):
         from glassformer.plotting.plots import plot_plan
 
         del so_far
-        target, d = number_from("target", asked.texts["target"]), whole(asked.texts, "d")
+        target, d = parse_number("target", asked.texts["target"]), whole(asked.texts, "d")
         chosen = learner(asked.texts["planned"]).fitting(asked.model)
         compute = partial(plan, asked.model, target, chosen, "error", d)
         found = memoize(compute, "plan", asked.model, target, chosen, d)

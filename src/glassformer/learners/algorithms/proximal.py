@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.core.arguments import require_arguments
+from glassformer.core.checks import require_arguments
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.settings import Iteration

@@ -23,7 +23,7 @@ from glassformer.core.checkpoints import Checkpoint, CheckpointFolder, pack_leav
 from glassformer.core.estimate import Array
 from glassformer.core.hashing import identity
 from glassformer.core.progress import note, track
-from glassformer.core.settings import check_settings, checked, not_negative, positive, whole
+from glassformer.core.settings import check_settings, checked_field, non_negative, positive, positive_integer
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.papers.text.questions import PADDING, QuestionData
@@ -56,17 +56,17 @@ class ClassifierTraining:
         glassformer.core.errors.ParameterError: epochs = 0 is not allowed: expected an integer >= 1
     """
 
-    layers: int = checked(2, whole)
-    embedding: int = checked(128, whole)
-    width: int = checked(64, whole)
-    skip: float = checked(0.0, not_negative)
+    layers: int = checked_field(2, positive_integer)
+    embedding: int = checked_field(128, positive_integer)
+    width: int = checked_field(64, positive_integer)
+    skip: float = checked_field(0.0, non_negative)
     masked: bool = True
-    epochs: int = checked(30, whole)
-    batch: int = checked(16, whole)
-    learning_rate: float = checked(5e-5, positive)
-    weight_decay: float = checked(0.01, not_negative)
-    scale: float = checked(0.02, positive)
-    looks: int = checked(4, whole)
+    epochs: int = checked_field(30, positive_integer)
+    batch: int = checked_field(16, positive_integer)
+    learning_rate: float = checked_field(5e-5, positive)
+    weight_decay: float = checked_field(0.01, non_negative)
+    scale: float = checked_field(0.02, positive)
+    looks: int = checked_field(4, positive_integer)
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -1,4 +1,4 @@
-"""Tables of what exists: names, and where what they stand for is at home."""
+"""Parts by name: tables list names and the classes that they stand for, which are imported on demand."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import importlib
 from typing import Any
 
 
-def import_string(room: str, place: str) -> Any:
-    """What a line of a table stands for, imported when it is asked for.
+def import_string(package: str, place: str) -> Any:
+    """Import an object of this package.
 
     Args:
-        room: of the package, whose things the table lists.
-        place: ``"module:name"`` in that room.
+        package: the subpackage, with dots.
+        place: ``"module:name"`` in it.
 
     Example:
         >>> import_string("channels.scalar", "sign:SignChannel")()
         SignChannel()
     """
     module, _, name = place.partition(":")
-    return getattr(importlib.import_module(f"glassformer.{room}.{module}"), name)
+    return getattr(importlib.import_module(f"glassformer.{package}.{module}"), name)
 
 
-def by_name(given: object, table: dict[str, str], room: str) -> Any:
-    """What a text names: a line of a table whose names end in ``:NUMBER`` where a number follows.
+def by_name(given: object, table: dict[str, str], package: str) -> Any:
+    """Make an object from its name in a table; a name that ends in ``:NUMBER`` is followed by a number.
 
     Raises:
-        LookupError: the text names no line, or has no number where one belongs.
+        LookupError: the table has no such name, or a number is missing.
 
     Example:
         >>> by_name("laplace:0.5", {"laplace:SCALE": "label_laws:Laplace"}, "channels")
@@ -37,4 +37,4 @@ def by_name(given: object, table: dict[str, str], room: str) -> Any:
         home, numbers = homes[name, separator], [float(number)] if separator else []
     except (KeyError, ValueError) as error:
         raise LookupError(f"{given!r} is none of {', '.join(table)}") from error
-    return import_string(room, home)(*numbers)
+    return import_string(package, home)(*numbers)

@@ -1,4 +1,4 @@
-"""Numbers as command lines and files write them."""
+"""Numbers from the texts of command lines and files; errors name the option."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ import math
 from glassformer.core.errors import ParameterError
 from glassformer.core.resources import require_resources
 
-# What a value takes in memory where it is least, in the tables of closed forms.
-_BYTES = 1000
-# Values that one text may stand for.
-_MOST = 1_000_000
+# Bytes that a value of a grid takes at least, in the tables of closed forms (measured), and the largest grid.
+_BYTES, _MOST = 1000, 1_000_000
 
 
-def number_from(name: str, text: str) -> float:
-    """One number.
+def parse_number(name: str, text: str) -> float:
+    """Return the number in a text.
 
     Raises:
-        ParameterError: the text is none.
+        ParameterError: the text is no number.
 
     Example:
-        >>> number_from("token_correlation", "0.5")
+        >>> parse_number("token_correlation", "0.5")
         0.5
     """
     try:
@@ -30,7 +28,7 @@ def number_from(name: str, text: str) -> float:
 
 
 def parse_grid(name: str, text: str) -> list[float]:
-    """The numbers in ``"0.3"``, ``"0.1,0.2"`` or ``"start:stop:count"``, both ends included.
+    """Return the numbers in ``"0.3"``, ``"0.1,0.2"`` or ``"start:stop:count"``, both ends included.
 
     Raises:
         ParameterError: the text is none of these, or stands for too many numbers.
@@ -52,22 +50,51 @@ def parse_grid(name: str, text: str) -> list[float]:
     require_resources(name, text, _BYTES * float(count), "give fewer values", what="values")
     import numpy as np
 
-    # Points that are round in decimals are written so: without it 0.2:0.8:4 has 0.6000000000000001. Ends stay as given.
+    # Rounded to fifteen digits: otherwise 0.2:0.8:4 has 0.6000000000000001. The ends stay as given.
     inner = [float(f"{value:.15g}") for value in np.linspace(start, stop, count)[1:-1]]
     return [start, *inner, stop][:count]
 
 
-def whole_from(name: str, text: str) -> list[int]:
-    """The whole numbers in ``"2"`` or ``"1,2"``.
+def parse_integers(name: str, text: str) -> list[int]:
+    """Return the integers in ``"2"`` or ``"1,2"``.
 
     Raises:
         ParameterError: the text is none of these.
 
     Example:
-        >>> whole_from("rank", "2,1")
+        >>> parse_integers("rank", "2,1")
         [2, 1]
     """
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise ParameterError(name, text, "a whole number, or a comma list of them") from None
+
+
+def parse_strength(name: str, text: str) -> float | None:
+    """Return the strength in a text, None for the best strength.
+
+    Raises:
+        ParameterError: the text is neither a number nor "best".
+
+    Example:
+        >>> parse_strength("strength", "0.1"), strength_from("strength", "best")
+        (0.1, None)
+    """
+    if text == "best":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(name, text, "a number >= 0, or best") from None
+
+
+def parse_text(name: str, given: str) -> str:
+    """Return the text itself, for fields of any type.
+
+    Example:
+        >>> parse_text("prior", "rademacher")
+        'rademacher'
+    """
+    del name
+    return given
