@@ -6,12 +6,11 @@ import scipy.optimize
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, IncompatibleError, ParameterError, limits
 from glassformer.channels.attention.prediction import row_disagreement
-from glassformer.risk import cross_entropy, two_tokens
-from glassformer.risk.attention_labels import PlaneLabels, ProductLabels, SampledLabels
-from glassformer.risk.cross_entropy import CrossEntropy
+from glassformer.risk.attention_averages import HardmaxAverages, ProductAverages, SampledAverages
+from glassformer.risk.cross_entropy import CrossEntropy, minimise, minimise_two_tokens
 from glassformer.risk.limits import risk_limits
 from glassformer.risk.losses import loss_of
-from glassformer.risk.penalties import Learned, penalty_of
+from glassformer.risk.penalties import OrderParameters, penalty_of
 
 
 def risk(model, alpha, strength, loss="cross-entropy"):
@@ -23,9 +22,9 @@ def aim(channel, tokens=2, rho=0.5, **more):
 
 
 def found(overlap, power, susceptibility):
-    zeros = {name: np.zeros(1) for name in Learned._fields}
+    zeros = {name: np.zeros(1) for name in OrderParameters._fields}
     given = {"overlap": overlap, "power": power, "susceptibility": susceptibility}
-    return Learned(**{**zeros, **{name: np.array([value]) for name, value in given.items()}})
+    return OrderParameters(**{**zeros, **{name: np.array([value]) for name, value in given.items()}})
 
 
 @pytest.mark.slow
@@ -70,9 +69,7 @@ def test_two_tokens_are_as_any_number(variance, spread):
     y = np.moveaxis(rng.dirichlet(np.ones(2), size=(200, 2)), 0, -1)
     y[:, :, 100:] = np.round(y[:, :, 100:])
     omega, v = spread * rng.standard_normal((3, 200)), np.full(200, variance)
-    for one, other in zip(
-        two_tokens.minimised(y, omega, v, scale), cross_entropy.minimised(y, omega, v, scale), strict=True
-    ):
+    for one, other in zip(minimise_two_tokens(y, omega, v, scale), minimise(y, omega, v, scale), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
 
 
@@ -94,22 +91,22 @@ def test_the_conjugate_of_slopes(tokens):
 @pytest.mark.parametrize(
     ("channel", "rule", "levels", "state"),
     [
-        ("hardmax", PlaneLabels, (1, 2), (0.0, 0.0, 0.0)),
-        ("hardmax", PlaneLabels, (1, 2), (2.6, 6.5, 8.0)),
-        ("softmax", ProductLabels, (4, 5), (0.0, 0.0, 0.0)),
-        ("softmax", ProductLabels, (4, 5), (1.1, 0.9, 1.0)),
-        ("softmax", ProductLabels, (4, 5), (1.49, 1.485, 0.1)),
+        ("hardmax", HardmaxAverages, (1, 2), (0.0, 0.0, 0.0)),
+        ("hardmax", HardmaxAverages, (1, 2), (2.6, 6.5, 8.0)),
+        ("softmax", ProductAverages, (4, 5), (0.0, 0.0, 0.0)),
+        ("softmax", ProductAverages, (4, 5), (1.1, 0.9, 1.0)),
+        ("softmax", ProductAverages, (4, 5), (1.49, 1.485, 0.1)),
     ],
 )
 def test_rules_agree_with_samples(channel, rule, levels, state):
     """Quadrature with the label's law against quasi-random points with an integration by parts instead."""
     model, loss, seen = aim(channel), CrossEntropy(1.0), found(*state)
-    fine, finer = (np.array(rule(model.channel, 1.5, loss, accuracy=level).answers(seen)) for level in levels)
+    fine, finer = (np.array(rule(model.channel, 1.5, loss, accuracy=level).averages(seen)) for level in levels)
     np.testing.assert_allclose(fine, finer, rtol=1e-6, atol=1e-9)
-    sampled = SampledLabels(model.channel, 1.5, loss, accuracy=1)
-    parts = np.array([part.answers(seen) for part in sampled.replicas])[:, :, 0]
+    sampled = SampledAverages(model.channel, 1.5, loss, accuracy=1)
+    parts = np.array([part.averages(seen) for part in sampled.replicas])[:, :, 0]
     mean, bar = parts.mean(axis=0), parts.std(axis=0, ddof=1) / np.sqrt(len(parts))
-    np.testing.assert_allclose(mean, np.array(sampled.answers(seen))[:, 0], rtol=1e-10)
+    np.testing.assert_allclose(mean, np.array(sampled.averages(seen))[:, 0], rtol=1e-10)
     assert np.all(np.abs(mean - finer[:, 0]) <= 5 * bar + 1e-9)
 
 
@@ -145,8 +142,8 @@ def trace(model, row):
 
 def test_averages_do_not_jump():
     """Where narrow panels were left out coarse ones did, by a millionth, and fixed points ended up in between."""
-    labels = PlaneLabels(aim("hardmax").channel, 1.5, CrossEntropy(1.0))
-    values = [labels.answers(found(11.6, 92.0, v)).stiffness[0] for v in np.linspace(1.915, 1.948, 21)]
+    labels = HardmaxAverages(aim("hardmax").channel, 1.5, CrossEntropy(1.0))
+    values = [labels.averages(found(11.6, 92.0, v)).v_hat[0] for v in np.linspace(1.915, 1.948, 21)]
     assert np.max(np.abs(np.diff(np.log(values), 3))) < 1e-8
 
 
@@ -209,15 +206,15 @@ def test_the_best_strength():
 @pytest.mark.parametrize("channel", ["hardmax", "softmax"])
 def test_error_estimates_of_samples(channel):
     """Those of two tokens cover what quadrature says, and three tokens teach more than two."""
-    from glassformer.risk.fixed_points import refined, solved
-    from glassformer.risk.problem import Problem
+    from glassformer.risk.fixed_points import fixed_points, refine_averages
+    from glassformer.risk.problem import RiskProblem
 
     model, alpha, strength = aim(channel), np.array([0.2]), np.array([0.1])
     exact = risk(model, alpha, 0.1)["error"][0]
-    labels = SampledLabels(model.channel, 1.5, CrossEntropy(1.0))
-    problem = Problem(model, CrossEntropy(1.0), penalty_of("trace"), labels)
-    point = refined(problem, alpha, solved(problem, alpha, strength))
-    assert abs(point.found.error[0] - exact) <= 1.5 * point.error_estimate[0] < 0.05 * exact
+    labels = SampledAverages(model.channel, 1.5, CrossEntropy(1.0))
+    problem = RiskProblem(model, CrossEntropy(1.0), penalty_of("trace"), labels)
+    point = refine_averages(problem, alpha, fixed_points(problem, alpha, strength))
+    assert abs(point.order.error[0] - exact) <= 1.5 * point.error_estimate[0] < 0.05 * exact
     three = risk(aim(channel, 3), alpha, 0.1)
     assert three.converged and three["cosine"][0] > risk(model, alpha, 0.1)["cosine"][0]
     assert 0 < three["error_estimate"][0] < 0.05 * three["error"][0]

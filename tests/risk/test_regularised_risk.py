@@ -24,11 +24,11 @@ from glassformer import (
 from glassformer.channels.confusion import Confusion
 from glassformer.channels.scalar.noisy_sign import NoisySignChannel
 from glassformer.random_matrices.nuclear_norm import trace_dimension
-from glassformer.risk.fixed_points import solved
+from glassformer.risk.fixed_points import fixed_points
 from glassformer.risk.limits import risk_limits
-from glassformer.risk.losses import Hinge, Huber, Logistic, OwnLoss, Square, loss_of
+from glassformer.risk.losses import CustomLoss, Hinge, Huber, Logistic, Square, loss_of
 from glassformer.risk.penalties import penalty_of
-from glassformer.risk.problem import Problem
+from glassformer.risk.problem import RiskProblem
 from glassformer.risk.thresholds import risk_thresholds
 
 # beta, rho, noise; alpha, strength; error, mean squared training residual, rank, power.
@@ -223,10 +223,12 @@ def test_the_elastic_interpolator_next_to_its_threshold():
 
 
 def test_an_error_that_is_not_known_to_its_own_size_did_not_converge():
-    found = solved(Problem(bsr(), Square(), penalty_of("nuclear")), np.array([0.5, 0.6]), np.array([0.1, 0.1]))
-    rough = found._replace(error_estimate=found.found.error * [1.1, 0.9])
-    assert found.told == [Status.CONVERGED] * 2
-    assert rough.told == [Status.INTEGRATION_NOT_CONVERGED, Status.CONVERGED]
+    found = fixed_points(
+        RiskProblem(bsr(), Square(), penalty_of("nuclear")), np.array([0.5, 0.6]), np.array([0.1, 0.1])
+    )
+    rough = found._replace(error_estimate=found.order.error * [1.1, 0.9])
+    assert found.statuses() == [Status.CONVERGED] * 2
+    assert rough.statuses() == [Status.INTEGRATION_NOT_CONVERGED, Status.CONVERGED]
 
 
 @pytest.mark.slow
@@ -277,21 +279,21 @@ def test_a_loss_of_ones_own():
     own = risk(model, alpha, soft, "elastic", 0.4)
     np.testing.assert_allclose(own["error"], risk(model, alpha, "logistic", "elastic", 0.4)["error"], atol=1e-7)
     with pytest.raises(ParameterError, match="convex"):
-        OwnLoss(lambda y, h: -((y - h) ** 2))
+        CustomLoss(lambda y, h: -((y - h) ** 2))
 
 
 @pytest.mark.slow
 def test_losses_of_ones_own_with_kinks():
     """Least absolute residuals are the limit of Huber's loss."""
     model = bsr(noise=0.1)
-    own = risk(model, [0.5], OwnLoss(lambda y, h: jnp.abs(y - h)), strength=0.2)
+    own = risk(model, [0.5], CustomLoss(lambda y, h: jnp.abs(y - h)), strength=0.2)
     far, near = (risk(model, [0.5], Huber(knee), strength=0.2 * knee)["error"][0] for knee in (2e-4, 1e-4))
     assert own["error"][0] == pytest.approx(2 * near - far, rel=1e-6)
 
 
 @pytest.mark.statistics
 def test_a_hinge_of_ones_own_is_the_hinge():
-    hinge = risk(bsr(channel="sign"), [1.0], OwnLoss(lambda y, h: jnp.maximum(0.0, 1 - y * h)), strength=0.2)
+    hinge = risk(bsr(channel="sign"), [1.0], CustomLoss(lambda y, h: jnp.maximum(0.0, 1 - y * h)), strength=0.2)
     assert hinge["error"][0] == pytest.approx(risk(bsr(channel="sign"), [1.0], "hinge", strength=0.2)["error"][0])
 
 
@@ -371,19 +373,19 @@ def test_an_elastic_penalty_recovers_later_than_the_nuclear_norm():
     np.testing.assert_allclose(little[:2], none[:2], rtol=1e-2)
     assert little[2] < 1e-4
     # The same extrapolation of the nuclear norm ends at its closed form.
-    problem = Problem(bsr(), Square(), penalty_of("nuclear"))
-    assert problem.extrapolated_dimension().value == pytest.approx(nuclear_norm_threshold(1, 0.3), abs=1e-6)
+    problem = RiskProblem(bsr(), Square(), penalty_of("nuclear"))
+    assert problem.extrapolated_dimension()[0] == pytest.approx(nuclear_norm_threshold(1, 0.3), abs=1e-6)
 
 
 def test_the_best_strengths_of_many_ratios_cost_a_few_times_a_fixed_one(monkeypatch):
     """Counted in evaluations of the map, which the processor time follows and other processes do not change."""
-    evaluations, learned = [0], Problem.learned
+    evaluations, learned = [0], RiskProblem.order_parameters
 
     def counted(self, strength, fields):
         evaluations[0] += len(strength)
         return learned(self, strength, fields)
 
-    monkeypatch.setattr(Problem, "learned", counted)
+    monkeypatch.setattr(RiskProblem, "order_parameters", counted)
     model, alpha, spent = bsr(channel="sign"), np.linspace(0.05, 2, 200), []
     for strength in (0.1, None):
         evaluations[0] = 0
@@ -414,8 +416,8 @@ def test_the_best_strength_beyond_the_first_looks():
 
 def test_the_largest_useful_strength():
     model = bsr(noise=0.1)
-    problem = Problem(model, Square(), penalty_of("nuclear"))
-    largest = problem.largest_strength(np.array([0.5]))[0]
+    problem = RiskProblem(model, Square(), penalty_of("nuclear"))
+    largest = problem.lambda_max(np.array([0.5]))[0]
     assert risk(model, [0.5], strength=1.001 * largest)["error"][0] == 1
     assert 0.99 < risk(model, [0.5], strength=0.999 * largest)["error"][0] < 1
 

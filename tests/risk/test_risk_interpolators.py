@@ -5,10 +5,10 @@ import pytest
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, RegularisedRisk, Ridge, ridge_error
 from glassformer.random_matrices.given import Spectrum
-from glassformer.risk.fixed_points import _searched
+from glassformer.risk.fixed_points import iterated_points
 from glassformer.risk.losses import Square
 from glassformer.risk.penalties import penalty_of
-from glassformer.risk.problem import Problem
+from glassformer.risk.problem import RiskProblem
 
 NOISY = BilinearSequenceRegression(rho=0.3, noise=0.1)
 PENALTIES = ["ridge", "elastic", "nuclear"]
@@ -49,10 +49,10 @@ def test_errors_that_diverge_do_so_at_the_right_rate(penalty):
 def test_the_limit_that_is_searched_for_is_the_closed_form():
     """The equations of the other penalties, for ridge; rounding is amplified next to as many samples as unknowns."""
     alpha = np.array([0.3, 0.99, 1 - 1e-6])
-    point = _searched(Problem(NOISY, Square(), penalty_of("ridge")), alpha, np.zeros(3), True)
+    point = iterated_points(RiskProblem(NOISY, Square(), penalty_of("ridge")), alpha, np.zeros(3))
     assert all(status.ok for status in point.status)
-    assert np.all(np.abs(point.found.error - exact(alpha)) <= point.error_estimate)
-    assert np.all(point.error_estimate < 2e-4 * point.found.error)
+    assert np.all(np.abs(point.order.error - exact(alpha)) <= point.error_estimate)
+    assert np.all(point.error_estimate < 2e-4 * point.order.error)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)

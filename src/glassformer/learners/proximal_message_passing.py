@@ -65,7 +65,7 @@ class ProximalMessagePassing(RegularisedRisk):
         from glassformer.learners.algorithms.message_passing import message_passing
         from glassformer.learners.algorithms.proximal_passing import ProximalStep
         from glassformer.learners.training_history import Snapshots
-        from glassformer.risk.trajectory import BEGIN
+        from glassformer.risk.trajectory import START_SUSCEPTIBILITY
 
         snapshots = Snapshots(model, data.teacher)
 
@@ -73,7 +73,8 @@ class ProximalMessagePassing(RegularisedRisk):
             if not state.first:
                 snapshots.take(state.estimate)
 
-        step = ProximalStep(self.risk_of(model, data), BEGIN * float(model.prior.second_moment), _POLICY.still)
+        susceptibility = START_SUSCEPTIBILITY * float(model.prior.second_moment)
+        step = ProximalStep(self.risk_of(model, data), susceptibility, _POLICY.still)
         run = message_passing(step, self.max_iterations, damping=0.0, watch=follow)
         history = snapshots.developed()
         if not history and data.teacher is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from glassformer.core.results import Table
     from glassformer.learners.algorithms.risk import Risk
     from glassformer.learners.data_set import DataSet
-    from glassformer.risk.loss import Loss
+    from glassformer.risk.loss_base import Loss
     from glassformer.risk.penalties import Penalty
     from glassformer.state_evolution.thresholds import Thresholds
 
@@ -127,9 +127,9 @@ class RegularisedRisk(Learner):
             )
 
     def _problem(self, model: Any) -> Any:
-        from glassformer.risk.limits import checked
+        from glassformer.risk.problem import risk_problem
 
-        return checked(model, *self._minimised)
+        return risk_problem(model, *self._minimised)
 
     @property
     def _minimised(self) -> tuple[Loss, Penalty, float | None]:

@@ -20,7 +20,7 @@ from glassformer.learners.algorithms.penalised_fit import prepared, weights_of
 from glassformer.learners.algorithms.several_classes import SeveralClasses
 from glassformer.learners.algorithms.weighted_loss import Shifted
 from glassformer.learners.risk_path import ITERATION, STRENGTHS, RiskPath, followed, strengths_of
-from glassformer.risk.loss import Loss
+from glassformer.risk.loss_base import Loss
 from glassformer.risk.losses import loss_of
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Regularised risk in the limit of large sizes: losses, penalties, and the fixed points that they make."""
+"""Regularised risk in the limit of large sizes: losses, penalties, fixed-point equations, tuning and thresholds."""

@@ -1,10 +1,12 @@
-r"""Cross-entropy of attention: a loss that sees all indices of a sample at once.
+r"""Cross-entropy of attention: a loss of all indices of a sample at once, and its proximal map.
 
 A sample has the :math:`K = T(T+1)/2` components ``x`` of a symmetric matrix ``h`` of indices
-(:mod:`~glassformer.designs.token_pairs`), labels are rows of probabilities :math:`Y_{ab}`. With
-:math:`P_{ab} = e^{\beta h_{ab}}/\sum_ce^{\beta h_{ac}}` the slope in ``x`` is that of :math:`\beta(P - Y)`, and the
-matrix of second derivatives is diagonal less one square per row, so that Newton's steps cost ``T x T`` systems. Numbers
-of one sample are along the first axes inside, along the last ones outside.
+(:mod:`~glassformer.designs.token_pairs`); labels are rows of probabilities :math:`Y_{ab}`. With
+:math:`P_{ab} = e^{\beta h_{ab}}/\sum_ce^{\beta h_{ac}}` the derivative in ``h`` is :math:`\beta(P - Y)`. The matrix of
+second derivatives is diagonal minus one square per row, so that a Newton step solves a ``T x T`` system. Two tokens
+have two equations, whose Newton steps are written out (:func:`minimise_two_tokens`).
+
+Public methods have samples along the first axes; inside, samples are along the last axis.
 """
 
 from __future__ import annotations
@@ -21,51 +23,24 @@ from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.designs.token_pairs import pair_indices
-from glassformer.risk import two_tokens
-from glassformer.risk.loss import Loss
+from glassformer.risk.loss_base import Loss
 
-
-@dataclass(frozen=True)
-class Newton(two_tokens.Newton):
-    """How minimisers of any number of tokens are looked for."""
-
-    steps: int = 200  # at most
-    last: float = 1e-9  # relative step that ends the search
-    rough: float = 1e-6  # relative step that may be rounding: it ends the search where steps no longer shrink
-    shrinking: float = 0.3  # share of the step before, below which one shrinks
-    rounding: float = 1e-13  # of the objective, which hides it
-    at_once: int = 16384  # samples that are treated in one go
-
-
-_POLICY = Newton()
-
-
-class _Shape(NamedTuple):
-    """Constants of so many tokens.
-
-    Attributes:
-        spread: indices from components, shape (T T, K).
-        partner: the other token of each component, shape (T, K).
-        weight: of that component in the row, zero for pairs without the row's token, shape (T, K).
-    """
-
-    spread: Array
-    partner: NDArray[np.intp]
-    weight: Array
-
-
-@lru_cache(maxsize=16)
-def _shape(tokens: int) -> _Shape:
-    rows, columns = pair_indices(tokens)
-    count = np.arange(len(rows))
-    own = np.where(rows == columns, np.sqrt(2), 1.0)
-    spread = np.zeros((tokens, tokens, len(rows)))
-    spread[rows, columns, count] = spread[columns, rows, count] = own
-    partner = np.zeros((tokens, len(rows)), dtype=np.intp)
-    partner[rows, count], partner[columns, count] = columns, rows
-    weight = np.zeros((tokens, len(rows)))
-    weight[rows, count] = weight[columns, count] = own
-    return _Shape(spread.reshape(tokens**2, -1), partner, weight)
+# Samples that are minimised together: arrays of this length stay in the cache of a processor (measured).
+_BATCH = 16384
+# Both Newton methods: halvings of a step at most, and the share of the predicted decrease that a step has to bring.
+_HALVINGS, _SUFFICIENT_DECREASE = 60, 0.1
+# Any number of tokens: steps at most, the relative step that ends the iteration, the relative step that may be
+# rounding (it ends the iteration once steps shrink by less than the factor), and the rounding of the objective.
+_STEPS, _LAST_STEP, _ROUGH_STEP, _SHRINKING, _OBJECTIVE_ROUNDING = 200, 1e-9, 1e-6, 0.3, 1e-13
+# Two tokens: steps at most, the step after which the next one is rounding (convergence is quadratic), the rounding of
+# the residual, and the share of samples below which the others are dropped from the iteration (measured).
+_PAIR_STEPS, _PAIR_LAST_STEP, _RESIDUAL_ROUNDING, _FEW = 100, 1e-7, 1e-14, 0.5
+# Row differences of two tokens from components, and the pseudo-inverse; their product is [[3, 1], [1, 3]].
+_ROWS = np.array([[np.sqrt(2), -1.0, 0.0], [0.0, -1.0, np.sqrt(2)]])
+_BACK = np.linalg.pinv(_ROWS)
+_SQUARE, _DETERMINANT = 3.0, 8.0
+# Keeps the logarithm of a vanishing strength finite.
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -75,11 +50,11 @@ class CrossEntropy(Loss):
     Equation :eq:`risk-attention` of the documentation.
 
     Labels are rows of probabilities, shape (..., T, T), those of hardmax attention with a single one per row; fields
-    are the components of ``h``, shape (..., K). Values have shape (...), scores that of the fields, and their slopes
-    are traces.
+    are the components of ``h``, shape (..., K). Values have shape (...), scores the shape of the fields, and their
+    derivatives are traces.
 
     Args:
-        temperature: inverse, :math:`\beta > 0`; None for that of the labels, one for hardmax.
+        temperature: inverse, :math:`\beta > 0`; None for the temperature of the labels, one for hardmax.
 
     Raises:
         ParameterError: ``temperature`` is out of range.
@@ -94,6 +69,7 @@ class CrossEntropy(Loss):
     temperature: float | None = None
 
     name = "cross-entropy"
+    row_labels = True
 
     def __post_init__(self) -> None:
         if self.temperature is not None and not (is_number(self.temperature) and 0 < self.temperature < np.inf):
@@ -105,7 +81,7 @@ class CrossEntropy(Loss):
 
     @property
     def sharpness(self) -> float:
-        """Rows bend by at most one half, and every component is in two entries, or twice in one."""
+        """Rows have second derivatives of at most one half; every component is in two entries, or twice in one."""
         return self._scale**2
 
     def adapted(self, channel: Any) -> Loss:
@@ -113,47 +89,42 @@ class CrossEntropy(Loss):
             return self
         return replace(self, temperature=float(getattr(channel, "temperature", 1.0)))
 
-    def labels_of(self, channel: Any, power: float) -> Any:
-        from glassformer.risk.attention_labels import attention_labels
-
-        return attention_labels(channel, power, self)
-
     def value(self, y: Array, h: Array) -> Array:
-        y, h, shape = _flat(y, h)
+        y, h, shape = _flatten(y, h)
         return _value(y, _logits(h, self._scale)).reshape(shape[:-1])
 
     def slope(self, y: Array, h: Array) -> Array:
-        y, h, shape = _flat(y, h)
+        y, h, shape = _flatten(y, h)
         return _slope(y, _probabilities(_logits(h, self._scale)), self._scale).T.reshape(shape)
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        return self._minimised(y, omega, variance)[0]
+        return self._minimise(y, omega, variance)[0]
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        return self._minimised(y, omega, variance)[1:]
+        return self._minimise(y, omega, variance)[1:]
 
-    def _minimised(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array, Array]:
-        """Minimisers, scores, and minus the trace of the score's derivatives."""
-        y, omega, shape = _flat(y, omega)
+    def _minimise(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array, Array]:
+        """Return minimisers, scores, and minus the traces of the scores' derivatives."""
+        y, omega, shape = _flatten(y, omega)
         v = np.broadcast_to(np.asarray(variance, dtype=float), shape[:-1]).ravel()
-        found, score, curvature = np.empty(omega.shape), np.empty(omega.shape), np.empty(v.shape)
-        search = two_tokens.minimised if len(y) == 2 else minimised
-        for start in range(0, len(v), _POLICY.at_once):
-            part = slice(start, start + _POLICY.at_once)
-            parts = search(y[:, :, part], omega[:, part], v[part], self._scale)
-            found[:, part], score[:, part], curvature[part] = parts
-        return found.T.reshape(shape), score.T.reshape(shape), curvature.reshape(shape[:-1])
+        minimiser, score, trace = np.empty(omega.shape), np.empty(omega.shape), np.empty(v.shape)
+        solve = minimise_two_tokens if len(y) == 2 else minimise
+        for start in range(0, len(v), _BATCH):
+            part = slice(start, start + _BATCH)
+            solution = solve(y[:, :, part], omega[:, part], v[part], self._scale)
+            minimiser[:, part], score[:, part], trace[part] = solution
+        return minimiser.T.reshape(shape), score.T.reshape(shape), trace.reshape(shape[:-1])
 
     def conjugate_at(self, y: Array, h: Array, slopes: Array, share: float) -> Array:
-        """An upper bound, exact for all of the slopes: the entropy of probabilities between labels and fits."""
+        """Return an upper bound, exact at ``share`` = 1: the entropy of probabilities between labels and fits."""
         del slopes
-        y, h, shape = _flat(y, h)
+        y, h, shape = _flatten(y, h)
         between = y + share * (_probabilities(_logits(h, self._scale)) - y)
         return np.sum(xlogy(between, between), axis=(0, 1)).reshape(shape[:-1])
 
 
-def _flat(y: Array, h: Array) -> tuple[Array, Array, tuple[int, ...]]:
-    """Labels of shape (T, T, n) and fields of shape (K, n); the shape that fields have to have again."""
+def _flatten(y: Array, h: Array) -> tuple[Array, Array, tuple[int, ...]]:
+    """Return labels of shape (T, T, n), fields of shape (K, n), and the shape that fields have outside."""
     y, h = np.asarray(y, dtype=float), np.asarray(h, dtype=float)
     tokens, batch = y.shape[-1], np.broadcast_shapes(y.shape[:-2], h.shape[:-1])
     flat = np.broadcast_to(y, (*batch, tokens, tokens)).reshape(-1, tokens, tokens)
@@ -161,10 +132,38 @@ def _flat(y: Array, h: Array) -> tuple[Array, Array, tuple[int, ...]]:
     return np.moveaxis(flat, 0, -1), np.ascontiguousarray(fields.T), (*batch, h.shape[-1])
 
 
+class _Indices(NamedTuple):
+    """How the components of T tokens make up the matrix of indices.
+
+    Attributes:
+        spread: matrix from components to indices, shape (T T, K).
+        partner: the other token of each component, shape (T, K).
+        weight: weight of that component in the row, zero for pairs without the row's token, shape (T, K).
+    """
+
+    spread: Array
+    partner: NDArray[np.intp]
+    weight: Array
+
+
+@lru_cache(maxsize=16)
+def _indices(tokens: int) -> _Indices:
+    rows, columns = pair_indices(tokens)
+    count = np.arange(len(rows))
+    own = np.where(rows == columns, np.sqrt(2), 1.0)
+    spread = np.zeros((tokens, tokens, len(rows)))
+    spread[rows, columns, count] = spread[columns, rows, count] = own
+    partner = np.zeros((tokens, len(rows)), dtype=np.intp)
+    partner[rows, count], partner[columns, count] = columns, rows
+    weight = np.zeros((tokens, len(rows)))
+    weight[rows, count] = weight[columns, count] = own
+    return _Indices(spread.reshape(tokens**2, -1), partner, weight)
+
+
 def _logits(h: Array, scale: float) -> Array:
-    """Shape (T, T, n)."""
+    """Return the matrix of indices times the scale, shape (T, T, n)."""
     tokens = round((np.sqrt(8 * len(h) + 1) - 1) / 2)
-    return np.asarray((scale * _shape(tokens).spread @ h).reshape(tokens, tokens, -1))
+    return np.asarray((scale * _indices(tokens).spread @ h).reshape(tokens, tokens, -1))
 
 
 def _probabilities(logits: Array) -> Array:
@@ -173,17 +172,26 @@ def _probabilities(logits: Array) -> Array:
 
 
 def _value(y: Array, logits: Array) -> Array:
-    """Of each sample; logits relative to the largest of their row, so that small losses keep their digits."""
-    apart = logits - np.max(logits, axis=1, keepdims=True)
-    return np.asarray(np.sum(np.log(np.sum(np.exp(apart), axis=1)), axis=0) - np.sum(y * apart, axis=(0, 1)))
+    """Return the loss of each sample; logits relative to the largest of their row keep the digits of small losses."""
+    relative = logits - np.max(logits, axis=1, keepdims=True)
+    return np.asarray(np.sum(np.log(np.sum(np.exp(relative), axis=1)), axis=0) - np.sum(y * relative, axis=(0, 1)))
 
 
-class _Bends(NamedTuple):
-    r"""The matrix :math:`1 + V\ell''`, inverted as one that is diagonal less ``T`` squares.
+def _slope(y: Array, probabilities: Array, scale: float) -> Array:
+    """Return the derivative of the loss in the components, shape (K, n)."""
+    difference = (probabilities - y).reshape(len(y) ** 2, -1)
+    return np.asarray(scale * _indices(len(y)).spread.T @ difference)
+
+
+# Any number of tokens ------------------------------------------------------------------------------------------------
+
+
+class _Hessian(NamedTuple):
+    r"""The matrix :math:`1 + V\ell''`, a diagonal minus ``T`` squares, with its inverse by Woodbury's identity.
 
     Attributes:
-        own: second derivatives' diagonal part, shape (K, n).
-        across: square roots of what is subtracted, shape (T, K, n).
+        own: diagonal part of the second derivatives, shape (K, n).
+        across: square roots of what is subtracted from it, shape (T, K, n).
         variance: ``V``, shape (n,).
         diagonal: ``1 + V own``.
         inverse: of the ``T x T`` system, shape (T, T, n).
@@ -196,29 +204,28 @@ class _Bends(NamedTuple):
     inverse: Array
 
     @classmethod
-    def at(cls, probabilities: Array, variance: Array, scale: float) -> _Bends:
-        tokens, shape = len(probabilities), _shape(len(probabilities))
-        own = scale**2 * (shape.spread**2).T @ probabilities.reshape(tokens**2, -1)
-        across = scale * shape.weight[:, :, None] * probabilities[np.arange(tokens)[:, None], shape.partner]
+    def at(cls, probabilities: Array, variance: Array, scale: float) -> _Hessian:
+        tokens, indices = len(probabilities), _indices(len(probabilities))
+        own = scale**2 * (indices.spread**2).T @ probabilities.reshape(tokens**2, -1)
+        across = scale * indices.weight[:, :, None] * probabilities[np.arange(tokens)[:, None], indices.partner]
         diagonal = 1 + variance * own
-        lowered = across / diagonal
-        small = np.eye(tokens)[:, :, None] - variance * np.einsum("akn,bkn->abn", across, lowered)
+        small = np.eye(tokens)[:, :, None] - variance * np.einsum("akn,bkn->abn", across, across / diagonal)
         return cls(own, across, variance, diagonal, _inverse(small))
 
-    def solved(self, right: Array) -> Array:
-        """Of the matrix, for right-hand sides of shape (K, n)."""
+    def solve(self, right: Array) -> Array:
+        """Return the inverse matrix times vectors of shape (K, n)."""
         lowered = right / self.diagonal
         inside = np.einsum("abn,bn->an", self.inverse, np.einsum("akn,kn->an", self.across, lowered))
         return np.asarray(lowered + self.variance * np.einsum("akn,an->kn", self.across, inside) / self.diagonal)
 
     def trace(self) -> Array:
-        r"""Of :math:`\ell''(1 + V\ell'')^{-1}`."""
+        r"""Return the trace of :math:`\ell''(1 + V\ell'')^{-1}`."""
         twice = np.einsum("akn,bkn->abn", self.across / self.diagonal, self.across / self.diagonal)
         return np.asarray(np.sum(self.own / self.diagonal, axis=0) - np.einsum("abn,abn->n", self.inverse, twice))
 
 
 def _inverse(matrices: Array) -> Array:
-    """Of positive matrices, shape (T, T, n), by elimination: a library's calls cost more than their arithmetic."""
+    """Invert positive matrices, shape (T, T, n), by elimination: LAPACK calls cost more than their arithmetic."""
     size = len(matrices)
     left, inverse = matrices.copy(), np.broadcast_to(np.eye(size)[:, :, None], matrices.shape).copy()
     for i in range(size):
@@ -233,56 +240,165 @@ def _inverse(matrices: Array) -> Array:
     return inverse
 
 
-def minimised(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Array, Array, Array]:
-    """Minimisers and scores, shape (K, n), and minus the traces of the scores' derivatives, shape (n,)."""
-    p = _minimiser(y, omega, variance, scale)
-    probabilities = _probabilities(_logits(p, scale))
-    trace = _Bends.at(probabilities, variance, scale).trace()
-    return p, -_slope(y, probabilities, scale), trace
+def minimise(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Array, Array, Array]:
+    r"""Minimise :math:`V\ell(y, p) + |p-\omega|^2/2` by Newton's method with backtracking, for any number of tokens.
 
-
-def _slope(y: Array, probabilities: Array, scale: float) -> Array:
-    """Of the loss in the components."""
-    apart = (probabilities - y).reshape(len(y) ** 2, -1)
-    return np.asarray(scale * _shape(len(y)).spread.T @ apart)
-
-
-def _minimiser(y: Array, omega: Array, variance: Array, scale: float) -> Array:
-    r"""Of :math:`V\ell(y, p) + |p-\omega|^2/2`, by Newton's method with shortened steps; shape (K, n)."""
+    Returns:
+        Minimisers and scores, shape (K, n), and minus the traces of the scores' derivatives, shape (n,).
+    """
     # Where labels are missed by far, the loss is straight and Newton's step too long: zero is the better start.
     missed = variance * (_value(y, _logits(omega, scale)) - _value(y, 0 * _logits(omega, scale)))
     p = np.where(missed > 0.5 * np.sum(omega**2, axis=0), 0.0, omega)
     active, before = np.arange(len(variance)), np.full(len(variance), np.inf)
-    for _ in range(_POLICY.steps):
+    for _ in range(_STEPS):
         labels, centre, v, here = y[:, :, active], omega[:, active], variance[active], p[:, active]
         logits = _logits(here, scale)
         probabilities = _probabilities(logits)
         slope = v * _slope(labels, probabilities, scale) + here - centre
-        step = -_Bends.at(probabilities, v, scale).solved(slope)
+        step = -_Hessian.at(probabilities, v, scale).solve(slope)
         objective = v * _value(labels, logits) + 0.5 * np.sum((here - centre) ** 2, axis=0)
-        p[:, active] = _shortened(labels, centre, v, here, step, objective, np.sum(slope * step, axis=0), scale)
+        p[:, active] = _backtrack(labels, centre, v, here, step, objective, np.sum(slope * step, axis=0), scale)
         size = np.max(np.abs(step), axis=0) / (1 + np.max(np.abs(here), axis=0))
         # Steps that do not shrink any more are rounding.
-        moving = (size > _POLICY.last) & ((size > _POLICY.rough) | (size < _POLICY.shrinking * before))
+        moving = (size > _LAST_STEP) & ((size > _ROUGH_STEP) | (size < _SHRINKING * before))
         active, before = active[moving], size[moving]
         if not active.size:
             break
-    return p
+    probabilities = _probabilities(_logits(p, scale))
+    return p, -_slope(y, probabilities, scale), _Hessian.at(probabilities, variance, scale).trace()
 
 
-def _shortened(
+def _backtrack(
     y: Array, centre: Array, v: Array, here: Array, step: Array, objective: Array, slope: Array, scale: float
 ) -> Array:
-    """Where steps lead, halved until the objective is low enough."""
-    share, waiting, moved = np.ones(len(v)), np.arange(len(v)), here + step
-    for _ in range(_POLICY.halvings):
-        there = moved[:, waiting]
-        found = v[waiting] * _value(y[:, :, waiting], _logits(there, scale))
-        found += 0.5 * np.sum((there - centre[:, waiting]) ** 2, axis=0)
-        allowed = objective[waiting] + _POLICY.decrease * share[waiting] * slope[waiting]
-        waiting = waiting[found > allowed + _POLICY.rounding * (1 + np.abs(objective[waiting]))]
+    """Return the ends of steps, halved until the objective decreases enough (Armijo)."""
+    share, waiting, end = np.ones(len(v)), np.arange(len(v)), here + step
+    for _ in range(_HALVINGS):
+        there = end[:, waiting]
+        value = v[waiting] * _value(y[:, :, waiting], _logits(there, scale))
+        value += 0.5 * np.sum((there - centre[:, waiting]) ** 2, axis=0)
+        allowed = objective[waiting] + _SUFFICIENT_DECREASE * share[waiting] * slope[waiting]
+        waiting = waiting[value > allowed + _OBJECTIVE_ROUNDING * (1 + np.abs(objective[waiting]))]
         if not waiting.size:
             break
         share[waiting] *= 0.5
-        moved[:, waiting] = here[:, waiting] + share[waiting] * step[:, waiting]
-    return moved
+        end[:, waiting] = here[:, waiting] + share[waiting] * step[:, waiting]
+    return end
+
+
+# Two tokens ----------------------------------------------------------------------------------------------------------
+
+
+def minimise_two_tokens(y: Array, omega: Array, variance: Array, scale: float) -> tuple[Array, Array, Array]:
+    r"""Minimise as :func:`minimise` does, for two tokens, in the plane of row differences.
+
+    The loss depends on :math:`u_a = \beta(h_{aa} - h_{ab})` alone; the probabilities of the own tokens are
+    :math:`\sigma(u_a)`. With the shares ``y`` that labels give to the own tokens the minimiser solves
+
+    .. math:: u + \beta^2V\begin{pmatrix}3&1\\1&3\end{pmatrix}(\sigma(u) - y) = u_\omega.
+    """
+    centre, shares, strength = scale * _ROWS @ omega, y[[0, 1], [0, 1]], scale**2 * variance
+    u, active = _guess(centre, shares, strength), np.arange(len(strength))
+    here = _RowDifferences.at(u, centre, shares, strength)
+    for _ in range(_PAIR_STEPS):
+        step = here.newton_step()
+        here = _backtrack_residual(here, step)
+        u[:, active] = here.u
+        moving = np.flatnonzero(np.max(np.abs(step), axis=0) > _PAIR_LAST_STEP + here.rounding)
+        if not len(moving):
+            break
+        # Dropping samples costs about as much as a step.
+        if len(moving) < _FEW * len(active):
+            active, here = active[moving], here.select(moving)
+    end = _RowDifferences.at(u, centre, shares, strength)
+    # The minimiser by the change of u, not by the score: large variances would multiply its rounding.
+    minimiser = omega + _BACK @ (u - centre) / scale
+    both = 2 * _DETERMINANT * strength * np.prod(end.curvature, axis=0)
+    trace = scale**2 * (_SQUARE * np.sum(end.curvature, axis=0) + both) / end.determinant
+    return minimiser, -scale * _ROWS.T @ end.excess, trace
+
+
+class _RowDifferences(NamedTuple):
+    """Row differences of some samples, with the equations of the minimiser there.
+
+    Attributes:
+        u: row differences, shape (2, n).
+        centre: row differences of the field, shape (2, n).
+        shares: shares of the own tokens in labels, shape (2, n).
+        strength: the squared scale times ``V``, shape (n,).
+        excess: probabilities minus shares, shape (2, n).
+        curvature: derivatives of the probabilities, shape (2, n).
+        residual: of the equations, shape (2, n).
+    """
+
+    u: Array
+    centre: Array
+    shares: Array
+    strength: Array
+    excess: Array
+    curvature: Array
+    residual: Array
+
+    @classmethod
+    def at(cls, u: Array, centre: Array, shares: Array, strength: Array) -> _RowDifferences:
+        # The hyperbolic tangent takes a fraction of the time of exponentials.
+        tangent = np.tanh(0.5 * u)
+        excess, curvature = 0.5 * (1 + tangent) - shares, 0.25 * (1 - tangent**2)
+        residual = u - centre + strength * (2 * excess + (excess[0] + excess[1]))
+        return cls(u, centre, shares, strength, excess, curvature, residual)
+
+    def select(self, rows: Any) -> _RowDifferences:
+        return _RowDifferences(*(np.take(part, rows, axis=-1) for part in self))
+
+    @property
+    def determinant(self) -> Array:
+        """Determinant of the Jacobian of the equations."""
+        first, second = self.curvature
+        return np.asarray(
+            1 + self.strength * (_SQUARE * (first + second) + _DETERMINANT * self.strength * first * second)
+        )
+
+    def newton_step(self) -> Array:
+        first, second = self.strength * self.curvature
+        one, other = self.residual
+        steps = [second * other - (1 + _SQUARE * second) * one, first * one - (1 + _SQUARE * first) * other]
+        return np.stack(steps) / self.determinant
+
+    @property
+    def distance(self) -> Array:
+        """Size of the residual."""
+        return np.asarray(np.abs(self.residual[0]) + np.abs(self.residual[1]))
+
+    @property
+    def rounding(self) -> Array:
+        """Rounding error of the residual."""
+        return np.asarray(_RESIDUAL_ROUNDING * (1 + self.strength + np.abs(self.centre[0]) + np.abs(self.centre[1])))
+
+
+def _backtrack_residual(here: _RowDifferences, step: Array) -> _RowDifferences:
+    """Return the ends of steps, halved until the residual decreases enough."""
+    share, before = np.ones(len(here.strength)), here.distance
+    there = _RowDifferences.at(here.u + step, here.centre, here.shares, here.strength)
+    for _ in range(_HALVINGS):
+        far = there.distance > (1 - _SUFFICIENT_DECREASE * share) * before + here.rounding
+        if not far.any():
+            break
+        share[far] *= 0.5
+        there = _RowDifferences.at(here.u + share * step, here.centre, here.shares, here.strength)
+    return there
+
+
+def _guess(centre: Array, shares: Array, strength: Array) -> Array:
+    r"""Return an approximate solution that neglects the other row.
+
+    With :math:`r = 3\beta^2V` the equation is :math:`u = f + r\sigma(-u)`, symmetric under ``(u, f) -> (-u, -r - f)``.
+    For ``u > 0`` it is nearly :math:`u = f + re^{-u}`, which Lambert's function solves.
+    """
+    reach = _SQUARE * strength
+    pushed = centre - reach * (1 - shares)
+    mirrored = pushed < -0.5 * reach
+    pushed = np.where(mirrored, -reach - pushed, pushed)
+    # Lambert's function of the exponential of this, by a formula with an error of some hundredths.
+    size = np.logaddexp(0.0, np.log(np.maximum(reach, _TINY)) - pushed)
+    u = pushed + size * (1 - np.log1p(size) / (2 + size))
+    return np.where(mirrored, -u, u)

@@ -1,193 +1,377 @@
-r"""State evolution of regularised risk: fixed points of fields and of what is learned from them.
+r"""Fixed-point equations of regularised risk, and their solution.
 
-The state is the logarithm of :math:`(\tau^2, \hat m, \hat V)`; the map learns from them
-(:mod:`glassformer.risk.penalties`) and asks the labels (:mod:`glassformer.risk.labels`).
+The state is the logarithm of the conjugate parameters :math:`(\tau^2, \hat m, \hat V)`. One application of the map
+computes the order parameters of the penalised estimate (:mod:`glassformer.risk.penalties`), and from them the conjugate
+parameters by averages over labels (:mod:`glassformer.risk.label_averages`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
-from glassformer.core.solution import Solution, Status
+from glassformer.core.solution import Status
 from glassformer.numerics.quasi_random import confident, mean_and_error
-from glassformer.risk.labels import Labels
-from glassformer.risk.least_squares import least_squares
-from glassformer.risk.penalties import Fields, Learned
-from glassformer.risk.points import Point
-from glassformer.risk.problem import LEAST, Problem
-from glassformer.risk.starts import FEW, few_of, start_of
+from glassformer.risk.label_averages import Averages
+from glassformer.risk.penalties import ConjugateParameters, OrderParameters
+from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem
 from glassformer.state_evolution.newton import newton
 
 _SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
-# Of points that only a search looks at: those that converge later are left out of it.
-_LOOK = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=100)
-# Logarithms of fields beyond are none.
-_FAR = 60.0
-# Integrals over laws are right to this part, which as many samples as unknowns amplify without bound; so near to them
-# points that were not found are not known at all.
-_INTEGRALS, _NEAR = 1e-10, 1e-4
-# Finer averages that move the error by a smaller share of it are as good as exact.
-AGREED = 1e-7
+# Fixed points that only a search for a strength needs: those that converge late are left out of it.
+_SEARCH_SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=100)
+# Logarithms of conjugate parameters beyond this size have diverged.
+_DIVERGED = 60.0
+# Relative accuracy of integrals over laws, which as many labels as unknowns amplify without bound; so close to them
+# fixed points that did not converge are not known at all.
+_INTEGRATION_ERROR, _CLOSE_TO_SQUARE = 1e-10, 1e-4
+# Finer averages over labels that change the error by a smaller share agree with the coarser ones.
+AGREEMENT = 1e-7
+# Errors this far below their own error estimate mean that averages have not converged.
+_SMALLEST_ERROR = 1e-8
+# From so many sample ratios on, starts are interpolated between fixed points at a few (measured).
+_MANY, FEW = 48, 16
+# Share of the largest singular value at which the iteration for a threshold starts.
+_START_THRESHOLD = 0.5
+_ROUNDING = 4e-16
 
 
-def solved(problem: Problem, alpha: Array, strength: Array, estimated: bool = True) -> Point:
-    """Fixed points at sample ratios and strengths, shape (batch,); ``estimated`` as in :func:`point_at`.
+class FixedPoints(NamedTuple):
+    """Fixed points at several sample ratios, arrays of shape (batch,).
 
-    Where the error is foretold (:meth:`Problem.known_error`), or has a closed form, nothing is searched for.
+    Attributes:
+        strength: of the penalty.
+        conjugate: conjugate parameters.
+        order: order parameters.
+        averages: averages over labels.
+        status: :class:`~glassformer.core.solution.Status` of the iteration.
+        residual: of the map of the logarithms of conjugate parameters.
+        iterations: evaluations of the map.
+        error_estimate: absolute error of ``order.error``.
+        slopes: Jacobian of the residual, shape (batch, 3, 3); NaN where no map was iterated.
+    """
+
+    strength: Array
+    conjugate: ConjugateParameters
+    order: OrderParameters
+    averages: Averages
+    status: NDArray[np.object_]
+    residual: Array
+    iterations: NDArray[np.int64]
+    error_estimate: Array
+    slopes: Array
+
+    @property
+    def converged(self) -> NDArray[np.bool_]:
+        """Where the iteration converged."""
+        return np.array([status.ok for status in self.status], dtype=bool)
+
+    def statuses(self) -> list[Status]:
+        """Return the statuses; where the error is not known to its own size, averages have not converged."""
+        rough = self.error_estimate > self.order.error + _SMALLEST_ERROR
+        lost = Status.INTEGRATION_NOT_CONVERGED
+        return [lost if status.ok and bad else status for status, bad in zip(self.status, rough, strict=True)]
+
+    def at(self, rows: Any) -> FixedPoints:
+        """Return some of the fixed points."""
+        points: FixedPoints = _map_arrays(lambda part: part[rows], self)
+        return points
+
+    @classmethod
+    def merge(cls, chosen: Any, first: FixedPoints, second: FixedPoints) -> FixedPoints:
+        """Return the rows of ``first`` where ``chosen``, and the rows of ``second`` elsewhere."""
+
+        def merged(one: Any, other: Any) -> Any:
+            both = np.empty((len(chosen), *one.shape[1:]), dtype=one.dtype)
+            both[chosen], both[~chosen] = one, other
+            return both
+
+        points: FixedPoints = _map_arrays(merged, first, second)
+        return points
+
+
+def _map_arrays(function: Callable[..., Any], *trees: Any) -> Any:
+    """Apply a function to the arrays of nested named tuples."""
+    if isinstance(trees[0], tuple):
+        return type(trees[0])(*(_map_arrays(function, *parts) for parts in zip(*trees, strict=True)))
+    return function(*trees)
+
+
+def fixed_points(problem: RiskProblem, alpha: Array, strength: Array, estimated: bool = True) -> FixedPoints:
+    """Return the fixed points at sample ratios and strengths, shape (batch,).
+
+    Errors known in advance (:meth:`~glassformer.risk.problem.RiskProblem.known_error`) and least squares need no
+    iteration. ``estimated`` as in :func:`fixed_points_near`.
     """
     known = problem.known_error(alpha, strength)
-    told = ~np.isnan(known)
-    closed = ~told & problem.least_squares(alpha, strength)
-    if told.any():
-        some, point = told, Point.known(problem, alpha[told], strength[told], known[told])
+    is_known = ~np.isnan(known)
+    closed = ~is_known & problem.is_least_squares(alpha, strength)
+    if is_known.any():
+        rows, points = is_known, _known_points(problem, alpha[is_known], strength[is_known], known[is_known])
     elif closed.any():
-        some, point = closed, least_squares(problem, alpha[closed])
+        rows, points = closed, least_squares(problem, alpha[closed])
     else:
-        return _searched(problem, alpha, strength, estimated)
-    if some.all():
-        return point
-    return Point.joined(some, point, solved(problem, alpha[~some], strength[~some], estimated))
+        return iterated_points(problem, alpha, strength, estimated)
+    if rows.all():
+        return points
+    return FixedPoints.merge(rows, points, fixed_points(problem, alpha[~rows], strength[~rows], estimated))
 
 
-def _searched(problem: Problem, alpha: Array, strength: Array, estimated: bool) -> Point:
-    least = np.where(strength == 0, LEAST, strength)
-    point = point_at(problem, alpha, least, _interpolated(problem, alpha, least), estimated)
-    none = strength == 0
-    if none.any():
-        limit = _limit(problem, alpha[none], point.at(none), estimated)
-        point = Point.joined(none, limit._replace(strength=np.zeros_like(limit.strength)), point.at(~none))
-    return point
+def _known_points(problem: RiskProblem, alpha: Array, strength: Array, error: Array) -> FixedPoints:
+    """Return fixed points of an error known in advance: nothing is learned, or the signal is recovered."""
+    zero, recovered = np.zeros_like(alpha), error == 0
+    power = np.where(recovered, problem.power, 0.0)
+    rank = np.where(recovered, problem.model.prior.rank, 0.0)
+    degrees = np.where(recovered, 1.0 if problem.penalty.spectral == 0 else np.nan, 0.0)
+    order = OrderParameters(power, power, zero, error, degrees, rank, zero)
+    averages = problem.labels.averages(order)
+    conjugate = problem.conjugate_from_averages(alpha, averages)
+    return _converged(strength, conjugate, order, averages)
 
 
-def _limit(problem: Problem, alpha: Array, point: Point, estimated: bool) -> Point:
-    """The limit of no penalty from points at the strength that stands for none.
+def _converged(
+    strength: Array, conjugate: ConjugateParameters, order: OrderParameters, averages: Averages
+) -> FixedPoints:
+    """Return fixed points that took no iteration."""
+    batch, zero = len(strength), np.zeros_like(strength)
+    status = np.full(batch, Status.CONVERGED, dtype=object)
+    iterations, slopes = np.zeros(batch, dtype=np.int64), np.full((batch, 3, 3), np.nan)
+    return FixedPoints(strength, conjugate, order, averages, status, zero, iterations, order.error_estimate, slopes)
 
-    Of matrices that are not positive that is the one of least penalty among those that fit the labels, a problem of
-    its own in which no strength is small: next to as many samples as unknowns none is small enough. Errors of
-    positive ones, which do not diverge, move with the strength or its root: four times as much tells how far.
+
+def least_squares(problem: RiskProblem, alpha: Array) -> FixedPoints:
+    r"""Return fixed points of least squares, or of its solution of least norm, in closed form.
+
+    With ``s`` the slope of the label on its field and :math:`\Delta_0` the variance of the rest, ``c`` components of
+    labels per unknown and :math:`k = \min(c, 1)` the estimate is :math:`s\,k\,(S + \tau Z)` with
+
+    .. math:: \tau^2 = \frac{\Delta_0/s^2 + (1-k)^2 Q_0}{c - k^2}, \quad E = (1-sk)^2 Q_0 + s^2k^2\tau^2.
+
+    With more labels than unknowns there is one solution, whatever penalty vanishes. As many labels as unknowns, some of
+    them noise, make power and error infinite.
+    """
+    slope, rest = problem.labels.regression
+    count, power, one = problem.labels_per_unknown(alpha), problem.power, np.ones_like(alpha)
+    share, excess = np.minimum(count, 1.0), count - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # c - k^2 without a difference of nearly equal numbers.
+        denominator = np.where(excess < 0, -count * excess, excess)
+        noise = np.nan_to_num((rest / slope**2 + (1 - share) ** 2 * power) / denominator, nan=0.0, posinf=np.inf)
+        residual = rest + slope**2 * ((1 - share) ** 2 * power + share**2 * noise)
+        susceptibility = np.where(excess > 0, 1 / excess, np.inf)
+    error = (1 - slope * share) ** 2 * power + (slope * share) ** 2 * noise
+    order = OrderParameters(
+        overlap=slope * share * power,
+        power=(slope * share) ** 2 * (power + noise),
+        susceptibility=susceptibility,
+        error=error,
+        degrees=one,
+        rank=one,
+        error_estimate=np.where(np.isfinite(error), _ROUNDING * error, 0.0),
+    )
+    components, unfitted = problem.labels.components, np.maximum(excess, 0.0) / count
+    training = 0.5 * components * rest * unfitted
+    averages = Averages(
+        components * slope * unfitted, 2 * training, components * unfitted, training, 0.5 * components * residual
+    )
+    # Below as many labels as unknowns V_hat is that of a small strength.
+    v_hat = np.where(excess > 0, excess, SMALL_STRENGTH * count / np.maximum(-excess, SMALL_STRENGTH))
+    return _converged(np.zeros_like(alpha), ConjugateParameters(noise, slope * v_hat, v_hat), order, averages)
+
+
+def iterated_points(problem: RiskProblem, alpha: Array, strength: Array, estimated: bool = True) -> FixedPoints:
+    """Return fixed points by iteration, strength zero as a limit."""
+    small = np.where(strength == 0, SMALL_STRENGTH, strength)
+    points = fixed_points_near(problem, alpha, small, _start(problem, alpha, small), estimated)
+    zero = strength == 0
+    if zero.any():
+        limit = _limit_of_no_penalty(problem, alpha[zero], points.at(zero), estimated)
+        points = FixedPoints.merge(zero, limit._replace(strength=np.zeros_like(limit.strength)), points.at(~zero))
+    return points
+
+
+def _limit_of_no_penalty(problem: RiskProblem, alpha: Array, points: FixedPoints, estimated: bool) -> FixedPoints:
+    """Return the limit of no penalty, from fixed points at the small strength that stands for it.
+
+    For matrices that are not positive it is the matrix of least penalty among those that fit the labels: a problem of
+    its own in which no strength is small, since near as many labels as unknowns no strength is small enough. Errors of
+    positive matrices do not diverge and change with the strength, or its root: four times the strength estimates by
+    how much.
     """
     if problem.penalty.positive:
         if not estimated:
-            return point
-        with_more_noise = point_at(problem, alpha, 4 * point.strength, point.logarithms).found.error
-        return point._replace(error_estimate=point.error_estimate + 2 * np.abs(with_more_noise - point.found.error))
-    fitting = replace(problem, seen=replace(problem.labels, fitted=True))
-    unit = np.array([1.0, LEAST, LEAST])
-    found = point_at(fitting, alpha, np.ones_like(alpha), point.logarithms - np.log(unit), estimated)
-    fields = Fields(*(part * size for part, size in zip(found.fields, unit, strict=True)))
-    spare = 1 - problem.count(alpha)
-    lost = (spare < _NEAR) & ~np.array([status.ok for status in found.status])
-    amplified = np.where(lost, np.inf, _INTEGRALS * found.found.error / spare)
-    return found._replace(
-        fields=fields,
-        error_estimate=found.error_estimate + amplified,
-        found=found.found._replace(susceptibility=np.full_like(alpha, np.inf)),
-        answer=found.answer._replace(training_loss=np.zeros_like(alpha)),
-        iterations=found.iterations + point.iterations,
+            return points
+        stronger = fixed_points_near(problem, alpha, 4 * points.strength, points.conjugate.logarithms).order.error
+        return points._replace(error_estimate=points.error_estimate + 2 * np.abs(stronger - points.order.error))
+    interpolation = replace(problem, given_averages=replace(problem.labels, interpolating=True))
+    unit = np.array([1.0, SMALL_STRENGTH, SMALL_STRENGTH])
+    start = points.conjugate.logarithms - np.log(unit)
+    limit = fixed_points_near(interpolation, alpha, np.ones_like(alpha), start, estimated)
+    missing = 1 - problem.labels_per_unknown(alpha)
+    lost = (missing < _CLOSE_TO_SQUARE) & ~limit.converged
+    amplified = np.where(lost, np.inf, _INTEGRATION_ERROR * limit.order.error / missing)
+    return limit._replace(
+        conjugate=ConjugateParameters(*(part * size for part, size in zip(limit.conjugate, unit, strict=True))),
+        error_estimate=limit.error_estimate + amplified,
+        order=limit.order._replace(susceptibility=np.full_like(alpha, np.inf)),
+        averages=limit.averages._replace(training_loss=np.zeros_like(alpha)),
+        iterations=limit.iterations + points.iterations,
     )
 
 
-def point_at(
-    problem: Problem,
+def fixed_points_near(
+    problem: RiskProblem,
     alpha: Array,
     strength: Array,
     start: Array,
     estimated: bool = True,
     slopes: Array | None = None,
-) -> Point:
-    """Fixed points near logarithms of fields, shape (batch, 3).
+) -> FixedPoints:
+    """Return the fixed points near logarithms of conjugate parameters, shape (batch, 3).
 
-    Points that are not to be ``estimated``, which a search looks at, have error estimates of NaN, and are given up
-    earlier. ``slopes`` of the map near the start, which a search knows from the point before, need not be measured.
+    Args:
+        problem: model, loss and penalty.
+        alpha: sample ratios, shape (batch,).
+        strength: of the penalty, shape (batch,).
+        start: logarithms of conjugate parameters.
+        estimated: False in searches: error estimates are NaN, and iterations end earlier.
+        slopes: Jacobian of the residual near the start, where a search knows it from the point before.
     """
 
     def step(x: Array, index: Any) -> Estimate:
-        good = np.all(np.abs(x) < _FAR, axis=1)
-        found = problem.learned(strength[index], Fields(*np.exp(np.where(good[:, None], x, 0.0)).T))
+        good = np.all(np.abs(x) < _DIVERGED, axis=1)
+        conjugate = ConjugateParameters.from_logarithms(np.where(good[:, None], x, 0.0))
+        order = problem.order_parameters(strength[index], conjugate)
         with np.errstate(invalid="ignore", divide="ignore"):
-            new = np.log(np.stack(problem.after(alpha[index], found), axis=1))
+            new = problem.conjugate_parameters(alpha[index], order).logarithms
         new[~good] = np.nan
-        return Estimate(new, np.broadcast_to(found.blur[:, None], new.shape) / np.maximum(found.error, 1e-3)[:, None])
+        error = np.broadcast_to(order.error_estimate[:, None], new.shape) / np.maximum(order.error, 1e-3)[:, None]
+        return Estimate(new, error)
 
-    solution = newton(step, start, _SETTINGS if estimated else _LOOK, slopes=slopes)
-    # Next to a threshold the map hardly contracts: slopes have to be those of the map to the last digits.
+    solution = newton(step, start, _SETTINGS if estimated else _SEARCH_SETTINGS, slopes=slopes)
+    # Near a threshold the map hardly contracts, and differences to one side are too inaccurate.
     late = np.array([status is Status.ITERATION_LIMIT for status in solution.status])
     if late.any() and estimated:
         rows = np.flatnonzero(late)
         again = newton(lambda x, index: step(x, rows[index]), solution.value[late], _SETTINGS, both=True)
         solution = solution.merge_where(late, replace(again, iterations=again.iterations + solution.iterations[late]))
-    fields = Fields(*np.exp(solution.value).T)
-    found = problem.learned(strength, fields)
-    blur = _blur(problem, strength, solution, found) if estimated else np.full_like(strength, np.nan)
-    return Point(
+    conjugate = ConjugateParameters.from_logarithms(solution.value)
+    order = problem.order_parameters(strength, conjugate)
+    error_estimate = np.full_like(strength, np.nan)
+    if estimated:
+        # Errors of the integrals, and the change of the error with a state off by its own error estimate.
+        error_estimate, off, shift = order.error_estimate.copy(), np.minimum(solution.error_estimate, 1.0), 1e-4
+        for axis in range(3):
+            shifted = solution.value.copy()
+            shifted[:, axis] += shift
+            error = problem.order_parameters(strength, ConjugateParameters.from_logarithms(shifted)).error
+            error_estimate += off * np.abs(error - order.error) / shift
+        error_estimate[np.array([status is Status.NON_FINITE for status in solution.status], dtype=bool)] = np.nan
+    return FixedPoints(
         strength,
-        fields,
-        found,
-        problem.labels.answers(found),
-        list(solution.status),
+        conjugate,
+        order,
+        problem.labels.averages(order),
+        np.array(solution.status, dtype=object),
         solution.residual,
         solution.iterations,
-        blur,
+        error_estimate,
         solution.extra["slopes"],
     )
 
 
-def refined(problem: Problem, alpha: Array, point: Point) -> Point:
-    """Fixed points of finer averages over labels, until two of them agree; error estimates say how far they do not."""
-    rough = point.iterations > 0
+def refine_averages(problem: RiskProblem, alpha: Array, points: FixedPoints) -> FixedPoints:
+    """Return fixed points of more accurate averages over labels, until two accuracies agree.
+
+    Error estimates include the difference of the last two; for sampled averages, the spread of the replicas.
+    """
+    rough = points.iterations > 0
     if not rough.all() and problem.labels.finer is not None:
-        known = point.at(~rough)
-        known = known._replace(answer=_finest(problem.labels).answers(known.found))
-        point = Point.joined(rough, point.at(rough), known)
+        finest = problem.labels
+        while (finer_labels := finest.finer) is not None:
+            finest = finer_labels
+        known = points.at(~rough)
+        known = known._replace(averages=finest.averages(known.order))
+        points = FixedPoints.merge(rough, points.at(rough), known)
     while rough.any() and (finer := problem.finer) is not None:
         problem = finer
-        again = point_at(problem, alpha[rough], point.strength[rough], point.logarithms[rough])
-        apart = again.error_estimate + np.abs(again.found.error - point.found.error[rough])
-        again = again._replace(error_estimate=apart, iterations=again.iterations + point.iterations[rough])
-        point = Point.joined(rough, again, point.at(~rough))
-        rough[rough] = ~(apart <= AGREED * again.found.error)
+        start = points.at(rough)
+        again = fixed_points_near(problem, alpha[rough], start.strength, start.conjugate.logarithms)
+        difference = again.error_estimate + np.abs(again.order.error - start.order.error)
+        again = again._replace(error_estimate=difference, iterations=again.iterations + start.iterations)
+        points = FixedPoints.merge(rough, again, points.at(~rough))
+        rough[rough] = ~(difference <= AGREEMENT * again.order.error)
     replicas = list(problem.labels.replicas)
     if not (replicas and rough.any()):
-        return point
-    found = point.at(rough)
+        return points
+    start = points.at(rough)
     errors = [
-        point_at(replace(problem, seen=labels), alpha[rough], found.strength, found.logarithms).found.error
+        fixed_points_near(
+            replace(problem, given_averages=labels), alpha[rough], start.strength, start.conjugate.logarithms
+        ).order.error
         for labels in replicas
     ]
     spread = confident(len(replicas)) * mean_and_error(np.array(errors))[1]
-    return Point.joined(rough, found._replace(error_estimate=spread), point.at(~rough))
+    return FixedPoints.merge(rough, start._replace(error_estimate=spread), points.at(~rough))
 
 
-def _finest(labels: Labels) -> Labels:
-    while (finer := labels.finer) is not None:
-        labels = finer
-    return labels
+def representative_ratios(alpha: Array) -> Array:
+    """Return a few of many sample ratios, between whose fixed points the others are interpolated."""
+    if len(alpha) < _MANY:
+        return alpha
+    return np.unique(np.quantile(alpha, np.linspace(0, 1, FEW), method="nearest"))
 
 
-def _interpolated(problem: Problem, alpha: Array, strength: Array) -> Array:
-    """Starts of many sample ratios at one strength lie between the fixed points of a few."""
-    few = few_of(alpha)
+def _start(problem: RiskProblem, alpha: Array, strength: Array) -> Array:
+    """Return where the iteration starts; at many sample ratios of one strength by interpolation."""
+    few = representative_ratios(alpha)
     if len(few) == len(alpha) or np.any(strength != strength[0]):
-        return start_of(problem, alpha, strength)
-    known = solved(problem, few, np.full(len(few), strength[0]), estimated=False)
-    ok = np.array([status.ok for status in known.status])
+        return _unlearned_start(problem, alpha, strength)
+    known = fixed_points(problem, few, np.full(len(few), strength[0]), estimated=False)
+    ok = known.converged
     if np.sum(ok) < FEW // 2:
-        return start_of(problem, alpha, strength)
-    return np.asarray(PchipInterpolator(np.log(few[ok]), known.logarithms[ok])(np.log(alpha)))
+        return _unlearned_start(problem, alpha, strength)
+    return np.asarray(PchipInterpolator(np.log(few[ok]), known.conjugate.logarithms[ok])(np.log(alpha)))
 
 
-def _blur(problem: Problem, strength: Array, solution: Solution, found: Learned) -> Array:
-    """Error of the error: that of its integrals, and what a state off by its own estimate changes."""
-    total = found.blur.copy()
-    off = np.minimum(solution.error_estimate, 1.0)
-    for axis in range(3):
-        moved = solution.value.copy()
-        moved[:, axis] += 1e-4
-        total += off * np.abs(problem.learned(strength, Fields(*np.exp(moved).T)).error - found.error) / 1e-4
-    return np.where(np.array([status is Status.NON_FINITE for status in solution.status]), np.nan, total)
+def _unlearned_start(problem: RiskProblem, alpha: Array, strength: Array) -> Array:
+    """Start where nothing is learned, or where the threshold leaves half of the range of singular values."""
+    prior, penalty = problem.model.prior, problem.penalty
+    slope, rest = problem.labels.regression
+    count = problem.labels_per_unknown(alpha)
+    if penalty.spectral == 0 and problem.loss.quadratic:
+        return _ridge_solution(problem, alpha, strength).logarithms
+    start = problem.unlearned(alpha)
+    if penalty.spectral > 0:
+        m_hat = start.m_hat * np.fmin(1.0, strength / (_START_THRESHOLD * problem.lambda_max_at(start)))
+        start = start._replace(m_hat=m_hat, v_hat=m_hat)
+    # With more labels than unknowns the noise is that of least squares.
+    excess = count - 1
+    if np.any(excess > 0):
+        positive = np.maximum(excess, NEGLIGIBLE_NOISE)
+        threshold = penalty.spectral * np.nan_to_num(strength) / prior.degrees / positive
+        noise = np.clip((rest / slope**2 + threshold**2) / positive, SMALL_STRENGTH, start.noise)
+        m_hat = np.maximum(start.m_hat, slope * excess)
+        guesses = zip((noise, m_hat, m_hat), start, strict=True)
+        start = ConjugateParameters(*(np.where(excess > 0, guess, part) for guess, part in guesses))
+    return start.logarithms
+
+
+def _ridge_solution(problem: RiskProblem, alpha: Array, strength: Array) -> ConjugateParameters:
+    """Return the closed solution of square loss and ridge, exact for a label of slope one on its field."""
+    slope, rest = problem.labels.regression
+    count = problem.labels_per_unknown(alpha)
+    ridge = problem.penalty.square * strength / problem.model.prior.degrees
+    half = 0.5 * (ridge + 1 - count)
+    root = np.sqrt(half**2 + count * ridge)
+    v_hat = np.where(half > 0, count * ridge / np.where(half > 0, half + root, 1.0), root - half)
+    share = v_hat / (v_hat + ridge)
+    noise = (rest / slope**2 + (1 - share) ** 2 * problem.power) / np.maximum(count - share**2, SMALL_STRENGTH)
+    return ConjugateParameters(np.maximum(noise, NEGLIGIBLE_NOISE), slope * v_hat, v_hat)

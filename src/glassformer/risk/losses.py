@@ -1,4 +1,4 @@
-"""Losses by name, convex in the fitted field, of a label and one field; that of several is cross-entropy."""
+"""The named losses of a label and one field, and the table of all losses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.numerics.roots import bracketed_root
 from glassformer.risk.cross_entropy import CrossEntropy
-from glassformer.risk.loss import Loss
-from glassformer.risk.own_loss import OwnLoss
+from glassformer.risk.custom_loss import CustomLoss
+from glassformer.risk.loss_base import Loss
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Square(Loss):
 
 @dataclass(frozen=True)
 class Logistic(Loss):
-    r"""Minus the log-likelihood of a logistic model, :math:`\log(1 + e^{-yh})`, for labels +1 and -1.
+    r"""Negative log-likelihood of the logistic model, :math:`\log(1 + e^{-yh})`, for labels +1 and -1.
 
     Example:
         >>> g, _ = Logistic().score(np.array(1.0), np.array(0.3), 2.0)
@@ -83,7 +83,7 @@ class Logistic(Loss):
             miss = expit(-z)
             return z - margin - v * miss, 1 + v * miss * (1 - miss)
 
-        # Far from the margin one of its exponentials is all there is, and the equation that of Lambert's function.
+        # Far from the margin one exponential dominates, and Lambert's function solves the equation.
         with np.errstate(divide="ignore"):
             right = margin + wrightomega(np.log(v) - margin)
             left = margin + v - wrightomega(np.log(v) + margin + v)
@@ -108,7 +108,7 @@ class Logistic(Loss):
 
 @dataclass(frozen=True)
 class Hinge(Loss):
-    r"""That of support vector machines, :math:`\max(0, 1 - yh)`, for labels +1 and -1.
+    r"""Loss of support vector machines, :math:`\max(0, 1 - yh)`, for labels +1 and -1.
 
     Example:
         >>> Hinge().proximal(np.ones(3), np.array([-2.0, 0.8, 2.0]), 0.5)
@@ -154,12 +154,12 @@ class Huber(Loss):
     knee: float = 1.0
     sharpness = 1.0
 
-    def slope(self, y: Array, h: Array) -> Array:
-        return np.clip(h - y, -self.knee, self.knee)
-
     def __post_init__(self) -> None:
         if not (is_number(self.knee) and 0 < self.knee < np.inf):
             raise ParameterError("knee", self.knee, "finite and > 0")
+
+    def slope(self, y: Array, h: Array) -> Array:
+        return np.clip(h - y, -self.knee, self.knee)
 
     def value(self, y: Array, h: Array) -> Array:
         size = np.abs(y - h)
@@ -177,7 +177,7 @@ class Huber(Loss):
         return y - reach, y + reach
 
     def conjugate(self, y: Array, u: Array) -> Array:
-        # The domain's end is reached by clipping: rounding must not push it outside.
+        # Clipped slopes lie at the end of the domain: rounding must not push them outside.
         return np.where(np.abs(u) <= self.knee * (1 + 1e-12), u * y + 0.5 * u**2, np.inf)
 
 
@@ -191,10 +191,10 @@ LOSSES: dict[str, Callable[[], Loss]] = {
 
 
 def loss_of(given: object) -> Loss:
-    """The loss that a name, a function of one's own or a loss itself asks for.
+    """Return the loss that is given by its name, by a function of a label and a field, or as a loss.
 
     Raises:
-        ParameterError: there is none of this name, or a function that is no convex loss.
+        ParameterError: the name is unknown, or the function is no convex loss.
 
     Example:
         >>> loss_of("hinge")
@@ -205,5 +205,5 @@ def loss_of(given: object) -> Loss:
     if isinstance(given, str) and given in LOSSES:
         return LOSSES[given]()
     if callable(given):
-        return OwnLoss(given)
+        return CustomLoss(given)
     raise ParameterError("loss", given, f"{', '.join(LOSSES)}, or a function of a label and a field")

@@ -1,8 +1,8 @@
 r"""Error of nuclear-norm regularisation of a bilinear signal, in the limit of large sizes.
 
-The case of the square loss of :mod:`glassformer.risk`, in numbers: the estimator minimises
-:math:`\frac12\sum_\mu (y_\mu - h_\mu)^2 + \lambda (dL)^{1/4}\|S\|_*`. It sees the signal as if through noise of
-variance :math:`\tau^2` and lowers the singular values it sees by :math:`\theta`; with the law of
+This is the square loss of :mod:`glassformer.risk.limits`, for one sample ratio: the estimator minimises
+:math:`\frac12\sum_\mu (y_\mu - h_\mu)^2 + \lambda (dL)^{1/4}\|S\|_*`. It equals the signal seen through noise of
+variance :math:`\tau^2`, with singular values lowered by :math:`\theta`. With the law of
 :mod:`glassformer.random_matrices.rectangular` at :math:`R = \tau^2` for :math:`\beta\ge1` (else the transposed
 problem), :math:`\nu` its mass on :math:`s > 0`, :math:`f = (s - \theta)_+` and :math:`\hat s` its Bayes-optimal
 denoiser,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class NuclearNormRisk(DisplayMixin):
-    r"""What nuclear-norm regularisation reaches at one sample ratio.
+    r"""Error of nuclear-norm regularisation at one sample ratio.
 
     Attributes:
         error: :math:`E = \|\hat S - S\|_F^2/(dL)`, 1 before any data.
@@ -56,18 +56,18 @@ class NuclearNormRisk(DisplayMixin):
 
     @property
     def title(self) -> str:
-        """What it is of."""
+        """Heading of the result."""
         return f"nuclear-norm regularisation of strength {self.strength:g}"
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per number."""
+        """Return a data frame with one row per number."""
         import pandas
 
         return pandas.DataFrame({"quantity": list(vars(self)), "value": list(vars(self).values())})
 
 
 def nuclear_norm_risk(beta: float, rho: float, alpha: float, noise: float, strength: float) -> NuclearNormRisk:
-    r"""The estimator of least :math:`\frac12\sum_\mu (y_\mu - h_\mu)^2 + \lambda (dL)^{1/4}\|S\|_*`.
+    r"""Return the error of the minimiser of :math:`\frac12\sum_\mu (y_\mu - h_\mu)^2 + \lambda (dL)^{1/4}\|S\|_*`.
 
     Equation :eq:`nuclear-norm-risk` of the documentation.
 
@@ -90,11 +90,11 @@ def nuclear_norm_risk(beta: float, rho: float, alpha: float, noise: float, stren
     require_arguments(nuclear_norm_risk, locals())
     if not 0 <= strength < np.inf:
         raise ParameterError("strength", strength, "finite and >= 0")
-    return _found(beta, rho, alpha, noise, float(strength))
+    return _at_sample_ratio(beta, rho, alpha, noise, float(strength))
 
 
 def best_nuclear_norm(beta: float, rho: float, alpha: float, noise: float) -> NuclearNormRisk:
-    r"""The strength of least error; without noise that of interpolation.
+    r"""Return the error at the strength of least error; without noise that is the interpolator.
 
     Equation :eq:`nuclear-norm-risk` of the documentation.
 
@@ -114,11 +114,11 @@ def best_nuclear_norm(beta: float, rho: float, alpha: float, noise: float) -> Nu
         (0.37289523, 0.1158)
     """
     require_arguments(best_nuclear_norm, locals())
-    return _found(beta, rho, alpha, noise, None)
+    return _at_sample_ratio(beta, rho, alpha, noise, None)
 
 
 @lru_cache(maxsize=1024)
-def _found(beta: float, rho: float, alpha: float, noise: float, strength: float | None) -> NuclearNormRisk:
+def _at_sample_ratio(beta: float, rho: float, alpha: float, noise: float, strength: float | None) -> NuclearNormRisk:
     for name, value in (("beta", beta), ("rho", rho), ("alpha", alpha)):
         if not 0 < value < np.inf:
             raise ParameterError(name, value, "finite and > 0")

@@ -1,11 +1,12 @@
-r"""Penalties on a matrix, and what they make of one seen through noise.
+r"""Penalties on a matrix, and the estimate that they make of a matrix seen through noise.
 
 Regularised risk minimises :math:`\sum_\mu\ell(y_\mu, h_\mu) + \lambda\,[w_1\|S\|_* + \frac{w_2}2\|S\|_F^2]`, the
-nuclear norm in units of :math:`(dL)^{1/4}` (of the trace of positive matrices, in units of ``d``). In the limit of
-large sizes the estimate is that of a matrix seen through noise, :math:`Y = S + \tau Z`, its singular values lowered by
-a threshold :math:`\theta` and multiplied by a gain. Labels of networks that are not centred,
-:math:`y = x^TSx/\sqrt d`, show the trace of ``S`` before anything else: it is pinned, weight decay has no effect any
-more, and the threshold is what keeps the trace of the estimate where it is.
+nuclear norm in units of :math:`(dL)^{1/4}` (for positive matrices the trace, in units of ``d``). In the limit of large
+sizes the estimate is the proximal map of the penalty, applied to :math:`Y = S + \tau Z`: singular values are lowered by
+a threshold :math:`\theta` and multiplied by a gain.
+
+Labels of networks that are not centred, :math:`y = x^TSx/\sqrt d`, show the trace of ``S`` before anything else. Then
+the trace is pinned: weight decay has no effect, and the threshold is the one that keeps the trace of the estimate.
 """
 
 from __future__ import annotations
@@ -19,21 +20,62 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.random_matrices.nodes import SpectralLaw
 
-# Steps of the search for a threshold, and the relative one after which to stop.
-_STEPS, _LAST = 60, 1e-13
-# Share of the singular values that a quadrature may miss: beyond, part of the law is wrong and nothing is known.
-_MISSED = 1e-4
+# Newton steps for the threshold of a pinned trace (6 to 10 are taken), and the relative step that ends them.
+_STEPS, _LAST_STEP = 60, 1e-13
+# Share of the singular values that a quadrature may miss; beyond it part of the law is wrong (chosen by trial).
+_MISSED_MASS = 1e-4
+_ROUNDING = 4e-16
+
+
+class OrderParameters(NamedTuple):
+    r"""Order parameters of an estimate, arrays of shape (batch,).
+
+    Attributes:
+        overlap: :math:`m`, of estimate and teacher.
+        power: :math:`q`, of the estimate.
+        susceptibility: :math:`V`.
+        error: :math:`E = Q_0 - 2m + q`, computed as a sum of positive terms.
+        degrees: degrees of freedom of the fit.
+        rank: share of singular values that are not zero.
+        error_estimate: quadrature error of ``error``.
+    """
+
+    overlap: Array
+    power: Array
+    susceptibility: Array
+    error: Array
+    degrees: Array
+    rank: Array
+    error_estimate: Array
+
+
+class ConjugateParameters(NamedTuple):
+    r"""Conjugate parameters, shape (batch,): :math:`\tau^2 = \hat q/\hat m^2`, :math:`\hat m` and :math:`\hat V`."""
+
+    noise: Array
+    m_hat: Array
+    v_hat: Array
+
+    @classmethod
+    def from_logarithms(cls, logarithms: Array) -> ConjugateParameters:
+        """Return the parameters whose logarithms, shape (batch, 3), are given."""
+        return cls(*np.exp(logarithms).T)
+
+    @property
+    def logarithms(self) -> Array:
+        """Logarithms of the parameters, shape (batch, 3): the state of the fixed-point iteration."""
+        return np.log(np.stack(self, axis=1))
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """A sum of the nuclear norm and half the squared Frobenius norm, with these weights.
+    """A weighted sum of the nuclear norm and half the squared Frobenius norm.
 
     Attributes:
         spectral: weight of the nuclear norm, or trace.
         square: weight of half the squared norm.
-        positive: whether it is for positive matrices alone.
-        pinned: whether the trace is known instead, and no strength has an effect.
+        positive: True for penalties on positive matrices.
+        pinned: True when the trace is known instead, so that the strength has no effect.
     """
 
     spectral: float
@@ -41,11 +83,11 @@ class Penalty:
     positive: bool = False
     pinned: bool = False
 
-    def threshold(self, prior: Any, strength: Array, fields: Fields) -> Array:
-        r""":math:`\theta`, by which values of the noisy matrix are lowered, shape (batch,)."""
+    def threshold(self, prior: Any, strength: Array, conjugate: ConjugateParameters) -> Array:
+        r"""Return :math:`\theta`, by which singular values of the noisy matrix are lowered, shape (batch,)."""
         if self.pinned:
-            return _of_trace(prior.noisy_law(fields.noise), fields.gain / fields.stiffness)
-        return self.spectral * strength / fields.gain
+            return _threshold_of_trace(prior.noisy_law(conjugate.noise), conjugate.m_hat / conjugate.v_hat)
+        return self.spectral * strength / conjugate.m_hat
 
 
 PENALTIES = {
@@ -58,10 +100,10 @@ PENALTIES = {
 
 
 def penalty_of(name: object) -> Penalty:
-    """The penalty of this name.
+    """Return the penalty of this name.
 
     Raises:
-        ParameterError: there is none.
+        ParameterError: the name is unknown.
 
     Example:
         >>> penalty_of("ridge")
@@ -72,85 +114,58 @@ def penalty_of(name: object) -> Penalty:
     return PENALTIES[name]
 
 
-class Learned(NamedTuple):
-    r"""What is learned at given fields, arrays of shape (batch,).
+def _threshold_of_trace(law: SpectralLaw, gain: Array) -> Array:
+    r"""Return the threshold at which :math:`\kappa\int\nu(s-\theta)_+` is the trace of the signal.
 
-    Attributes:
-        overlap: :math:`m`, of estimate and teacher.
-        power: :math:`q`, of the estimate.
-        susceptibility: :math:`V`.
-        error: :math:`E = Q_0 - 2m + q`, as a sum of positive terms.
-        degrees: degrees of freedom of the fit.
-        rank: share of singular values that are not zero.
-        blur: quadrature error of ``error``.
-    """
-
-    overlap: Array
-    power: Array
-    susceptibility: Array
-    error: Array
-    degrees: Array
-    rank: Array
-    blur: Array
-
-
-class Fields(NamedTuple):
-    r"""Conjugate parameters, shape (batch,): :math:`\tau^2 = \hat q/\hat m^2`, :math:`\hat m` and :math:`\hat V`."""
-
-    noise: Array
-    gain: Array
-    stiffness: Array
-
-
-def _of_trace(law: SpectralLaw, gain: Array) -> Array:
-    r"""The threshold at which :math:`\kappa\int\nu(s-\theta)_+` is the trace of the signal, that of the noisy matrix.
-
-    It is convex and falls: from the left Newton's steps never lead too far.
+    The trace is that of the noisy matrix. As a function of the threshold it is convex and falls, so that Newton steps
+    from the left never overshoot.
     """
     theta = np.zeros_like(gain)
     s, weight, _ = law.nodes(theta)
     goal = np.sum(weight * s, axis=1) / gain
     for _ in range(_STEPS):
         s, weight, _ = law.nodes(theta)
-        kept = np.maximum(s - theta[:, None], 0.0)
-        step = (np.sum(weight * kept, axis=1) - goal) / np.sum(weight * (kept > 0), axis=1)
+        lowered = np.maximum(s - theta[:, None], 0.0)
+        step = (np.sum(weight * lowered, axis=1) - goal) / np.sum(weight * (lowered > 0), axis=1)
         theta = theta + step
-        if np.all(np.abs(step) <= _LAST * (1 + np.abs(theta))):
+        if np.all(np.abs(step) <= _LAST_STEP * (1 + np.abs(theta))):
             break
     return theta
 
 
-def learned(prior: Any, penalty: Penalty, strength: Array, fields: Fields) -> Learned:
-    r"""The estimate that a penalty makes of the teacher's matrix seen through noise.
+def order_parameters(prior: Any, penalty: Penalty, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
+    r"""Return the order parameters of the penalised estimate of the teacher's matrix seen through noise.
 
-    With :math:`\theta = \lambda w_1/\hat m`, :math:`f = (s-\theta)_+` and
-    :math:`\kappa = \hat m/(\hat V + \lambda w_2)`: :math:`m = \kappa\int\nu f\hat s`,
-    :math:`q = \kappa^2\int\nu f^2`, :math:`V = \mathrm{df}/(\hat V + \lambda w_2)` and
-    :math:`E = \mathrm{MMSE} + \int\nu(\kappa f - \hat s)^2`, ``nu`` the law of the noisy matrix.
+    With :math:`\theta = \lambda w_1/\hat m`, :math:`f = (s-\theta)_+`, :math:`\hat s` the Bayes-optimal denoiser,
+    ``nu`` the law of the noisy matrix and the gain :math:`\kappa = \hat m/(\hat V + \lambda w_2)`:
+    :math:`m = \kappa\int\nu f\hat s`, :math:`q = \kappa^2\int\nu f^2`, :math:`V = \mathrm{df}/(\hat V + \lambda w_2)`
+    and :math:`E = \mathrm{MMSE} + \int\nu(\kappa f - \hat s)^2`.
 
     Args:
         prior: of the teacher; see :meth:`~glassformer.priors.matrix_base.ScalarPrior.noisy_law`.
         penalty: weights.
         strength: :math:`\lambda\ge 0`, shape (batch,); NaN where it has no effect.
-        fields: conjugate parameters.
+        conjugate: conjugate parameters.
     """
-    ridge = fields.stiffness + penalty.square * np.nan_to_num(strength)
-    gain = fields.gain / ridge
+    stiffness = conjugate.v_hat + penalty.square * np.nan_to_num(strength)
+    gain = conjugate.m_hat / stiffness
     power = prior.second_moment
     if penalty.spectral == 0:
         one = np.ones_like(gain)
-        error = (1 - gain) ** 2 * power + gain**2 * fields.noise
-        return Learned(gain * power, gain**2 * (power + fields.noise), 1 / ridge, error, one, one, 4e-16 * error)
-    law = prior.noisy_law(fields.noise)
-    threshold = penalty.threshold(prior, strength, fields)
-    s, weight, shrunk = law.nodes(threshold)
-    kept = np.maximum(s - threshold[:, None], 0.0)
-    rank, mass = np.sum(weight * (kept > 0), axis=1), np.sum(weight, axis=1)
+        error = (1 - gain) ** 2 * power + gain**2 * conjugate.noise
+        total = gain**2 * (power + conjugate.noise)
+        return OrderParameters(gain * power, total, 1 / stiffness, error, one, one, _ROUNDING * error)
+    law = prior.noisy_law(conjugate.noise)
+    threshold = penalty.threshold(prior, strength, conjugate)
+    s, weight, denoised = law.nodes(threshold)
+    lowered = np.maximum(s - threshold[:, None], 0.0)
+    rank, mass = np.sum(weight * (lowered > 0), axis=1), np.sum(weight, axis=1)
     weight = weight * law.unit[:, None]
     mmse = law.mmse()
-    overlap, square = np.sum(weight * kept * shrunk, axis=1), np.sum(weight * kept**2, axis=1)
-    error = mmse.value + np.sum(weight * (gain[:, None] * kept - shrunk) ** 2, axis=1)
-    degrees = np.sum(weight * kept * (s - shrunk), axis=1) / fields.noise
-    blur = mmse.error + np.abs(error - (power - 2 * gain * overlap + gain**2 * square))
-    blur = np.where(np.abs(mass - 1) > _MISSED, np.inf, blur)
-    return Learned(gain * overlap, gain**2 * square, degrees / ridge, error, degrees, rank, blur)
+    overlap, square = np.sum(weight * lowered * denoised, axis=1), np.sum(weight * lowered**2, axis=1)
+    error = mmse.value + np.sum(weight * (gain[:, None] * lowered - denoised) ** 2, axis=1)
+    degrees = np.sum(weight * lowered * (s - denoised), axis=1) / conjugate.noise
+    # Two expressions of the error agree up to the quadrature.
+    error_estimate = mmse.error + np.abs(error - (power - 2 * gain * overlap + gain**2 * square))
+    error_estimate = np.where(np.abs(mass - 1) > _MISSED_MASS, np.inf, error_estimate)
+    return OrderParameters(gain * overlap, gain**2 * square, degrees / stiffness, error, degrees, rank, error_estimate)

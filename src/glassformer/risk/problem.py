@@ -1,40 +1,55 @@
-"""What a learner of regularised risk minimises, on labels of which model, and one step of its state evolution."""
+"""A problem of regularised risk: model, loss and penalty, and one step of its state evolution."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from glassformer.core.cache import memoize
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.risk.labels import Answers, Labels
-from glassformer.risk.loss import Loss
-from glassformer.risk.penalties import Fields, Learned, Penalty, learned
-from glassformer.risk.recovery import Dimension, descent_dimension
+from glassformer.models.base import Model
+from glassformer.risk.attention_averages import attention_averages
+from glassformer.risk.label_averages import Averages, LabelAverages
+from glassformer.risk.loss_base import Loss
+from glassformer.risk.penalties import ConjugateParameters, OrderParameters, Penalty, order_parameters
 
-# Stands for the limit of no regularisation, which is approached in proportion to it.
-LEAST = 1e-11
-# Residuals of labels, and errors, below which everything is fitted and recovered.
-NOTHING = 1e-20
-# A strength that leaves next to nothing, in units of the gain.
-_STRONG = 30.0
+# Strength that stands for the limit of no penalty, to which errors converge in proportion to the strength.
+SMALL_STRENGTH = 1e-11
+# Effective noise below which everything is fitted and recovered: the square of what double precision resolves.
+NEGLIGIBLE_NOISE = 1e-20
+# Largest strength of interest of a ridge, which never leaves zero, in units of m_hat (a convention).
+_STRONG_RIDGE = 30.0
+# Noises for the extrapolation of the statistical dimension, each half of the one before, and bounds of log c.
+_NOISES, _LOG_THRESHOLDS = 0.02 * 0.5 ** np.arange(4), (-6.0, 2.0)
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Problem:
-    """What is minimised, on labels of which model, in the limit of large sizes."""
+class RiskProblem:
+    """Minimise a loss and a penalty on the labels of a model, in the limit of large sizes.
+
+    Attributes:
+        model: of the teacher.
+        loss: of the student.
+        penalty: of the student.
+        given_averages: averages over labels; None for the first accuracy of the loss's own.
+
+    Raises:
+        IncompatibleError: a linear fit learns nothing from these labels.
+    """
 
     model: Any
     loss: Loss
     penalty: Penalty
-    seen: Labels | None = None
+    given_averages: LabelAverages | None = None
 
     def __post_init__(self) -> None:
         slope, _ = self.labels.regression
@@ -44,108 +59,189 @@ class Problem:
 
     @property
     def power(self) -> float:
-        """Of the teacher."""
+        """Power of the teacher, :math:`Q_0`."""
         return float(self.model.prior.second_moment)
 
     @cached_property
-    def labels(self) -> Labels:
-        """Of the teacher, as the loss sees them: those given, or as accurate as a first look needs."""
-        return self.seen or self.loss.labels_of(self.model.channel, self.power)
+    def labels(self) -> LabelAverages:
+        """Averages over the labels, as the loss needs them."""
+        if self.given_averages is not None:
+            return self.given_averages
+        averages = attention_averages if self.loss.row_labels else LabelAverages
+        return averages(self.model.channel, self.power, self.loss)
 
     @property
-    def finer(self) -> Problem | None:
-        """The same with the next finer averages over labels, if there are any."""
-        labels = self.labels.finer
-        return None if labels is None else replace(self, seen=labels)
+    def finer(self) -> RiskProblem | None:
+        """The same problem with more accurate averages over labels; None where there are none."""
+        finer = self.labels.finer
+        return None if finer is None else replace(self, given_averages=finer)
+
+    # One step of state evolution --------------------------------------------------------------------------------
+
+    def order_parameters(self, strength: Array, conjugate: ConjugateParameters) -> OrderParameters:
+        """Return the order parameters at conjugate parameters."""
+        return order_parameters(self.model.prior, self.penalty, strength / self.model.prior.degrees, conjugate)
+
+    def conjugate_parameters(self, alpha: Array, order: OrderParameters) -> ConjugateParameters:
+        """Return the conjugate parameters at order parameters."""
+        return self.conjugate_from_averages(alpha, self.labels.averages(order))
+
+    def conjugate_from_averages(self, alpha: Array, averages: Averages) -> ConjugateParameters:
+        """Return the conjugate parameters from averages per sample."""
+        count = alpha / self.model.prior.degrees
+        noise = np.maximum(averages.q_hat / count / averages.m_hat**2, NEGLIGIBLE_NOISE)
+        # The proximal map of a loss with kinks may be constant where nothing is learned yet.
+        v_hat = np.maximum(averages.v_hat, SMALL_STRENGTH * averages.m_hat)
+        return ConjugateParameters(noise, count * averages.m_hat, count * v_hat)
+
+    def unlearned(self, alpha: Array) -> ConjugateParameters:
+        """Return the conjugate parameters at an estimate of zero."""
+        zero = OrderParameters(*(np.zeros_like(alpha) for _ in OrderParameters._fields))
+        return self.conjugate_parameters(alpha, zero._replace(error=np.full_like(alpha, self.power)))
+
+    # Quantities known without iterations ------------------------------------------------------------------------
 
     def known_error(self, alpha: Array, strength: Array) -> Array:
-        """Errors that are known without a search, NaN elsewhere.
+        """Return errors that are known in advance, NaN elsewhere.
 
-        Penalties beyond the largest useful one leave nothing. The interpolator of least norm is the signal from its
-        threshold on, where labels are exact.
+        Strengths from ``lambda_max`` on leave an estimate of zero. The interpolator of least norm of exact labels is
+        the signal from its threshold on.
         """
         known = np.full(len(alpha), np.nan)
         if self.penalty.spectral > 0 and self.penalty.square == 0:
-            known[strength >= self.largest_strength(alpha)] = self.power
-        known[(strength == 0) & self.recovered(alpha)] = 0.0
+            known[strength >= self.lambda_max(alpha)] = self.power
+        known[(strength == 0) & self.recovers(alpha)] = 0.0
         return known
 
-    def count(self, alpha: Array) -> Array:
-        """Components of the fields of all samples, per unknown."""
+    def labels_per_unknown(self, alpha: Array) -> Array:
+        """Return the number of components of labels per unknown."""
         return np.asarray(alpha / self.model.prior.degrees * self.labels.components)
 
-    def least_squares(self, alpha: Array, strength: Array) -> Flags:
-        """Where no penalty has a say, or ridge alone, without a strength: fixed points have a closed form."""
+    def is_least_squares(self, alpha: Array, strength: Array) -> Flags:
+        """Return where fixed points have the closed form of least squares.
+
+        That is the square loss at strength zero, with a ridge, or with as many labels as unknowns at least.
+        """
         if self.penalty.positive or not self.loss.quadratic:
             return np.zeros(alpha.shape, dtype=bool)
-        return np.asarray((strength == 0) & ((self.count(alpha) >= 1) | (self.penalty.spectral == 0)))
+        return np.asarray((strength == 0) & ((self.labels_per_unknown(alpha) >= 1) | (self.penalty.spectral == 0)))
 
-    def recovered(self, alpha: Array) -> Flags:
-        """Where the estimate of least norm among those that fit the labels is the signal."""
-        if not self.labels.exact > 0:
+    def recovers(self, alpha: Array) -> Flags:
+        """Return where the estimate of least norm that fits the labels is the signal."""
+        if not self.labels.exact_components > 0:
             return np.zeros(alpha.shape, dtype=bool)
-        return np.asarray(alpha / self.model.prior.degrees * self.labels.exact >= self.dimension.value)
+        exact_labels = alpha / self.model.prior.degrees * self.labels.exact_components
+        return np.asarray(exact_labels >= self.statistical_dimension[0])
 
     @property
-    def dimension(self) -> Dimension:
-        """Exact labels per unknown that the signal takes."""
+    def statistical_dimension(self) -> tuple[float, float]:
+        """Exact labels per unknown that perfect recovery needs, and the error of this number."""
         if self.penalty.spectral == 0:
-            return Dimension(1.0, 0.0)
+            return 1.0, 0.0
         if self.penalty.square == 0:
-            return Dimension(float(self.model.prior.convex_dimension), 0.0)
-        found: Dimension = memoize(self.extrapolated_dimension, "dimension", self.model.prior, self.penalty)
-        return found
+            return float(self.model.prior.convex_dimension), 0.0
+        dimension: tuple[float, float] = memoize(
+            self.extrapolated_dimension, "statistical dimension", self.model.prior, self.penalty
+        )
+        return dimension
 
-    def extrapolated_dimension(self) -> Dimension:
-        """The same from errors at little noise."""
+    def extrapolated_dimension(self) -> tuple[float, float]:
+        """Return the statistical dimension, and its error, extrapolated from errors at little noise."""
 
         def error_at(noise: Array, level: Array) -> Array:
             one = np.ones_like(noise)
             strength = level * self.model.prior.degrees / self.penalty.spectral
-            return self.learned(strength, Fields(noise**2, one, one)).error
+            return self.order_parameters(strength, ConjugateParameters(noise**2, one, one)).error
 
         return descent_dimension(error_at)
 
-    def learned(self, strength: Array, fields: Fields) -> Learned:
-        """From fields."""
-        return learned(self.model.prior, self.penalty, strength / self.model.prior.degrees, fields)
+    def lambda_max(self, alpha: Array) -> Array:
+        """Return the strength from which on the estimate is zero; for ridge, a strength that is as large."""
+        return self.lambda_max_at(self.unlearned(alpha))
 
-    @staticmethod
-    def noise(fields: Fields) -> Array:
-        """Through which the signal is seen, the least that is told from none left out."""
-        return np.where(fields.noise > NOTHING, fields.noise, 0.0)
-
-    def threshold(self, alpha: Array, strength: Array, fields: Fields) -> Array:
-        """By which singular values are lowered."""
-        small = (strength == 0) & (fields.noise > NOTHING) & ~self.least_squares(alpha, strength)
-        least = np.where(small, LEAST, strength)
-        return self.penalty.threshold(self.model.prior, least / self.model.prior.degrees, fields)
-
-    def fields(self, alpha: Array, answer: Answers) -> Fields:
-        """From the averages over labels, at sample ratios."""
-        count = alpha / self.model.prior.degrees
-        noise = np.maximum(answer.power / count / answer.gain**2, NOTHING)
-        # The proximal map of a loss with kinks may stand still where nothing is learned yet.
-        stiffness = np.maximum(answer.stiffness, LEAST * answer.gain)
-        return Fields(noise, count * answer.gain, count * stiffness)
-
-    def after(self, alpha: Array, found: Learned) -> Fields:
-        """Fields that labels make of what is learned: one step of state evolution."""
-        return self.fields(alpha, self.labels.answers(found))
-
-    def unlearned(self, alpha: Array) -> Fields:
-        """Fields before anything is learned."""
-        nothing = Learned(*(np.zeros_like(alpha) for _ in Learned._fields))
-        return self.after(alpha, nothing._replace(error=np.full_like(alpha, self.power)))
-
-    def largest_strength(self, alpha: Array) -> Array:
-        """Strength from which on the estimate is zero; for a penalty that never does that, one that is as large."""
-        return self.lambda_max(self.unlearned(alpha))
-
-    def lambda_max(self, fields: Fields) -> Array:
-        """The strength that leaves nothing, or next to nothing, at fields."""
+    def lambda_max_at(self, conjugate: ConjugateParameters) -> Array:
+        """Return the strength that leaves an estimate of zero at these conjugate parameters."""
         degrees = self.model.prior.degrees
         if self.penalty.spectral == 0:
-            return np.asarray(_STRONG * degrees * fields.gain / self.penalty.square)
-        largest = np.nanmax(self.model.prior.noisy_law(fields.noise).support, axis=(1, 2))
-        return np.asarray(degrees * fields.gain * largest / self.penalty.spectral)
+            return np.asarray(_STRONG_RIDGE * degrees * conjugate.m_hat / self.penalty.square)
+        largest = np.nanmax(self.model.prior.noisy_law(conjugate.noise).support, axis=(1, 2))
+        return np.asarray(degrees * conjugate.m_hat * largest / self.penalty.spectral)
+
+    @staticmethod
+    def effective_noise(conjugate: ConjugateParameters) -> Array:
+        r"""Return :math:`\tau^2`, zero where it is negligible."""
+        return np.where(conjugate.noise > NEGLIGIBLE_NOISE, conjugate.noise, 0.0)
+
+    def threshold(self, alpha: Array, strength: Array, conjugate: ConjugateParameters) -> Array:
+        """Return the threshold by which singular values are lowered."""
+        limit = (strength == 0) & (conjugate.noise > NEGLIGIBLE_NOISE) & ~self.is_least_squares(alpha, strength)
+        strength = np.where(limit, SMALL_STRENGTH, strength)
+        return self.penalty.threshold(self.model.prior, strength / self.model.prior.degrees, conjugate)
+
+
+def risk_problem(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> RiskProblem:
+    """Return the problem if model, loss, penalty and strength go together.
+
+    Raises:
+        IncompatibleError: they do not.
+    """
+    prior, channel = model.prior, model.channel
+    if model.overlap_shape:
+        reason = "the risk of several rows or layers is not convex, its saddle point over overlaps may be unstable"
+        remedy = "the theory of risk leaves it out: take another learner, or none for the best that can be reached"
+        raise IncompatibleError(f"model {model.name}: {reason}, and {remedy}")
+    if not getattr(prior, "extensive", False):
+        given = ((name, model.parameters.get(name)) for name in ("width", "rho"))
+        narrow = next((f"{name} = {value:g}" for name, value in given if value is not None), f"model {model.name}")
+        raise IncompatibleError(f"{narrow}: the theory of risk is for bsr and aim of extensive width: give rho > 0")
+    if getattr(channel, "root", ()):
+        correlated = f"token_correlation = {model.parameters['token_correlation']}"
+        raise IncompatibleError(
+            f"{correlated}: the theory of risk is for independent tokens; leave it out, or use gamp"
+        )
+    if prior.symmetric != penalty.positive:
+        fitting = "trace or pinned" if prior.symmetric else "nuclear, ridge or elastic"
+        raise IncompatibleError(f"this penalty is not for the matrices of model {model.name}: use {fitting}")
+    if penalty.pinned and not channel.linear:
+        raise IncompatibleError(f"labels of channel {channel.label} do not show a trace: use penalty trace")
+    if penalty.pinned and strength is not None:
+        raise IncompatibleError(f"strength = {strength} has no effect where the trace is pinned: leave it out")
+    if prior.symmetric and not channel.linear and bool(channel.field_components) and loss.quadratic:
+        reason = f"loss {loss.name} has no theory for labels of channel {channel.label} of several indices"
+        raise IncompatibleError(f"{reason}: use cross-entropy, or channel linear")
+    if loss.binary and set(channel.values) != {-1.0, 1.0}:
+        noisy = " with noise" if model.parameters.get("noise") else ""
+        reason = f"loss {loss.name} is for labels +1 and -1, not for labels of channel {channel.label}{noisy}"
+        raise IncompatibleError(f"{reason}: use {'cross-entropy' if prior.symmetric else 'square or huber'}")
+    if strength == 0 and not loss.quadratic:
+        raise IncompatibleError(f"strength = 0 is a limit of loss square alone, not of {loss.name}: give one > 0")
+    return RiskProblem(model, loss.adapted(channel), penalty)
+
+
+def descent_dimension(error_at: Callable[[Array, Array], Array]) -> tuple[float, float]:
+    r"""Return the statistical dimension of the descent cone of a penalty, and an error estimate.
+
+    A matrix seen through little noise :math:`\tau`, its singular values lowered by :math:`\theta = c\,\tau`, is
+    estimated with an error :math:`D(c)\,\tau^2`. The noise of exact linear labels is their error,
+    :math:`\tau^2 = E/\alpha` per unknown, which shrinks where :math:`\alpha > \min_c D(c)`. The limit of no noise is
+    taken by Richardson extrapolation.
+
+    Args:
+        error_at: error of a matrix seen through noise of this standard deviation with this threshold.
+
+    Example:
+        >>> value, _ = descent_dimension(lambda noise, level: noise**2 * (0.3 + noise) + (level - noise) ** 2)
+        >>> round(value, 6)
+        0.3
+    """
+
+    def dimension(noise: float) -> float:
+        def at(level: float) -> float:
+            return float(error_at(np.array([noise]), np.array([noise * np.exp(level)]))[0]) / noise**2
+
+        return float(minimize_scalar(at, bounds=_LOG_THRESHOLDS, method="bounded", options={"xatol": 1e-7}).fun)
+
+    sums = np.array([dimension(noise) for noise in _NOISES])
+    once = 2 * sums[1:] - sums[:-1]
+    twice = (4 * once[1:] - once[:-1]) / 3
+    return float(twice[-1]), float(abs(twice[-1] - twice[-2])) + 1e-9

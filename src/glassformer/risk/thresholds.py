@@ -1,51 +1,42 @@
-r"""Sample ratios at which what the minimiser of a regularised risk does begins to differ."""
+"""Sample ratios at which the minimiser of a regularised risk starts to learn, fits its labels no more, or recovers."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr
 
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 from glassformer.numerics.roots import root_by_growth
-from glassformer.risk.limits import solvable
-from glassformer.risk.loss import Loss
-from glassformer.risk.penalties import Fields, Penalty
-from glassformer.risk.problem import Problem
+from glassformer.risk.loss_base import Loss
+from glassformer.risk.penalties import ConjugateParameters, Penalty
+from glassformer.risk.problem import RiskProblem, risk_problem
 from glassformer.state_evolution.thresholds import Threshold, Thresholds
 
-
-@dataclass(frozen=True)
-class Search:
-    """Where thresholds are looked for."""
-
-    ratios: tuple[float, float] = (-5.0, 5.0)  # logarithms of sample ratios to begin with
-    noises: tuple[float, float] = (-5.0, 5.0)  # logarithms of the noise in units of the teacher's power, to begin with
-    bounds: tuple[float, float] = (-150.0, 700.0)  # between which double precision holds them, and what is made of them
-    resolved: tuple[float, float] = (-30.0, 40.0)  # noises between which degrees of freedom change beyond rounding
-    before: float = 2.0  # from the degrees of freedom this far from there to those there, an error of their limit
-    root: float = 1e-12  # relative error of one
-    margins: tuple[float, float] = (-60.0, 0.0)  # weights of a margin between which the best one lies
-
-
-_POLICY = Search()
+# Logarithms of sample ratios where the search for a root starts, and where double precision ends.
+_LOG_RATIOS, _LOG_BOUNDS = (-5.0, 5.0), (-150.0, 700.0)
+# Logarithms of the effective noise: where the search starts, and the range in which degrees of freedom change beyond
+# rounding. At the ends of the range the change over the last stretch is the error of the limit.
+_LOG_NOISES, _LOG_NOISE_RANGE, _STRETCH = (-5.0, 5.0), (-30.0, 40.0), 2.0
+# Relative accuracy of a root, and the relative error that is reported.
+_ROOT, _REPORTED = 1e-12, 1e-9
+# Weights of a margin, among which the best one is.
+_MARGIN_WEIGHTS = (-60.0, 0.0)
 
 
 def risk_thresholds(model: Model, loss: Loss, penalty: Penalty, strength: float | None) -> Thresholds:
-    r"""Where the minimiser of a regularised risk begins to learn, ceases to fit its labels, and is the signal.
+    r"""Return the thresholds of weak recovery, interpolation and perfect recovery of a regularised risk.
 
     Equation :eq:`interpolation` of the documentation.
 
-    ``weak_recovery``: with fewer samples a penalty of this strength leaves an estimate of zero. ``interpolation``: with
-    fewer samples some matrix fits all labels (square loss), or tells labels +1 and -1 apart without a mistake (losses
-    of those); without a penalty the loss vanishes there. For square loss it is the sample ratio at which the degrees
-    of freedom of the fit are as many as labels; for binary labels
-    :math:`1/\alpha = \min_{c\le 0}E\,(Z + c\,y h)_+^2` with ``Z`` standard normal.
-    ``perfect_recovery``: the error of the
-    interpolator of exact labels is zero; any other penalty biases.
+    ``weak_recovery``: below it a penalty of this strength leaves an estimate of zero.
+
+    ``interpolation``: below it some matrix fits all labels (square loss), or separates labels +1 and -1 without a
+    mistake (losses of those); without a penalty the loss vanishes there. For the square loss the degrees of freedom of
+    the fit equal the number of labels at it; for binary labels :math:`1/\alpha = \min_{c\le 0}E\,(Z + c\,y h)_+^2`
+    with ``Z`` standard normal.
+
+    ``perfect_recovery``: the error of the interpolator of exact labels is zero from it on; any other penalty biases.
 
     Args:
         model: of the teacher.
@@ -66,35 +57,38 @@ def risk_thresholds(model: Model, loss: Loss, penalty: Penalty, strength: float 
         >>> round(risk_thresholds(model, Square(), penalty_of("nuclear"), 0.0)["perfect_recovery"].alpha, 6)
         0.725255
     """
-    problem = solvable(model, loss, penalty, strength)
-    entries = (_begins(problem, strength), _interpolates(problem), _recovers(problem, strength))
-    reason = "the risk is convex: one minimum"
-    return Thresholds(model.name, model.parameters, entries, False, reason)
+    require_theory(model)
+    problem = risk_problem(model, loss, penalty, strength)
+    entries = (_weak_recovery(problem, strength), _interpolation(problem), _perfect_recovery(problem, strength))
+    return Thresholds(model.name, model.parameters, entries, False, "the risk is convex: one minimum")
 
 
-def _begins(problem: Problem, strength: float | None) -> Threshold:
-    """The sample ratio at which a strength is the largest useful one."""
+def _weak_recovery(problem: RiskProblem, strength: float | None) -> Threshold:
+    """Return the sample ratio at which the strength is ``lambda_max``."""
     name = "weak_recovery"
     if strength is None or strength == 0 or problem.penalty.spectral == 0:
         return Threshold(name, 0.0, 0.0, "any data move the estimate")
 
-    def excess(ratio: float) -> float:
-        return float(np.log(problem.largest_strength(np.exp([ratio]))[0] / strength))
+    def excess(log_ratio: float) -> float:
+        return float(np.log(problem.lambda_max(np.exp([log_ratio]))[0] / strength))
 
-    return _root(name, excess, _POLICY.ratios, "with fewer samples the penalty leaves an estimate of zero")
+    alpha = float(np.exp(root_by_growth(excess, *_LOG_RATIOS, bounds=_LOG_BOUNDS, xtol=_ROOT)))
+    error = _REPORTED * alpha if alpha else float(np.exp(_LOG_BOUNDS[0]))
+    return Threshold(name, alpha, error, "with fewer samples the penalty leaves an estimate of zero")
 
 
-def _interpolates(problem: Problem) -> Threshold:
-    name = "interpolation"
+def _interpolation(problem: RiskProblem) -> Threshold:
     if problem.loss.quadratic:
-        return _fitted(problem, name)
+        return _exact_fit(problem)
     if problem.labels.binary and problem.loss.binary:
-        return _told_apart(problem, name)
-    return Threshold(name, np.nan, 0.0, f"no equation is known of where loss {problem.loss.name} can reach zero")
+        return _separability(problem)
+    reason = f"no equation is known of where loss {problem.loss.name} can reach zero"
+    return Threshold("interpolation", np.nan, 0.0, reason)
 
 
-def _fitted(problem: Problem, name: str) -> Threshold:
-    """Where the degrees of freedom of a fit without a penalty are as many as labels."""
+def _exact_fit(problem: RiskProblem) -> Threshold:
+    """Return the sample ratio at which a fit without a penalty has as many degrees of freedom as labels."""
+    name = "interpolation"
     slope, rest = problem.labels.regression
     if rest == 0:
         return Threshold(name, np.inf, 0.0, "exact linear labels are fitted at any number")
@@ -103,51 +97,48 @@ def _fitted(problem: Problem, name: str) -> Threshold:
     if not problem.penalty.positive:
         return Threshold(name, 1 / per_ratio, 0.0, note)
 
-    def count(noise: float) -> tuple[float, float]:
-        found = problem.learned(np.zeros(1), Fields(*np.exp([[noise], [0.0], [0.0]])))
-        return float(found.degrees[0]), float(found.error[0])
+    def degrees_and_error(log_noise: float) -> tuple[float, float]:
+        conjugate = ConjugateParameters.from_logarithms(np.array([[log_noise, 0.0, 0.0]]))
+        order = problem.order_parameters(np.zeros(1), conjugate)
+        return float(order.degrees[0]), float(order.error[0])
 
-    def excess(noise: float) -> float:
-        degrees, error = count(noise)
-        return float(np.log(degrees) + noise - np.log(rest / slope**2 + error))
+    def excess(log_noise: float) -> float:
+        degrees, error = degrees_and_error(log_noise)
+        return float(np.log(degrees) + log_noise - np.log(rest / slope**2 + error))
 
-    root = root_by_growth(excess, *_POLICY.noises, bounds=_POLICY.resolved, xtol=_POLICY.root)
-    noise = float(np.clip(root, *_POLICY.resolved))
-    degrees, _ = count(noise)
-    error = 1e-9 * degrees
+    root = root_by_growth(excess, *_LOG_NOISES, bounds=_LOG_NOISE_RANGE, xtol=_ROOT)
+    log_noise = float(np.clip(root, *_LOG_NOISE_RANGE))
+    degrees, _ = degrees_and_error(log_noise)
+    error = _REPORTED * degrees
     if np.isinf(root):
-        error += abs(degrees - count(noise - np.copysign(_POLICY.before, root))[0])
+        error += abs(degrees - degrees_and_error(log_noise - np.copysign(_STRETCH, root))[0])
     return Threshold(name, degrees / per_ratio, error / per_ratio, note)
 
 
-def _told_apart(problem: Problem, name: str) -> Threshold:
-    """Where labels +1 and -1 cease to be told apart by some matrix."""
-    margin, chance = problem.labels.margins()
+def _separability(problem: RiskProblem) -> Threshold:
+    """Return the sample ratio from which on no matrix separates labels +1 and -1."""
+    name = "interpolation"
+    margin, probability = problem.labels.margins()
 
-    def left(pull: float) -> float:
-        t = pull * margin
-        return float(np.sum(chance * ((1 + t**2) * ndtr(t) + t * np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi))))
+    def mean_square(weight: float) -> float:
+        t = weight * margin
+        square = (1 + t**2) * ndtr(t) + t * np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)
+        return float(np.sum(probability * square))
 
-    found = minimize_scalar(left, bounds=_POLICY.margins, method="bounded", options={"xatol": 1e-10})
-    if found.x < 0.9 * _POLICY.margins[0]:
-        return Threshold(name, np.inf, 0.0, "labels without mistakes are told apart at any number")
-    alpha = problem.model.prior.degrees / found.fun
-    return Threshold(name, alpha, 1e-9 * alpha, "with fewer samples some matrix tells the labels apart")
+    best = minimize_scalar(mean_square, bounds=_MARGIN_WEIGHTS, method="bounded", options={"xatol": 1e-10})
+    if best.x < 0.9 * _MARGIN_WEIGHTS[0]:
+        return Threshold(name, np.inf, 0.0, "labels without mistakes are separable at any number")
+    alpha = problem.model.prior.degrees / best.fun
+    return Threshold(name, alpha, _REPORTED * alpha, "with fewer samples some matrix separates the labels")
 
 
-def _recovers(problem: Problem, strength: float | None) -> Threshold:
+def _perfect_recovery(problem: RiskProblem, strength: float | None) -> Threshold:
     name = "perfect_recovery"
-    if not problem.labels.exact > 0:
-        return Threshold(name, np.nan, 0.0, "labels do not fix h for this loss")
+    if not problem.labels.exact_components > 0:
+        return Threshold(name, np.nan, 0.0, "labels do not determine h for this loss")
     if strength:
         return Threshold(name, np.inf, 0.0, "a penalty biases: the error vanishes with its strength")
-    per_label = problem.model.prior.degrees / problem.labels.exact
-    found = problem.dimension
-    note = "of least penalty; extrapolated to no noise" if found.error else "of least norm; closed form"
-    return Threshold(name, found.value * per_label, found.error * per_label, f"of the interpolator {note}")
-
-
-def _root(name: str, excess: Callable[[float], float], ends: tuple[float, float], note: str) -> Threshold:
-    """A threshold at the root of an increasing function of the logarithm of the sample ratio."""
-    alpha = float(np.exp(root_by_growth(excess, *ends, bounds=_POLICY.bounds, xtol=_POLICY.root)))
-    return Threshold(name, alpha, 1e-9 * alpha if alpha else float(np.exp(_POLICY.bounds[0])), note)
+    per_label = problem.model.prior.degrees / problem.labels.exact_components
+    value, error = problem.statistical_dimension
+    note = "of least penalty; extrapolated to no noise" if error else "of least norm; closed form"
+    return Threshold(name, value * per_label, error * per_label, f"of the interpolator {note}")

@@ -1,9 +1,10 @@
-r"""Regularised risk in time: what proximal message passing knows after every one of its steps.
+r"""Errors of proximal message passing after each of its steps.
 
-.. math:: (m, q, V)_t \to (\hat m, \hat q, \hat V)_t \to (m, q, V)_{t+1}
+The map of :mod:`~glassformer.risk.fixed_points` is iterated, undamped, from an estimate of zero:
 
-is the map of which :mod:`~glassformer.risk.fixed_points` finds the fixed point, iterated as it stands from an
-estimate of zero. In the limit of large sizes message passing without damping
+.. math:: (m, q, V)_t \to (\hat m, \hat q, \hat V)_t \to (m, q, V)_{t+1}.
+
+In the limit of large sizes message passing without damping
 (:mod:`glassformer.learners.algorithms.proximal_passing`) has the errors of this sequence, step by step.
 """
 
@@ -20,42 +21,30 @@ from glassformer.core.estimate import Array
 from glassformer.core.progress import track
 from glassformer.core.results import Steps
 from glassformer.core.solution import Status
-from glassformer.models.base import Model
+from glassformer.models.base import Model, require_theory
 from glassformer.numerics.divergence import diverges
 from glassformer.numerics.quasi_random import confident, mean_and_error
-from glassformer.risk.fixed_points import AGREED, solved
-from glassformer.risk.limits import of_learned, solvable
-from glassformer.risk.loss import Loss
-from glassformer.risk.penalties import Fields, Learned, Penalty
-from glassformer.risk.problem import Problem
-from glassformer.risk.tuning import tuned
+from glassformer.risk.fixed_points import AGREEMENT, fixed_points
+from glassformer.risk.limits import order_columns
+from glassformer.risk.loss_base import Loss
+from glassformer.risk.penalties import ConjugateParameters, OrderParameters, Penalty
+from glassformer.risk.problem import RiskProblem, risk_problem
+from glassformer.risk.tuning import best_strength
 
-# Susceptibility before the first step, in units of the teacher's power: kinks of losses at a distance of one are
-# within the reach of their proximal maps.
-BEGIN = 2.0
-# Relative step of the slopes of the map.
-_STEP = 1e-5
-
-
-class _Path(NamedTuple):
-    """What is known before every step and after the last, and the fields that led there; one entry per step."""
-
-    found: list[Learned]
-    fields: list[Fields]
-
-    @property
-    def error(self) -> Array:
-        """Shape (steps + 1, batch)."""
-        return np.array([found.error for found in self.found])
+# Susceptibility before the first step, in units of the teacher's power: the proximal maps of losses with a kink at a
+# distance of one reach it.
+START_SUSCEPTIBILITY = 2.0
+# Relative step of the central differences of the map.
+_DIFFERENCE = 1e-5
 
 
 def risk_trajectory(
     model: Model, alpha: Array, loss: Loss, penalty: Penalty, strength: float | None, steps: int
 ) -> Steps:
-    r"""Errors after every step of undamped proximal message passing, in the limit of large sizes.
+    r"""Return the error after every step of undamped proximal message passing, in the limit of large sizes.
 
-    Equations :eq:`regularised-risk` and :eq:`proximal-message-passing` of the documentation, iterated as they stand
-    from an estimate of zero of susceptibility :math:`V = 2Q_0`. Where they settle, it is at the minimiser of the risk.
+    Equations :eq:`regularised-risk` and :eq:`proximal-message-passing` of the documentation are iterated, undamped,
+    from an estimate of zero and susceptibility :math:`V = 2Q_0`. Where it converges, it does at the minimiser.
 
     Args:
         model: of the teacher.
@@ -68,11 +57,11 @@ def risk_trajectory(
     Returns:
         :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration`` (0
         before any step), ``error``, ``overlap``, ``power``, ``cosine``, ``label_error``, ``rank``, ``degrees``,
-        ``effective_noise`` and ``strength`` as those of :func:`~glassformer.risk.limits.risk_limits`.
-        ``error_estimate`` is that of the averages over labels and of the spectrum, carried on by the slope of the map.
-        Rows of a sample ratio at which steps lead away from the minimiser have the status ``oscillating``, or
-        ``diverging`` where errors grow without end, and a note says by which factor: their errors are those of the
-        steps, and never the limit's.
+        ``effective_noise`` and ``strength`` as in :func:`~glassformer.risk.limits.risk_limits`.
+        ``error_estimate`` is the error of the averages over labels and of the spectrum, propagated by the slope of the
+        map. Rows of a sample ratio whose steps lead away from the minimiser have the status ``oscillating``, or
+        ``diverging`` where errors grow without end, and a note gives the factor: their errors are those of the steps,
+        not of the limit.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -91,21 +80,27 @@ def risk_trajectory(
         [1.0, 1.05993175, 0.24076464]
     """
     require_integer("steps", steps)
-    problem = solvable(model, loss, penalty, strength)
+    require_theory(model)
+    problem = risk_problem(model, loss, penalty, strength)
     strengths = _strengths(problem, alpha, strength)
-    path, blur = _refined(problem, alpha, strengths, steps)
-    growth = _growth(problem, alpha, strengths)
+    path, error_estimate = _refined_path(problem, alpha, strengths, steps)
+    growth = _largest_slope(problem, alpha, strengths)
     finite = np.all(np.isfinite(path.error), axis=0)
     status = [_status(*row) for row in zip(finite, growth, path.error.T, strict=True)]
+    # All steps of one sample ratio, then those of the next.
+    order = OrderParameters(*(np.array(part).T.ravel() for part in zip(*path.order, strict=True)))
     return Steps(
         model=model.name,
         parameters=model.parameters,
         columns={
             "alpha": np.repeat(alpha, steps + 1),
             "iteration": np.tile(np.arange(steps + 1.0), len(alpha)),
-            **_columns(problem, path),
+            **order_columns(problem, order),
+            "rank": order.rank,
+            "degrees": order.degrees,
+            "effective_noise": np.array([conjugate.noise for conjugate in path.conjugate]).T.ravel(),
             "strength": np.repeat(strengths, steps + 1),
-            "error_estimate": blur.T.ravel(),
+            "error_estimate": error_estimate.T.ravel(),
         },
         status=[one for one in status for _ in range(steps + 1)],
         notes=[
@@ -116,15 +111,20 @@ def risk_trajectory(
     )
 
 
-def _columns(problem: Problem, path: _Path) -> dict[str, Array]:
-    """Of all steps of one sample ratio after those of another."""
-    found = Learned(*(np.array(part).T.ravel() for part in zip(*path.found, strict=True)))
-    noise = np.array([fields.noise for fields in path.fields]).T.ravel()
-    return {**of_learned(problem, found), "rank": found.rank, "degrees": found.degrees, "effective_noise": noise}
+class _Path(NamedTuple):
+    """Order parameters before every step and after the last, and the conjugate parameters that led to them."""
+
+    order: list[OrderParameters]
+    conjugate: list[ConjugateParameters]
+
+    @property
+    def error(self) -> Array:
+        """Shape (steps + 1, batch)."""
+        return np.array([order.error for order in self.order])
 
 
 def _status(finite: bool, growth: float, error: Array) -> Status:
-    """How the steps of one sample ratio end, from their errors, shape (steps + 1,)."""
+    """Return the status of one sample ratio from its errors, shape (steps + 1,)."""
     if not finite:
         return Status.NON_FINITE
     if growth < 1:
@@ -133,74 +133,68 @@ def _status(finite: bool, growth: float, error: Array) -> Status:
     return Status.DIVERGING if grows else Status.OSCILLATING
 
 
-def _strengths(problem: Problem, alpha: Array, strength: float | None) -> Array:
-    """At each sample ratio.
-
-    Raises:
-        IncompatibleError: one of them is zero.
-    """
+def _strengths(problem: RiskProblem, alpha: Array, strength: float | None) -> Array:
+    """Return the strength at each sample ratio, or raise ``IncompatibleError`` where it is zero."""
     if problem.penalty.pinned:
         return np.full_like(alpha, np.nan)
-    found = tuned(problem, alpha).strength if strength is None else np.full_like(alpha, strength)
-    if np.any(found == 0):
+    strengths = np.full_like(alpha, strength) if strength is not None else best_strength(problem, alpha).strength
+    if np.any(strengths == 0):
         why = "is the limit of small strengths, which need ever more steps: give one > 0"
-        whose = "" if strength == 0 else f", the best one at alpha = {alpha[found == 0][0]:g},"
-        raise IncompatibleError(f"strength = 0{whose} {why}")
-    return found
+        where = "" if strength == 0 else f", the best one at alpha = {alpha[strengths == 0][0]:g},"
+        raise IncompatibleError(f"strength = 0{where} {why}")
+    return strengths
 
 
-def _followed(problem: Problem, alpha: Array, strength: Array, steps: int, show: bool = False) -> _Path:
-    none, power = np.zeros_like(alpha), np.full_like(alpha, problem.power)
-    found = [Learned(none, none, BEGIN * power, power, none, none, none)]
-    fields = [Fields(np.full_like(alpha, np.inf), none, none)]
+def _iterate(problem: RiskProblem, alpha: Array, strength: Array, steps: int, progress: bool = False) -> _Path:
+    zero, power = np.zeros_like(alpha), np.full_like(alpha, problem.power)
+    order = [OrderParameters(zero, zero, START_SUSCEPTIBILITY * power, power, zero, zero, zero)]
+    conjugate = [ConjugateParameters(np.full_like(alpha, np.inf), zero, zero)]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        for _ in track(range(steps), f"{steps} steps") if show else range(steps):
-            fields.append(problem.after(alpha, found[-1]))
-            found.append(problem.learned(strength, fields[-1]))
-    return _Path(found, fields)
+        for _ in track(range(steps), f"{steps} steps") if progress else range(steps):
+            conjugate.append(problem.conjugate_parameters(alpha, order[-1]))
+            order.append(problem.order_parameters(strength, conjugate[-1]))
+    return _Path(order, conjugate)
 
 
-def _refined(problem: Problem, alpha: Array, strength: Array, steps: int) -> tuple[_Path, Array]:
-    """Paths of finer and finer averages over labels until two of them agree; how far errors may be off."""
-    path = _followed(problem, alpha, strength, steps, show=True)
-    apart = np.zeros_like(path.error)
+def _refined_path(problem: RiskProblem, alpha: Array, strength: Array, steps: int) -> tuple[_Path, Array]:
+    """Refine averages over labels until two accuracies agree; return the path and the error estimate of its errors."""
+    path = _iterate(problem, alpha, strength, steps, progress=True)
+    difference = np.zeros_like(path.error)
     while (finer := problem.finer) is not None:
         problem = finer
-        again = _followed(problem, alpha, strength, steps)
-        apart, path = np.abs(again.error - path.error), again
-        if np.all(apart <= AGREED * path.error):
+        again = _iterate(problem, alpha, strength, steps)
+        difference, path = np.abs(again.error - path.error), again
+        if np.all(difference <= AGREEMENT * path.error):
             break
     replicas = list(problem.labels.replicas)
     if replicas:
-        every = [_followed(replace(problem, seen=one), alpha, strength, steps).error for one in replicas]
-        apart = confident(len(replicas)) * mean_and_error(np.array(every))[1]
-    return path, apart + _carried(path)
-
-
-def _carried(path: _Path) -> Array:
-    """Quadrature errors of every step, carried on by the slope of the map."""
+        problems = (replace(problem, given_averages=labels) for labels in replicas)
+        errors = [_iterate(one, alpha, strength, steps).error for one in problems]
+        difference = confident(len(replicas)) * mean_and_error(np.array(errors))[1]
+    # Quadrature errors of every step, propagated by the slope of the map.
     error, total = path.error, [np.zeros_like(path.error[0])]
-    steps = np.abs(np.diff(error, axis=0))
-    for t, found in enumerate(path.found[1:]):
-        before = steps[t - 1] if t else np.zeros_like(steps[0])
-        stretch = np.divide(steps[t], before, out=np.zeros_like(before), where=before > 0)
-        # Steps at the size of rounding errors tell no slope.
-        total.append(np.where(steps[t] > total[-1], stretch, np.minimum(stretch, 1.0)) * total[-1] + found.blur)
-    return np.array(total)
+    changes = np.abs(np.diff(error, axis=0))
+    for t, order in enumerate(path.order[1:]):
+        before = changes[t - 1] if t else np.zeros_like(changes[0])
+        slope = np.divide(changes[t], before, out=np.zeros_like(before), where=before > 0)
+        # Changes of the size of rounding errors give no slope.
+        slope = np.where(changes[t] > total[-1], slope, np.minimum(slope, 1.0))
+        total.append(slope * total[-1] + order.error_estimate)
+    return path, difference + np.array(total)
 
 
-def _growth(problem: Problem, alpha: Array, strength: Array) -> Array:
-    """By how much a step near the fixed point is longer than the one before: the largest slope of the map there."""
-    at, sides = solved(problem, alpha, strength).logarithms, []
+def _largest_slope(problem: RiskProblem, alpha: Array, strength: Array) -> Array:
+    """Return the spectral radius of the map at the fixed point: below one the undamped iteration converges."""
+    logarithms, sides = fixed_points(problem, alpha, strength).conjugate.logarithms, []
     for sign in (-1, 1):
-        every = []
-        for axis in range(at.shape[1]):
-            moved = at.copy()
-            moved[:, axis] += sign * _STEP
-            fields = problem.after(alpha, problem.learned(strength, Fields(*np.exp(moved).T)))
-            every.append(np.log(np.stack(fields, axis=1)))
-        sides.append(np.array(every))
-    slopes = np.swapaxes((sides[1] - sides[0]) / (2 * _STEP), 0, 1)
-    known = np.isfinite(slopes).all(axis=(1, 2))
+        columns = []
+        for axis in range(3):
+            shifted = logarithms.copy()
+            shifted[:, axis] += sign * _DIFFERENCE
+            order = problem.order_parameters(strength, ConjugateParameters.from_logarithms(shifted))
+            columns.append(problem.conjugate_parameters(alpha, order).logarithms)
+        sides.append(np.array(columns))
+    slopes = np.swapaxes((sides[1] - sides[0]) / (2 * _DIFFERENCE), 0, 1)
+    known = np.asarray(np.isfinite(slopes).all(axis=(1, 2)))
     values = np.linalg.eigvals(np.where(known[:, None, None], slopes, 0.0))
     return np.where(known, np.max(np.abs(values), axis=1), np.nan)

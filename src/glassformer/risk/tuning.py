@@ -1,306 +1,300 @@
-r"""The strength of a penalty at which what is learned is best.
+r"""The best strength of a penalty.
 
-The objective is looked at on a coarse grid of strengths, then followed down parabolas through three of them, which
-close in on the optimum. Many sample ratios begin between the optima of a few.
+The objective is evaluated on a coarse grid of strengths, then minimised by parabolas through three strengths, which
+close in on the optimum. At many sample ratios the search starts from optima interpolated between a few of them.
+Averages over labels are coarse in the first search; finer ones correct its optimum.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from glassformer.core.estimate import Array
-from glassformer.risk.fixed_points import point_at, solved
-from glassformer.risk.points import Point
-from glassformer.risk.problem import Flags, Problem
-from glassformer.risk.starts import few_of
+from glassformer.risk.fixed_points import FixedPoints, fixed_points, fixed_points_near, representative_ratios
+from glassformer.risk.problem import Flags, RiskProblem
+
+# All lengths are in the logarithm of the strength; all numbers were chosen by trial.
+# Grid of the first search, from the largest useful strength; beyond its end the smallest strength is best.
+_GRID = np.array([-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0])
+# Smallest strength of losses whose limit of no penalty exists but cannot be computed.
+_SMALLEST = -16.0
+# Half-widths: of the first parabola from the grid, at most; of the last one; of the last one of coarse averages.
+_WIDE, _LAST, _LAST_COARSE = 0.5, 0.02, 0.1
+# Half-width of parabolas of finer averages, and the change of an optimum below which averages are fine enough.
+_FINER, _UNCHANGED = 0.2, 0.1
+# Factors of the half-width where parabolas close in, and where they do not; parabolas at most.
+_NARROWER, _WIDER, _PARABOLAS = 0.2, 3.0, 12
+# Differences of objectives that are numerical noise, and powers of estimates that count as zero.
+_OBJECTIVE_NOISE, _ZERO_POWER = 1e-8, 1e-20
+
+# Kinds of optima: the smallest strength, an optimum that finer averages changed, an optimum that they left in place.
+_AT_SMALLEST, _CORRECTED, _UNCORRECTED = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class Search:
-    """How the best strength is looked for, in logarithms.
+def best_strength(problem: RiskProblem, alpha: Array) -> FixedPoints:
+    """Return fixed points at the best strengths, at strength zero where no penalty is best.
 
-    Attributes:
-        looks: from the largest useful strength, where it is looked for; beyond, the least is best.
-        least: a strength that stands for none, of losses that have a limit and no way to it.
-        wide: half-width of the first parabola from looks.
-        narrower: factor of the next one, where it closes in.
-        wider: factor at most, where it does not.
-        last: half-width of the last one, and of that between known optima.
-        rough: half-width of the last one of averages that finer ones follow.
-        parabolas: at most.
-        near: half-width of parabolas of finer averages.
-        same: how far optima may be from those of averages that are less fine.
-        noise: differences of objectives that mean nothing.
-        nothing: power of estimates that is none.
-    """
-
-    looks: tuple[float, ...] = (-0.2, -0.7, -1.3, -2.0, -3.0, -4.5, -6.5, -9.0)
-    least: float = -16.0
-    wide: float = 0.5
-    narrower: float = 0.2
-    wider: float = 3.0
-    last: float = 0.02
-    rough: float = 0.1
-    parabolas: int = 12
-    near: float = 0.2
-    same: float = 0.1
-    noise: float = 1e-8
-    nothing: float = 1e-20
-
-
-_POLICY = Search()
-
-
-def tuned(problem: Problem, alpha: Array) -> Point:
-    """Fixed points at the best strength, or at none at all where the least is best, or where none has an effect.
-
-    Best is the least error; of labels that are right or wrong the least label error, that is the largest cosine.
+    The best strength has the least error; for labels that are right or wrong the least label error, which is the
+    largest cosine. A pinned trace has no strength.
     """
     if problem.penalty.pinned:
-        return solved(problem, alpha, np.full_like(alpha, np.nan))
-    recovered = problem.recovered(alpha)
+        return fixed_points(problem, alpha, np.full_like(alpha, np.nan))
+    recovered = problem.recovers(alpha)
     if recovered.any():
-        # Nothing is better than the signal; searches beside it would compare rounding errors.
-        exact = solved(problem, alpha[recovered], np.zeros(int(recovered.sum())))
-        return exact if recovered.all() else Point.joined(recovered, exact, tuned(problem, alpha[~recovered]))
-    few = few_of(alpha)
+        # Nothing is better than the signal: searches next to it would compare rounding errors.
+        exact = fixed_points(problem, alpha[recovered], np.zeros(int(recovered.sum())))
+        if recovered.all():
+            return exact
+        return FixedPoints.merge(recovered, exact, best_strength(problem, alpha[~recovered]))
+    few = representative_ratios(alpha)
     optimum, kind = _optimum(problem, few)
-    return optimum if len(few) == len(alpha) else _between(problem, few, optimum, kind, alpha)
+    return optimum if len(few) == len(alpha) else _interpolated_optimum(problem, few, optimum, kind, alpha)
 
 
-class _Kind(IntEnum):
-    """What the best strength is: the least one, or an optimum that finer averages have moved, or have left in place."""
+def _objective(problem: RiskProblem, points: FixedPoints) -> Array:
+    """Return the logarithm of the error, or of the squared tangent between estimate and signal; infinite if lost."""
+    order = points.order
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tangent = np.where(order.power > _ZERO_POWER, order.power * problem.power / order.overlap**2 - 1, np.inf)
+        value = np.log(tangent if problem.labels.has_label_error else order.error)
+    value[~points.converged] = np.inf
+    return np.asarray(np.nan_to_num(value, nan=np.inf))
 
-    LEAST = 0
-    FINER = 1
-    PLAIN = 2
+
+def _smallest_strength(problem: RiskProblem, alpha: Array) -> Array:
+    """Return the smallest useful strengths.
+
+    A loss of labels +1 and -1 reaches zero only far from them: without a penalty estimates grow, and nothing is best.
+    """
+    end = _GRID[-1] if problem.labels.has_label_error else _SMALLEST
+    return np.where(problem.loss.quadratic, 0.0, problem.lambda_max(alpha) * np.exp(end))
 
 
-def _optimum(problem: Problem, alpha: Array) -> tuple[Point, NDArray[np.int64]]:
-    """Fixed points at best strengths, each ratio on its own, and their kinds."""
-    place, fields = _looked(problem, alpha)
-    inside, kind = np.isfinite(place), np.full(len(alpha), _Kind.PLAIN)
+def _optimum(problem: RiskProblem, alpha: Array) -> tuple[FixedPoints, NDArray[np.int64]]:
+    """Return fixed points at best strengths, each sample ratio by itself, and the kinds of these optima."""
+    place, start = _grid_search(problem, alpha)
+    inside, kind = np.isfinite(place), np.full(len(alpha), _CORRECTED)
     if not inside.any():
-        point = _ended(problem, alpha)
+        points = _at_smallest(problem, alpha)
     else:
-        final = problem.finer is None
-        last = _POLICY.last if final else _POLICY.rough
-        found = _followed(problem, alpha[inside], place[inside], fields[inside], _POLICY.wide, last, final)
-        point = found if final else _sharpened(problem, alpha[inside], np.log(found.strength), found.logarithms)
-        moved = np.abs(np.log(point.strength / found.strength)) > _POLICY.last
-        kind[inside] = np.where(moved, _Kind.FINER, _Kind.PLAIN)
+        only = problem.finer is None
+        last = _LAST if only else _LAST_COARSE
+        first = _minimise(problem, alpha[inside], place[inside], start[inside], _WIDE, last, only)
+        points = first
+        if not only:
+            points = _correct(problem, alpha[inside], np.log(first.strength), first.conjugate.logarithms)
+        moved = np.abs(np.log(points.strength / first.strength)) > _LAST
+        kind[inside] = np.where(moved, _CORRECTED, _UNCORRECTED)
         if not inside.all():
-            point = Point.joined(inside, point, _ended(problem, alpha[~inside]))
-    least = point.strength <= _least(problem, alpha) * np.exp(_POLICY.last)
-    return point, np.where(least, _Kind.LEAST, np.where(inside, kind, _Kind.FINER))
+            points = FixedPoints.merge(inside, points, _at_smallest(problem, alpha[~inside]))
+    kind[points.strength <= _smallest_strength(problem, alpha) * np.exp(_LAST)] = _AT_SMALLEST
+    return points, kind
 
 
-def _least(problem: Problem, alpha: Array) -> Array:
-    """The least strengths that are useful.
+def _grid_search(problem: RiskProblem, alpha: Array) -> tuple[Array, Array]:
+    """Return logarithms of the best strengths of the grid, NaN at its end, and of the conjugate parameters there."""
+    rows = np.arange(len(alpha))
+    strength = problem.lambda_max(alpha)[:, None] * np.exp(_GRID)
+    objective, conjugates = np.full(strength.shape, np.inf), np.zeros((*strength.shape, 3))
 
-    A loss that only labels told apart by far bring to zero has no optimum without a penalty, but estimates that grow.
-    """
-    last = _POLICY.looks[-1] if problem.labels.decided else _POLICY.least
-    return np.where(problem.loss.quadratic, 0.0, problem.largest_strength(alpha) * np.exp(last))
-
-
-def _between(problem: Problem, few: Array, optimum: Point, kind: NDArray[np.int64], alpha: Array) -> Point:
-    """Fixed points at best strengths of many sample ratios, told what a few have.
-
-    Between two with optima, others are near these; between two without they have none; beside one with an optimum and
-    one without, each is looked at.
-    """
-    gaps = np.searchsorted(few, alpha).clip(1, len(few) - 1)
-    inside = kind > _Kind.LEAST
-    known = inside[gaps].astype(int) + inside[gaps - 1]
-    rows = known == known[0]
-    if known[0] == 2:
-        plain = np.minimum(kind[gaps], kind[gaps - 1])[rows] == _Kind.PLAIN
-        point = _near(problem, few[inside], optimum.at(inside), alpha[rows], plain)
-    else:
-        point = _optimum(problem, alpha[rows])[0] if known[0] == 1 else _ended(problem, alpha[rows])
-    if rows.all():
-        return point
-    return Point.joined(rows, point, _between(problem, few, optimum, kind, alpha[~rows]))
-
-
-def _near(problem: Problem, few: Array, optimum: Point, alpha: Array, plain: Flags) -> Point:
-    """Fixed points at best strengths near those of a few ratios: most are told by one parabola.
-
-    Where finer averages have left the optima of the few where they were, they are not asked again.
-    """
-    columns = np.column_stack([np.log(optimum.strength), optimum.logarithms, optimum.slopes.reshape(-1, 9)])
-    guess = CubicSpline(np.log(few), columns)(np.log(alpha))
-    place, fields, slopes = guess[:, 0], guess[:, 1:4], guess[:, 4:].reshape(-1, 3, 3)
-    if not plain.all():
-        point = _sharpened(problem, alpha[~plain], place[~plain], fields[~plain])
-        if not plain.any():
-            return point
-        return Point.joined(plain, _near(problem, few, optimum, alpha[plain], plain[plain]), point)
-    path = _Path(problem, alpha, place, fields, slopes, _POLICY.last)
-    path.step(np.arange(len(alpha)))
-    near = np.abs(path.place - place) < _POLICY.last
-    point = point_at(problem, alpha[near], np.exp(path.place[near]), path.fields[near])
-    if near.all():
-        return point
-    last = _POLICY.last if problem.finer is None else _POLICY.rough
-    others = _followed(problem, alpha[~near], place[~near], fields[~near], _POLICY.near, last, True)
-    return Point.joined(near, point, others)
-
-
-def _looked(problem: Problem, alpha: Array) -> tuple[Array, Array]:
-    """Logarithms of the best strength looked at, NaN where it is the least one, and of fields there."""
-    largest, rows = problem.largest_strength(alpha), np.arange(len(alpha))
-    strength = largest[:, None] * np.exp(_POLICY.looks)
-    objective, fields = np.full(strength.shape, np.inf), np.zeros((*strength.shape, 3))
-
-    def look(at: NDArray[np.intp], which: slice) -> None:
+    def evaluate(at: NDArray[np.intp], which: slice) -> None:
         some = strength[at, which]
-        points = solved(problem, np.repeat(alpha[at], some.shape[1]), some.ravel(), estimated=False)
+        points = fixed_points(problem, np.repeat(alpha[at], some.shape[1]), some.ravel(), estimated=False)
         objective[at, which] = _objective(problem, points).reshape(some.shape)
-        fields[at, which] = points.logarithms.reshape(*some.shape, -1)
+        conjugates[at, which] = points.conjugate.logarithms.reshape(*some.shape, -1)
 
-    # The weakest penalties converge last: they are left out where much stronger ones are better.
-    look(rows, slice(0, -1))
-    weak = rows[np.argmin(objective, axis=1) >= len(_POLICY.looks) - 3]
+    # The weakest penalty converges last: it is left out where much stronger ones are better.
+    evaluate(rows, slice(0, -1))
+    weak = rows[np.argmin(objective, axis=1) >= len(_GRID) - 3]
     if weak.size:
-        look(weak, slice(-1, None))
-    # Of those that are equally good the strongest.
-    best = np.argmax(objective <= objective.min(axis=1)[:, None] + _POLICY.noise, axis=1)
-    last = best == len(_POLICY.looks) - 1
-    last[last] = _least_is_best(problem, alpha[last], strength[last, -1], fields[last, -1], objective[last, -1])
-    return np.where(last, np.nan, np.log(strength[rows, best])), fields[rows, best]
+        evaluate(weak, slice(-1, None))
+    # The strongest of those that are equally good.
+    best = np.argmax(objective <= objective.min(axis=1)[:, None] + _OBJECTIVE_NOISE, axis=1)
+    at_end = best == len(_GRID) - 1
+    at_end[at_end] = _smallest_is_best(
+        problem, alpha[at_end], strength[at_end, -1], conjugates[at_end, -1], objective[at_end, -1]
+    )
+    return np.where(at_end, np.nan, np.log(strength[rows, best])), conjugates[rows, best]
 
 
-def _least_is_best(problem: Problem, alpha: Array, strength: Array, fields: Array, objective: Array) -> Flags:
-    """Whether the optimum is weaker than the least strength looked at, and no better than none where none is one."""
+def _smallest_is_best(problem: RiskProblem, alpha: Array, strength: Array, start: Array, objective: Array) -> Flags:
+    """Return where the optimum is below a strength: the objective rises from it, and falls down to no penalty."""
     if not alpha.size:
         return np.zeros(0, dtype=bool)
-    stronger = _objective(problem, point_at(problem, alpha, strength * np.exp(_POLICY.last), fields, estimated=False))
+    points = fixed_points_near(problem, alpha, strength * np.exp(_LAST), start, estimated=False)
+    stronger = _objective(problem, points)
     if not problem.loss.quadratic:
         return np.asarray(stronger >= objective)
-    none = _objective(problem, solved(problem, alpha, np.zeros_like(alpha), estimated=False))
+    none = _objective(problem, fixed_points(problem, alpha, np.zeros_like(alpha), estimated=False))
     return np.asarray((stronger >= objective) & (objective >= none))
 
 
-class _Path:
-    """Logarithms of strengths on their way to optima by parabolas, and what is known there.
+class _Parabolas:
+    """Minimisation over the logarithm of the strength by parabolas, at several sample ratios at once.
 
     Attributes:
-        place, reach: centres and half-widths of the parabolas.
-        fields, slopes: logarithms of fields near the centres, and slopes of the map.
-        best, known, lowest: the best places looked at, the fields there, and their objectives.
+        place, width: centres and half-widths of the parabolas.
+        start, slopes: logarithms of conjugate parameters near the centres, and Jacobians of the map.
+        turn: shifts of the last parabolas that did not contain an optimum, zero after those that did.
+        best, best_start, lowest: the best places so far, the conjugate parameters there, and their objectives.
     """
 
     def __init__(
-        self, problem: Problem, alpha: Array, place: Array, fields: Array, slopes: Array | None, width: float
+        self, problem: RiskProblem, alpha: Array, place: Array, start: Array, slopes: Array | None, width: float
     ) -> None:
-        self.problem, self.alpha, self.place, self.fields = problem, alpha, place.copy(), fields.copy()
+        self.problem, self.alpha, self.place, self.start = problem, alpha, place.copy(), start.copy()
         self.slopes = np.full((len(place), 3, 3), np.nan) if slopes is None else slopes.copy()
-        self.reach, self.turn = np.full(len(place), width), np.zeros(len(place))
-        self.best, self.known, self.lowest = place.copy(), fields.copy(), np.full(len(place), np.inf)
+        self.width, self.turn = np.full(len(place), width), np.zeros(len(place))
+        self.best, self.best_start, self.lowest = place.copy(), start.copy(), np.full(len(place), np.inf)
 
     def step(self, rows: NDArray[np.intp]) -> Flags:
-        """Move some of them to the vertices of parabolas; whether these lie within."""
-        (middle,), points = self._look(rows, self.place[rows][None])
-        # The sides begin where the middle has ended, with its slopes.
+        """Move some centres to the vertices of their parabolas; return whether these lie within."""
+        (middle,), points = self._evaluate(rows, self.place[rows][None])
+        # The iterations of the sides start where the middle has converged.
         good = np.isfinite(middle)
-        self.fields[rows[good]], self.slopes[rows] = points.logarithms[good], points.slopes
-        (left, right), _ = self._look(rows, self.place[rows] + np.array([[-1.0], [1.0]]) * self.reach[rows])
+        self.start[rows[good]], self.slopes[rows] = points.conjugate.logarithms[good], points.slopes
+        (left, right), _ = self._evaluate(rows, self.place[rows] + np.array([[-1.0], [1.0]]) * self.width[rows])
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            bend = left - 2 * middle + right
-            shift = np.where(bend > 0, 0.5 * (left - right) / bend, 2.0 * np.sign(left - right))
+            curvature = left - 2 * middle + right
+            shift = np.where(curvature > 0, 0.5 * (left - right) / curvature, 2.0 * np.sign(left - right))
         # Weak penalties of a loss that can be zero may all leave the same estimate: none of them is better.
-        flat = np.maximum(np.abs(left - middle), np.abs(right - middle)) <= _POLICY.noise
+        flat = np.maximum(np.abs(left - middle), np.abs(right - middle)) <= _OBJECTIVE_NOISE
         shift = np.where(flat, 0.0, np.nan_to_num(np.clip(shift, -2.0, 2.0)))
-        self.place[rows] += shift * self.reach[rows]
+        self.place[rows] += shift * self.width[rows]
         close = np.abs(shift) < 1
-        # Back and forth between sides that bend away: on from the best place, nearer by.
+        # Back and forth between vertices outside of the parabolas: continue from the best place, with a smaller width.
         turned = ~close & (shift * self.turn[rows] < 0)
         self.turn[rows] = np.where(close | turned, 0.0, shift)
-        self.begin(rows[turned])
-        self.reach[rows[flat]] = 0.0
+        self.restart(rows[turned])
+        self.width[rows[flat]] = 0.0
         return close
 
-    def begin(self, rows: NDArray[np.intp]) -> None:
-        """Go on from the best places."""
-        self.place[rows], self.fields[rows], self.slopes[rows] = self.best[rows], self.known[rows], np.nan
+    def restart(self, rows: NDArray[np.intp]) -> None:
+        """Move some centres to the best places so far."""
+        self.place[rows], self.start[rows], self.slopes[rows] = self.best[rows], self.best_start[rows], np.nan
 
-    def _look(self, rows: NDArray[np.intp], at: Array) -> tuple[Array, Point]:
-        """Objectives at logarithms of strengths, shape (looks, rows)."""
+    def _evaluate(self, rows: NDArray[np.intp], at: Array) -> tuple[Array, FixedPoints]:
+        """Return objectives at logarithms of strengths, shape (places, rows), and keep the best."""
         every = np.tile(rows, len(at))
-        points = point_at(
-            self.problem, self.alpha[every], np.exp(at.ravel()), self.fields[every], False, self.slopes[every]
+        points = fixed_points_near(
+            self.problem, self.alpha[every], np.exp(at.ravel()), self.start[every], False, self.slopes[every]
         )
-        values, there = _objective(self.problem, points).reshape(at.shape), points.logarithms.reshape(*at.shape, 3)
-        for value, one, field in zip(values, at, there, strict=True):
+        values = _objective(self.problem, points).reshape(at.shape)
+        conjugates = points.conjugate.logarithms.reshape(*at.shape, 3)
+        for value, place, conjugate in zip(values, at, conjugates, strict=True):
             better = value < self.lowest[rows]
             now = rows[better]
-            self.lowest[now], self.best[now], self.known[now] = value[better], one[better], field[better]
+            self.lowest[now], self.best[now], self.best_start[now] = value[better], place[better], conjugate[better]
         return values, points
 
 
-def _followed(
-    problem: Problem, alpha: Array, place: Array, fields: Array, width: float, last: float, estimated: bool
-) -> Point:
-    """The optimum of the objective near logarithms of strengths, from logarithms of fields there.
+def _minimise(
+    problem: RiskProblem, alpha: Array, place: Array, start: Array, width: float, last: float, estimated: bool
+) -> FixedPoints:
+    """Return fixed points at the optima near logarithms of strengths; where parabolas fail, at the best places seen.
 
-    Where parabolas do not close in on one, or lead astray, that is the best place looked at.
+    Args:
+        problem: model, loss and penalty.
+        alpha: sample ratios.
+        place: logarithms of strengths.
+        start: logarithms of conjugate parameters there.
+        width: half-width of the first parabolas.
+        last: half-width of the last ones.
+        estimated: as in :func:`~glassformer.risk.fixed_points.fixed_points_near`.
     """
-    path, active = _Path(problem, alpha, place, fields, None, width), np.arange(len(place))
-    for _ in range(_POLICY.parabolas):
+    search, active = _Parabolas(problem, alpha, place, start, None, width), np.arange(len(place))
+    for _ in range(_PARABOLAS):
         if not active.size:
             break
-        close, reach = path.step(active), path.reach[active]
-        nearer = close | (path.turn[active] == 0)
-        wider = np.minimum(_POLICY.wider * reach, _POLICY.wide)
-        path.reach[active] = np.where(nearer, _POLICY.narrower * reach, wider)
-        active = active[~(close & (reach <= last))]
-    path.begin(active)
-    found = point_at(problem, alpha, np.exp(path.place), path.fields, estimated, None if estimated else path.slopes)
-    astray = _objective(problem, found) > path.lowest + _POLICY.noise
-    if not astray.any():
-        return found
-    again = point_at(problem, alpha[astray], np.exp(path.best[astray]), path.known[astray], estimated)
-    return Point.joined(astray, again, found.at(~astray))
+        close, width_before = search.step(active), search.width[active]
+        narrower = close | (search.turn[active] == 0)
+        wider = np.minimum(_WIDER * width_before, _WIDE)
+        search.width[active] = np.where(narrower, _NARROWER * width_before, wider)
+        active = active[~(close & (width_before <= last))]
+    search.restart(active)
+    slopes = None if estimated else search.slopes
+    points = fixed_points_near(problem, alpha, np.exp(search.place), search.start, estimated, slopes)
+    worse = _objective(problem, points) > search.lowest + _OBJECTIVE_NOISE
+    if not worse.any():
+        return points
+    again = fixed_points_near(problem, alpha[worse], np.exp(search.best[worse]), search.best_start[worse], estimated)
+    return FixedPoints.merge(worse, again, points.at(~worse))
 
 
-def _ended(problem: Problem, alpha: Array) -> Point:
-    """Fixed points at the least strengths, or at the optima that finer averages over labels have above them."""
-    least = _least(problem, alpha)
-    point = solved(problem, alpha, least)
-    if (seen := problem.finer) is None:
-        return point
-    there = point_at(seen, alpha, least, point.logarithms, estimated=False)
-    above = ~_least_is_best(seen, alpha, least, there.logarithms, _objective(seen, there))
+def _at_smallest(problem: RiskProblem, alpha: Array) -> FixedPoints:
+    """Return fixed points at the smallest strengths, or at the optima that finer averages have above them."""
+    smallest = _smallest_strength(problem, alpha)
+    points = fixed_points(problem, alpha, smallest)
+    if (finer := problem.finer) is None:
+        return points
+    there = fixed_points_near(finer, alpha, smallest, points.conjugate.logarithms, estimated=False)
+    objective = _objective(finer, there)
+    above = ~_smallest_is_best(finer, alpha, smallest, there.conjugate.logarithms, objective)
     if not above.any():
-        return point
-    found = _sharpened(problem, alpha[above], np.log(least[above]), point.logarithms[above])
-    return Point.joined(above, found, point.at(~above))
+        return points
+    optimum = _correct(problem, alpha[above], np.log(smallest[above]), points.conjugate.logarithms[above])
+    return FixedPoints.merge(above, optimum, points.at(~above))
 
 
-def _sharpened(problem: Problem, alpha: Array, place: Array, fields: Array) -> Point:
-    """Fixed points, of the problem, at the optima of finer averages over labels, until these hardly move."""
-    place, fields, seen = place.copy(), fields.copy(), problem
+def _correct(problem: RiskProblem, alpha: Array, place: Array, start: Array) -> FixedPoints:
+    """Return fixed points, of the problem, at the optima of finer averages, refined until these hardly move."""
+    place, start, fine = place.copy(), start.copy(), problem
     moving = np.ones(len(place), dtype=bool)
-    while moving.any() and (finer := seen.finer) is not None:
-        seen = finer
-        found = _followed(seen, alpha[moving], place[moving], fields[moving], _POLICY.near, _POLICY.near, False)
-        before, place[moving], fields[moving] = place[moving], np.log(found.strength), found.logarithms
-        moving[moving] = np.abs(place[moving] - before) > _POLICY.same
-    return point_at(problem, alpha, np.exp(place), fields)
+    while moving.any() and (finer := fine.finer) is not None:
+        fine = finer
+        optimum = _minimise(fine, alpha[moving], place[moving], start[moving], _FINER, _FINER, False)
+        before, place[moving] = place[moving], np.log(optimum.strength)
+        start[moving] = optimum.conjugate.logarithms
+        moving[moving] = np.abs(place[moving] - before) > _UNCHANGED
+    return fixed_points_near(problem, alpha, np.exp(place), start)
 
 
-def _objective(problem: Problem, points: Point) -> Array:
-    found = points.found
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # The squared tangent between estimate and signal: relative changes show near both ends.
-        tangent = np.where(found.power > _POLICY.nothing, found.power * problem.power / found.overlap**2 - 1, np.inf)
-        value = np.log(tangent if problem.labels.decided else found.error)
-    value[[not status.ok for status in points.status]] = np.inf
-    return np.asarray(np.nan_to_num(value, nan=np.inf))
+def _interpolated_optimum(
+    problem: RiskProblem, few: Array, optimum: FixedPoints, kind: NDArray[np.int64], alpha: Array
+) -> FixedPoints:
+    """Return fixed points at best strengths of many sample ratios from the optima of a few.
+
+    Between two optima the others are close to interpolated ones; between two smallest strengths the smallest is best;
+    between an optimum and a smallest strength every sample ratio is searched by itself.
+    """
+    gaps = np.searchsorted(few, alpha).clip(1, len(few) - 1)
+    inside = kind > _AT_SMALLEST
+    known = inside[gaps].astype(int) + inside[gaps - 1]
+    rows = known == known[0]
+    if known[0] == 2:
+        uncorrected = np.minimum(kind[gaps], kind[gaps - 1])[rows] == _UNCORRECTED
+        points = _near_interpolated(problem, few[inside], optimum.at(inside), alpha[rows], uncorrected)
+    else:
+        points = _optimum(problem, alpha[rows])[0] if known[0] == 1 else _at_smallest(problem, alpha[rows])
+    if rows.all():
+        return points
+    return FixedPoints.merge(rows, points, _interpolated_optimum(problem, few, optimum, kind, alpha[~rows]))
+
+
+def _near_interpolated(
+    problem: RiskProblem, few: Array, optimum: FixedPoints, alpha: Array, uncorrected: Flags
+) -> FixedPoints:
+    """Return fixed points at best strengths near interpolated ones; one parabola finds most of them.
+
+    Finer averages are used only where they changed the optima of the few.
+    """
+    columns = [np.log(optimum.strength), optimum.conjugate.logarithms, optimum.slopes.reshape(-1, 9)]
+    guess = CubicSpline(np.log(few), np.column_stack(columns))(np.log(alpha))
+    place, start, slopes = guess[:, 0], guess[:, 1:4], guess[:, 4:].reshape(-1, 3, 3)
+    if not uncorrected.all():
+        points = _correct(problem, alpha[~uncorrected], place[~uncorrected], start[~uncorrected])
+        if not uncorrected.any():
+            return points
+        rest = _near_interpolated(problem, few, optimum, alpha[uncorrected], uncorrected[uncorrected])
+        return FixedPoints.merge(uncorrected, rest, points)
+    search = _Parabolas(problem, alpha, place, start, slopes, _LAST)
+    search.step(np.arange(len(alpha)))
+    near = np.abs(search.place - place) < _LAST
+    points = fixed_points_near(problem, alpha[near], np.exp(search.place[near]), search.start[near])
+    if near.all():
+        return points
+    last = _LAST if problem.finer is None else _LAST_COARSE
+    others = _minimise(problem, alpha[~near], place[~near], start[~near], _FINER, last, True)
+    return FixedPoints.merge(near, points, others)

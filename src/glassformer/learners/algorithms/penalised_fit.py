@@ -17,7 +17,7 @@ from glassformer.learners.algorithms.risk import Risk
 from glassformer.learners.algorithms.several_classes import BestConstants, best_constants
 from glassformer.learners.algorithms.weighted_loss import BestShift, Constant, Weighted
 from glassformer.numerics.decompositions import singular_values
-from glassformer.risk.loss import Loss
+from glassformer.risk.loss_base import Loss
 from glassformer.risk.losses import loss_of
 from glassformer.risk.penalties import Penalty, penalty_of
 

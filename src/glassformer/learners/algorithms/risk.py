@@ -18,7 +18,7 @@ import numpy as np
 
 from glassformer.core.estimate import Array
 from glassformer.numerics.decompositions import eigh, singular_values, svd
-from glassformer.risk.loss import Loss
+from glassformer.risk.loss_base import Loss
 
 
 class Certificate(NamedTuple):

@@ -10,7 +10,7 @@ from scipy.special import log_softmax, softmax, xlogy
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.risk.loss import Loss
+from glassformer.risk.loss_base import Loss
 
 
 @dataclass(frozen=True)

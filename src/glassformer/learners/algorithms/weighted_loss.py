@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.risk.loss import Loss
+from glassformer.risk.loss_base import Loss
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A convex loss of one's own, given as a function of one label and one field."""
+"""A convex loss that the user gives as a function of one label and one field."""
 
 from __future__ import annotations
 
@@ -13,33 +13,26 @@ from glassformer.core.cache import memoize
 from glassformer.core.errors import BackendError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.numerics.roots import bracketed_root
-from glassformer.risk.loss import Loss
+from glassformer.risk.loss_base import Loss
+
+# Newton steps for a minimiser at most, the relative step that ends them, and the relative width of a bracket that is
+# rounding (double precision).
+_STEPS, _LAST_STEP, _ROUNDING = 200, 1e-8, 4e-16
+# Fields between which slopes are inverted for the conjugate; slopes that are reached only beyond have none.
+_FARTHEST_FIELD = 1e8
+# Mismatch of the slope and the proximal map above which the minimiser is at a kink (chosen by trial).
+_KINK_MISMATCH = 1e-6
+# Fields that are scanned for kinks (no kink of a usual loss lies on the grid), how many kinks are used, the jump of a
+# slope at a kink relative to the largest slope, halvings of a cell with a kink, and the distance of one-sided slopes.
+_SCANNED = np.linspace(-12.03, 12.01, 481)
+_KINKS, _SMALLEST_JUMP, _HALVINGS, _SIDE = 3, 1e-3, 48, 1e-9
+# Arrays are padded to powers of two of at least this length, each of which is compiled once.
+_SHORTEST = 256
 
 
 @dataclass(frozen=True)
-class Search:
-    """How minimisers of a loss that is given as a function, and its kinks, are looked for."""
-
-    steps: int = 200  # of a search for minimisers, at most
-    last: float = 1e-8  # relative step that ends it
-    rounding: float = 4e-16  # relative width of a bracket that is rounding
-    reach: float = 1e8  # fields between which slopes are inverted
-    kink: float = 1e-6  # misfit of slopes that tells a kink from a smooth place
-    scanned: tuple[float, float, int] = (-12.03, 12.01, 481)  # fields looked at for kinks: first, last and number
-    kinks: int = 3  # that are looked for
-    sharp: float = 1e-3  # jump of a slope at one, relative to the largest
-    halvings: int = 48  # of a cell that holds one
-    beside: float = 1e-9  # distance from which on a slope is that beside it
-    at_once: int = 256  # numbers that are treated in one go, at least
-
-
-_POLICY = Search()
-_SCANNED = np.linspace(*_POLICY.scanned)
-
-
-@dataclass(frozen=True)
-class OwnLoss(Loss):
-    r"""Any loss of one's own, convex in the field: a function of one label and one field that JAX can differentiate.
+class CustomLoss(Loss):
+    r"""A loss given as a function of one label and one field, convex in the field, that JAX can differentiate.
 
     Args:
         function: of ``y`` and ``h``, numbers, to a number.
@@ -49,7 +42,7 @@ class OwnLoss(Loss):
 
     Example:
         >>> import jax.numpy as jnp
-        >>> absolute = OwnLoss(lambda y, h: jnp.abs(y - h))
+        >>> absolute = CustomLoss(lambda y, h: jnp.abs(y - h))
         >>> absolute.proximal(np.array([3.0, 0.2]), np.zeros(2), 0.5).round(6)
         array([0.5, 0.2])
     """
@@ -78,14 +71,13 @@ class OwnLoss(Loss):
         return self._of_arrays(_derivative, y, h, order=order)[0]
 
     def _of_arrays(self, part: Callable[..., Any], *given: Any, **fixed: Any) -> list[Array]:
-        """What a traceable part makes of arrays, as it finds it of their elements."""
+        """Apply a traceable function elementwise to arrays that broadcast."""
         from glassformer.numerics.cached_jit import CachedJit
         from glassformer.numerics.jax_settings import jax_settings
 
         arrays = np.broadcast_arrays(*(np.asarray(one, dtype=float) for one in given))
         count, shape = arrays[0].size, arrays[0].shape
-        # Few lengths, each of which is compiled.
-        spare = max(_POLICY.at_once, 1 << max(count - 1, 0).bit_length()) - count
+        spare = max(_SHORTEST, 1 << max(count - 1, 0).bit_length()) - count
         flat = [np.pad(one.ravel(), (0, spare), mode="edge") if count else np.zeros(spare) for one in arrays]
         with jax_settings():
             found = CachedJit(part, function=self.function, **fixed)(*flat)
@@ -95,36 +87,36 @@ class OwnLoss(Loss):
         return self._evaluated(0, y, h)
 
     def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
-        return self._of_arrays(_minimised, y, omega, variance)[0]
+        return self._of_arrays(_minimise, y, omega, variance)[0]
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
-        p, slope, bend = self._of_arrays(_minimised, y, omega, variance)
+        p, slope, bend = self._of_arrays(_minimise, y, omega, variance)
         g = (p - omega) / variance
         # At a kink the proximal map stands still while the slope jumps.
-        kink = np.abs(g + slope) > _POLICY.kink * (1 + np.abs(g))
+        kink = np.abs(g + slope) > _KINK_MISMATCH * (1 + np.abs(g))
         return g, np.where(kink, 1 / np.asarray(variance), bend / (1 + variance * bend))
 
     def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
-        """At a kink the minimiser stands still while the field goes from one end of a stretch to the other."""
-        found = [y + 0 * variance]
+        """Return both ends of the interval of fields for which the minimiser is at a kink, and the label."""
+        places = [y + 0 * variance]
         for kink in memoize(lambda: self._kinks(np.ravel(y)), "kinks", self.function, y):
-            for beside in (kink.reshape(np.shape(y)) + side for side in (-_POLICY.beside, _POLICY.beside)):
-                found.append(beside + variance * self._evaluated(1, y, beside))
-        return tuple(found)
+            for side in (kink.reshape(np.shape(y)) - _SIDE, kink.reshape(np.shape(y)) + _SIDE):
+                places.append(side + variance * self._evaluated(1, y, side))
+        return tuple(places)
 
     def _kinks(self, y: Array) -> list[Array]:
-        """Fields at which the slope jumps, by more than it bends on both sides; where a label has fewer, the label."""
+        """Return fields at which the slope jumps more than its derivative explains; the label where there are fewer."""
         slope, bend = (self._evaluated(order, y[:, None], _SCANNED) for order in (1, 2))
         jump = np.diff(slope) - 0.5 * (bend[:, 1:] + bend[:, :-1]) * np.diff(_SCANNED)
-        cells = np.argsort(-jump, axis=1)[:, : _POLICY.kinks].T
-        sharp = _POLICY.sharp * (1 + np.max(np.abs(slope))) < np.take_along_axis(jump, cells.T, axis=1).T
-        return [np.where(own, self._jump(y, cell), y) for cell, own in zip(cells, sharp, strict=True) if own.any()]
+        cells = np.argsort(-jump, axis=1)[:, :_KINKS].T
+        has_jump = _SMALLEST_JUMP * (1 + np.max(np.abs(slope))) < np.take_along_axis(jump, cells.T, axis=1).T
+        return [np.where(own, self._jump(y, cell), y) for cell, own in zip(cells, has_jump, strict=True) if own.any()]
 
     def _jump(self, y: Array, cell: NDArray[np.intp]) -> Array:
-        """Where the slope jumps in a cell of what was scanned, one for each label, by halving."""
+        """Locate the jump in one scanned cell per label, by bisection."""
         low, high = _SCANNED[cell], _SCANNED[cell + 1]
         before, after = (self._evaluated(1, y, end) for end in (low, high))
-        for _ in range(_POLICY.halvings):
+        for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             here = self._evaluated(1, y, middle)
             below = np.abs(here - before) < np.abs(here - after)
@@ -133,18 +125,18 @@ class OwnLoss(Loss):
 
     def conjugate(self, y: Array, u: Array) -> Array:
         y, u = np.broadcast_arrays(np.asarray(y, dtype=float), np.asarray(u, dtype=float))
-        reach = np.full(u.shape, _POLICY.reach)
+        reach = np.full(u.shape, _FARTHEST_FIELD)
 
         def condition(h: Array) -> tuple[Array, Array]:
             return self._evaluated(1, y, h) - u, np.maximum(self._evaluated(2, y, h), 0.0)
 
         h = bracketed_root(condition, -reach, reach)
-        bounded = np.abs(h) < 0.99 * _POLICY.reach
+        bounded = np.abs(h) < 0.99 * _FARTHEST_FIELD
         return np.where(bounded, u * h - self._evaluated(0, y, h), np.inf)
 
 
 def _derivative(y: Any, h: Any, function: Callable[[Any, Any], Any], order: int) -> Any:
-    """Derivative in the field of that order, of arrays of labels and fields, alone in a tuple."""
+    """Return the derivative of this order in the field, alone in a tuple."""
     import jax
 
     for _ in range(order):
@@ -152,10 +144,10 @@ def _derivative(y: Any, h: Any, function: Callable[[Any, Any], Any], order: int)
     return (jax.vmap(function)(y, h),)
 
 
-def _minimised(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any], Any]) -> Any:
-    r"""Minimisers of :math:`V\ell(y, p) + (p-\omega)^2/2`, and the slopes and bends of the loss there.
+def _minimise(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any], Any]) -> Any:
+    r"""Return the minimisers of :math:`V\ell(y, p) + (p-\omega)^2/2`, and the loss's two derivatives there.
 
-    Newton's method in a bracket that shrinks: the minimiser lies on the way that the slope at ``omega`` points.
+    Newton's method in a bracket that shrinks: the minimiser lies between ``omega`` and the end of a gradient step.
     """
     import jax
     import jax.numpy as jnp
@@ -166,10 +158,10 @@ def _minimised(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any],
         return jnp.maximum(jax.grad(slope_of, argnums=1)(y, p), 0.0)
 
     def one(y: Any, omega: Any, v: Any) -> Any:
-        def going(state: Any) -> Any:
-            return (state[-1] < _POLICY.steps) & ~state[-2]
+        def running(state: Any) -> Any:
+            return (state[-1] < _STEPS) & ~state[-2]
 
-        def nearer(state: Any) -> Any:
+        def shrink(state: Any) -> Any:
             p, low, high, before, last, _, count = state
             value = p - omega + v * slope_of(y, p)
             low, high = jnp.where(value <= 0, p, low), jnp.where(value >= 0, p, high)
@@ -179,15 +171,15 @@ def _minimised(y: Any, omega: Any, variance: Any, function: Callable[[Any, Any],
             moved = jnp.where(usable, newton, 0.5 * (low + high))
             size = jnp.maximum(jnp.abs(p), 1.0)
             done = (
-                (usable & (jnp.abs(moved - p) <= _POLICY.last * size))
-                | (high - low <= _POLICY.rounding * size)
+                (usable & (jnp.abs(moved - p) <= _LAST_STEP * size))
+                | (high - low <= _ROUNDING * size)
                 | jnp.isnan(value)
             )
             return moved, low, high, last, moved - p, done, count + 1
 
         ends = omega, omega - v * slope_of(y, omega)
         low, high = jnp.minimum(*ends), jnp.maximum(*ends)
-        p, *_ = jax.lax.while_loop(going, nearer, (0.5 * (low + high), low, high, high - low, high - low, False, 0))
+        p, *_ = jax.lax.while_loop(running, shrink, (0.5 * (low + high), low, high, high - low, high - low, False, 0))
         return p, slope_of(y, p), bend_of(y, p)
 
     return jax.vmap(one)(y, omega, variance)

@@ -1,0 +1,89 @@
+r"""Interface of a loss :math:`\ell(y, h)`, convex in the fitted field ``h``.
+
+State evolution uses the proximal map :math:`p = \mathrm{prox}_{V\ell(y,\cdot)}(\omega)`, the minimiser of
+:math:`\ell(y, p) + (p-\omega)^2/(2V)`, and the score :math:`g = (p - \omega)/V = -\partial_h\ell(y, p)`. Certificates
+of a duality gap use the conjugate :math:`\ell^*(y, u) = \sup_h[uh - \ell(y, h)]`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from glassformer.core.defaults import default_property
+from glassformer.core.estimate import Array
+
+
+class Loss(ABC):
+    """A loss, convex in the fitted field. Labels, fields and variances broadcast."""
+
+    binary = default_property(False, "True when labels have to be +1 or -1.")
+    quadratic = default_property(
+        False, "True for half the square, which has closed forms and a limit that fits labels exactly."
+    )
+    row_labels = default_property(
+        False, "True for a loss of all indices of a sample at once, whose labels are rows of probabilities."
+    )
+    sharpness = default_property(
+        np.inf, "Largest second derivative in the field of a sample of weight one; infinite for kinks."
+    )
+    weights = default_property(1.0, "Weights > 0 of the samples, which multiply their losses.")
+
+    @property
+    def steady(self) -> bool:
+        """True when the second derivative is the same everywhere."""
+        return bool(self.quadratic)
+
+    @property
+    def name(self) -> str:
+        """Name on the command line."""
+        return type(self).__name__.lower()
+
+    def slope(self, y: Array, h: Array) -> Array:
+        """Return the derivative in the field, of losses that have one everywhere."""
+        raise NotImplementedError
+
+    def bend(self, slopes: Array) -> Array | None:
+        """Return the second derivative as a function of the first, or None where it is no function of it."""
+        del slopes
+        return None
+
+    @abstractmethod
+    def value(self, y: Array, h: Array) -> Array:
+        """Return the loss."""
+
+    @abstractmethod
+    def proximal(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        """Return the proximal map ``p``."""
+
+    @abstractmethod
+    def score(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
+        r"""Return the score ``g`` and :math:`-\partial_\omega g`."""
+
+    def envelope(self, y: Array, omega: Array, variance: Array | float) -> Array:
+        r"""Return the Moreau envelope, :math:`\min_p\,\ell(y, p) + (p-\omega)^2/(2V)`, whose derivative is ``-g``."""
+        p = self.proximal(y, omega, variance)
+        return np.asarray(self.value(y, p) + (p - omega) ** 2 / (2 * variance))
+
+    def bends(self, y: Array, variance: Array) -> tuple[Array, ...]:
+        """Return values of ``omega`` at which the score has a kink or changes fast, of losses of one field."""
+        raise NotImplementedError
+
+    def conjugate(self, y: Array, u: Array) -> Array:
+        """Return the conjugate, of losses of one field; infinite outside its domain."""
+        raise NotImplementedError
+
+    def conjugate_at(self, y: Array, h: Array, slopes: Array, share: float) -> Array:
+        """Return the conjugate, or an upper bound, at ``share`` in [0, 1] times the slopes that the loss has at ``h``.
+
+        The slopes may also be those of an envelope of the loss.
+        """
+        del h
+        return self.conjugate(y, share * slopes)
+
+    def adapted(self, channel: Any) -> Loss:
+        """Return the loss with unset parameters taken from the channel of its labels."""
+        del channel
+        return self
