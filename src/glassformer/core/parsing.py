@@ -78,7 +78,7 @@ def parse_strength(name: str, text: str) -> float | None:
         ParameterError: the text is neither a number nor "best".
 
     Example:
-        >>> parse_strength("strength", "0.1"), strength_from("strength", "best")
+        >>> parse_strength("strength", "0.1"), parse_strength("strength", "best")
         (0.1, None)
     """
     if text == "best":

@@ -54,7 +54,7 @@ def setting(default: Any, text: str, check: Check | None = None, option: str = "
     Example:
         >>> @dataclass(frozen=True)
         ... class Walk:
-        ...     pause: float | None = setting(None, "share of the time at rest", share)
+        ...     pause: float | None = setting(None, "share of the time at rest", unit_interval)
         ...
         ...     def __post_init__(self):
         ...         check_settings(self)
