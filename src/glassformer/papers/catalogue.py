@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.files import replace_file, require_writable_file
-from glassformer.core.tables import import_string
+from glassformer.core.registry import import_string
 from glassformer.papers.citations import arxiv
 
 if TYPE_CHECKING:
