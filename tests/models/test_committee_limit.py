@@ -92,7 +92,7 @@ def test_layers_of_a_committee_trade_places(limit):
     assert model.network.exchangeable == ((0, 2),)
     assert model.row_groups == {"layer 2": (1,), "layer 4": (3,), "committee of layer 1, layer 3": (0, 2)}
     fields = np.random.default_rng(2).standard_normal((4, 2))
-    labels = _labels(model, model.channel.row_symmetries.same @ fields)
+    labels = _labels(model, model.channel.row_symmetries.invariances @ fields)
     assert len(labels) == 2 * 2**4
     np.testing.assert_allclose(labels, np.broadcast_to(labels[0], np.shape(labels)), atol=1e-12)
     assert DeepAttention(depth=4, skip=2.0).network.exchangeable == ()
@@ -104,10 +104,10 @@ def test_exchanges_are_undone_and_averaged_over():
     rng = np.random.default_rng(3)
     turn = np.diag([1.0, -1, -1, 1, -1, -1])[[3, 0, 4, 1, 2, 5]]
     cross = turn @ (np.eye(6) + 0.1 * rng.standard_normal((6, 6)))
-    np.testing.assert_allclose(rows.aligning(cross), turn.T)
-    level = rows.unturned(np.diag(np.arange(6.0))[None])[0]
+    np.testing.assert_allclose(rows.alignment(cross), turn.T)
+    level = rows.invariant_part(np.diag(np.arange(6.0))[None])[0]
     np.testing.assert_allclose(level, np.diag([2.0, 2, 2, 2, 2, 5]))
-    np.testing.assert_allclose(rows.respected(np.diag(np.arange(6.0)), np.zeros((6, 6)) + np.diag([1.0] * 6)), level)
+    np.testing.assert_allclose(rows.symmetrise(np.diag(np.arange(6.0)), np.zeros((6, 6)) + np.diag([1.0] * 6)), level)
 
 
 def test_growth_outside_a_part_of_a_committee_is_that_of_its_rows():

@@ -112,7 +112,7 @@ def test_estimates_are_turned_before_they_are_compared():
     np.testing.assert_allclose(found["cosine"], 1)
     groups = (((0, 1), (3, 4)), ((2,), (5,)))
     cross = rng.standard_normal((6, 6))
-    aligning = RowSymmetries.of_rotations(groups).aligning(cross)
+    aligning = RowSymmetries.of_rotations(groups).alignment(cross)
     np.testing.assert_allclose(aligning @ aligning.T, np.eye(6), atol=1e-12)
     np.testing.assert_array_equal(aligning[:2, :2], aligning[3:5, 3:5])
     assert abs(aligning[2, 2]) == 1

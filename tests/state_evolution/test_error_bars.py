@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import DeepAttention, SequenceMultiIndex, limits
-from glassformer.channels.control_variates import controlled, information
+from glassformer.channels.control_variates import controlled_mean, information
 from glassformer.numerics.quasi_random import confident
 from glassformer.state_evolution.instability import Instability, _goal, instability
 
@@ -58,10 +58,10 @@ def test_a_replica_has_no_say_in_its_controls():
     target, controls = rng.standard_normal((8, 16)), rng.standard_normal((8, 16, 3))
     moved = target.copy()
     moved[2, 5] += 4.0
-    change = controlled(moved, controls) - controlled(target, controls)
+    change = controlled_mean(moved, controls) - controlled_mean(target, controls)
     assert change[2] == pytest.approx(4.0 / 16)
     assert np.all(np.abs(np.delete(change, 2)) > 1e-6)
-    assert np.allclose(controlled(1.5 + controls @ np.array([1.0, -2.0, 0.5]), controls), 1.5)
+    assert np.allclose(controlled_mean(1.5 + controls @ np.array([1.0, -2.0, 0.5]), controls), 1.5)
 
 
 @pytest.mark.statistics

@@ -86,8 +86,8 @@ def test_state_evolution_ends_and_errors_cover(link, indices, noise, many, ratio
 )
 def test_symmetries_of_links_are_found(link, indices, same, alike, shown):
     found = SequenceMultiIndex(link, indices).channel.row_symmetries
-    assert (len(found.same), len(found.alike)) == (same, alike)
-    np.testing.assert_allclose(found.shown, shown, atol=1e-6)
+    assert (len(found.invariances), len(found.relabellings)) == (same, alike)
+    np.testing.assert_allclose(found.visible, shown, atol=1e-6)
 
 
 @pytest.mark.statistics

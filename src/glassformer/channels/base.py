@@ -150,7 +150,7 @@ class Channel(LabelErrors):
 
     def _respected(self, parts: Sequence[Array], v: Array) -> list[Array]:
         """Information as symmetries have it, at one covariance."""
-        return [self.row_symmetries.respected(part, self.self_overlap - v) for part in parts]
+        return [self.row_symmetries.symmetrise(part, self.self_overlap - v) for part in parts]
 
     def _of_replicas(self, replicas: Array, missing: Array, log_partition: Estimate) -> Averages:
         """Averages from the information of each replica, (batch, replicas, P, P), and what is missing from all."""

@@ -1,4 +1,4 @@
-"""What labels say of the fields of data points, one by one and on average."""
+"""Results of a channel of several rows: posteriors of the fields of data points, and averages over data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 
 from glassformer.core.estimate import Array, Estimate
 
-# Data points of the averages: replicas, whose spread tells the error, times points of each.
-REPLICAS = 8
+REPLICAS = 8  # independent samples of the data, whose spread gives the error of averages
 
 
 class FieldPosterior(NamedTuple):
@@ -20,9 +19,9 @@ class FieldPosterior(NamedTuple):
         first, second: two independent estimates of the score, shape (n, P, K): their product estimates its square
             without the bias of sampling noise.
         curvature: minus the derivative of the score, summed over columns, shape (n, P, P).
-        log_partition: shape (n,), up to what depends on the label alone.
-        silent: scores, twice, and slopes of the same sample for labels that say nothing, where that is known: their
-            means vanish.
+        log_partition: shape (n,), up to a function of the label alone.
+        silent: two scores and slopes of the same sample for labels without information, whose means vanish; None if
+            unknown.
     """
 
     first: Array
@@ -33,7 +32,7 @@ class FieldPosterior(NamedTuple):
 
     @property
     def score(self) -> Array:
-        """The better of the estimates: their mean."""
+        """Mean of the two estimates of the score."""
         return 0.5 * (self.first + self.second)
 
 
@@ -54,10 +53,10 @@ class Response(NamedTuple):
 
     Attributes:
         first, second: two estimates whose product has no bias from their noise.
-        truth: what true deviations make of them.
+        truth: the same from the true deviations.
         weight: of each data point, shape (n,); one on average.
-        replicas: of the data, one after the other.
-        fewer: the same with shares of the work on each data point, less and less; none where it is exact.
+        replicas: number of replicas of the data, one after the other.
+        fewer: the same with ever less work on each data point; empty if slopes are exact.
     """
 
     first: Array
@@ -74,11 +73,11 @@ class Averages(NamedTuple):
     Attributes:
         information: of each entry; its error counts what is systematic as the share of its confidence.
         log_partition: its expectation.
-        replicas: information of each replica of the data, (batch, replicas, P, P); one where nothing is sampled.
-        unseen: standard error that replicas do not tell, relative to the information: of what the sample has none of.
-            Zero where nothing is sampled.
-        missing: what sampled posteriors leave out of the information at most, about, shape (batch, P, P): all data
-            points alike, so that replicas do not tell. Zero where posteriors are not sampled.
+        replicas: information of each replica of the data, (batch, replicas, P, P); one if nothing is sampled.
+        unseen: standard error relative to the information that replicas do not show: of rare data points of which the
+            sample has none. Zero if nothing is sampled.
+        missing: estimated bias of the information, shape (batch, P, P), which sampled posteriors have at all data
+            points alike, so that replicas do not show it. Zero if posteriors are not sampled.
     """
 
     information: Estimate
@@ -88,8 +87,8 @@ class Averages(NamedTuple):
     missing: Array
 
 
-def joined(parts: Sequence[Averages]) -> Averages:
-    """Averages of one channel at the covariances of all parts."""
+def concatenate_averages(parts: Sequence[Averages]) -> Averages:
+    """Return the averages of one channel at the covariances of all parts."""
     information, log_partition = (
         Estimate(*(np.concatenate(column) for column in zip(*integrals, strict=True)))
         for integrals in list(zip(*parts, strict=True))[:2]
@@ -100,6 +99,6 @@ def joined(parts: Sequence[Averages]) -> Averages:
 
 
 def mean_of_replicas(replicas: Array) -> Estimate:
-    """Means over the second axis, and their standard errors."""
+    """Return the means over the second axis, and their standard errors."""
     error = np.std(replicas, axis=1, ddof=1) / np.sqrt(replicas.shape[1])
     return Estimate(np.mean(replicas, axis=1), np.asarray(error))

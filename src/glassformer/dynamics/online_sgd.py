@@ -186,7 +186,7 @@ def _followed(model: Model, slope: Any, start: Array, times: Array, pace: Pace, 
     begin, shape = np.stack([np.linalg.solve(root, overlap.T).T, power]), (SETS, *start[:2].shape)
     sampled, flips = Fields.of(model, points, root), flips_of(channel.symmetries, teacher)
     with jax_settings():
-        symmetric = symmetric_part(channel.row_symmetries.same, begin, teacher)
+        symmetric = symmetric_part(channel.row_symmetries.invariances, begin, teacher)
 
         def respected(change: Array) -> Array:
             """The part of a change that has the symmetries of the start."""

@@ -61,7 +61,7 @@ def compared(model: Model, estimate: Array, signal: Array, variance: Array | Non
     shape = (prior.rows, *signal.shape[bool(model.overlap_shape) :])
     found, true = estimate.reshape(shape), signal.reshape(shape)
     cross = prior.gram(found, true)
-    turn = model.channel.in_rows.row_symmetries.aligning(cross)
+    turn = model.channel.in_rows.row_symmetries.alignment(cross)
     gap, known = np.tensordot(turn, found, axes=1) - true, true - prior.mean(shape)
     rows = np.diag(prior.gram(gap, gap))
     errors = {"error": float(np.mean(rows)), "prior_error": float(np.mean(np.diag(prior.gram(known, known))))}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glassformer.channels.base import Channel
-from glassformer.channels.field_averages import Averages, joined
+from glassformer.channels.field_averages import Averages, concatenate_averages
 from glassformer.core.cache import memoize
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import advance
@@ -134,7 +134,7 @@ class EvolutionMap:
         """The same and the slopes of the map there, from the same posteriors, on flattened covariances."""
         states = floored(variance, self.channel.smallest)
         found, growth = zip(*map(self._averages_and_slope, states), strict=True)
-        sampled = self._sampled(joined(found), index, kept)
+        sampled = self._sampled(concatenate_averages(found), index, kept)
         rate = self.alpha[index, None, None] / self.prior.degrees
         return sampled, -self._prior_slope(Estimate(*kept[:, index]), index) @ (rate * np.stack(growth))
 
@@ -167,7 +167,7 @@ class EvolutionMap:
         states = floored(variance, self.channel.smallest)
         rate = self.alpha[index, None, None] / self.prior.degrees
         found, growth = zip(*map(self._averages_and_slope, states), strict=True)
-        information = joined(found).information
+        information = concatenate_averages(found).information
         conjugate, growth = Estimate(rate * information.value, rate * information.error), rate * np.stack(growth)
         # More overlap is less covariance.
         return -self._prior_slope(conjugate, index) @ growth
@@ -199,7 +199,7 @@ class EvolutionMap:
         """The part of matrices, shape (active, P, P), that keeps the symmetries of covariances of that shape."""
         channel = self.channel
         pairs = zip(matrices, channel.self_overlap - variance, strict=True)
-        return np.array([channel.row_symmetries.respected(matrix, overlap) for matrix, overlap in pairs])
+        return np.array([channel.row_symmetries.symmetrise(matrix, overlap) for matrix, overlap in pairs])
 
     def covariance(self, q_hat: Estimate, index: Index) -> Estimate:
         r"""Covariances from :math:`\hat Q`, with what must not be learned left as it is."""

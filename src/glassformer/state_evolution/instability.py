@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from glassformer.channels.control_variates import beyond_chance, controlled
+from glassformer.channels.control_variates import controlled_mean, significant_gap
 from glassformer.channels.field_averages import Response
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
@@ -210,11 +210,11 @@ def _mixed(weights: Array, images: list[_Image]) -> _Image:
 def _entry(left: Array, image: _Image) -> Array:
     """<left, F(matrix)> of each replica of the data."""
     square, *controls = (np.tensordot(part, left, axes=2) for part in image)
-    return controlled(square, np.stack(controls, axis=-1))
+    return controlled_mean(square, np.stack(controls, axis=-1))
 
 
 def _contradicted(found: Array, left: Array, image: _Image) -> float:
     """How wrong <left, F(matrix)>, as found, may be by what true deviations say of it."""
     square, crossed, *sure = (np.tensordot(part, left, axes=2) for part in image)
-    told = controlled(square - crossed, np.stack(sure, axis=-1))
-    return float(beyond_chance(*mean_and_error(found - told)))
+    told = controlled_mean(square - crossed, np.stack(sure, axis=-1))
+    return float(significant_gap(*mean_and_error(found - told)))

@@ -54,13 +54,13 @@ def symmetric_basis(unknown: Array, model: Model) -> Basis:
     full = directions @ matrices @ directions.T
     allowed = [np.allclose(model.prior.in_rows.allowed(own), own) for own in full]
     symmetries = model.channel.in_rows.row_symmetries
-    if not np.allclose(symmetries.unturned(unknown[None])[0], unknown):
+    if not np.allclose(symmetries.invariant_part(unknown[None])[0], unknown):
         return Basis(directions, matrices[allowed])
-    level = directions.T @ symmetries.unturned(full[allowed]) @ directions
+    level = directions.T @ symmetries.invariant_part(full[allowed]) @ directions
     blind = None
-    if symmetries.turned:
+    if symmetries.rotation_groups:
         units = directions @ np.eye(size**2).reshape(-1, size, size) @ directions.T
-        blind = (directions.T @ symmetries.unturned(units) @ directions).reshape(size**2, size**2)
+        blind = (directions.T @ symmetries.invariant_part(units) @ directions).reshape(size**2, size**2)
     return Basis(directions, _independent(matrices[allowed], level), blind)
 
 

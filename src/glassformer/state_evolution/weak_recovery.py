@@ -58,7 +58,7 @@ def staircase(model: Model) -> list[Step]:
         known = range_of(first.matrix)
     # Rows of other laws are known together or not at all: what is known of a mixture of them tells of the others, so
     # that only whole rows, apart from the others, are steps. What no label shows is never known.
-    shown = float(np.trace(model.channel.in_rows.row_symmetries.shown))
+    shown = float(np.trace(model.channel.in_rows.row_symmetries.visible))
     while np.trace(known) < shown - 0.5 and (prior.rotational or of_whole_rows(known)):
         following = next_step(model, known, start, farthest)
         if following is None:

@@ -14,7 +14,7 @@ from glassformer.channels.attention.prediction import prediction_errors
 from glassformer.channels.attention.projected import checked_tokens
 from glassformer.channels.link.contract import label_size_problem
 from glassformer.channels.sampled import Posterior, SampledChannel, in_parts, require_data, weighed
-from glassformer.channels.sampling_limits import LIMITS
+from glassformer.channels.sampling_limits import MOST_NOISE
 from glassformer.channels.scalar.base import Array
 from glassformer.core.errors import LinkError, ParameterError
 from glassformer.designs.token_pairs import to_matrices
@@ -71,8 +71,8 @@ class NoisyAttentionChannel(SampledChannel):
 
     def __post_init__(self) -> None:
         checked_tokens(self.tokens)
-        if not 0 < self.noise <= LIMITS.loudest:
-            allowed = f"> 0 and at most {LIMITS.loudest:g} for labels whose posterior is sampled"
+        if not 0 < self.noise <= MOST_NOISE:
+            allowed = f"> 0 and at most {MOST_NOISE:g} for labels whose posterior is sampled"
             raise ParameterError("noise", self.noise, allowed, "beyond, data tell nothing")
         if self.fields < 32 or self.fields & (self.fields - 1):
             raise ParameterError("fields", self.fields, "a power of two >= 32")

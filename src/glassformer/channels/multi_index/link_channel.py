@@ -208,7 +208,7 @@ def _confused(link: Callable[[Any], Any], safe: Link, law: ConfusionLaw, noise: 
         )
     symmetric = row_symmetries(flat, indices, tokens, True)
     # What relabels without noise need not do so with it.
-    symmetric = symmetric._replace(alike=symmetric.same)
+    symmetric = symmetric._replace(relabellings=symmetric.invariances)
     alphabet = NoisyAlphabet.of(values, law)
     shape = (indices, tokens, safe.label_shape)
     return MislabelledRowsChannel(flat, *shape, symmetric, 1.0, points=points, alphabet=alphabet)

@@ -41,7 +41,7 @@ def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> Row
 
     Example:
         >>> found = row_symmetries(lambda z: jnp.ravel(jnp.tanh(z[0] + z[1])), 2, 1, False)
-        >>> len(found.same), len(found.alike), found.shown.round(6).tolist()
+        >>> len(found.invariances), len(found.relabellings), found.visible.round(6).tolist()
         (2, 4, [[0.5, 0.5], [0.5, 0.5]])
     """
     candidates = _signed_permutations(indices)
