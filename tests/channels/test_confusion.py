@@ -94,7 +94,7 @@ def test_both_families_say_the_same():
     one = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0]), 1, 1, noise_law="flip:0.1")
     other = BilinearSequenceRegression(beta=1, rho=np.inf, channel="sign", noise_law=Flip(0.1))
     np.testing.assert_allclose(limits(one, alpha)["error"].ravel(), limits(other, alpha)["error"], rtol=1e-6)
-    assert one.channel.information(np.ones((1, 1, 1))).value[0, 0, 0] == pytest.approx(0.64 * 2 / np.pi)
+    assert one.channel.information_matrix(np.ones((1, 1, 1))).value[0, 0, 0] == pytest.approx(0.64 * 2 / np.pi)
     assert one.parameters["noise_law"] == "flip:0.1"
 
 

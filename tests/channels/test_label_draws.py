@@ -81,8 +81,8 @@ LOUDER = SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law=Louder(0.5), points
 
 @pytest.mark.slow
 def test_channels_know_the_gap_of_their_law():
-    assert LOUDER.channel.in_rows.law_gap > 0.02
-    assert SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law="logistic", points=32).channel.in_rows.law_gap < 3e-3
+    assert LOUDER.channel.law_gap > 0.02
+    assert SequenceMultiIndex(lambda z: 2 * z[0, 0], noise_law="logistic", points=32).channel.law_gap < 3e-3
 
 
 @pytest.mark.statistics

@@ -168,4 +168,4 @@ def test_labels_of_laws():
 @pytest.mark.slow
 def test_links_that_jax_cannot_trace_will_do():
     found = SequenceMultiIndex(lambda z: float(np.sign(z[0, 0])), noise_law="logistic").channel
-    assert found.information(np.ones((1, 1, 1))).value[0, 0, 0] == pytest.approx(np.tanh(0.5) ** 2 * 2 / np.pi)
+    assert found.information_matrix(np.ones((1, 1, 1))).value[0, 0, 0] == pytest.approx(np.tanh(0.5) ** 2 * 2 / np.pi)

@@ -9,6 +9,7 @@ from scipy import integrate
 from scipy.special import expit, ndtri
 
 from glassformer import IncompatibleError, ParameterError, SequenceMultiIndex, simulate
+from glassformer.channels.label_errors import prediction_errors
 from glassformer.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson, label_law
 from glassformer.channels.multi_index.likelihood_rows import LikelihoodRowsChannel
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
@@ -73,7 +74,7 @@ def exact_information(law, slope, labels, variance):
 )
 def test_information(name):
     law, slope, labels = CASES[name]
-    found = sampled(slope, law, 256).information(np.array([[[0.3]]]))
+    found = sampled(slope, law, 256).information_matrix(np.array([[[0.3]]]))
     exact = exact_information(law, slope, labels, 0.3)
     assert abs(found.value[0, 0, 0] - exact) < 5 * found.error[0, 0, 0] + 1e-6
     assert found.error[0, 0, 0] < 0.01 * exact
@@ -120,7 +121,7 @@ def test_message_passing_on_votes():
 @pytest.mark.slow
 def test_two_indices_and_the_prediction():
     model = SequenceMultiIndex(lambda z: z[0, 0] * z[1, 0], 2, 1, noise_law=Poisson(), points=64)
-    errors = model.channel.prediction_errors(np.array([0.2 * np.eye(2)]))
+    errors = prediction_errors(model.channel, np.array([0.2 * np.eye(2)]))
     assert 0 < errors.bayes.value[0] < errors.plugin.value[0]
 
 
@@ -164,5 +165,5 @@ def test_what_pooled_random_numbers_leave_is_in_the_error(points):
     up = expit(3 * (omega[:, None] + np.sqrt(v) * x))
     z, slope = up @ w, (up * x) @ w / np.sqrt(v)
     exact = chance @ (slope**2 / z / (1 - z)) / chance.sum()
-    value, error = (part.item() for part in sampled(3, Logistic(), points).information(np.full((1, 1, 1), v)))
+    value, error = (part.item() for part in sampled(3, Logistic(), points).information_matrix(np.full((1, 1, 1), v)))
     assert abs(value - exact) <= confident(8) * error < 0.1 * exact

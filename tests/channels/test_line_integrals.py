@@ -80,7 +80,7 @@ def test_scores_in_quadrants():
 def test_points_next_to_nodes_of_a_grid_are_no_atoms():
     """Where fields are known, both rows share what labels tell in one of four quadrants, and one has it in two."""
     channel = SequenceMultiIndex(lambda z: jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0), 2, points=256).channel
-    value, error = channel.information(1e-8 * np.eye(2)[None])
+    value, error = channel.information_matrix(1e-8 * np.eye(2)[None])
     exact = np.array([[0.375, 0.125], [0.125, 0.375]])
     assert np.all(np.abs(1e-8 * value[0] - exact) < 3 * 1e-8 * error[0])
     # Each of them left out would be as much.
@@ -91,7 +91,7 @@ def test_log_partitions_of_atoms_are_probabilities():
     """They came out larger by the logarithm of the number of axes."""
     channel = SequenceMultiIndex(lambda z: jnp.maximum(z[0, 0], 0) + jnp.maximum(z[1, 0], 0), 2).channel
     omega = np.random.default_rng(0).standard_normal((64, 2, 1)) * 0.6
-    found = channel.log_partition(np.zeros(64), omega, 0.64 * np.eye(2))
+    found = channel.log_partitions(np.zeros(64), omega, 0.64 * np.eye(2))
     gap = found - norm.logcdf(-omega[:, :, 0] / 0.8).sum(axis=1)
     # Of 128 lines along each axis; a few times what the largest of so many leaves.
     assert np.abs(gap).max() < 0.15
@@ -132,7 +132,7 @@ def test_kinks_and_jumps_hide_nothing_from_correlated_fields(link, density):
     z = omega + rng.standard_normal((count, 2)) @ np.linalg.cholesky(CORRELATED).T
     channel = SequenceMultiIndex(link, 2).channel
     y = channel.label_from(z[:, :, None], None)
-    gap = channel.log_partition(y, omega[:, :, None], CORRELATED) - np.log(density(y, omega))
+    gap = channel.log_partitions(y, omega[:, :, None], CORRELATED) - np.log(density(y, omega))
     assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(count)
     assert gap.std() < 0.03
 
@@ -156,7 +156,7 @@ def test_errors_count_what_cells_hide():
     scores = np.array([_scores_on_a_cusp(*pair) for pair in zip(y, omega, strict=True)])
     exact = np.mean(scores[:, 0] ** 2)
     channel = SequenceMultiIndex(lambda z: jnp.sqrt(jnp.abs(z[0, 0])) + z[1, 0], 2, points=512).channel
-    value, error = (part[0, 0, 0] for part in channel.information(CORRELATED[None]))
+    value, error = (part[0, 0, 0] for part in channel.information_matrix(CORRELATED[None]))
     assert abs(value - exact) < 2 * error
     assert error < 0.015
 
@@ -165,7 +165,7 @@ def test_errors_count_what_cells_hide():
 def test_jumps_are_found_where_cells_are_shortest():
     """They were judged by themselves, and seemed to hide nothing: .0047 +- .0003 for what vanishes."""
     channel = SequenceMultiIndex(lambda z: (z[0, 0] + z[1, 0] ** 2) % 1, 2, points=32).channel
-    value, error = channel.information(np.diag([1, 0.35])[None])
+    value, error = channel.information_matrix(np.diag([1, 0.35])[None])
     assert channel.sharp
     assert np.all(np.abs(value[0]) < 3 * error[0] + 1e-4)
     assert np.all(error[0] < 2e-3)
@@ -181,7 +181,7 @@ def test_a_row_known_nearly_perfectly_hides_nothing_of_the_other():
     for known in (1e-4, 1e-12):
         scale = np.sqrt([0.27, known])
         variance = np.outer(scale, scale) * np.array([[1.0, 0.02], [0.02, 1.0]])
-        found.append(np.outer(scale, scale) * channel.information(variance[None]).value[0])
+        found.append(np.outer(scale, scale) * channel.information_matrix(variance[None]).value[0])
     np.testing.assert_allclose(found[1], found[0], atol=1e-3)
 
 
@@ -190,7 +190,7 @@ def test_points_next_to_kinks_are_found_from_where_labels_are_level():
     """They took more steps than there were: four in a thousand were missed, and a threshold came out lower by two."""
     count, y = 8192, 0.7
     channel = SequenceMultiIndex(lambda z: jnp.min(z), 2).channel
-    found = channel.log_partition(np.full(count, y), np.zeros((count, 2, 1)), np.eye(2))
+    found = channel.log_partitions(np.full(count, y), np.zeros((count, 2, 1)), np.eye(2))
     density = np.exp(found).mean() / (2 * norm.pdf(y) * norm.sf(y))
     assert abs(density - 1) < 2e-3
 
@@ -200,7 +200,7 @@ def test_labels_far_from_zero():
     near, far = (
         SequenceMultiIndex(lambda z, own=own: own + z[0, 0] * z[1, 0], 2, points=256).channel for own in (0.0, 1e4)
     )
-    value, same = (channel.information(CORRELATED[None]).value for channel in (near, far))
+    value, same = (channel.information_matrix(CORRELATED[None]).value for channel in (near, far))
     np.testing.assert_allclose(same, value, rtol=1e-4)
 
 
@@ -220,7 +220,7 @@ def test_cells_are_as_short_as_waves():
 @pytest.mark.statistics
 def test_waves_are_integrated_to_their_error():
     """With 96 cells for all links .6688 +- .0007, since crossings next to each other were not seen."""
-    value, error = SequenceMultiIndex(_fast, 2, points=1024).channel.information(np.eye(2)[None])
+    value, error = SequenceMultiIndex(_fast, 2, points=1024).channel.information_matrix(np.eye(2)[None])
     z2, y = np.linspace(-8, 8, 20001), np.linspace(-9, 9, 361)[:, None]
     z1 = y - (np.sin(6 * z2) + 0.2 * z2)
     joint = np.exp(-0.5 * (z1**2 + z2**2))

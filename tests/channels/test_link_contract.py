@@ -211,7 +211,7 @@ def test_doors_agree_on_one_link():
         assert channel == BilinearSequenceRegression(rho=np.inf, channel=function).channel
     for function in (lambda z: np.abs(z[0, 0]), lambda z: jnp.abs(z[0, 0])):
         rows = SequenceMultiIndex(function).channel
-        assert rows.information(v.reshape(1, 1, 1)).value[0, 0, 0] == pytest.approx(exact, rel=1e-12)
+        assert rows.information_matrix(v.reshape(1, 1, 1)).value[0, 0, 0] == pytest.approx(exact, rel=1e-12)
     assert AttentionIndexed(0.5, 2, noise=0.1, link=lambda h: h[0]).channel.label_shape == (2,)
 
 

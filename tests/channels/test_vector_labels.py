@@ -16,7 +16,7 @@ VARIANCE = np.array([[0.7, -0.3], [-0.3, 0.7]])
 def information(link, variance, tokens=1, noise=0.0, points=256):
     """Information, and errors of 95 % confidence with what four times the noise that stands for none changes."""
     channel = SequenceMultiIndex(link, len(variance), tokens, noise=noise, points=points).channel
-    (value,), (error,) = channel.information(variance[None])
+    (value,), (error,) = channel.information_matrix(variance[None])
     with_more_noise = (
         0.0
         if channel.with_more_noise is None

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, SequenceMultiIndex
+from glassformer.channels.label_errors import new_samples, prediction_errors, squared_errors_on
 
 NOISE = 0.3
 SCALAR = {
@@ -55,9 +56,9 @@ def test_the_noise_of_labels_is_counted_as_their_errors_are(name):
 def test_an_estimate_as_good_as_the_posterior_mean_predicts_as_theory_says(name, share):
     """The errors that simulations measure are those of the limits: on normal fields of these overlaps."""
     model = SCALAR[name]
-    rows, power = model.channel.in_rows, model.prior.in_rows.self_overlap
-    samples = rows.samples_of((1 - share) * power, (1 - share) * power, power, points=4096)
-    measured = rows.errors_on(samples, share * power)
+    rows, power = model.channel, model.prior.self_overlap
+    samples = new_samples(rows, (1 - share) * power, (1 - share) * power, power, points=4096)
+    measured = squared_errors_on(rows, samples, share * power)
     found = rows.label_errors(share * power[None])
     expected = found["prediction_error"][0], found.get("plugin_error", found["prediction_error"])[0]
     assert rows.predictable
@@ -83,7 +84,7 @@ def test_their_sum_is_what_is_measured_on_noisy_labels(name):
 def test_models_of_several_rows_say_the_same():
     channel = SequenceMultiIndex(lambda z: jnp.tanh(z[0, 0]), noise=NOISE).channel
     scalar = SCALAR["tanh"].channel.label_error(np.array([0.4]))
-    found = channel.prediction_errors(np.array([[[0.4]]]))
+    found = prediction_errors(channel, np.array([[[0.4]]]))
     assert channel.label_noise == NOISE
     assert found.bayes.value[0] == pytest.approx(scalar["prediction_error"][0], rel=0.01)
     assert found.plugin.value[0] == pytest.approx(scalar["plugin_error"][0], rel=0.01)

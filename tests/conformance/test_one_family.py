@@ -12,6 +12,7 @@ from glassformer import limits
 from glassformer.core.settings import Iteration
 from glassformer.learners.gamp import gamp
 from glassformer.models.base import Model
+from glassformer.priors.layered import LayeredPrior
 from glassformer.state_evolution.coarse_solve import located
 from glassformer.state_evolution.conjugate_overlap import conjugate_overlap
 from glassformer.state_evolution.evolution_map import EvolutionMap
@@ -30,8 +31,8 @@ class InRows(Model):
 
     name = "in rows"
     parameters = property(lambda self: self.scalar.parameters)
-    prior = property(lambda self: self.scalar.prior.in_rows)
-    channel = property(lambda self: self.scalar.channel.in_rows)
+    prior = property(lambda self: LayeredPrior(self.scalar.prior, 1))
+    channel = property(lambda self: self.scalar.channel)
 
     def at_size(self, d):
         raise NotImplementedError
@@ -46,7 +47,7 @@ def matrices(values):
 def test_newton_steps_on_matrices_end_at_the_fixed_points_of_the_scalar_iteration(model, alphas, ends, start):
     """The code for sampled averages of several rows, on averages that are exact; down to perfect recovery."""
     scalar = ends[start].value[SOME]
-    update = EvolutionMap(model, alphas[SOME], model.channel.in_rows)
+    update = EvolutionMap(model, alphas[SOME], model.channel)
     # From beside the fixed point: which one is the first from far away is told by iteration alone.
     begin = np.clip(scalar * 1.001, 0, 1)
     settings = Iteration(tolerance=1e-10)
@@ -77,7 +78,7 @@ def test_one_step_of_state_evolution_is_a_question_to_every_model(model):
 
 def test_nothing_is_added_to_a_variance_that_vanishes(model):
     """The rule for a signal known exactly, and a variance far below any jitter."""
-    update = EvolutionMap(model, np.full(2, 3.0 * model.prior.mmse_dimension), model.channel.in_rows)
+    update = EvolutionMap(model, np.full(2, 3.0 * model.prior.mmse_dimension), model.channel)
     value = update(matrices([0.0, 1e-13]), np.arange(2)).value[:, 0, 0]
     information = model.channel.information(np.array([1e-13])).value
     expected = model.prior.mmse(3.0 * model.prior.mmse_dimension / model.prior.degrees * information).value[0]

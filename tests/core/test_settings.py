@@ -5,7 +5,7 @@ import pytest
 
 import glassformer
 from glassformer import Iteration, MessagePassing, NuclearNorm, ParameterError, SequenceMultiIndex, simulate
-from glassformer.channels.multi_index.scalar_rows import ScalarRowsChannel
+from glassformer.channels.multi_index.single_index import SingleIndexChannel
 from glassformer.channels.scalar.absolute import AbsoluteChannel
 from glassformer.learners.data_set import DataSet
 
@@ -39,10 +39,14 @@ def test_what_a_relative_has_no_use_for_is_refused():
         simulate(model, [0.5], d=8, instances=1, algorithm="ridge", settings=NuclearNorm(tolerance=0.1))
 
 
+class SingleIndexAbsolute(SingleIndexChannel, AbsoluteChannel):
+    """The absolute value in fields of shape (n, 1, 1)."""
+
+
 def absolute():
     """The absolute value of one projection, with the averages that are known in closed form."""
     model = SequenceMultiIndex(_absolute, points=32)
-    model.__dict__["channel"] = ScalarRowsChannel(AbsoluteChannel(), np.abs, points=32)
+    model.__dict__["channel"] = SingleIndexAbsolute()
     return model
 
 

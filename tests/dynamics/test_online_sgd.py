@@ -71,7 +71,7 @@ def test_a_teacher_of_rows_that_are_not_orthonormal_in_closed_form():
 def test_images_of_points_leave_a_teacher_as_it_is():
     """Rows that are not orthogonal change sign together or not at all."""
     mixed = np.array([[1.0, 0.1], [0.1, 1.0]])
-    signs = LAYERS.channel.in_rows.symmetries
+    signs = LAYERS.channel.symmetries
     assert len(flips_of(signs, np.eye(2))) == 4
     assert np.prod(flips_of(signs, mixed), axis=1).tolist() == [1, 1]
     found = online_sgd(LAYERS, [0, 5], LAYERS_PACE, Start(np.zeros((2, 2)), np.eye(2), mixed), points=64)
@@ -162,7 +162,7 @@ def test_the_time_of_escape_grows_like_the_logarithm_of_the_dimension():
     ],
 )
 def test_few_points_stay_within_their_error_estimate_of_many(model, pace):
-    rows = model.channel.in_rows.rows
+    rows = model.channel.rows
     few, many = (online_sgd(model, [1.0, 4.0], pace, cosine_start(rows, 0.3), points=n) for n in (64, 512))
     for name in ("cosine", "test_error", "error"):
         small, large = getattr(few, name), getattr(many, name)

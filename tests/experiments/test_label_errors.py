@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from glassformer import AttentionIndexed, BilinearSequenceRegression, SequenceMultiIndex, limits, simulate
+from glassformer.channels.label_errors import new_samples, squared_errors_on, wrong_labels, wrong_labels_on
 
 
 def steps(h):
@@ -27,11 +28,11 @@ MODELS = {
 @pytest.mark.parametrize("share", [0.2, 0.7])
 def test_an_estimate_as_good_as_the_posterior_mean_errs_as_often_as_theory_says(name, share):
     """Gram matrices of the limit of large sizes: what is counted is what the channel promises at that overlap."""
-    channel = MODELS[name].channel.in_rows
-    power = MODELS[name].prior.in_rows.self_overlap
-    samples = channel.samples_of((1 - share) * power, (1 - share) * power, power, points=4096)
-    found = channel.wrong_on(samples, share * power)
-    expected = channel.wrong_labels(share * power[None])
+    channel = MODELS[name].channel
+    power = MODELS[name].prior.self_overlap
+    samples = new_samples(channel, (1 - share) * power, (1 - share) * power, power, points=4096)
+    found = wrong_labels_on(channel, samples, share * power)
+    expected = wrong_labels(channel, share * power[None])
     assert found == pytest.approx(expected.value[0], abs=0.012)
 
 
@@ -40,9 +41,9 @@ def test_several_indices():
     """The sign of a product of two: wrong where an odd number of the two signs is."""
     channel = SequenceMultiIndex(lambda z: jnp.sign(z[0, 0] * z[1, 0]), 2, 1, points=64).channel
     once = np.arccos(np.sqrt(0.7)) / np.pi
-    found = channel.wrong_labels(0.3 * np.eye(2)[None])
+    found = wrong_labels(channel, 0.3 * np.eye(2)[None])
     assert found.value[0] == pytest.approx(2 * once * (1 - once), abs=4 * found.error[0] + 0.01)
-    assert channel.wrong_on(channel.samples_of(*3 * [np.eye(2)]), 1e-9 * np.eye(2)) < 0.002
+    assert wrong_labels_on(channel, new_samples(channel, *3 * [np.eye(2)]), 1e-9 * np.eye(2)) < 0.002
     table = channel.label_errors(0.3 * np.eye(2)[None])
     assert table["label_error"][0] == found.value[0]
 
@@ -79,10 +80,10 @@ def test_message_passing_errs_as_often_as_theory_says(name):
 def test_errors_of_predictions_are_measured_of_one_matrix(channel, noise):
     """Of an estimate as good as the posterior mean: those of the theory at that overlap."""
     model = BilinearSequenceRegression(rho=0.5, channel=channel, noise=noise)
-    rows, share = model.channel.in_rows, 0.4
+    rows, share = model.channel, 0.4
     one = np.ones((1, 1))
-    samples = rows.samples_of((1 - share) * one, (1 - share) * one, one)
-    prediction, plugin = rows.errors_on(samples, share * one)
+    samples = new_samples(rows, (1 - share) * one, (1 - share) * one, one)
+    prediction, plugin = squared_errors_on(rows, samples, share * one)
     table = rows.label_errors(share * one[None])
     assert prediction == pytest.approx(table["prediction_error"][0], rel=0.08)
     # Of the 512 same samples; posterior copies add their own noise to the former.

@@ -52,7 +52,7 @@ def test_an_estimate_as_good_as_the_posterior_mean_predicts_as_theory_says(name)
     """The unit, the law of the fields on new inputs, and what the average over the posterior is worth."""
     (model, d, like, allowed), share, rng = GIVEN[name], 0.3, np.random.default_rng(0)
     size = model.at_size(d)
-    power = size.model.prior.in_rows.self_overlap
+    power = size.model.prior.self_overlap
     design = size.design.sample(2, size.input_shape, rng)
     signal = size.model.prior.sample(size.model.signal_shape(design), rng)
     noise = like(rng.standard_normal(signal.shape)).reshape(len(power), -1)
@@ -60,7 +60,7 @@ def test_an_estimate_as_good_as_the_posterior_mean_predicts_as_theory_says(name)
     estimate = (1 - share) * signal + np.sqrt(share * (1 - share)) * noise
     new = NewInputs(size.design, size.input_shape, (0, 4))
     found = size.model.measured(estimate, signal, share * power, new=new)
-    expected = size.model.channel.in_rows.label_errors(share * power[None])
+    expected = size.model.channel.label_errors(share * power[None])
     for quantity in ("prediction_error", "plugin_error"):
         # Where labels are linear in the indices the two are one.
         theory = expected.get(quantity, expected["prediction_error"])[0]
@@ -125,7 +125,7 @@ def test_indices_of_few_columns_are_taken_as_they_are():
     """One column: indices are products of two normal numbers, and labels of a student know more than Gaussian ones."""
     size = AttentionIndexed(width=1).at_size(40)
     true = size.model.prior.sample((40, 40), np.random.default_rng(0))
-    own = size.model.prior.in_rows.gram(true[None], true[None])
+    own = size.model.prior.gram(true[None], true[None])
     estimate = 0.5 * true
     measured = size.model.measured(estimate, true, new=NewInputs(size.design, size.input_shape, (0, 4)))
     normal = size.model.measured(estimate, true)

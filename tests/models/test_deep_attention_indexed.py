@@ -102,7 +102,7 @@ def test_squares_of_scores_equal_their_slopes_on_average(variance):
 @pytest.mark.statistics
 def test_strong_skip_leaves_one_layer_visible():
     channel = DeepAttentionIndexedChannel(2, (1e4,), 1.5, last="linear", points=64)
-    value = channel.information(np.diag([1.0, 0.5])[None]).value[0]
+    value = channel.information_matrix(np.diag([1.0, 0.5])[None]).value[0]
     assert value[1, 1] == pytest.approx(3 / 0.5, rel=1e-3)  # T (T + 1)/(2 V), one linear layer
     assert abs(value[0, 0]) < 1e-3
 
@@ -111,7 +111,7 @@ def test_strong_skip_leaves_one_layer_visible():
 def test_information_is_the_slope_of_the_expected_log_partition():
     channel = MODEL.channel.with_points(512)
     v, step = np.array([0.5, 0.3]), 0.05
-    information = channel.information(np.diag(v)[None])
+    information = channel.information_matrix(np.diag(v)[None])
     for k in range(2):
         ends = np.stack([np.diag(v - s * step * np.eye(2)[k]) for s in (-1, 1)])
         low, high = channel.averages(ends).log_partition.value

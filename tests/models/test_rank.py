@@ -83,7 +83,7 @@ def test_posterior_agrees_with_a_grid_over_all_that_labels_leave_open(activation
 def test_as_many_fields_are_fixed_as_labels_have_dimensions(tokens, activation):
     model = DeepAttention(depth=1, tokens=tokens, rank=2, activation=activation, points=64)
     variance = 1e-4 * np.eye(2)
-    found = model.channel.information(variance[None])
+    found = model.channel.information_matrix(variance[None])
     seen = fixed(2, tokens, activation == "softmax")
     assert model.channel.rank == seen
     allowed = 5 * 1e-4 * np.trace(found.error[0]) + 1e-3
@@ -173,7 +173,7 @@ def test_effort_suffices():
     channel = DeepAttention(depth=1, rank=2).channel
     more = type(channel)(channel.network, effort=Effort(256, 16, 12), points=channel.points)
     for v in (0.8, 0.3, 0.01):
-        first, second = (one.information(v * np.eye(2)[None]) for one in (channel, more))
+        first, second = (one.information_matrix(v * np.eye(2)[None]) for one in (channel, more))
         assert np.all(np.abs(first.value - second.value) <= 3 * np.hypot(first.error, second.error) + 1e-12)
 
 

@@ -40,7 +40,9 @@ def test_a_sum_of_two_tokens_is_one_field_of_more_power():
 def test_a_number_and_its_matrix_are_one():
     by_number, by_matrix = (DeepAttention(depth=1, points=64, token_correlation=c) for c in (0.5, MATRIX))
     v = 0.5 * np.eye(1)[None]
-    assert by_number.channel.information(v).value == pytest.approx(by_matrix.channel.information(v).value, rel=1e-12)
+    assert by_number.channel.information_matrix(v).value == pytest.approx(
+        by_matrix.channel.information_matrix(v).value, rel=1e-12
+    )
 
 
 def test_one_layer_inverts_whatever_the_correlation():
@@ -53,7 +55,7 @@ def test_one_layer_inverts_whatever_the_correlation():
 def test_two_layers_respect_the_bound_of_their_own_labels():
     model = DeepAttention(depth=2, points=256, token_correlation=0.6)
     rate, error = growth_bound(model)
-    first = model.channel.in_rows
+    first = model.channel
     assert first.network.root
     found = thresholds(DeepAttention(depth=1, token_correlation=0.6, output="sequence", points=64))["weak_recovery"]
     assert found.alpha == pytest.approx(1 / 6, rel=1e-6)

@@ -7,7 +7,6 @@ from scipy.integrate import quad
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Estimate
 from glassformer.priors.bilinear import BilinearPrior
-from glassformer.priors.layered import LayeredPrior
 from glassformer.priors.limits import GaussianMatrixPrior, LongSequencePrior, LowWidthPrior
 from glassformer.priors.wishart import NarrowWishartPrior
 
@@ -175,6 +174,6 @@ def test_what_is_not_known_of_a_precision_moves_variances_as_far_as_they_respond
     """V = 1 - max(1 - 1/q_hat, 0)^2: nothing but rounding below the onset at one, and |V'| = 1/4 at two (to 1e-3)."""
     q_hat = np.array([1e-32, 0.9, 2.0])[:, None, None]
     error = np.array([8e-33, 0.05, 1e-3])[:, None, None]
-    found = LayeredPrior(NarrowWishartPrior(), 1).covariance(Estimate(q_hat, error)).error.ravel()
+    found = NarrowWishartPrior().covariance(Estimate(q_hat, error)).error.ravel()
     assert np.all(found[:2] < 1e-15)
     assert found[2] == pytest.approx(2.5e-4, rel=2e-3)

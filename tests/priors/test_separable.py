@@ -25,11 +25,11 @@ from glassformer.core.estimate import Estimate
 from glassformer.models.registry import build
 from glassformer.numerics.eigenvalues import square_root
 from glassformer.priors import laws
+from glassformer.priors.base import ScalarPrior
 from glassformer.priors.denoised import Denoised
 from glassformer.priors.gaussian_rows import GaussianRowsPrior
 from glassformer.priors.laws import Discrete, GaussBernoulli, Gaussian, Rademacher, law_of
 from glassformer.priors.limits import LowWidthPrior
-from glassformer.priors.matrix_base import ScalarPrior
 from glassformer.priors.separable import SeparablePrior
 from glassformer.priors.separable_factors import SeparableFactorPrior
 from glassformer.priors.wishart import WishartPrior

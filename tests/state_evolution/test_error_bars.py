@@ -29,9 +29,9 @@ MODELS = {
     ],
 )
 def test_at_random_overlaps(name):
-    channel, rng = MODELS[name].channel.in_rows, np.random.default_rng(1)
+    channel, rng = MODELS[name].channel, np.random.default_rng(1)
     variance = np.array([np.diag(np.maximum(rng.beta(0.8, 0.8, channel.rows), 0.02)) for _ in range(6)])
-    small, large = (channel.with_points(count).information(variance) for count in (256, 1024))
+    small, large = (channel.with_points(count).information_matrix(variance) for count in (256, 1024))
     gap, claimed = (
         np.linalg.norm(part, axis=(1, 2)) for part in (small.value - large.value, confident(8) * small.error)
     )
@@ -46,7 +46,7 @@ def test_labels_that_the_sample_has_none_of():
     """Near perfect recovery the few whose sign is in doubt are all that is left of the error."""
     channel = DeepAttention(depth=1, tokens=3, points=64).channel
     variance = np.array([0.003, 0.01, 0.03])[:, None, None]
-    small, large = (channel.with_points(count).information(variance) for count in (64, 4096))
+    small, large = (channel.with_points(count).information_matrix(variance) for count in (64, 4096))
     gap, claimed = np.abs(small.value - large.value).ravel(), confident(8) * small.error.ravel()
     assert np.all(gap < claimed)
     assert np.all(claimed < 0.05 * small.value.ravel())
@@ -91,7 +91,7 @@ def test_thin_shells_are_followed():
 
     covariance = np.array([[[0.55, -0.2], [-0.2, 0.55]]])
     faint, none = (
-        SequenceMultiIndex(committee, 2, 1, noise=noise, points=512).channel.information(covariance)
+        SequenceMultiIndex(committee, 2, 1, noise=noise, points=512).channel.information_matrix(covariance)
         for noise in (1e-4, 0.0)
     )
     assert np.all(np.abs(faint.value - none.value) < 3 * (faint.error + none.error))

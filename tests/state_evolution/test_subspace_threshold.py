@@ -57,7 +57,7 @@ def test_the_search_along_a_known_direction_agrees_with_fixed_points_one_by_one(
 def test_what_posteriors_break_of_rotations_is_no_growth():
     """Labels of one layer of rank two are blind to rotations: both halves of a sample may err alike."""
     model = DeepAttention(depth=1, tokens=1, rank=2, activation="linear", points=64)
-    channel, basis = model.channel.in_rows, symmetric_basis(np.eye(2), model)
+    channel, basis = model.channel, symmetric_basis(np.eye(2), model)
     sampled = channel.response(np.eye(2), 0, np.eye(2))
     noise = np.random.default_rng(0).standard_normal(sampled.first.shape)
     noise -= np.einsum("nalam,pq->nplqm", noise, np.eye(2)) / 2

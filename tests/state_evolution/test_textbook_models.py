@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer import SequenceMultiIndex, Status, limits, thresholds
+from glassformer.channels.label_errors import prediction_errors
 from glassformer.state_evolution.bounds import information_bound
 from glassformer.state_evolution.instability import Instability
 from glassformer.state_evolution.weak_recovery import known_at_once
@@ -110,7 +111,7 @@ def test_labels_with_an_atom_are_integrated_there_too():
     """Plain quadrature gives 0.3887 in every entry at zero overlap."""
     channel = SequenceMultiIndex(rectified, 2, points=128).channel
     assert channel.rank == pytest.approx(0.75, abs=0.01)
-    value, error = channel.information(np.eye(2)[None])
+    value, error = channel.information_matrix(np.eye(2)[None])
     assert np.all(error < 4e-3)
     np.testing.assert_allclose(value[0], 0.3887, atol=3 * float(error.max()) + 1e-4)
 
@@ -122,7 +123,7 @@ def test_labels_with_an_atom_are_integrated_there_too():
 def test_the_largest_of_three_tokens(variance, exact):
     """Exact values by quadrature over the label, and a bound that has no posterior."""
     model = SequenceMultiIndex(lambda z: jnp.max(z[0]), 1, 3, points=128)
-    value, error = model.channel.information(np.array([[[variance]]]))
+    value, error = model.channel.information_matrix(np.array([[[variance]]]))
     assert abs(value[0, 0, 0] - exact) < 4 * error[0, 0, 0] + 0.004
     bound = information_bound(model, np.array([[variance]]), np.ones(1), samples=2**18)
     assert value[0, 0, 0] + 4 * error[0, 0, 0] > bound.value - 4 * bound.error
@@ -139,7 +140,7 @@ def test_noise_that_stands_for_none_is_in_the_error():
 @pytest.mark.parametrize("link", [product, skewed])
 def test_plugin_errors_are_no_less_than_bayes(link):
     channel = SequenceMultiIndex(link, 2, noise=0.1, points=64).channel
-    found = channel.prediction_errors(np.array([0.9, 0.3, 0.01, 1e-5])[:, None, None] * np.eye(2))
+    found = prediction_errors(channel, np.array([0.9, 0.3, 0.01, 1e-5])[:, None, None] * np.eye(2))
     assert np.all(found.plugin.value >= found.bayes.value)
 
 

@@ -230,7 +230,7 @@ class SampledChannel(ScalarChannel):
         return self.posterior(y, omega, variance).log_partition
 
     @property
-    def smallest(self) -> float:
+    def smallest_tabulated(self) -> float:
         """Variance below which the information follows its law."""
         return _POLICY.smallest
 
@@ -242,8 +242,8 @@ class SampledChannel(ScalarChannel):
 
     @cached_property
     def _tabulated(self) -> Tabulated:
-        decades = np.log10(self.power / self.smallest)
-        grid = np.geomspace(self.smallest, self.power, 2 * int(np.ceil(_POLICY.per_decade * decades / 2)) + 1)
+        decades = np.log10(self.power / self.smallest_tabulated)
+        grid = np.geomspace(self.smallest_tabulated, self.power, 2 * int(np.ceil(_POLICY.per_decade * decades / 2)) + 1)
         return Tabulated.of(grid, cached_array(lambda: self._table(grid), self, grid))
 
     def _table(self, grid: Array) -> Array:

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace, model: Callable[..., Any]) -> int:
     from glassformer.state_evolution.free_entropy import landscape
 
     found = model()
-    rows = found.prior.in_rows.rows
+    rows = found.prior.rows
     if options.row is not None and not 1 <= options.row <= rows:
         raise ParameterError("row", options.row, f"an integer from 1 to {rows}")
     row = None if options.row is None else options.row - 1

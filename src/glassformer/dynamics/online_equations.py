@@ -40,13 +40,13 @@ class Fields(NamedTuple):
     @classmethod
     def of(cls, model: Model, points: int, root: Array) -> Fields:
         """Drawn fields of a teacher whose Gram matrix has this root."""
-        channel, sets = model.channel.in_rows, SETS
-        shape, size = channel.field_components, channel.rows * channel.columns
+        channel, sets = model.channel, SETS
+        shape, size = (channel.rows, channel.columns), channel.rows * channel.columns
         drawn = _whitened(normal_points(2 * size + channel.sources, points, sets))
         true, own, source = np.split(drawn.reshape(sets * points, -1), [size, 2 * size], axis=1)
         true, rng = true.reshape(-1, *shape), np.random.default_rng(0)
         fields = np.einsum("ab,nbl->nal", root, true)
-        labels = channel.label_from(fields, source) if channel.sources else channel.sample(fields, rng)
+        labels = channel.label_from(fields, source) if channel.sources else channel.draw_labels(fields, rng)
         parts = (true, own.reshape(-1, *shape), labels.reshape(len(true), -1), _means(channel, fields))
         return cls(*(part.reshape(sets, points, *part.shape[1:]) for part in parts))
 
@@ -132,7 +132,7 @@ def label_gaps(state: Any, data: Fields, channel: Channel) -> Array:
 
 def _means(channel: Channel, fields: Array) -> Array:
     """Labels without noise, shape (n, entries)."""
-    return channel.label_from(fields, np.zeros((len(fields), channel.sources))).reshape(len(fields), -1)
+    return channel.clean_labels(fields).reshape(len(fields), -1)
 
 
 def _fields_of(state: Any, true: Any, own: Any) -> Any:

@@ -157,7 +157,7 @@ def online_sgd(
     """
     require_arguments(online_sgd, locals())
     times, link = _times(time), model.traceable_label
-    channel = model.channel.in_rows
+    channel = model.channel
     size = channel.rows
     begin = Start(np.zeros((size, size)), np.eye(size)) if start is None else start
     starts = _checked(begin, size)
@@ -182,7 +182,7 @@ class _Way(NamedTuple):
 def _followed(model: Model, slope: Any, start: Array, times: Array, pace: Pace, points: int) -> _Way:
     """The way from overlap, power and teacher, shape (3, P, P)."""
     overlap, power, teacher = start
-    channel, root = model.channel.in_rows, np.real(sqrtm(teacher))
+    channel, root = model.channel, np.real(sqrtm(teacher))
     begin, shape = np.stack([np.linalg.solve(root, overlap.T).T, power]), (SETS, *start[:2].shape)
     sampled, flips = Fields.of(model, points, root), flips_of(channel.symmetries, teacher)
     with jax_settings():

@@ -84,7 +84,7 @@ class MessagePassing(Learner):
             return {**found, "message_passing": (own, own)}
         if model.overlap_shape:
             return found
-        errors = model.channel.in_rows.label_errors(own[:, None, None], model.last_layer)
+        errors = model.channel.label_errors(own[:, None, None], model.last_layer)
         return {**found, "message_passing": (errors[quantity], own)}
 
     def theory(self, model: Any, alpha: Array, optimum: Table | None = None) -> Array | str:
@@ -109,7 +109,7 @@ class MessagePassing(Learner):
         from glassformer.state_evolution.trajectory import random_overlap
 
         del histories
-        guessed = overlap is None and model.channel.even and not model.prior.in_rows.side
+        guessed = overlap is None and model.channel.even and not model.prior.side
         return random_overlap(model, d) if guessed else overlap
 
     def learn(self, model: Any, data: DataSet) -> FitResult:

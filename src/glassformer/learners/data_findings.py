@@ -160,7 +160,7 @@ def label_power(model: Model, design: Design, labels: Array) -> tuple[Finding, .
     if labels.ndim > 1 or not getattr(model.channel, "linear", False):
         return ()
     expected = 1 + float(model.channel.label_noise)
-    chance = np.sqrt(2 / len(labels)) + model.prior.in_rows.power_deviation((1, *design.signal_shape))
+    chance = np.sqrt(2 / len(labels)) + model.prior.power_deviation(design.signal_shape)
     off = abs(float(np.mean(labels**2)) / expected - 1)
     text = f"relative distance of the mean square of y from {expected:.4g}, that of the model; rescale y, or noise"
     found = Finding("label power", off, 0.25, POLICY.chance * chance, text)

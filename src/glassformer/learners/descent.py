@@ -39,9 +39,9 @@ class RowDescent(Descent):
 
     def incompatibility(self, model: Any) -> str | None:
         found = super().incompatibility(model)
-        if found is None and model.prior.in_rows.side > 0:
+        if found is None and model.prior.side > 0:
             return f"learns from samples alone, side_information = {model.side_information:g} or not"
-        if found is None and model.prior.in_rows.whitens:
+        if found is None and model.prior.whitens:
             return "descends on features as they are, and those of feature_spectrum are drawn whitened"
         return found
 

@@ -23,8 +23,7 @@ from glassformer.learners.data_findings import claimed_error, contradictions, la
 from glassformer.learners.data_set import DataSet
 from glassformer.learners.training_history import Snapshots
 from glassformer.models.base import Model
-from glassformer.priors.base import Side
-from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.base import ScalarPrior, Side
 
 
 def gamp(

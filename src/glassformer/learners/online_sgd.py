@@ -97,7 +97,7 @@ class OnlineSGD(RowDescent):
 
         from glassformer.dynamics.online_sgd import online_sgd
 
-        if self.overlap is None and model.channel.in_rows.even:
+        if self.overlap is None and model.channel.even:
             return "a random start of even labels is left in a time that grows with d: trajectory --d follows it"
         order = np.argsort(alpha)
         times = np.asarray(alpha, dtype=float)[order] / self.batch
@@ -116,7 +116,7 @@ class OnlineSGD(RowDescent):
         """The start of a cosine, or of the learner's own; even labels never leave zero, and begin with a guess."""
         from glassformer.dynamics.online_sgd import cosine_start
 
-        channel = model.channel.in_rows
+        channel = model.channel
         asked = self._cosine(cosine)
         return cosine_start(channel.rows, _GUESS * channel.even if asked is None else asked, self.size)
 
@@ -141,7 +141,7 @@ class OnlineSGD(RowDescent):
     def learn(self, model: Any, data: DataSet) -> FitResult:
         from glassformer.learners.algorithms.fresh_batches import fresh_batches
 
-        teacher, gram = data.teacher, model.prior.in_rows.gram
+        teacher, gram = data.teacher, model.prior.gram
         start = self.size * self._mixed(data.rng.standard_normal(model.signal_shape(data.design)), teacher)
 
         def watch(weights: Array) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.channels.label_errors import new_samples, squared_errors_on
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
 from glassformer.models.comparison import Comparison, Inner, compared
@@ -34,11 +35,11 @@ class Snapshots:
         if not self._model.overlap_shape:
             return [{"error": found.errors["error"]} for found in self._taken]
         rows = [{name: found.of_rows[name] for name in ("row_error", "cosine")} for found in self._taken]
-        channel = self._model.channel.in_rows
+        channel = self._model.channel
         if not channel.predictable or not rows:
             return rows
         inner = Inner(*map(np.array, zip(*(found.inner for found in self._taken), strict=True)))
-        bayes, plugin = channel.errors_on(channel.samples_of(*inner[:3]), inner.claimed)
+        bayes, plugin = squared_errors_on(channel, new_samples(channel, *inner[:3]), inner.claimed)
         return [
             {**row, "prediction_error": float(one), "plugin_error": float(other)}
             for row, one, other in zip(rows, bayes, plugin, strict=True)

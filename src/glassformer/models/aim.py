@@ -19,9 +19,9 @@ from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.models.base import FiniteSize, Model, finite_width_warning, require_teacher
 from glassformer.models.token_correlation import correlation_root, told
 from glassformer.models.trainable.base import Parametrisation
+from glassformer.priors.base import ScalarPrior
 from glassformer.priors.laws import law_of
 from glassformer.priors.limits import bilinear_prior
-from glassformer.priors.matrix_base import ScalarPrior
 from glassformer.priors.resolve import lone_spectrum, matrix_prior, named, requested_prior, resolve_prior
 from glassformer.priors.spectrum import SymmetricSpectrumPrior
 from glassformer.priors.wishart import (
@@ -62,7 +62,7 @@ class AttentionIndexed(Model):
             of any shape, in NumPy or JAX (see :class:`~glassformer.channels.link.contract.Link`); instead of
             ``channel``, with label noise.
 
-        prior: without ``rho``, a finished :class:`~glassformer.priors.matrix_base.ScalarPrior` of symmetric matrices
+        prior: without ``rho``, a finished :class:`~glassformer.priors.base.ScalarPrior` of symmetric matrices
             of any spectrum; once the model is made, it holds the prior of ``S``.
         spectrum: eigenvalues of ``S``, instead of ``rho``: numbers, a file of them, or ``"power-law:EXPONENT:COUNT"``
             (see :func:`~glassformer.random_matrices.given.spectrum_of`), as many as ``S`` has rows or a part of them.

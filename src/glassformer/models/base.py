@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
+from glassformer.channels.label_errors import new_samples, squared_errors_on, wrong_labels_on
 from glassformer.core.checks import is_number
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
@@ -20,8 +21,7 @@ from glassformer.designs.correlated import CorrelatedDesign
 from glassformer.models.comparison import compared
 from glassformer.models.new_samples import NewInputs
 from glassformer.models.trainable.base import Trainable
-from glassformer.priors.base import Prior
-from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.base import Prior, ScalarPrior
 
 # Ratios beyond these equal their limits to rounding, and would only lose digits.
 SMALLEST, LARGEST = 1e-9, 1e9
@@ -70,8 +70,8 @@ def finite_width_warning(width: int | None, shape: tuple[int, int]) -> tuple[str
 class Model(Trainable, ABC):
     """A model: a prior and a channel, of one row or of several, and what it is at a finite size.
 
-    Overlaps are numbers, or matrices over the rows; ``prior.in_rows`` and ``channel.in_rows`` are matrices in any case,
-    and a scalar model the case of one row.
+    The loops see a scalar model as the case of one row; its overlaps are numbers in results, those of several rows
+    matrices.
     """
 
     channel_names: ClassVar[tuple[str, ...]] = ()
@@ -127,7 +127,7 @@ class Model(Trainable, ABC):
 
     @property
     @abstractmethod
-    def prior(self) -> ScalarPrior | Prior:
+    def prior(self) -> Prior:
         """What is learned."""
 
     @property
@@ -168,7 +168,7 @@ class Model(Trainable, ABC):
     @property
     def row_names(self) -> tuple[str, ...]:
         """What the rows are, in messages and plots."""
-        return tuple(f"row {k + 1}" for k in range(self.prior.in_rows.rows))
+        return tuple(f"row {k + 1}" for k in range(self.prior.rows))
 
     @property
     def learned_rows(self) -> str:
@@ -207,7 +207,7 @@ class Model(Trainable, ABC):
 
     def signal_shape(self, design: Design) -> tuple[int, ...]:
         """Shape of the signal behind a design: rows first, where there are several."""
-        return (*self.overlap_shape[:1], *design.row_shape)
+        return self.prior.signal_shape(design.row_shape)
 
     def measured(
         self, estimate: Array, signal: Array, variance: Array | None = None, new: NewInputs | None = None
@@ -228,14 +228,14 @@ class Model(Trainable, ABC):
         found = compared(self, estimate, signal, variance)
         if self.theory_unavailable_reason is not None:
             return found.errors
-        channel, inner = self.channel.in_rows, found.inner
-        samples = channel.samples_of(*inner[:3]) if new is None else new.samples(found.estimate, found.signal)
+        channel, inner = self.channel, found.inner
+        samples = new_samples(channel, *inner[:3]) if new is None else new.samples(found.estimate, found.signal)
         on_labels: dict[str, Any] = {}
         if channel.discrete:
             turned = samples._replace(estimated=found.turn @ samples.estimated)
-            on_labels["label_error"] = channel.wrong_on(turned, found.turn @ inner.claimed @ found.turn.T)
+            on_labels["label_error"] = wrong_labels_on(channel, turned, found.turn @ inner.claimed @ found.turn.T)
         if channel.predictable:
-            both = channel.errors_on(samples, inner.claimed)
+            both = squared_errors_on(channel, samples, inner.claimed)
             on_labels |= zip(("prediction_error", "plugin_error"), map(float, both), strict=True)
         return {**found.errors, **on_labels, **(found.of_rows if self.overlap_shape else {})}
 
@@ -247,7 +247,7 @@ class Model(Trainable, ABC):
     @property
     def has_curve(self) -> bool:
         """True for one row whose averages are not sampled: all its fixed points lie on one curve."""
-        return self.prior.in_rows.rows == 1 and not self.channel.in_rows.sampled
+        return self.prior.rows == 1 and not self.channel.sampled
 
 
 def require_theory(model: Model) -> None:

@@ -29,12 +29,12 @@ from glassformer.models.base import (
 )
 from glassformer.models.token_correlation import are_correlated, correlation_root, told
 from glassformer.models.trainable.base import Parametrisation
+from glassformer.priors.base import ScalarPrior
 from glassformer.priors.factors import FactorPrior
 from glassformer.priors.law import Law
 from glassformer.priors.laws import NAMES as LAWS
 from glassformer.priors.laws import Gaussian
 from glassformer.priors.limits import bilinear_prior
-from glassformer.priors.matrix_base import ScalarPrior
 from glassformer.priors.resolve import centred, lone_spectrum, matrix_prior, named, requested_prior, resolve_prior
 from glassformer.priors.spectrum import RectangularSpectrumPrior
 from glassformer.random_matrices.given import POWER_LAW
@@ -69,7 +69,7 @@ class BilinearSequenceRegression(Model):
 
         prior: with ``width``, the law of the factors' entries: ``"rademacher"``, ``"gauss-bernoulli:SPARSITY"`` or
             any :class:`~glassformer.priors.law.Law` of mean zero and variance one. Without ``rho`` and
-            ``width``, a finished :class:`~glassformer.priors.matrix_base.ScalarPrior` of matrices of any spectrum.
+            ``width``, a finished :class:`~glassformer.priors.base.ScalarPrior` of matrices of any spectrum.
             Standard normal factors by default. Once the model is made, it holds the prior of ``S``.
         token_correlation: of the tokens of one sequence, for data alone: a number ``c`` for
             :math:`C_{lm} = c^{|l-m|}`, or ``C`` of shape (L, L). Inputs are :math:`X = C^{1/2}Z`, ``Z`` standard

@@ -57,12 +57,13 @@ def compared(model: Model, estimate: Array, signal: Array, variance: Array | Non
         signal: the true one.
         variance: posterior covariance that the estimate claims, shape (P, P); none by default.
     """
-    prior = model.prior.in_rows
-    shape = (prior.rows, *signal.shape[bool(model.overlap_shape) :])
+    prior = model.prior
+    row_shape = signal.shape[bool(model.overlap_shape) :]
+    shape = (prior.rows, *row_shape)
     found, true = estimate.reshape(shape), signal.reshape(shape)
     cross = prior.gram(found, true)
-    turn = model.channel.in_rows.row_symmetries.alignment(cross)
-    gap, known = np.tensordot(turn, found, axes=1) - true, true - prior.mean(shape)
+    turn = model.channel.row_symmetries.alignment(cross)
+    gap, known = np.tensordot(turn, found, axes=1) - true, true - prior.mean_rows(row_shape)
     rows = np.diag(prior.gram(gap, gap))
     errors = {"error": float(np.mean(rows)), "prior_error": float(np.mean(np.diag(prior.gram(known, known))))}
     claimed = np.zeros_like(cross) if variance is None else np.reshape(variance, cross.shape)

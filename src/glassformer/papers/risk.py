@@ -169,7 +169,7 @@ def _spectrum(model: Model, learner: RegularisedRisk, alpha: float, d: int) -> A
         values = np.linalg.svd(estimate, compute_uv=False) / float(estimate.size) ** 0.25
         mass, label = 2.0, r"singular value of $\hat S\,/\,(dL)^{1/4}$"
     row = {name: float(column[0]) for name, column in learner.limits(model, [alpha]).columns.items()}
-    law: Any = model.prior.noisy_law(np.array([row["effective_noise"]]))  # type: ignore[union-attr]
+    law = model.matrix_prior.noisy_law(np.array([row["effective_noise"]]))
     top = float(np.nanmax(law.support)) - row["threshold"]
     x = np.linspace(1e-6, top, 600)
     positive = values[values > 1e-6]

@@ -1,27 +1,41 @@
-r"""What a prior must provide: what those of one row and of several share, and overlaps that are matrices over rows."""
+"""The interface of a prior: what is learned, as state evolution, message passing and thresholds see it.
+
+:class:`Prior` is the interface for ``P`` rows, :class:`ScalarPrior` the case of one row (a matrix whose overlap is a
+number), which is given by functions of numbers and of one matrix.
+"""
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from glassformer.core.defaults import default_property
+from glassformer.core.errors import IncompatibleError, no_data
 from glassformer.core.estimate import Array, Estimate
+from glassformer.random_matrices.nodes import SpectralLaw
+
+# The mutual information is integrated on panels in log(1 + t) no longer than this, the first of which is halved so
+# often towards zero, with the nodes of a rule and of the one that checks it (chosen such that the error estimate is
+# near rounding for every prior of the package).
+_LONGEST_PANEL, _HALVINGS, _NODES = 0.25, 12, (8, 5)
+# Relative error of a precision above which its effect on the variance is computed, not bounded (a convention).
+_SHARP = 1e-9
 
 
 @dataclass(frozen=True)
 class SignalEstimate:
-    """What a prior makes of one noisy observation of its signal.
+    """The estimate of a signal from one noisy observation.
 
     Attributes:
         signal: posterior mean, shape ``(L, d)``; of several rows (P, ...).
         variance: posterior variance of the field ``h`` of a new input; of several rows their covariance, shape (P, P).
         onsager: coefficient of the previous score in the next field; equal to ``variance`` for priors that see the
             observation only.
-        memory: what the prior wants back at its next call, or None.
+        memory: passed to the next call of the denoiser, or None.
     """
 
     signal: Array
@@ -32,7 +46,7 @@ class SignalEstimate:
 
 @dataclass(frozen=True)
 class Side:
-    r"""Side information: what is known beforehand is :math:`\sqrt s\,W` plus standard normal noise.
+    r"""Side information :math:`\sqrt s\,W` plus standard normal noise.
 
     Attributes:
         strength: :math:`s`.
@@ -43,80 +57,13 @@ class Side:
     observation: Array
 
 
-class SignalPrior(ABC):
-    """What priors of one row, whose overlaps are numbers, and of several, whose overlaps are matrices, both declare.
+class Prior(ABC):
+    r"""A prior of ``P`` rows, seen through its denoising problem at the precision matrix :math:`\hat Q`, shape (P, P).
 
-    Around its mean every row has unit power. Sample sizes count in units that hold ``degrees`` free entries of a row.
+    Around its mean every row has unit power: the posterior covariance is the identity before any data, and
+    :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l g_l g_l^T`. Sample sizes count in units that hold ``degrees``
+    free entries of a row.
     """
-
-    overlap_shape = default_property((), "Shape of an overlap in results: empty for numbers, (P, P) for matrices.")
-    degrees = default_property(1.0, "Free entries of a row per unit in which sample sizes are counted.")
-    symmetric = default_property(False, "True when rows are symmetric matrices.")
-    stepwise = default_property(
-        False, "True when a denoiser finds its fixed point in several calls, from what it kept."
-    )
-    weak_recovery_onset = default_property(
-        0.0, r"Largest :math:`\hat q`, or :math:`\hat Q` of a row, at which nothing is known of it."
-    )
-    side = default_property(0.0, "Precision with which every weight is known beforehand.")
-    whitens = default_property(False, "True when inputs are drawn as features divided by the root of their covariance.")
-
-    @property
-    @abstractmethod
-    def mmse_dimension(self) -> float:
-        r"""Degrees of freedom per natural sample size, :math:`\lim_{\hat q\to\infty} \hat q\,\mathrm{MMSE}(\hat q)`."""
-
-    @abstractmethod
-    def sample(self, shape: tuple[Any, ...], rng: np.random.Generator) -> Array:
-        """Draw one signal of the given shape, (L, d) or (P, ...)."""
-
-    def mean(self, shape: tuple[Any, ...]) -> Array:
-        """The estimate before any data; its error is 1."""
-        return np.zeros(shape)
-
-    @abstractmethod
-    def denoise(self, field: Array, precision: Any, memory: Any = None) -> SignalEstimate:
-        r"""Posterior mean from ``field`` :math:`A Y`, :math:`Y = S + A^{-1/2}Z`, and ``precision`` ``A``."""
-
-    def mix(self, old: SignalEstimate, new: SignalEstimate, weight: float) -> SignalEstimate:
-        """The estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
-        return replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
-
-    def power_deviation(self, shape: tuple[Any, ...]) -> float:
-        """Standard deviation of the power of a row of finite size around its limit 1."""
-        return float(np.sqrt(2 / np.prod(shape[bool(self.overlap_shape) :])))
-
-    def side_observation(self, signal: Array, rng: np.random.Generator) -> Side | None:
-        """What is known beforehand of a signal; None for nothing."""
-        if self.side == 0:
-            return None
-        return Side(self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape))
-
-
-class Prior(SignalPrior):
-    r"""A prior of ``P`` rows seen through its denoising problem at the precision matrix :math:`\hat Q`, shape (P, P).
-
-    The posterior covariance is the identity before any data, and :math:`\hat Q = (\alpha/\mathrm{degrees})\,E\sum_l
-    g_l g_l^T`.
-    """
-
-    random_start = default_property(
-        1e-3, "Size of the random start of message passing on labels that are blind to signs."
-    )
-    diagonal = default_property(False, "True when every row has a prior of its own, and none is a weight vector.")
-    second_order = default_property(
-        False, r"True when the off-diagonal part of :math:`\hat Q` counts to second order alone."
-    )
-    rotational = default_property(
-        False,
-        "True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others.",
-    )
-    growth = default_property(1.0, r"Overlap of an unknown row per unit of a small :math:`\hat Q`.")
-
-    @property
-    def in_rows(self) -> Self:
-        """Itself: it has rows already."""
-        return self
 
     @property
     @abstractmethod
@@ -125,7 +72,38 @@ class Prior(SignalPrior):
 
     @property
     def overlap_shape(self) -> tuple[int, ...]:
+        """Shape of an overlap in results: (P, P), empty for numbers."""
         return self.rows, self.rows
+
+    @property
+    @abstractmethod
+    def mmse_dimension(self) -> float:
+        r"""Degrees of freedom per natural sample size, :math:`\lim_{\hat q\to\infty} \hat q\,\mathrm{MMSE}(\hat q)`."""
+
+    degrees = default_property(1.0, "Free entries of a row per unit in which sample sizes are counted.")
+    symmetric = default_property(False, "True when rows are symmetric matrices.")
+    diagonal = default_property(False, "True when every row has a prior of its own, and none is a weight vector.")
+    second_order = default_property(
+        False, r"True when the off-diagonal part of :math:`\hat Q` counts to second order alone."
+    )
+    rotational = default_property(
+        False,
+        "True when rotated rows have the law of rows, so that a mixture of rows can be learned apart from others.",
+    )
+    weak_recovery_onset = default_property(
+        0.0, r"Largest :math:`\hat q`, or :math:`\hat Q` of a row, at which nothing is known of it."
+    )
+    growth = default_property(1.0, r"Overlap of an unknown row per unit of a small :math:`\hat Q`.")
+    side = default_property(0.0, "Precision with which every weight is known beforehand.")
+    whitens = default_property(False, "True when inputs are drawn as features divided by the root of their covariance.")
+    stepwise = default_property(False, "True when a denoiser approaches its fixed point in several calls, by a memory.")
+    random_start = default_property(
+        1e-3, "Size of the random start of message passing on labels that are blind to signs."
+    )
+
+    def signal_shape(self, row_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of a signal of rows of this shape, as designs take it: rows first, where there are several."""
+        return (*self.overlap_shape[:1], *row_shape)
 
     @property
     def self_overlap(self) -> Array:
@@ -135,6 +113,8 @@ class Prior(SignalPrior):
     def allowed(self, matrices: Array) -> Array:
         """The part of symmetric matrices that overlaps can have: all of it, unless rows never see each other."""
         return matrices
+
+    # Theory.
 
     @abstractmethod
     def covariance(self, q_hat: Estimate) -> Estimate:
@@ -148,6 +128,202 @@ class Prior(SignalPrior):
     def entropy(self, q_hat: Array, variance: Array) -> Estimate:
         r"""Prior part of the free entropy, :math:`\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2`, shape (batch,)."""
 
+    # Signals, in the shape that designs take: (P, ...), or (L, d) for one row.
+
+    @abstractmethod
+    def sample(self, shape: tuple[Any, ...], rng: np.random.Generator) -> Array:
+        """Draw one signal of the given shape."""
+
+    def mean(self, shape: tuple[Any, ...]) -> Array:
+        """The estimate before any data; its error is 1."""
+        return np.zeros(shape)
+
+    def power_deviation(self, shape: tuple[Any, ...]) -> float:
+        """Standard deviation of the power of a row of finite size around its limit 1."""
+        return float(np.sqrt(2 / np.prod(shape[bool(self.overlap_shape) :])))
+
+    @abstractmethod
+    def denoise(self, field: Array, precision: Any, memory: Any = None) -> SignalEstimate:
+        r"""Posterior mean from ``field`` :math:`A Y`, :math:`Y = S + A^{-1/2}Z`, and ``precision`` ``A``."""
+
+    def side_observation(self, signal: Array, rng: np.random.Generator) -> Side | None:
+        """Side information on a signal; None where there is none."""
+        if self.side == 0:
+            return None
+        return Side(self.side, np.sqrt(self.side) * signal + rng.standard_normal(signal.shape))
+
+    # Signals in rows, shape (P, ...), as message passing has them.
+
     @abstractmethod
     def gram(self, first: Array, second: Array) -> Array:
         """Inner products of rows, shape (P, P), in the unit in which errors and overlaps are counted."""
+
+    def mean_rows(self, row_shape: tuple[int, ...]) -> Array:
+        """As :meth:`mean`, for rows of this shape."""
+        return self.mean(self.signal_shape(row_shape)).reshape(self.rows, *row_shape)
+
+    def denoise_rows(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
+        """As :meth:`denoise`, for signals of shape (P, ...) and a precision of shape (P, P)."""
+        return self.denoise(field, precision, memory)
+
+    def mix(self, old: SignalEstimate, new: SignalEstimate, weight: float) -> SignalEstimate:
+        """The estimate ``weight * old + (1 - weight) * new`` that a damped iteration goes on with."""
+        return replace(new, signal=weight * old.signal + (1 - weight) * new.signal)
+
+
+class ScalarPrior(Prior):
+    r"""A prior of one row seen through its scalar denoising problem at signal-to-noise ratio :math:`\hat q`.
+
+    :math:`\mathrm{MMSE}(0) = 1` and :math:`\hat q = (\alpha/\mathrm{degrees})\,E|g|^2`. One that neither draws nor
+    denoises is a limit without data.
+    """
+
+    rows = 1
+    overlap_shape = ()
+    diagonal = True
+    random_start = 0.1
+
+    extensive = default_property(
+        True, "True when sample sizes count per entry of the signal; False where its width is negligible."
+    )
+    instead: ClassVar[str] = "give finite rho > 0"
+    """What to do where matrices of other widths, or their singular values, are asked for."""
+    second_moment = default_property(
+        1.0, "Power of the signal, mean included; the overlap at variance ``V`` is this minus V."
+    )
+
+    @abstractmethod
+    def mmse(self, q_hat: Array) -> Estimate:
+        r""":math:`\mathrm{MMSE}(\hat q)` in [0, 1] for ``q_hat`` of shape (batch,) in :math:`[0, \infty]`."""
+
+    def mutual_information(self, q_hat: Array) -> Estimate:
+        r""":math:`I(\hat q) = \frac12\int_0^{\hat q}\mathrm{MMSE}(t)\,dt`, shape (batch,), for finite ``q_hat``.
+
+        The prior part of the free entropy is :math:`\Psi(\hat q) = \hat q/2 - I(\hat q)`.
+        """
+        q_hat = np.asarray(q_hat, dtype=float)
+        # One pass for the whole batch: panels between consecutive values, none too long in log(1 + t),
+        # where (1 + t) MMSE(t) is smooth and of order one however large q_hat is.
+        ends = np.unique(np.concatenate([[0.0], np.log1p(q_hat)]))
+        cuts = ((a, b, int(np.ceil((b - a) / _LONGEST_PANEL))) for a, b in itertools.pairwise(ends))
+        pieces = [np.linspace(a, b, count + 1)[1:] for a, b, count in cuts]
+        # A small width makes the MMSE vary towards zero: the first panel is halved again and again.
+        start = pieces[0][0] * 0.5 ** np.arange(_HALVINGS, 0, -1.0) if pieces else np.zeros(0)
+        edges = np.concatenate([[0.0], start, *pieces])
+        fine, coarse = (self._panel_integrals(edges, nodes) for nodes in _NODES)
+        total, error = np.cumsum(fine), np.cumsum(np.abs(fine - coarse))
+        index = np.searchsorted(edges, np.log1p(q_hat), side="right") - 1
+        return Estimate(np.append(0.0, total)[index], np.append(0.0, error)[index])
+
+    def _panel_integrals(self, edges: Array, nodes: int) -> Array:
+        """Half the integral of the MMSE over each panel between consecutive values of log(1 + t)."""
+        x, weight = np.polynomial.legendre.leggauss(nodes)
+        width = np.diff(edges)[:, None]
+        t = np.expm1(edges[:-1, None] + width * (x + 1) / 2)
+        value = self.mmse(t.ravel()).value.reshape(t.shape) * (1 + t)
+        return np.asarray(0.25 * width[:, 0] * (value @ weight))
+
+    # Matrices: what is known of their shape, width and singular values.
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """:math:`L/d` and :math:`r/d` of a product of factors of extensive width.
+
+        Raises:
+            IncompatibleError: the signal is none.
+        """
+        raise IncompatibleError(f"{type(self).__name__} is no product of factors of extensive width")
+
+    @property
+    def convex_dimension(self) -> float:
+        """Labels per unknown from which on the interpolator of least norm, or trace, is the signal; NaN if unknown."""
+        return np.nan
+
+    @property
+    def rank(self) -> float:
+        """Singular values that are not zero, as a share of the entries of the smaller side; NaN if unknown."""
+        return np.nan
+
+    def noisy_law(self, noise: Array) -> SpectralLaw:
+        r"""Law of the singular values, or eigenvalues, of the signal seen through noise of variance 1/q_hat.
+
+        Args:
+            noise: variances, shape (batch,).
+
+        Raises:
+            IncompatibleError: the signal has no known law of singular values.
+        """
+        raise IncompatibleError(f"{type(self).__name__} has no known law of singular values: {self.instead}")
+
+    def of_width(self, rho: float) -> ScalarPrior:
+        """The prior of a product of Gaussian factors of width ``rho d`` whose shape is that of this signal.
+
+        Raises:
+            IncompatibleError: the signal is no matrix with both sides extensive.
+        """
+        raise IncompatibleError(f"{type(self).__name__} has no relatives of other widths: {self.instead}")
+
+    def factor_width(self, columns: int) -> int:
+        """Width of the factors of a signal of so many columns.
+
+        Raises:
+            IncompatibleError: the prior is a limit of infinite or vanishing width.
+        """
+        raise self._no_data()
+
+    def power(self, signal: Array) -> float:
+        """Squared norm in the unit in which errors are counted."""
+        return float(np.mean(signal**2))
+
+    def sample(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
+        raise self._no_data()
+
+    def denoise(self, field: Array, precision: float, memory: Any = None) -> SignalEstimate:
+        raise self._no_data()
+
+    def _no_data(self) -> IncompatibleError:
+        return no_data(type(self).__name__, "give finite beta and rho, or a width")
+
+    # The interface of priors, for one row.
+
+    @property
+    def self_overlap(self) -> Array:
+        return np.array([[float(self.second_moment)]])
+
+    def covariance(self, q_hat: Estimate) -> Estimate:
+        found = carried_error(self, np.maximum(q_hat.value.ravel(), 0.0), np.abs(q_hat.error.ravel()))
+        return Estimate(*(part.reshape(q_hat.value.shape) for part in found))
+
+    def profile(self, points: int) -> tuple[Array, Array]:
+        q_hat = self.weak_recovery_onset + self.mmse_dimension * np.geomspace(1e-2, 1e4, points)
+        return q_hat, self.mmse(q_hat).value
+
+    def entropy(self, q_hat: Array, variance: Array) -> Estimate:
+        precision = np.maximum(q_hat[:, 0, 0], 0.0)
+        information = self.mutual_information(precision)
+        value = 0.5 * precision * variance[:, 0, 0] - information.value
+        return Estimate(self.degrees * value, self.degrees * information.error)
+
+    def gram(self, first: Array, second: Array) -> Array:
+        # Every prior counts the power of a matrix as a multiple of its squared norm.
+        unit = self.power(np.ones(first.shape[1:])) / first[0].size
+        return np.array([[unit * np.sum(first * second)]])
+
+    def denoise_rows(self, field: Array, precision: Array, memory: Any = None) -> SignalEstimate:
+        found = self.denoise(field[0], float(precision[0, 0]), memory)
+        variance, onsager = np.array([[found.variance]]), np.array([[found.onsager]])
+        return SignalEstimate(found.signal[None], variance, onsager, found.memory)
+
+
+def carried_error(prior: ScalarPrior, precision: Array, blur: Array) -> Estimate:
+    """The MMSE at precisions of shape (n,) that are known up to an error."""
+    value, error = prior.mmse(precision)
+    # |dV/dq_hat| is at most V/q_hat: a small relative error carries over at most once.
+    carried = value * np.divide(blur, precision, out=np.zeros_like(blur), where=precision > 0)
+    # Below an onset nothing moves, however large the share of next to nothing that is not known.
+    vague = blur > _SHARP * precision
+    if np.any(vague):
+        there, wide, old = precision[vague], blur[vague], value[vague]
+        less, more = (prior.mmse(part).value for part in (np.maximum(there - wide, 0.0), there + wide))
+        carried[vague] = np.maximum(np.abs(less - old), np.abs(old - more))
+    return Estimate(value, error + carried)

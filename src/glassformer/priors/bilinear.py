@@ -9,8 +9,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.priors.base import SignalEstimate
-from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.base import ScalarPrior, SignalEstimate
 from glassformer.priors.shrunk import shrunk_rectangular
 from glassformer.random_matrices.nuclear_norm import nuclear_norm_threshold
 from glassformer.random_matrices.rectangular import RectangularLaw

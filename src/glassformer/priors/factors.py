@@ -78,7 +78,7 @@ class FactorPrior(LowWidthPrior):
         if old.memory is None:
             return new
         mixed = Factors(*(weight * a + (1 - weight) * b for a, b in zip(old.memory, new.memory, strict=True)))
-        return replace(new, signal=self._product(mixed), memory=mixed)
+        return replace(new, signal=self._product(mixed).reshape(new.signal.shape), memory=mixed)
 
     def _product(self, factors: Factors) -> Array:
         return factors.left @ factors.right.T / np.sqrt(self.width)

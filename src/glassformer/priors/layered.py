@@ -9,12 +9,9 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.priors.base import Prior, SignalEstimate
-from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.base import Prior, ScalarPrior, SignalEstimate, carried_error
 
-# Relative error of a precision above which what it does to the variance is computed.
-_SHARP = 1e-9
-# Relative step of differences of errors, of a layer, in their precision.
+# Relative step of differences of the MMSE of a layer in its precision (chosen by trial).
 _STEP = 1e-3
 
 
@@ -98,13 +95,8 @@ class LayeredPrior(Prior):
 
     def covariance(self, q_hat: Estimate) -> Estimate:
         precision, blur = np.maximum(_diagonal(q_hat.value), 0.0), np.abs(_diagonal(q_hat.error))
-        value, own = self._mmse(precision)
-        # |dV/dq_hat| is at most V/q_hat: a small relative error carries over at most once.
-        carried = value * np.divide(blur, precision, out=np.zeros_like(blur), where=precision > 0)
-        # Below an onset nothing moves, however large a share of next to nothing is not known.
-        vague = blur > _SHARP * precision
-        carried[vague] = self._response(precision[vague], blur[vague], value[vague])
-        alone = Estimate(_from_diagonal(value), _from_diagonal(own + carried))
+        found = carried_error(self.layer, precision.ravel(), blur.ravel())
+        alone = Estimate(*(_from_diagonal(part.reshape(precision.shape)) for part in found))
         return self._coupled(alone, q_hat) if self._couples(q_hat.value) else alone
 
     def _couples(self, q_hat: Array) -> bool:
@@ -131,11 +123,6 @@ class LayeredPrior(Prior):
         """Return the roots of the errors, and the off-diagonal conjugate overlaps in their units."""
         root = np.sqrt(np.maximum(value, 0.0))
         return root, root[..., :, None] * _off_diagonal(q_hat) * root[..., None, :]
-
-    def _response(self, precision: Array, blur: Array, value: Array) -> Array:
-        """How far the variance, which falls with the precision, moves within the error of that."""
-        more, less = self._mmse(np.maximum(precision - blur, 0.0)).value, self._mmse(precision + blur).value
-        return np.asarray(np.maximum(np.abs(more - value), np.abs(value - less)))
 
     def _mmse(self, precision: Array) -> Estimate:
         found = self.layer.mmse(precision.ravel())

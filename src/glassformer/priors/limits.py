@@ -12,9 +12,8 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.priors.base import SignalEstimate
+from glassformer.priors.base import ScalarPrior, SignalEstimate
 from glassformer.priors.bilinear import BilinearPrior
-from glassformer.priors.matrix_base import ScalarPrior
 
 
 def exact(value: Array) -> Estimate:

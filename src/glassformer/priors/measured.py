@@ -10,8 +10,7 @@ import numpy as np
 
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.priors.base import SignalEstimate
-from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.base import ScalarPrior, SignalEstimate
 from glassformer.priors.shrunk import spectral_rectangular
 from glassformer.random_matrices.estimated import EstimatedLaw
 

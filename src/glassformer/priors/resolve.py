@@ -8,11 +8,10 @@ from typing import TypeVar
 import numpy as np
 
 from glassformer.core.errors import IncompatibleError, ParameterError
-from glassformer.priors.base import Prior
+from glassformer.priors.base import Prior, ScalarPrior
 from glassformer.priors.gaussian_rows import GaussianRowsPrior
 from glassformer.priors.law import Law
 from glassformer.priors.laws import NAMES, Gaussian, law_of
-from glassformer.priors.matrix_base import ScalarPrior
 from glassformer.priors.separable import SeparablePrior
 from glassformer.priors.spectrum_rows import SpectrumRowsPrior
 from glassformer.random_matrices.given import Spectrum, spectrum_of
@@ -20,7 +19,7 @@ from glassformer.random_matrices.given import Spectrum, spectrum_of
 # A mean that is rounding, and the error before any data that is one.
 _ROUNDING, _START = 1e-9, 1e-6
 
-_AnyPrior = TypeVar("_AnyPrior", ScalarPrior, Prior)
+_AnyPrior = TypeVar("_AnyPrior", bound=Prior)
 
 
 def resolve_prior(prior: _AnyPrior, law: Law | None = None) -> _AnyPrior:
@@ -38,7 +37,7 @@ def requested_prior(given: object) -> object:
     return getattr(given, "_selected_from", given)
 
 
-def named(prior: ScalarPrior | Prior) -> dict[str, str]:
+def named(prior: Prior) -> dict[str, str]:
     """What tables record of the prior that a user gave; nothing where the model chose standard normal weights.
 
     Example:
@@ -73,7 +72,7 @@ def rows_prior(
         SeparablePrior(law=Rademacher(), count=2, heads=1, side_information=0.0)
     """
     wanted = requested_prior(given)
-    if isinstance(wanted, Prior):
+    if isinstance(wanted, Prior) and not isinstance(wanted, ScalarPrior):
         side = side_information / (1 - side_information)
         if (wanted.rows, wanted.degrees, wanted.side) != (rows, 1 / heads, side):
             raise IncompatibleError(

@@ -11,9 +11,8 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.priors.base import SignalEstimate
+from glassformer.priors.base import ScalarPrior, SignalEstimate
 from glassformer.priors.bilinear import BilinearPrior
-from glassformer.priors.matrix_base import ScalarPrior
 from glassformer.priors.shrunk import shrunk_rectangular, shrunk_symmetric
 from glassformer.priors.wishart import SymmetricPrior
 from glassformer.random_matrices.atoms import AtomsLaw

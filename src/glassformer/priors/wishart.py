@@ -9,9 +9,8 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.priors.base import SignalEstimate
+from glassformer.priors.base import ScalarPrior, SignalEstimate
 from glassformer.priors.limits import GaussianMatrixPrior, exact
-from glassformer.priors.matrix_base import ScalarPrior
 from glassformer.priors.shrunk import shrunk_symmetric
 from glassformer.random_matrices.nuclear_norm import trace_dimension
 from glassformer.random_matrices.symmetric import SymmetricLaw

@@ -140,7 +140,7 @@ class LabelAverages:
         # Interpolators of as many samples as unknowns have an infinite power.
         root = np.sqrt(np.minimum(_column(order.power), 1 / EMPTY))
         y, t, density, _ = clean._label_law(order, [np.array(clean.channel.steps) / root])
-        return np.asarray(np.sum(density * (y != clean.channel.truth(root * t)), axis=(1, 2)))
+        return np.asarray(np.sum(density * (y != clean.channel.true_label(root * t)), axis=(1, 2)))
 
     def margins(self) -> tuple[Array, Array]:
         """Return products of labels +1 and -1 with their fields, and the probability of each."""

@@ -142,7 +142,7 @@ def order_parameters(prior: Any, penalty: Penalty, strength: Array, conjugate: C
     and :math:`E = \mathrm{MMSE} + \int\nu(\kappa f - \hat s)^2`.
 
     Args:
-        prior: of the teacher; see :meth:`~glassformer.priors.matrix_base.ScalarPrior.noisy_law`.
+        prior: of the teacher; see :meth:`~glassformer.priors.base.ScalarPrior.noisy_law`.
         penalty: weights.
         strength: :math:`\lambda\ge 0`, shape (batch,); NaN where it has no effect.
         conjugate: conjugate parameters.

@@ -15,7 +15,7 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.core.results import Steps, Table
 from glassformer.core.solution import Status
 from glassformer.models.base import Model, require_theory
-from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.base import ScalarPrior
 from glassformer.state_evolution.solve import validated_alpha
 from glassformer.state_evolution.trajectory import followed, require_steps, table_of
 

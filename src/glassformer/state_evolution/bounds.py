@@ -50,10 +50,10 @@ class DataPoints(NamedTuple):
 
 def drawn(model: Model, channel: Channel, variance: Array, count: int, rng: np.random.Generator) -> DataPoints:
     """Data points of a model at a posterior covariance, shape (P, P), labelled by its channel as it is given."""
-    shape = (count, *channel.field_components)
-    omega = square_root(model.prior.in_rows.self_overlap - variance) @ rng.standard_normal(shape)
+    shape = (count, channel.rows, channel.columns)
+    omega = square_root(model.prior.self_overlap - variance) @ rng.standard_normal(shape)
     root, noise = np.linalg.cholesky(variance), rng.standard_normal(shape)
-    return DataPoints(channel.sample(omega + root @ noise, rng), omega, np.linalg.inv(root).T @ noise)
+    return DataPoints(channel.draw_labels(omega + root @ noise, rng), omega, np.linalg.inv(root).T @ noise)
 
 
 class Bound(NamedTuple):
@@ -107,7 +107,7 @@ def growth_bound(
         >>> bool(1.9 < found.value < 2 + 4 * found.error)
         True
     """
-    size, columns = model.prior.in_rows.rows, model.channel.in_rows.columns
+    size, columns = model.prior.rows, model.channel.columns
     variance = np.eye(size) if variance is None else variance
     directions, matrices, _ = symmetric_basis(np.eye(size) if unknown is None else unknown, model)
     inverse = directions.T @ np.linalg.inv(variance) @ directions
@@ -135,7 +135,7 @@ def growth_bound(
     weights = np.linalg.eigh(0.5 * (operator + operator.T))[1][:, -1]
     matrix = np.tensordot(weights, matrices, axes=1)
     value, error = _product(judged, weighted(matrix, matrix))
-    return Bound(model.prior.in_rows.growth * value, model.prior.in_rows.growth * error)
+    return Bound(model.prior.growth * value, model.prior.growth * error)
 
 
 def squares_of_means(
@@ -160,7 +160,7 @@ def mean_square(
     model: Model, variance: Array, project: Callable[[Array, Array], Array], samples: int, seed: int
 ) -> tuple[Array, Array]:
     """Squares of means of functions of true deviations and labels, without bias, and standard errors, shape (m,)."""
-    rng, channel = np.random.default_rng(seed), model.channel.in_rows
+    rng, channel = np.random.default_rng(seed), model.channel
     sums = []
     for _ in range(_POLICY.groups):
         data = drawn(model, channel, variance, samples // _POLICY.groups, rng)
@@ -222,8 +222,8 @@ def _means(model: Model, variance: Array, project: Callable[[Array], Array], sam
 
 def _observed(model: Model, variance: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """What is observed of data points, shape (n, features), and their true deviations, shape (n, P, K)."""
-    data = drawn(model, model.channel.in_rows, variance, count, rng)
-    known = np.diag(model.prior.in_rows.self_overlap - variance) > 0
+    data = drawn(model, model.channel, variance, count, rng)
+    known = np.diag(model.prior.self_overlap - variance) > 0
     seen = [data.labels.reshape(count, -1), data.omega[:, known].reshape(count, -1)]
     return np.concatenate(seen, axis=1), data.deviation
 

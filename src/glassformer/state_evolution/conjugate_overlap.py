@@ -100,10 +100,10 @@ def conjugate_overlap(
         raise ParameterError("alpha", alpha, "finite and > 0")
     if not (np.isfinite(accuracy) and accuracy > 0):
         raise ParameterError("accuracy", accuracy, "finite and > 0")
-    prior = model.prior.in_rows
+    prior = model.prior
     rate, variance = alpha / prior.degrees, prior.self_overlap - matrix
     # Posteriors that are sampled have a bias of their own, which no number of data points removes.
-    channel = model.channel.in_rows.high_accuracy()
+    channel = model.channel.high_accuracy()
     with progress(f"conjugate overlap {model.name}", channel.points):
         return _searched(channel, variance, rate, accuracy, most)
 
@@ -126,7 +126,7 @@ def _searched(channel: Channel, variance: Array, rate: float, accuracy: float, m
 
 
 def _validated(model: Model, overlap: ArrayLike) -> Array:
-    prior = model.prior.in_rows
+    prior = model.prior
     size = prior.rows
     given = np.asarray(overlap, dtype=float)
     given = given.reshape(1) if size == 1 and given.ndim == 0 else given

@@ -116,13 +116,13 @@ def mmse(model: Model, q_hat: Array) -> Estimate:
     r""":math:`\mathrm{MMSE}(\hat q)` of a model of one row, shape (batch,)."""
     require_theory(model)
     precision = q_hat[:, None, None]
-    return Estimate(*map(np.ravel, model.prior.in_rows.covariance(Estimate(precision, np.zeros_like(precision)))))
+    return Estimate(*map(np.ravel, model.prior.covariance(Estimate(precision, np.zeros_like(precision)))))
 
 
 def information_at(model: Model, variance: Array) -> Estimate:
     """Information of a channel of one row at posterior variances, shape (batch,)."""
     require_theory(model)
-    return Estimate(*map(np.ravel, model.channel.in_rows.information(variance[:, None, None])))
+    return Estimate(*map(np.ravel, model.channel.information_matrix(variance[:, None, None])))
 
 
 def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
@@ -175,7 +175,7 @@ def _decades(model: Model, ratio: float) -> int:
     Where noise limits the information, its value at the known signal bounds what a sample ratio makes of it.
     """
     most = information_at(model, np.array([1e-12])).value[0]
-    needed = ratio * most / (model.prior.in_rows.degrees * natural_scale(model))
+    needed = ratio * most / (model.prior.degrees * natural_scale(model))
     for decades in range(2, 12):
         if needed < 10.0**decades:
             return decades
@@ -203,7 +203,7 @@ def perfect_end(model: Model) -> float:
         >>> perfect_end(SequenceMultiIndex(lambda z: np.sign(z[0, 0]), 1, 1, prior="rademacher"))
         0.0
     """
-    if model.prior.in_rows.mmse_dimension == 0 and _information_diverges(model):
+    if model.prior.mmse_dimension == 0 and _information_diverges(model):
         return 0.0
     return counting_threshold(model)
 
@@ -213,18 +213,18 @@ def _information_diverges(model: Model) -> bool:
     if model.channel.rank > 0:
         return True
     factor = 10.0**_POLICY.decades
-    information = information_at(model, model.channel.in_rows.smallest * factor ** np.arange(3.0)).value
+    information = information_at(model, model.channel.smallest * factor ** np.arange(3.0)).value
     near, far = -np.diff(np.log(information)) / np.log(factor)
     return bool(near > _POLICY.power and near > _POLICY.steady * far)
 
 
 def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:
     r"""Values of :math:`\hat q` above the prior's onset, logarithmic, covering overlaps from 0 to almost 1."""
-    prior = model.prior.in_rows
+    prior = model.prior
     return prior.weak_recovery_onset + natural_scale(model) * np.geomspace(smallest, largest, points)
 
 
 def natural_scale(model: Model) -> float:
     r"""The :math:`\hat q` of one per degree of freedom; of discrete signals, which have none, that of one per entry."""
-    dimension = model.prior.in_rows.mmse_dimension
+    dimension = model.prior.mmse_dimension
     return dimension if dimension > 0 else 1.0

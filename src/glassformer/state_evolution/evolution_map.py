@@ -92,7 +92,7 @@ class EvolutionMap:
     @cached_property
     def prior(self) -> Prior:
         """What is learned, row by row."""
-        return self.model.prior.in_rows
+        return self.model.prior
 
     def with_fewer(self, factor: int) -> EvolutionMap:
         """The map with fewer sampled data points, by a factor, unless they are few already."""
@@ -119,7 +119,7 @@ class EvolutionMap:
 
     def conjugate(self, variance: Array, index: Index) -> Estimate:
         r""":math:`\hat Q` of covariances, and its error."""
-        found = self.channel.information(floored(variance, self.channel.smallest))
+        found = self.channel.information_matrix(floored(variance, self.channel.smallest))
         advance(len(index) * self.channel.work)
         rate = self.alpha[index, None, None] / self.prior.degrees
         return Estimate(rate * found.value, rate * found.error)
@@ -255,6 +255,6 @@ def held(matrices: Array, row: int, values: Array) -> Array:
 
 def side_known(model: Model) -> float:
     """What side information alone tells of a direction."""
-    prior = model.prior.in_rows
+    prior = model.prior
     nothing = np.zeros((1, prior.rows, prior.rows))
     return float(1 - prior.covariance(Estimate(nothing, nothing)).value[0, 0, 0])

@@ -61,7 +61,7 @@ def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None
     with respect to the sample ratio.
     """
     require_theory(model)
-    prior = model.prior.in_rows
+    prior = model.prior
     precision = np.asarray(q_hat, dtype=float).reshape(-1, prior.rows, prior.rows)
     known = Estimate(precision, np.zeros_like(precision))
     if variance is None:
@@ -71,7 +71,7 @@ def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None
     entropy = prior.entropy(precision, spread)
     error = entropy.error + 0.5 * prior.degrees * np.sum(precision * blur, axis=(1, 2))
     # Variances of discrete weights may round to zero.
-    output = model.channel.in_rows.averages(floored(spread, np.finfo(float).tiny)).log_partition
+    output = model.channel.averages(floored(spread, np.finfo(float).tiny)).log_partition
     return output, Estimate(entropy.value, error)
 
 
@@ -164,7 +164,7 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
         raise ParameterError("alpha", alpha, "finite and >= 0")
     require_integer("points", points, 10)
     require_resources("points", points, _BYTES * points, "draw fewer overlaps")
-    prior, exact = model.prior.in_rows, model.has_curve
+    prior, exact = model.prior, model.has_curve
     row = prior.rows - 1 if row is None else row
     if not (is_whole(row, 0) and row < prior.rows):
         raise ParameterError("row", row, f"an integer from 0 to {prior.rows - 1}")
@@ -212,4 +212,4 @@ def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
         )
 
     t = root_by_growth(gradient, np.log(low), np.log(high), bounds=(-700.0, 700.0), xtol=1e-13)
-    return float(model.prior.in_rows.self_overlap[0, 0] - mmse(model, np.exp([t])).value[0])
+    return float(model.prior.self_overlap[0, 0] - mmse(model, np.exp([t])).value[0])

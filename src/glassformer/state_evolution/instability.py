@@ -79,7 +79,7 @@ def instability(
     Data points, ``finer`` times those of state evolution, are doubled until the eigenvalue has the relative
     ``accuracy``, where that is within reach, or a rough one where that needs but few more.
     """
-    channel = model.channel.in_rows
+    channel = model.channel
     size = 8 * channel.points * (channel.rows * channel.columns) ** 2
     most = max(GROWTH.finer, min(GROWTH.finer * GROWTH.most, GROWTH.largest // size))
     basis = symmetric_basis(unknown, model)
@@ -148,14 +148,14 @@ def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:
     modes = np.tensordot(vectors.T, basis.matrices, axes=1)
     mixed = [_mixed(vector, images) for vector in vectors.T]
     parts = [_entry(mode, image) for mode, image in zip(modes, mixed, strict=True)]
-    replicas = model.prior.in_rows.growth * np.array(parts)
+    replicas = model.prior.growth * np.array(parts)
     growth = np.stack(mean_and_error(replicas.T), axis=1)
     rate, error = map(float, growth[-1])
     near = rate - growth[:, 0] <= GROWTH.degenerate * rate + GROWTH.errors * (error + growth[:, 1])
     # The identity projected on the eigenspace is what the map's powers tend to: positive semi-definite.
     matrix = np.einsum("ncc,nab->ab", modes[near], modes[near])
     full = basis.directions @ matrix @ basis.directions.T
-    wrong = model.prior.in_rows.growth * _contradicted(parts[-1], modes[-1], mixed[-1])
+    wrong = model.prior.growth * _contradicted(parts[-1], modes[-1], mixed[-1])
     return Instability(rate, error, full / np.trace(full), bool(near.sum() > 1), replicas[-1], wrong)
 
 

@@ -82,7 +82,7 @@ class KnownDirection:
         self._model, self._known, self._outside = model, known, outside
         self._direction = np.linalg.eigh(known)[1][:, -1]
         self._elsewhere = (1 - side_known(model)) * (np.eye(len(known)) - known)
-        self._map = EvolutionMap(model, np.ones(1), model.channel.in_rows, subspace=known)
+        self._map = EvolutionMap(model, np.ones(1), model.channel, subspace=known)
 
     def crossing(self, farthest: float) -> Crossing | None:
         """The first place at which growth is one, up to the ratio ``farthest``; None where the curve does not tell.

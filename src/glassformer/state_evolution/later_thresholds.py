@@ -109,7 +109,7 @@ class _Outside:
 
     def along(self, farthest: float) -> Crossing | None:
         """The threshold along the fixed points of a single known direction; None where these do not tell."""
-        channel = self._model.channel.in_rows
+        channel = self._model.channel
         if (
             not channel.sampled
             or channel.with_more_noise is not None

@@ -112,7 +112,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
 def _shown(model: Model, count: int) -> AbstractContextManager[None]:
     """Progress with an estimate of the time left, where that is known beforehand."""
     require_theory(model)
-    channel, title = model.channel.in_rows, f"limits {model.name}"
+    channel, title = model.channel, f"limits {model.name}"
     if not channel.sampled:
         return progress(title)
     return progress(title, (_POLICY.averages + channel.discrete) * count * channel.work)
@@ -132,7 +132,7 @@ def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
         columns={
             "alpha": alpha,
             "error": mean_error(best.value),
-            "overlap": (model.prior.in_rows.self_overlap - best.value).reshape(shape),
+            "overlap": (model.prior.self_overlap - best.value).reshape(shape),
             **row_columns(model, best.value),
             "q_hat": q_hat.reshape(shape),
             **({"q_hat_off_diagonal": off_diagonal(q_hat)} if model.overlap_shape else {}),
@@ -159,7 +159,7 @@ def _error_estimate(found: Solution) -> Array:
 
 def _on_labels(model: Model, best: Solution) -> dict[str, Array]:
     """Errors on labels, whose standard errors count what those of the fixed points make of them."""
-    channel = model.channel.in_rows
+    channel = model.channel
     found = channel.label_errors(best.value, model.last_layer)
     bars = {bar: _quantity(bar, found) for bar in found if bar.endswith("standard_error")}
     if not bars:
@@ -185,7 +185,7 @@ def _quantity(bar: str, found: dict[str, Array]) -> str:
 
 def _moved(model: Model, best: Solution, found: dict[str, Array]) -> dict[str, Array]:
     """What standard errors of fixed points change errors on labels by, infinite where they are."""
-    channel = model.channel.in_rows
+    channel = model.channel
     places = np.stack([_inside(channel, best.value[:, None] + sign * _directions(best)) for sign in (1, -1)])
     beside = channel.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)
     moved = {}
@@ -314,7 +314,7 @@ def _gap(model: Model, alpha: Array, ends: _Ends) -> FreeEntropyGap:
 def _beyond_smallest(model: Model, informed: Solution) -> Array:
     """What the free entropy of an exactly known signal misses, taken at the smallest variance of the channel."""
     # Half the information integrated from zero: its growth like the root of 1/V gives V alpha I(V) = degrees V q_hat.
-    smallest = np.maximum(mean_error(informed.value), model.channel.in_rows.smallest)
+    smallest = np.maximum(mean_error(informed.value), model.channel.smallest)
     rest = model.prior.degrees * smallest * np.trace(informed.extra["q_hat"], axis1=1, axis2=2)
     return np.where(mean_error(informed.value) <= _POLICY.perfect, rest, 0.0)
 
@@ -342,7 +342,7 @@ def _notes(model: Model, q_hat: Array) -> list[str]:
 
 
 def _noise_that_stands_for_none(model: Model) -> list[str]:
-    if model.channel.in_rows.with_more_noise is None:
+    if model.channel.with_more_noise is None:
         return []
     return [
         "labels of several numbers without noise are given one of 3e-4 of their variance: what it changes, seen at "
@@ -352,7 +352,7 @@ def _noise_that_stands_for_none(model: Model) -> list[str]:
 
 def _coupled_rows(model: Model, q_hat: Array) -> list[str]:
     largest = float(np.max(np.abs(off_diagonal(q_hat))))
-    if not model.prior.in_rows.second_order or largest < _POLICY.noted:
+    if not model.prior.second_order or largest < _POLICY.noted:
         return []
     return [
         f"off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows: their effect is "

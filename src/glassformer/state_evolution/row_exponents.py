@@ -44,7 +44,7 @@ def row_exponents(model: Model, largest: int = 4, samples: int = 2**20, seed: in
         Exponents(information=2.0, generative=2.0)
     """
     require_integer("largest", largest)
-    prior, channel = model.prior.in_rows, model.channel.in_rows
+    prior, channel = model.prior, model.channel
     rows, columns = prior.rows, channel.columns
 
     def polynomials(fields: Array) -> Array:

@@ -82,7 +82,7 @@ def state_evolution(
     alpha = validated_alpha(alpha)
     shape = (len(alpha), *model.overlap_shape)
     if not isinstance(start, str):
-        start = _checked_start(start, shape).reshape(len(alpha), *model.prior.in_rows.self_overlap.shape)
+        start = _checked_start(start, shape).reshape(len(alpha), *model.prior.self_overlap.shape)
     found = solve_state_evolution(model, alpha, start, settings, origin, subspace=subspace, clamped=clamped)
     extra = {name: np.reshape(found.extra[name], shape) for name in ("q_hat", "q_hat_error")}
     return replace(found, value=found.value.reshape(shape), extra=extra)
@@ -106,7 +106,7 @@ def solve_state_evolution(
     With ``coarse``, fixed points are only located, with a sixteenth of the sampled data points; given as ``place``,
     those are refined, and as ``beside`` they are those that another start has led to.
     """
-    channel = model.channel.in_rows
+    channel = model.channel
     settings = settings or (_SAMPLED if channel.sampled else Iteration())
     first = _starting_covariance(model, len(alpha), start, subspace) if isinstance(start, str) else start
     first = first if clamped is None else held(first, *clamped)
@@ -161,7 +161,7 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
         [(0.0, np.True_)]
     """
     ratios = np.sort(validated_alpha(alpha))
-    channel = model.channel.in_rows
+    channel = model.channel
     # What a noise that stands for none changes is known only once there is more of it.
     if not channel.sampled or channel.with_more_noise is not None:
         return
@@ -200,19 +200,19 @@ def validated_alpha(alpha: ArrayLike) -> Array:
 
 def unknown_at_start(model: Model) -> float:
     """Posterior variance of every row where the uninformed iteration begins."""
-    channel = model.channel.in_rows
+    channel = model.channel
     return 1.0 - max(POLICY.breaking[channel.sampled] * channel.even, side_known(model))
 
 
 def known_at_start(model: Model) -> float:
     """Posterior variance of every row where the informed iteration begins."""
-    return POLICY.informed[model.channel.in_rows.sampled]
+    return POLICY.informed[model.channel.sampled]
 
 
 def _starting_covariance(model: Model, batch: int, start: str, subspace: Array | None) -> Array:
     if start not in ("uninformed", "informed"):
         raise ParameterError("start", start, "'uninformed', 'informed' or an array of variances")
-    size = model.prior.in_rows.rows
+    size = model.prior.rows
     known = np.eye(size) if subspace is None else subspace
     rest = unknown_at_start(model) if start == "uninformed" else known_at_start(model)
     return np.broadcast_to(np.eye(size) - known + rest * known, (batch, size, size)).copy()

@@ -52,8 +52,8 @@ def symmetric_basis(unknown: Array, model: Model) -> Basis:
     for matrix, (a, b) in zip(matrices, combinations_with_replacement(range(size), 2), strict=True):
         matrix[a, b] = matrix[b, a] = 1.0 if a == b else np.sqrt(0.5)
     full = directions @ matrices @ directions.T
-    allowed = [np.allclose(model.prior.in_rows.allowed(own), own) for own in full]
-    symmetries = model.channel.in_rows.row_symmetries
+    allowed = [np.allclose(model.prior.allowed(own), own) for own in full]
+    symmetries = model.channel.row_symmetries
     if not np.allclose(symmetries.invariant_part(unknown[None])[0], unknown):
         return Basis(directions, matrices[allowed])
     level = directions.T @ symmetries.invariant_part(full[allowed]) @ directions
@@ -93,7 +93,7 @@ def of_whole_rows(projector: Array) -> bool:
 
 def projector_on(model: Model, name: str, given: int | ArrayLike) -> Array:
     """Projector on a row, a direction or several."""
-    size = model.prior.in_rows.rows
+    size = model.prior.rows
     if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < size:
         return np.diag(np.eye(size)[given])
     directions = np.atleast_1d(np.asarray(given, dtype=float) if not isinstance(given, int) else np.empty(0))

@@ -211,7 +211,7 @@ def _thresholds(model: Model) -> Thresholds:
         hard_phase, reason, transition = _examined(model, entries)
         entries.append(transition)
     entries += [_baseline(name, alpha) for name, alpha in model.baseline_thresholds.items()]
-    exponents = model.channel.in_rows.exponents
+    exponents = model.channel.exponents
     return Thresholds(model.name, model.parameters, tuple(entries), hard_phase, reason, exponents)
 
 
@@ -232,7 +232,7 @@ def _examined(model: Model, entries: list[Threshold]) -> tuple[bool | None, str,
     low = solve_state_evolution(model, alpha, "uninformed", coarse=True)
     high = solve_state_evolution(model, alpha, "informed", coarse=True, beside=low)
     settled = low.settled & high.settled
-    apart = settled & (np.linalg.norm(low.value - high.value, axis=(1, 2)) > _POLICY.apart * model.prior.in_rows.rows)
+    apart = settled & (np.linalg.norm(low.value - high.value, axis=(1, 2)) > _POLICY.apart * model.prior.rows)
     if apart.any():
         reason = f"informed and uninformed fixed points differ at alpha = {_listed(alpha[apart])}"
         return True, reason, _crossing(model, float(alpha[apart][0]), 0.0, _POLICY.beyond * float(alpha[apart][-1]))
@@ -253,7 +253,7 @@ def _baseline(name: str, alpha: float) -> Threshold:
 
 def _weak_recovery(model: Model) -> list[Threshold]:
     """Where rows are found: for labels that are not even the first ones, by their information at zero overlap."""
-    prior = model.prior.in_rows
+    prior = model.prior
     if prior.side > 0:
         note = "any data help: side information tells of every direction"
         return [Threshold("weak_recovery", 0.0, 0.0, note, **_direction(model, np.eye(prior.rows)))]
@@ -271,7 +271,7 @@ def _weak_recovery(model: Model) -> list[Threshold]:
 
 def _weak_recovery_beyond_onset(model: Model) -> Threshold:
     """Where the largest eigenvalue of the information at zero overlap exceeds what the prior needs."""
-    prior = model.prior.in_rows
+    prior = model.prior
     value, error = information_at(model, np.eye(prior.rows))
     values, vectors = np.linalg.eigh(np.diag(np.diag(value)) if prior.diagonal else prior.allowed(value))
     blur = float(np.linalg.norm(error))
@@ -287,7 +287,7 @@ def _weak_recovery_of_even(model: Model) -> Threshold:
     if _hidden(model):
         note = "generative exponent above 2: no finite sample ratio"
         return Threshold("weak_recovery", np.inf, 0.0, note, **_direction(model, np.eye(1)))
-    if model.prior.in_rows.weak_recovery_onset > 0:
+    if model.prior.weak_recovery_onset > 0:
         note = "even labels carry no information at zero overlap, on this sample scale"
         return Threshold("weak_recovery", np.inf, 0.0, note)
     curve = equation_of_state(model, 1e-5 * natural_scale(model) * np.array([1.0, 2.0, 4.0]))
@@ -318,8 +318,8 @@ def _staircase(model: Model, begin: int) -> list[Threshold]:
 
 def _hidden(model: Model) -> bool:
     """Whether the information about an unknown signal vanishes faster than its overlap."""
-    exponents = model.channel.in_rows.exponents
-    return exponents is not None and exponents.generative > 2 and model.prior.in_rows.side == 0
+    exponents = model.channel.exponents
+    return exponents is not None and exponents.generative > 2 and model.prior.side == 0
 
 
 def _direction(model: Model, matrix: Array) -> dict[str, Any]:
@@ -332,7 +332,7 @@ def _direction(model: Model, matrix: Array) -> dict[str, Any]:
 
 def _recovery_of_all(model: Model) -> Threshold:
     """Perfect recovery of all rows, by counting."""
-    if not model.prior.in_rows.mmse_dimension > 0:
+    if not model.prior.mmse_dimension > 0:
         return Threshold("perfect_recovery", np.nan, 0.0, _UNCOUNTED)
     if not model.channel.rank > 0:
         # What is continuous is never known exactly from labels that are not.
@@ -345,12 +345,12 @@ def _perfect_recovery(model: Model, perfect: float, transition: Threshold, hard_
     """Perfect recovery of one row, and by message passing, which has to leave the hard phase first."""
     names = ("perfect_recovery", "algorithmic_perfect_recovery")
     by_message_passing = replace(hard_end, name=names[1], note="reached by message passing")
-    if np.isnan(model.prior.in_rows.mmse_dimension):
+    if np.isnan(model.prior.mmse_dimension):
         return [Threshold(name, np.nan, 0.0, _UNCOUNTED) for name in names]
     if np.isinf(perfect):
         note = "labels do not fix h: the error vanishes at no finite sample ratio"
         return [Threshold(name, np.inf, 0.0, note) for name in names]
-    if model.prior.in_rows.mmse_dimension == 0:
+    if model.prior.mmse_dimension == 0:
         note = "Bayes-optimal; discrete weights are known exactly from the transition on"
         return [replace(transition, name=names[0], note=note), by_message_passing]
     if not hard_end.alpha > perfect:
@@ -360,9 +360,9 @@ def _perfect_recovery(model: Model, perfect: float, transition: Threshold, hard_
 
 def _hard_phase(model: Model, curve: StateCurve, perfect: float) -> tuple[Threshold, Threshold]:
     """Sample ratios between which the equation of state has several branches; NaN when it increases throughout."""
-    discrete = model.prior.in_rows.mmse_dimension == 0
+    discrete = model.prior.mmse_dimension == 0
     # Discrete weights whose variance is below the smallest one that the channel allows are known exactly.
-    shown = int(np.sum(curve.variance > model.channel.in_rows.smallest)) if discrete else len(curve.alpha)
+    shown = int(np.sum(curve.variance > model.channel.smallest)) if discrete else len(curve.alpha)
     alpha = np.append(curve.alpha[:shown], perfect)
     summit = np.maximum.accumulate(alpha)
     folded = alpha < summit * (1 - _POLICY.flat)
@@ -409,7 +409,7 @@ def _crossing(model: Model, alpha: float, low: float, high: float) -> Threshold:
     Their difference increases with the sample ratio, with the difference of the output parts as its slope. Errors of
     the crossing that are half as wide as the bracket tell no more than the bracket: then it is not determined.
     """
-    factor = confident(REPLICAS) if model.channel.in_rows.sampled else 1.0
+    factor = confident(REPLICAS) if model.channel.sampled else 1.0
     first, last = low, high
     for _ in range(_POLICY.steps):
         value, error, slope = (float(part[0]) for part in free_entropy_gap(model, np.array([alpha])))

@@ -80,14 +80,14 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
     alpha = validated_alpha(alpha)
     start = 1 - _begin(model, overlap)
     require_steps(model, alpha, steps)
-    update, everyone = EvolutionMap(model, alpha, model.channel.in_rows), np.arange(len(alpha))
+    update, everyone = EvolutionMap(model, alpha, model.channel), np.arange(len(alpha))
 
     def advance(variance: Array, q_hat: Array) -> tuple[Array, Estimate]:
         del q_hat
         conjugate = update.conjugate(variance, everyone)
         return conjugate.value, update.covariance(conjugate, everyone)
 
-    return table_of(model, alpha, followed(advance, start * np.eye(model.prior.in_rows.rows), len(alpha), steps))
+    return table_of(model, alpha, followed(advance, start * np.eye(model.prior.rows), len(alpha), steps))
 
 
 def require_steps(model: Model, alpha: Array, steps: int) -> None:
@@ -98,7 +98,7 @@ def require_steps(model: Model, alpha: Array, steps: int) -> None:
         IncompatibleError: the denoiser of the prior finds its own fixed point in steps.
     """
     require_integer("steps", steps)
-    prior = model.prior.in_rows
+    prior = model.prior
     if prior.stepwise:
         raise IncompatibleError("the factors of a narrow matrix are found step by step: use simulate for their way")
     require_resources("steps", steps, _BYTES * len(alpha) * (steps + 1) * prior.rows**2, "follow fewer steps")
@@ -106,7 +106,7 @@ def require_steps(model: Model, alpha: Array, steps: int) -> None:
 
 def table_of(model: Model, alpha: Array, path: Path) -> Steps:
     """The columns of :func:`trajectory`: rows run over the steps of one sample ratio after the other."""
-    prior, steps = model.prior.in_rows, len(path.error) - 1
+    prior, steps = model.prior, len(path.error) - 1
     size = len(alpha) * (steps + 1)
     variance, q_hat = (np.swapaxes(part, 0, 1).reshape(size, prior.rows, prior.rows) for part in path[:2])
     shape = (size, *model.overlap_shape)
@@ -139,7 +139,7 @@ def random_overlap(model: Model, d: int) -> float:
         >>> random_overlap(SequenceMultiIndex(lambda z: abs(z[0, 0]), 1, 1), 100)
         0.0001
     """
-    return float(model.prior.in_rows.random_start / np.sqrt(d))
+    return float(model.prior.random_start / np.sqrt(d))
 
 
 def _begin(model: Model, overlap: float | None) -> float:

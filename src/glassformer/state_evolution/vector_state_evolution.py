@@ -14,7 +14,7 @@ from glassformer.core.results import Steps
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model, require_theory
-from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.base import ScalarPrior
 from glassformer.state_evolution.fixed_point import Index, fixed_point
 from glassformer.state_evolution.solve import validated_alpha
 from glassformer.state_evolution.trajectory import followed, require_steps, table_of

@@ -46,7 +46,7 @@ def staircase(model: Model) -> list[Step]:
     An infinite one ends the list where nothing is known and, within the error, nothing grows, one that is NaN where
     averages are too rough to tell.
     """
-    prior, known = model.prior.in_rows, known_at_once(model)
+    prior, known = model.prior, known_at_once(model)
     if np.trace(known) > 0.5:
         scale = prior.degrees / float(np.linalg.eigvalsh(information_at(model, np.eye(prior.rows))[0])[-1])
         steps, start, farthest = [], _POLICY.nearest * scale, _POLICY.farthest * scale
@@ -58,7 +58,7 @@ def staircase(model: Model) -> list[Step]:
         known = range_of(first.matrix)
     # Rows of other laws are known together or not at all: what is known of a mixture of them tells of the others, so
     # that only whole rows, apart from the others, are steps. What no label shows is never known.
-    shown = float(np.trace(model.channel.in_rows.row_symmetries.visible))
+    shown = float(np.trace(model.channel.row_symmetries.visible))
     while np.trace(known) < shown - 0.5 and (prior.rotational or of_whole_rows(known)):
         following = next_step(model, known, start, farthest)
         if following is None:
@@ -69,7 +69,7 @@ def staircase(model: Model) -> list[Step]:
 
 
 def _first(model: Model, unknown: Array | None = None, accuracy: float = GROWTH.accuracy) -> Step:
-    everything = np.eye(model.prior.in_rows.rows)
+    everything = np.eye(model.prior.rows)
     found = instability(model, everything, everything if unknown is None else unknown, accuracy)
     blur, degrees = GROWTH.errors * found.error + abs(found.missing), model.prior.degrees
     if found.rate <= max(blur, SEARCH.no_growth):
@@ -90,7 +90,7 @@ def known_at_once(model: Model) -> Array:
         array([[1., 0.],
                [0., 0.]])
     """
-    size = model.prior.in_rows.rows
+    size = model.prior.rows
     known = np.zeros((size, size))
     for _ in range(size):
         outside = np.eye(size) - known
@@ -105,8 +105,8 @@ def known_at_once(model: Model) -> Array:
 
 def information_at(model: Model, variance: Array) -> tuple[Array, Array]:
     """Information at one covariance, and its error; that of zero overlap is asked for by all steps."""
-    channel = model.channel.in_rows
-    value, error = memoize(lambda: channel.information(variance[None]), "information", channel, variance)
+    channel = model.channel
+    value, error = memoize(lambda: channel.information_matrix(variance[None]), "information", channel, variance)
     return value[0], error[0]
 
 

@@ -30,7 +30,7 @@ def information(case: Case) -> Worst:
 
 def _covariances(model: Model) -> list[Array]:
     """Posterior covariances: with some overlap between rows where the model has any, and none known perfectly."""
-    prior = model.prior.in_rows
+    prior = model.prior
     if prior.rows == 1:
         return [np.array([[variance]]) for variance in POLICY.variances]
     shared = 0.0 if prior.diagonal else 0.08
@@ -39,7 +39,7 @@ def _covariances(model: Model) -> list[Array]:
 
 def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array, Array]:
     """The channel at its most careful, labels, what is known of their fields, and the true deviation from that."""
-    channel = model.channel.in_rows.high_accuracy()
+    channel = model.channel.high_accuracy()
     return channel, *drawn(model, channel, variance, count, np.random.default_rng(seed))
 
 
@@ -55,41 +55,41 @@ def _off(gaps: Array, allowed: Array | float) -> float:
 
 
 def _score(model: Model, variance: Array, seed: int) -> float:
-    sampled = model.channel.in_rows.sampled
+    sampled = model.channel.sampled
     count, step, allowed = (120, 0.1, POLICY.sampled) if sampled else (12, 1e-3, max(POLICY.exact, 10 * _blur(model)))
     channel, y, omega, _ = _drawn(model, variance, count, seed)
     units = np.eye(omega[0].size).reshape(-1, *omega.shape[1:])
     found = channel.scores(y, omega, variance)
     score = 0.5 * (found.first + found.second).reshape(count, -1)
     slopes = [
-        derivative(lambda x: channel.log_partition(y, x, variance), omega, step * unit, sampled) for unit in units
+        derivative(lambda x: channel.log_partitions(y, x, variance), omega, step * unit, sampled) for unit in units
     ]
     own, gaps = (part if sampled else part[None] for part in (score, score - np.stack(slopes, axis=1) / step))
     return _off(gaps, allowed * (1 + np.abs(own.mean(axis=0)).max(axis=0)))
 
 
 def _nishimori(model: Model, variance: Array, seed: int) -> float:
-    sampled = model.channel.in_rows.sampled
+    sampled = model.channel.sampled
     count, blur = (1000, POLICY.averaged) if sampled else (20_000, 10 * _blur(model) + POLICY.exact)
     channel, y, omega, _ = _drawn(model, variance, count, seed)
     found = channel.scores(y, omega, variance)
     square = np.einsum("nak,nbk->nab", found.first, found.second)
-    information = square.mean(axis=0) if sampled else channel.information(variance[None]).value[0]
+    information = square.mean(axis=0) if sampled else channel.information_matrix(variance[None]).value[0]
     size = np.trace(information) if sampled else information[0, 0]
     score = 0.5 * (found.first + found.second)
     pairs = [(score, np.sqrt(size)), (square - found.curvature, size), (square - information, size)]
     if not sampled:
-        expected = model.channel.in_rows.averages(variance[None]).log_partition.value[0]
-        pairs.append((channel.log_partition(y, omega, variance) - expected, 1.0))
+        expected = model.channel.averages(variance[None]).log_partition.value[0]
+        pairs.append((channel.log_partitions(y, omega, variance) - expected, 1.0))
     return max(channel.law_gap / POLICY.law, *(_off(gaps, blur * scale) for gaps, scale in pairs))
 
 
 def _information(model: Model, variance: Array, seed: int) -> Worst:
-    count = 1000 if model.channel.in_rows.sampled else 20_000
+    count = 1000 if model.channel.sampled else 20_000
     channel, y, omega, deviation = _drawn(model, variance, count, seed)
     found = channel.scores(y, omega, variance)
     products = np.einsum("nak,nak->na", 0.5 * (found.first + found.second), deviation)
-    used, error = (np.diag(part[0]) for part in model.channel.in_rows.information(variance[None]))
+    used, error = (np.diag(part[0]) for part in model.channel.information_matrix(variance[None]))
     units = np.eye(len(used))
     bounds = [information_bound(model, variance, unit, seed=seed) for unit in units]
     worst = Worst(0.0, "")

@@ -16,27 +16,30 @@ def denoiser(case: Case) -> float:
     """The error that the prior claims against the one its denoiser makes on a signal that it draws."""
     model, _, d, seed = case
     size = model.at_size(d)
-    prior, rng = size.model.prior.in_rows, np.random.default_rng(seed)
+    prior, rng = size.model.prior, np.random.default_rng(seed)
     if prior.stepwise:
         raise IncompatibleError("the factors of a narrow matrix are found step by step, not by one denoiser")
     wide = (d, d) if prior.symmetric else size.input_shape
-    shape = (prior.rows, *(wide if prior.diagonal else (d * d,)))
+    row_shape = wide if prior.diagonal else (d * d,)
+    shape = (prior.rows, *row_shape)
     q_hat = precisions(model, 1.0)
-    signal, noise = prior.sample(shape, rng), rng.standard_normal(shape)
+    signal = prior.sample(prior.signal_shape(row_shape), rng).reshape(shape)
+    noise = rng.standard_normal(shape)
     if prior.symmetric:
         noise = (noise + np.swapaxes(noise, 1, 2)) / np.sqrt(2 * d)
     field = np.tensordot(q_hat, signal, axes=1) + np.tensordot(np.sqrt(q_hat), noise, axes=1)
-    found = prior.denoise(field, q_hat)
+    found = prior.denoise_rows(field, q_hat)
     gap = found.signal - signal
     expected = np.diag(prior.covariance(Estimate(q_hat[None], np.zeros((1, *q_hat.shape)))).value[0])
+    deviation = prior.power_deviation(prior.signal_shape(row_shape))
     made = np.array([np.diag(prior.gram(gap, gap)), np.diag(found.variance)])
-    return float(np.max(np.abs(made - expected) / ((POLICY.sigmas * prior.power_deviation(shape) + 2 / d) * expected)))
+    return float(np.max(np.abs(made - expected) / ((POLICY.sigmas * deviation + 2 / d) * expected)))
 
 
 def size(case: Case) -> float:
     """Errors in units of the teacher's power for one row, whose power fluctuates; row by row for several."""
     model, alpha, d, seed = case
-    prior, sampled = model.prior.in_rows, model.channel.in_rows.sampled
+    prior, sampled = model.prior, model.channel.sampled
     usual = (
         (0.2 if prior.diagonal else 3.0) if sampled else 0.7 * natural_scale(model) + (prior.weak_recovery_onset > 0)
     )

@@ -21,6 +21,6 @@ def derivative(function: Callable[[Array], Array], at: Array, along: Array, samp
 
 def precisions(model: Model, scales: ArrayLike) -> Array:
     """Precisions at which something is known of every row, and not of all the same."""
-    prior = model.prior.in_rows
+    prior = model.prior
     rows = np.linspace(2.0, 0.5, prior.rows) * natural_scale(model) / prior.rows
     return (prior.weak_recovery_onset + np.multiply.outer(scales, rows))[..., None] * np.eye(prior.rows)

@@ -22,7 +22,7 @@ from glassformer.testing.report import POLICY, Case, Worst
 def weak_recovery(case: Case) -> Worst:
     """Thresholds of weak recovery, each against its bound at what is known before."""
     model, seed = case.model, case.seed
-    prior, degrees = model.prior.in_rows, model.prior.degrees
+    prior, degrees = model.prior, model.prior.degrees
     entries = [entry for entry in thresholds(model).entries if entry.name.startswith("weak_recovery")]
     if prior.side > 0 or (model.channel.even and prior.weak_recovery_onset > 0):
         raise IncompatibleError("no threshold of weak recovery follows from the labels alone")
@@ -58,7 +58,7 @@ def _above(entry: Threshold, most: float, blur: float) -> Worst:
 def gradient(case: Case) -> float:
     """Differences of the free entropy along states that are the prior's own, against its gradient there."""
     model = case.model
-    prior, channel, alpha = model.prior.in_rows, model.channel.in_rows, 0.7 * natural_scale(model)
+    prior, channel, alpha = model.prior, model.channel, 0.7 * natural_scale(model)
     step, tolerance = (0.1, POLICY.slope) if channel.sampled else (1e-2, POLICY.exact)
     scales = [0.5] if channel.sampled else np.geomspace(0.25, 5, 4)
     start = precisions(model, scales)
@@ -69,7 +69,7 @@ def gradient(case: Case) -> float:
     def variance(q_hat: Array) -> Array:
         return prior.covariance(Estimate(q_hat, np.zeros_like(q_hat))).value
 
-    gain, (information, error) = -slope(variance), channel.information(variance(start))
+    gain, (information, error) = -slope(variance), channel.information_matrix(variance(start))
     output, entropy = np.einsum("knab,nab->kn", [alpha * information, prior.degrees * start], gain)
     noise = free_entropy(model, alpha, start).error / step + alpha * np.einsum("nab,nab->n", error, np.abs(gain))
     measured = 2 * slope(lambda q_hat: free_entropy(model, alpha, q_hat).value)

@@ -102,10 +102,10 @@ class HardmaxPairChannel(ScalarChannel):
 
     discrete = True
 
-    def truth(self, h: Array) -> Array:
+    def true_label(self, h: Array) -> Array:
         return np.argmax(to_matrices(h, self.label_shape[0]), axis=-1).astype(float)
 
-    def decided(self, omega: Array, variance: float) -> Array:
+    def likeliest_label(self, omega: Array, variance: float) -> Array:
         return largest_entries(to_matrices(omega, self.label_shape[0]), variance)
 
     def shares_of(self, labels: Array) -> Array:
@@ -113,7 +113,7 @@ class HardmaxPairChannel(ScalarChannel):
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
-        return self.truth(h)
+        return self.true_label(h)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return _posterior(y, omega, variance)[0]

@@ -76,10 +76,10 @@ class HardmaxChannel(SampledChannel):
 
     discrete = True
 
-    def truth(self, h: Array) -> Array:
+    def true_label(self, h: Array) -> Array:
         return np.argmax(to_matrices(h, self.tokens), axis=-1).astype(float)
 
-    def decided(self, omega: Array, variance: float) -> Array:
+    def likeliest_label(self, omega: Array, variance: float) -> Array:
         return largest_entries(to_matrices(omega, self.tokens), variance)
 
     def shares_of(self, labels: Array) -> Array:
@@ -87,7 +87,7 @@ class HardmaxChannel(SampledChannel):
 
     def label_from(self, field: Array, source: Array) -> Array:
         del source
-        return self.truth(field)
+        return self.true_label(field)
 
     def posterior(self, y: Array, omega: Array, variance: Array | float) -> Posterior:
         labels = self._checked(y)

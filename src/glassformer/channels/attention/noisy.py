@@ -125,8 +125,8 @@ class NoisyAttentionChannel(SampledChannel):
         return self.tokens * (self.tokens + 1) // 2
 
     @property
-    def smallest(self) -> float:
-        return min(super().smallest, _POLICY.saturated * self.noise)
+    def smallest_tabulated(self) -> float:
+        return min(super().smallest_tabulated, _POLICY.saturated * self.noise)
 
     @property
     def source_dimensions(self) -> int:

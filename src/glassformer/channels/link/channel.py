@@ -136,11 +136,13 @@ class LinkChannel(ScalarChannel):
     def discrete(self) -> bool:
         return self.noise == 0.0 and self._analysis.pieces.is_step_function
 
-    def truth(self, h: Array) -> Array:
-        return self.clean(h) if self.discrete else super().truth(h)
+    def true_label(self, h: Array) -> Array:
+        return self.clean(h) if self.discrete else super().true_label(h)
 
-    def decided(self, omega: Array, variance: float) -> Array:
-        return most_probable_value(self._analysis.pieces, omega, variance) if self.discrete else super().truth(omega)
+    def likeliest_label(self, omega: Array, variance: float) -> Array:
+        return (
+            most_probable_value(self._analysis.pieces, omega, variance) if self.discrete else super().true_label(omega)
+        )
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return self._posterior(y, omega, variance)[1]

@@ -308,6 +308,27 @@ def differentiable_link(function: Callable[..., object]) -> Callable[[Any], Any]
     return (lambda h: jnp.vectorize(scalar)(h)) if np.any(slopes != 0) else None
 
 
+def trace_error(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Exception | None:
+    """Return what JAX raises when it traces a function of the fields of one sample; None where it can.
+
+    Example:
+        >>> trace_error(lambda z: z[0] ** 2, (2,)) is None, trace_error(lambda z: 1 if z[0] > 0 else -1, (2,)) is None
+        (True, False)
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from glassformer.numerics.jax_settings import jax_settings
+
+    with jax_settings():
+        try:
+            jax.eval_shape(lambda fields: jnp.asarray(function(fields)), jnp.zeros(shape))
+        except Exception as error:
+            # Whatever a user's function raises, the remedy is the same, and its own words say where.
+            return error
+    return None
+
+
 def has_slope(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
     """Return whether a traceable function of the fields of one sample has a slope at any of some random fields.
 

@@ -85,12 +85,12 @@ class LabelNoiseChannel(ScalarChannel):
         return float(probabilities @ self._alphabet.variances)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
-        index = self._alphabet.index(self.truth(h))
+        index = self._alphabet.index(self.true_label(h))
         return self._alphabet.observe(index, rng.random(index.size)).reshape(np.shape(h))
 
     def clean(self, h: Array) -> Array:
         """Return the means of the observed labels."""
-        return np.asarray(self._alphabet.means[self._alphabet.index(self.truth(h))].reshape(np.shape(h)))
+        return np.asarray(self._alphabet.means[self._alphabet.index(self.true_label(h))].reshape(np.shape(h)))
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -102,14 +102,14 @@ class LabelNoiseChannel(ScalarChannel):
         """Fields at which the link jumps."""
         return tuple(self._pieces.breaks.tolist())
 
-    def truth(self, h: Array) -> Array:
+    def true_label(self, h: Array) -> Array:
         return self._pieces.link(np.asarray(h, dtype=float))
 
     @property
     def without_noise(self) -> ScalarChannel:
         return LinkChannel(self.function, name=self.name)
 
-    def decided(self, omega: Array, variance: float) -> Array:
+    def likeliest_label(self, omega: Array, variance: float) -> Array:
         return most_probable_value(self._pieces, omega, variance)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:

@@ -10,14 +10,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from glassformer.channels.base import Channel
 from glassformer.channels.field_averages import Averages, FieldPosterior, Response, Slopes
 from glassformer.channels.multi_index.importance_sampling import Effort, Moments, posterior_moments
 from glassformer.channels.multi_index.latent_functions import Family, Functions
+from glassformer.channels.multi_index.sampled_channel import SampledRowsChannel
 from glassformer.core.estimate import Array
 
 
-class LatentChannel(Channel):
+class LatentChannel(SampledRowsChannel):
     r"""A channel that tells the whitened deviations of its fields apart by latent variables.
 
     With :math:`V = R R^T`, ``R`` lower triangular, :math:`z = \omega + R x`: the score is :math:`R^{-T}E[x]`, minus its

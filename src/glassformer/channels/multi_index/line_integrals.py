@@ -73,10 +73,10 @@ class LineChannel(LinkRowsChannel):
     def predictable(self) -> bool:
         return not self.classes
 
-    def truth(self, fields: Array) -> Array:
-        return LinkRowsChannel.label_from(self, fields, fields) if self.discrete else super().truth(fields)
+    def true_labels(self, fields: Array) -> Array:
+        return LinkRowsChannel.label_from(self, fields, fields) if self.discrete else super().true_labels(fields)
 
-    def decided(self, mean: Array, variance: Array) -> Array:
+    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
         root = np.linalg.cholesky(with_eigenvalues(variance, lambda values: np.maximum(values, POLICY.decisive)))
         roots = np.broadcast_to(root, (len(mean), *root.shape))
         log_z = [
@@ -89,7 +89,7 @@ class LineChannel(LinkRowsChannel):
     def known_labels(self) -> Array:
         """Labels that many random fields have, without noise, in ascending order."""
         fields = np.random.default_rng(2).standard_normal((POLICY.shown, *self.field_components))
-        return np.unique(self.truth(fields), axis=0)
+        return np.unique(self.true_labels(fields), axis=0)
 
     @cached_property
     def cells(self) -> int:

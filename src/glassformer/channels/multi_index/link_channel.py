@@ -13,7 +13,7 @@ import numpy as np
 from glassformer.channels.base import Channel
 from glassformer.channels.confusion import ConfusionLaw, NoisyAlphabet, confusion_law
 from glassformer.channels.label_laws import LabelLaw, label_law
-from glassformer.channels.link.contract import Link
+from glassformer.channels.link.contract import Link, trace_error
 from glassformer.channels.multi_index.importance_sampling import Effort
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.channels.row_symmetries import RowSymmetries
@@ -23,7 +23,6 @@ from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, LinkError
 from glassformer.core.estimate import Array
 from glassformer.numerics.batching import mapped
-from glassformer.numerics.jax_settings import jax_settings
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
 
@@ -114,7 +113,9 @@ def link_channel(
             "normal noise on the values of the labels"
         )
     if scalar:
-        return _scalar(safe, noise, error is None)
+        from glassformer.channels.multi_index.single_index import SingleIndexLink
+
+        return SingleIndexLink(safe, noise)
     flat, shape = _flattened(link), safe.label_shape
     symmetric = symmetries or row_symmetries(flat, indices, tokens, discrete)
     if noise == 0 and (discrete or tried.shape[1] == 1):
@@ -156,7 +157,7 @@ def _tried(link: Callable[[Any], Any], indices: int, tokens: int) -> _Tried:
     safe = Link(link, (indices, tokens), "link")
     safe.require_finite()
     labels = safe(np.random.default_rng(0).standard_normal((_POLICY.tried, indices, tokens))).reshape(_POLICY.tried, -1)
-    return _Tried(safe, labels, _traced(safe))
+    return _Tried(safe, labels, trace_error(safe.function, safe.shape))
 
 
 def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
@@ -170,13 +171,11 @@ def _of_law(link: Callable[[Any], Any], safe: Link, law: LabelLaw, noise: float,
     if noise != 0:
         raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
     if safe.shape == (1, 1) and safe.label_shape == ():
-        from glassformer.channels.link.label_law import LabelLawChannel
-        from glassformer.channels.multi_index.scalar_rows import ScalarRowsChannel
+        from glassformer.channels.multi_index.single_index import SingleIndexLabelLaw
 
-        channel = LabelLawChannel.of(safe, law)
+        channel = SingleIndexLabelLaw.of(safe, law)
         if channel is not None:
-            smooth = safe.function if _traced(safe) is None else None
-            return ScalarRowsChannel(channel, channel.clean, smooth=smooth)
+            return channel
     from glassformer.channels.multi_index.likelihood_rows import LikelihoodRowsChannel
 
     _require_traceable(safe)
@@ -191,11 +190,9 @@ def _confused(link: Callable[[Any], Any], safe: Link, law: ConfusionLaw, noise: 
         raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
     indices, tokens = safe.shape
     if indices * tokens == 1 and safe.label_shape == ():
-        from glassformer.channels.link.label_noise import LabelNoiseChannel
-        from glassformer.channels.multi_index.scalar_rows import ScalarRowsChannel
+        from glassformer.channels.multi_index.single_index import SingleIndexLabelNoise
 
-        channel = LabelNoiseChannel(safe, law)
-        return ScalarRowsChannel(channel, channel.clean)
+        return SingleIndexLabelNoise(safe, law)
     from glassformer.channels.multi_index.label_noise import MislabelledRowsChannel
 
     _require_traceable(safe)
@@ -214,28 +211,8 @@ def _confused(link: Callable[[Any], Any], safe: Link, law: ConfusionLaw, noise: 
     return MislabelledRowsChannel(flat, *shape, symmetric, 1.0, points=points, alphabet=alphabet)
 
 
-def _scalar(link: Link, noise: float, traceable: bool) -> Channel:
-    """One projection: the quadratures of scalar channels."""
-    from glassformer.channels.link.channel import LinkChannel
-    from glassformer.channels.multi_index.scalar_rows import ScalarRowsChannel
-
-    channel = LinkChannel(link, noise)
-    return ScalarRowsChannel(channel, channel.clean, smooth=link.function if traceable else None)
-
-
-def _traced(link: Link) -> Exception | None:
-    """What JAX says when it traces the link; nothing where it can."""
-    with jax_settings():
-        try:
-            jax.eval_shape(lambda fields: jnp.asarray(link.function(fields)), jnp.zeros(link.shape))
-        except Exception as error:
-            # Whatever a user's function raises, the remedy is the same, and its own words say where.
-            return error
-    return None
-
-
 def _require_traceable(link: Link) -> None:
-    error = _traced(link)
+    error = trace_error(link.function, link.shape)
     if error is not None:
         raise _untraceable(link, error) from error
 

@@ -1,23 +1,25 @@
-"""What a channel must provide: the law of a label given a Gaussian field."""
+"""The case of one row: a channel given by functions of arrays of numbers."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from glassformer.channels.decisions import Decisions
-from glassformer.channels.scalar.exponents import Exponents
+from glassformer.channels.base import Channel
+from glassformer.channels.field_averages import REPLICAS, Averages, Response, Scores
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array, Estimate
-
-if TYPE_CHECKING:
-    from glassformer.channels.multi_index.scalar_rows import ScalarRowsChannel
+from glassformer.numerics.quasi_random import normal_points
 
 __all__ = ["Array", "Estimate", "LabelNodes", "ScalarChannel"]
+
+# Relative step of differences of scores and of the information: rounding and curvature are both far below the errors
+# of quadratures.
+_STEP = 1e-4
 
 
 class LabelNodes(NamedTuple):
@@ -36,7 +38,7 @@ class LabelNodes(NamedTuple):
     variance: Array
 
 
-class ScalarChannel(Decisions, ABC):
+class ScalarChannel(Channel):
     r"""An output channel :math:`P_{out}(y \mid h)`, with ``h`` of unit prior variance: a number, or ``K`` components.
 
     Fields of ``K`` components have shape (n, K) and isotropic variance; their scores have that shape, and the squares
@@ -54,52 +56,40 @@ class ScalarChannel(Decisions, ABC):
     """
 
     clean_label: ClassVar[Any] = None
-    """The label as a function of the field, for channels without noise that can be had with it."""
+    """The label as a function of the field, for channels without noise that exist with noise too."""
+
+    points = 2048
+    smallest = 1e-14
+    sampled = False
 
     @classmethod
     def with_noise(cls, noise: float) -> ScalarChannel:
         """The channel of this kind with Gaussian label noise of variance ``noise``.
 
+        A channel that has a :attr:`clean_label` is, with noise, a link with noise:
+        :func:`~glassformer.channels.scalar.named.scalar_channel` makes it.
+
         Raises:
             ParameterError: the noise is out of range.
             IncompatibleError: there is no such channel.
-
-        Example:
-            >>> from glassformer import SignChannel
-            >>> SignChannel.with_noise(0.5).label
-            'sign'
         """
-        if noise == 0:
-            return cls()
-        if cls.clean_label is None:
+        if noise != 0:
             raise IncompatibleError(f"noise = {noise} and channel = {cls().label} exclude each other: leave noise out")
-        # Its splines and root finders would double the start-up time of every other channel.
-        from glassformer.channels.link.channel import LinkChannel
-
-        return LinkChannel(cls.clean_label, noise, name=cls().label)
-
-    @property
-    def label(self) -> str:
-        """Name of the channel in files and on the command line."""
-        return type(self).__name__.removesuffix("Channel").lower()
-
-    @property
-    def in_rows(self) -> ScalarRowsChannel:
-        """The same channel as one of a single row, whose overlaps are 1 x 1 matrices."""
-        from glassformer.channels.multi_index.scalar_rows import ScalarRowsChannel
-
-        return ScalarRowsChannel(self)
+        return cls()
 
     clean = default_property(
         None, "Labels without their own noise, from an array of fields; None where they are no numbers."
     )
-    linear = default_property(False, "True when the label is the field itself, with Gaussian noise or none.")
     any_power = default_property(False, "True when averages depend on what is left of the variance of a field alone.")
 
     @property
     @abstractmethod
     def even(self) -> bool:
         """True when labels are blind to the sign of ``h``: no information at zero overlap, q = 0 is a fixed point."""
+
+    @property
+    def symmetries(self) -> Array:
+        return np.array([[1.0], [-1.0]]) if self.even else np.ones((1, 1))
 
     @property
     @abstractmethod
@@ -165,19 +155,33 @@ class ScalarChannel(Decisions, ABC):
         """
         return None
 
-    @property
-    def exponents(self) -> Exponents | None:
-        """Information and generative exponent of a field that is a number; None where they are not known."""
-        return None
-
     def at_power(self, power: float) -> ScalarChannel:
         """The same channel for fields of another prior variance; for those that do not depend on it, itself."""
         del power
         return self
 
+    # Functions of arrays of numbers, which a channel gives.
+
     @abstractmethod
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         """Draw one label per field ``h``; same shape as ``h``."""
+
+    def true_label(self, h: Array) -> Array:
+        """Discrete labels of fields, without their own noise.
+
+        Raises:
+            IncompatibleError: labels are not discrete.
+        """
+        return super().true_labels(h)
+
+    def likeliest_label(self, omega: Array, variance: float) -> Array:
+        """The most probable discrete label, entry by entry, of fields with these means and one variance.
+
+        Raises:
+            IncompatibleError: labels are not discrete.
+        """
+        del variance
+        return self.true_label(omega)
 
     @abstractmethod
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
@@ -185,7 +189,7 @@ class ScalarChannel(Decisions, ABC):
 
     def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
         r""":math:`-\partial_\omega g`, elementwise; by central differences unless a channel knows better."""
-        step = 1e-4 * np.sqrt(variance)
+        step = _STEP * np.sqrt(variance)
         return (self.score(y, omega - step, variance) - self.score(y, omega + step, variance)) / (2 * step)
 
     def score_and_curvature(self, y: Array, omega: Array, variance: Array | float) -> tuple[Array, Array]:
@@ -208,17 +212,10 @@ class ScalarChannel(Decisions, ABC):
         "", "Name of the law by which labels differ from their link, where it is no Gaussian noise."
     )
 
-    law_gap = default_property(
-        0.0, "By how much drawn labels and a given density disagree, a share of the probability."
-    )
-
     @property
     def without_noise(self) -> ScalarChannel:
         """The channel of discrete labels without their own noise: mistakes, or noise inside a threshold."""
         return self
-
-    label_noise = default_property(0.0, "Mean square of the label's own noise, counted as ``prediction_error`` is.")
-    error_unit = default_property(1.0, "What squared errors on a label, summed over its entries, are divided by.")
 
     def label_error(self, variance: Array) -> dict[str, Array]:
         r"""Errors on a new label at posterior variance ``V``, by name; empty when the channel defines none.
@@ -236,3 +233,85 @@ class ScalarChannel(Decisions, ABC):
         """Those of them that are integrals, each with its error; empty when the channel has none."""
         del variance
         return {}
+
+    # The interface of channels, for one row.
+
+    @property
+    def rows(self) -> int:
+        return 1
+
+    @property
+    def columns(self) -> int:
+        return int(np.prod(self.field_components, dtype=int))
+
+    @property
+    def predictable(self) -> bool:
+        return self.clean is not None
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        raise IncompatibleError("needs a label of single projections that JAX can differentiate")
+
+    def with_points(self, points: int) -> Self:
+        """Itself: averages are not sampled."""
+        del points
+        return self
+
+    def _flat(self, fields: Array) -> Array:
+        """Fields of shape (n, 1, K) as the functions above take them."""
+        return fields.reshape(len(fields), *self.field_components)
+
+    def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:
+        return self.sample(self._flat(fields), rng)
+
+    def clean_labels(self, fields: Array) -> Array:
+        if self.clean is None:
+            raise IncompatibleError(f"channel {self.label} has no labels apart from their noise")
+        return np.asarray(self.clean(self._flat(fields)))
+
+    def true_labels(self, fields: Array) -> Array:
+        return self.true_label(self._flat(fields))
+
+    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
+        return self.likeliest_label(self._flat(mean), float(variance[0, 0]))
+
+    def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
+        score, slope = self.score_and_curvature(y, self._flat(omega), float(variance[0, 0]))
+        both = score.reshape(omega.shape)
+        return Scores(both, both, slope.reshape(-1, 1, 1))
+
+    def log_partitions(self, y: Array, omega: Array, variance: Array) -> Array:
+        return self.log_partition(y, self._flat(omega), float(variance[0, 0]))
+
+    def information_matrix(self, variance: Array) -> Estimate:
+        return Estimate(*(part.reshape(-1, 1, 1) for part in self.information(np.ravel(variance))))
+
+    def averages(self, variance: Array) -> Averages:
+        found = self.information_matrix(variance)
+        log_partition = self.expected_log_partition(np.ravel(variance))
+        return Averages(found, log_partition, found.value[:, None], 0.0, np.zeros_like(found.value))
+
+    def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
+        """By differences: the information itself is no sampled average."""
+        step = 2 * _STEP * float(variance[0, 0])
+        most = min(float(variance[0, 0]) * (1 + _STEP), float(self.self_overlap[0, 0]))
+        more, less = self.information(np.array([most - step, most])).value
+        return self.averages(variance[None]), np.array([[(more - less) / step]])
+
+    def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
+        """Slopes on sampled data points, for a field that is a number."""
+        points = normal_points(2, self.points, REPLICAS)[:, known:].reshape(-1, 2)
+        v, stretch = float(variance[0, 0]), 1.0 if wider is None else float(np.sqrt(1 + 4 * wider[0, 0]))
+        omega, u = np.sqrt(max(float(self.self_overlap[0, 0]) - v, 0.0)) * points[:, 0], stretch * points[:, 1]
+        labels = self.draw_labels((omega + np.sqrt(v) * u).reshape(-1, 1, 1), np.random.default_rng(0))
+        slope = -self.curvature(labels, omega, v)
+        weight = stretch * np.exp(-0.5 * (u**2 - points[:, 1] ** 2))
+        both, truth = (part.reshape(-1, 1, 1, 1, 1) for part in (slope, (u**2 - 1) / v))
+        return Response(both, both, truth, weight, REPLICAS)
+
+    def label_errors(
+        self, variance: Array, last_layer: Array | None = None, decisions: bool = True
+    ) -> dict[str, Array]:
+        """Those of :meth:`label_error`."""
+        del last_layer, decisions
+        return {name: np.asarray(value) for name, value in self.label_error(variance[:, 0, 0]).items()}

@@ -59,7 +59,9 @@ absolute, or a callable
         return channel
     if isinstance(channel, str) and channel in CHANNELS:
         named: type[ScalarChannel] = import_string("channels.scalar", CHANNELS[channel])
-        return named.with_noise(noise)
+        if noise == 0 or named.clean_label is None:
+            return named.with_noise(noise)
+        return _link(named.clean_label, noise, "channel", named().label)
     if callable(channel):
         return _link(channel, noise, "channel")
     raise ParameterError("channel", channel, f"one of {', '.join(NAMES)}, or a callable")
@@ -71,13 +73,13 @@ def require_alone(channel: Any, default: str) -> None:
         raise IncompatibleError(f"channel = {channel!r} and a link exclude each other: give one of them")
 
 
-def _link(function: Callable[..., Any], noise: float, slot: str) -> ScalarChannel:
+def _link(function: Callable[..., Any], noise: float, slot: str, name: str | None = None) -> ScalarChannel:
     # Imported here because its splines and root finders would double the start-up time of every other channel.
     from glassformer.channels.link.channel import LinkChannel
     from glassformer.channels.link.contract import function_name
 
     try:
-        return LinkChannel(function, noise, name=function_name(function))
+        return LinkChannel(function, noise, name=name or function_name(function))
     except LinkError as error:
         raise error.named(slot) from error.__cause__
 

@@ -80,11 +80,11 @@ class NoisySignChannel(ScalarChannel):
     def at_power(self, power: float) -> ScalarChannel:
         return replace(self, power=power)
 
-    def truth(self, h: Array) -> Array:
+    def true_label(self, h: Array) -> Array:
         return np.where(np.asarray(h) + self.offset >= 0, 1.0, -1.0)
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
-        return self.truth(h + np.sqrt(self.noise) * rng.standard_normal(np.shape(h)))
+        return self.true_label(h + np.sqrt(self.noise) * rng.standard_normal(np.shape(h)))
 
     def chance(self, omega: Array, variance: Array | float) -> Array:
         """The probability of the label +1, elementwise."""

@@ -41,14 +41,14 @@ class SignChannel(ScalarChannel):
     noiseless = False
     discrete = True
 
-    def truth(self, h: Array) -> Array:
+    def true_label(self, h: Array) -> Array:
         return np.where(np.asarray(h) >= 0, 1.0, -1.0)
 
-    clean = truth
+    clean = true_label
 
     def sample(self, h: Array, rng: np.random.Generator) -> Array:
         del rng
-        return self.truth(h)
+        return self.true_label(h)
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         y, scale = checked_signs(y), np.sqrt(np.asarray(variance, dtype=float))

@@ -15,8 +15,7 @@ from glassformer.designs.base import Design
 from glassformer.learners.algorithms.gamp_state import GampState
 from glassformer.learners.algorithms.message_passing import Trail
 from glassformer.models.base import Model
-from glassformer.priors.base import Prior, Side
-from glassformer.priors.matrix_base import ScalarPrior
+from glassformer.priors.base import Prior, ScalarPrior, Side
 
 if TYPE_CHECKING:
     from glassformer.learners.bayes import MessagePassing
@@ -87,19 +86,19 @@ class Judged:
     @cached_property
     def prior(self) -> Prior:
         """What is learned, row by row."""
-        return (self.model.prior if self.believed is None else self.believed).in_rows
+        return self.model.prior if self.believed is None else self.believed
 
     @cached_property
     def channel(self) -> Channel:
         """What is reported, in fields of rows and columns."""
-        return self.model.channel.in_rows
+        return self.model.channel
 
     def _norm(self, signal: Array) -> float:
         return float(np.sqrt(np.trace(self.prior.gram(signal, signal))))
 
     def _power(self, state: GampState) -> float:
         """Power of the estimate around the prior mean, all rows together."""
-        mean = self.prior.mean((self.prior.rows, *self.design.row_shape))
+        mean = self.prior.mean_rows(self.design.row_shape)
         return self._norm(state.estimate.signal - mean) ** 2
 
     @cached_property
@@ -158,7 +157,7 @@ class Judged:
             fields = state.fields(self.design, self.instance)
             if np.linalg.eigvalsh(variance)[0] <= 0 or not np.isfinite(fields).all():
                 return -np.inf
-            labels = float(np.sum(self.channel.log_partition(self.labels, fields, variance)))
+            labels = float(np.sum(self.channel.log_partitions(self.labels, fields, variance)))
         entropy = self.prior.entropy(precision[None], variance[None])
         size = self.design.samples / self.design.sample_ratio
         # A power above the claimed overlap is judged by itself, in the diagnosis.
@@ -171,15 +170,15 @@ class Judged:
     def _evidence_of_nothing(self) -> float:
         """Log-probability of the labels before anything is learned."""
         rows = self.prior.rows
-        shape, nothing = (rows, *self.design.row_shape), np.zeros((rows, rows))
-        signal, variance = self.prior.mean(shape), np.eye(rows)
+        nothing = np.zeros((rows, rows))
+        signal, variance = self.prior.mean_rows(self.design.row_shape), np.eye(rows)
         if self.side is not None:
-            known = self.prior.denoise(
+            known = self.prior.denoise_rows(
                 np.sqrt(self.side.strength) * self.side.observation, self.side.strength * np.eye(rows)
             )
             signal, variance = known.signal, known.variance
         fields = self.design.fields(signal, self.instance)
-        labels = float(np.sum(self.channel.log_partition(self.labels, fields, variance)))
+        labels = float(np.sum(self.channel.log_partitions(self.labels, fields, variance)))
         entropy = self.prior.entropy(nothing[None], variance[None]).value[0]
         return labels + self.design.samples / self.design.sample_ratio * float(entropy)
 
@@ -199,8 +198,7 @@ class Judged:
         """
         claimed = state.claimed
         sampling = np.sqrt(2 / self.design.samples)
-        shape = (self.prior.rows, *self.design.row_shape)
-        fluctuation = self.prior.power_deviation(shape)
+        fluctuation = self.prior.power_deviation(self.prior.signal_shape(self.design.row_shape))
         chance = sampling + fluctuation
         slack = JUDGEMENT.slack
         # A residual at rounding error says little more than that it is one.

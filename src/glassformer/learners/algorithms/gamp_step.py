@@ -66,7 +66,7 @@ class GampStep(Judged):
         """The prior mean, or a random signal where the labels say nothing about the sign of the field."""
         rows = self.prior.rows
         shape, nothing = (rows, *self.design.row_shape), np.zeros((rows, rows))
-        estimate = SignalEstimate(self.prior.mean(shape), np.eye(rows), np.eye(rows))
+        estimate = SignalEstimate(self.prior.mean_rows(self.design.row_shape), np.eye(rows), np.eye(rows))
         if self.side is not None:
             estimate = self._denoised(np.zeros(shape), nothing, None)
         signal = estimate.signal if self.begin is None else self.begin
@@ -74,7 +74,7 @@ class GampStep(Judged):
             rng = np.random.default_rng([self.seed, self.instance, attempt])
             signal = signal + self._random * rng.standard_normal(shape)
         damping = self.design.damping if self.settings.damping is None else self.settings.damping
-        score = np.zeros((self.design.samples, *self.channel.field_components))
+        score = np.zeros((self.design.samples, self.channel.rows, self.channel.columns))
         return GampState(replace(estimate, signal=signal), score, nothing, nothing, nothing, damping=damping)
 
     def advance(self, state: GampState) -> tuple[GampState, float]:
@@ -134,7 +134,7 @@ class GampStep(Judged):
         if self.side is not None:
             field = field + np.sqrt(self.side.strength) * self.side.observation
             precision = precision + self.side.strength * np.eye(len(precision))
-        return self.prior.denoise(field, precision, memory)
+        return self.prior.denoise_rows(field, precision, memory)
 
     def _blur(self, found: Scores, gain: Array) -> float:
         """What the sampling of the scores moves the signal by: half the difference of independent estimates."""

@@ -1,0 +1,203 @@
+"""Channels of several rows: averages over sampled data points, by quasi-Monte Carlo."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from glassformer.channels.base import Channel
+from glassformer.channels.control_variates import information
+from glassformer.channels.field_averages import (
+    REPLICAS,
+    Averages,
+    FieldPosterior,
+    Response,
+    Scores,
+    Slopes,
+    mean_of_replicas,
+)
+from glassformer.channels.label_errors import sampled_label_errors
+from glassformer.core.estimate import Array, Estimate
+from glassformer.numerics.eigenvalues import square_root
+from glassformer.numerics.extrapolation import remainder
+from glassformer.numerics.quasi_random import confident, normal_points
+
+# Rule of three: events that none of n sampled data points shows have a probability below 3/n (95 %). Near perfect
+# recovery all that is left of the error are rare points whose signs are in doubt.
+_UNSEEN = 3.0
+# The bias of sampled posteriors is estimated on a quarter of the data points, and on 64 a replica at least (chosen by
+# trial).
+_SHOWN, _FEWEST_SHOWN = 4, 64
+
+
+class SampledRowsChannel(Channel):
+    """A channel whose averages are means over sampled data points, from a posterior of the fields of each."""
+
+    def sample(self, fields: Array, rng: np.random.Generator) -> Array:
+        return self.label_from(fields, rng.standard_normal((len(fields), self.sources)))
+
+    def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:
+        return self.sample(fields, rng)
+
+    @abstractmethod
+    def label_from(self, fields: Array, source: Array) -> Array: ...
+
+    def clean_labels(self, fields: Array) -> Array:
+        return self.label_from(fields, np.zeros((len(fields), self.sources)))
+
+    def observation_from(self, fields: Array, source: Array) -> Array:
+        """Labels, or what they show in a form that loses fewer digits; posteriors take either."""
+        return self.label_from(fields, source)
+
+    def label_errors(
+        self, variance: Array, last_layer: Array | None = None, decisions: bool = True
+    ) -> dict[str, Array]:
+        return sampled_label_errors(self, variance, last_layer, decisions)
+
+    def with_points(self, points: int) -> Self:
+        return replace(self, points=points)  # type: ignore[type-var]
+
+    @abstractmethod
+    def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
+        """Posterior of the fields of n data points; ``omega`` has shape (n, P, K), ``variance`` (n, P, P)."""
+
+    def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
+        """The posterior, and after it, where it is sampled, estimates of it with ever less work.
+
+        Each has :attr:`refinement_factor` times less work than the one before; sampled ones are means over all shares
+        of that size.
+        """
+        return (self.posterior(y, omega, variance),)
+
+    def scores(self, y: Array, omega: Array, variance: Array) -> Scores:
+        found = self.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))
+        return Scores(found.first, found.second, found.curvature)
+
+    def log_partitions(self, y: Array, omega: Array, variance: Array) -> Array:
+        return self.posterior(y, omega, np.broadcast_to(variance, (len(y), *variance.shape))).log_partition
+
+    def information_matrix(self, variance: Array) -> Estimate:
+        return self.averages(variance).information
+
+    def averages(self, variance: Array) -> Averages:
+        """Information and expected log partition; the same quasi-random points for every covariance."""
+        variance = np.asarray(variance, dtype=float)
+        omega, deviation, labels = self._data(variance)
+        batch, count = omega.shape[:2]
+        spread = np.repeat(variance, count, axis=0)
+        flat_labels, flat_omega = (part.reshape(batch * count, *part.shape[2:]) for part in (labels, omega))
+        return self._averaged(self.posteriors(flat_labels, flat_omega, spread), deviation, variance)
+
+    def _averaged(self, found: Sequence[FieldPosterior], deviation: Array, variance: Array) -> Averages:
+        """Averages over data points, from their posteriors and true deviations, shape (batch, n, ...)."""
+        grid = (len(variance), REPLICAS, self.points)
+        shown = max(min(_FEWEST_SHOWN, self.points), self.points // _SHOWN)
+        levels = [[part.reshape(*grid, *part.shape[1:]) for part in own[:4]] for own in found]
+        silent = [part.reshape(*grid, *part.shape[1:]) for part in found[0].silent or ()]
+        deviation = deviation.reshape(*grid, *deviation.shape[2:])
+        pairs = []
+        for k, v in enumerate(variance):
+            scores = [[part[k] for part in level[:3]] for level in levels]
+            raw = information(scores, deviation[k], v, shown, [part[k] for part in silent], self.refinement_factor)
+            pairs.append(self._respected(raw, v))
+        replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
+        partitions = ([level[3][k].mean() for level in levels] for k in range(len(variance)))
+        missing_log = np.array([remainder(part, self.refinement_factor) for part in partitions])
+        log_partition = _with_systematic(mean_of_replicas(levels[0][3].mean(axis=2)), missing_log)
+        return self._of_replicas(replicas, missing, log_partition)
+
+    def _respected(self, parts: Sequence[Array], v: Array) -> list[Array]:
+        """Information as symmetries have it, at one covariance."""
+        return [self.row_symmetries.symmetrise(part, self.self_overlap - v) for part in parts]
+
+    def _of_replicas(self, replicas: Array, missing: Array, log_partition: Estimate) -> Averages:
+        """Averages from the information of each replica, (batch, replicas, P, P), and what is missing from all."""
+        unseen = _UNSEEN / (REPLICAS * self.points)
+        value, error = mean_of_replicas(replicas)
+        whole = Estimate(value, np.hypot(error, unseen * np.abs(value)))
+        return Averages(_with_systematic(whole, missing), log_partition, replicas, unseen, missing)
+
+    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
+        r"""Two independent estimates of :math:`\partial g_l/\partial\omega_{l'}`, shape (n, P, L, P, L) each.
+
+        Those of shares of the work follow, as in :meth:`posteriors`.
+        """
+        raise NotImplementedError
+
+    def slopes_at(self, y: Array, omega: Array, variance: Array) -> Slopes:
+        """Slopes of n data points that share one posterior covariance, shape (P, P), those of a replica together."""
+        return self.slopes(y, omega, np.broadcast_to(variance, (len(y), *variance.shape)))
+
+    def response(self, variance: Array, known: int = 0, wider: Array | None = None) -> Response:
+        # Squares of slopes grow like the fourth power of the length of deviations in the range of ``wider``: from their
+        # own law few data points would carry the average.
+        stretch = np.eye(self.rows) if wider is None else self._stretch(variance, wider)
+        omega, deviation, labels = (part[0] for part in self._data(variance[None], known, stretch))
+        found = self._responding(self.slopes_at(labels, omega, variance), deviation, variance)
+        if wider is None:
+            return found
+        white = np.linalg.cholesky(variance).T @ deviation
+        drawn = np.linalg.inv(stretch) @ white
+        log_weight = self.columns * np.linalg.slogdet(stretch)[1] - 0.5 * np.sum(white**2 - drawn**2, axis=(1, 2))
+        weight = np.exp(log_weight)
+        return found._replace(weight=weight, fewer=tuple(part._replace(weight=weight) for part in found.fewer))
+
+    def _stretch(self, variance: Array, wider: Array) -> Array:
+        """What makes whitened deviations wider in the range of a projector, shape (P, P).
+
+        The variance is that under the fourth power of the length of so many normal numbers.
+        """
+        root = np.linalg.cholesky(variance)
+        factor = np.sqrt(1 + 4 / (self.columns * np.trace(wider)))
+        return np.asarray(np.linalg.solve(root, (np.eye(self.rows) + (factor - 1) * wider) @ root))
+
+    def _responding(self, slopes: Slopes, deviation: Array, variance: Array) -> Response:
+        """Slopes beside what true deviations, shape (n, P, K), make of them."""
+        truth = np.einsum("npl,nqm->nplqm", deviation, deviation)
+        inverse = np.linalg.inv(variance)
+        for k in range(self.columns):
+            truth[:, :, k, :, k] -= inverse
+        found, *fewer = (Response(*pair, truth, np.ones(len(truth)), REPLICAS) for pair in slopes)
+        return found._replace(fewer=tuple(fewer))
+
+    def averages_and_slope(self, variance: Array) -> tuple[Averages, Array]:
+        r"""From the same posteriors; the growth is :math:`\sum_{ll'}E[D_{ll'}\otimes D_{ll'}]`.
+
+        Source: the second derivative of an entropy along the heat flow of the mean fields,
+        :math:`dE\sum_lg_lg_l^T = \sum_{ll'}E[D_{ll'}\,dQ\,D_{ll'}^T]` with
+        :math:`D_{ll'} = \partial g_l/\partial\omega_{l'}`.
+        """
+        averages, (first, second, *_) = self.averages_and_response(variance)
+        full = np.einsum("nalcm,nblem->abce", first, second, optimize=True) / len(first)
+        size = self.rows**2
+        slope = full.reshape(size, size)
+        return averages, np.asarray(0.5 * (slope + slope.T))
+
+    def _data(self, variance: Array, known: int = 0, stretch: Array | None = None) -> tuple[Array, Array, Array]:
+        r"""Means, :math:`V^{-1}(z - \omega)` and labels of sampled data points, shapes (batch, n, ...).
+
+        Whitened deviations are multiplied by ``stretch``, shape (P, P).
+        """
+        shape = self.field_components
+        size = self.rows * self.columns
+        points = normal_points(2 * size + self.sources, self.points, REPLICAS)[:, known:]
+        points = points.reshape(-1, 2 * size + self.sources)
+        t, u, source = np.split(points, [size, 2 * size], axis=1)
+        t, u = t.reshape(-1, *shape), u.reshape(-1, *shape)
+        u = u if stretch is None else stretch @ u
+        omega = np.stack([square_root(self.self_overlap - v) @ t for v in variance])
+        deviation = np.stack([np.linalg.inv(np.linalg.cholesky(v)).T @ u for v in variance])
+        labels = [
+            self.observation_from(mean + np.linalg.cholesky(v) @ u, source)
+            for mean, v in zip(omega, variance, strict=True)
+        ]
+        return omega, deviation, np.stack(labels)
+
+
+def _with_systematic(found: Estimate, missing: Array) -> Estimate:
+    """With what is missing as a share of the standard error, such that it is once in an error of 95 % confidence."""
+    return Estimate(found.value, found.error + np.abs(missing) / confident(REPLICAS))

@@ -1,0 +1,64 @@
+"""Links of one index and one token: scalar channels whose fields come in the shape of a multi-index model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from glassformer.channels.label_errors import sampled_label_errors
+from glassformer.channels.link.channel import LinkChannel
+from glassformer.channels.link.contract import has_slope, trace_error
+from glassformer.channels.link.label_law import LabelLawChannel
+from glassformer.channels.link.label_noise import LabelNoiseChannel
+from glassformer.channels.scalar.base import ScalarChannel
+from glassformer.core.estimate import Array
+
+
+class SingleIndexChannel(ScalarChannel):
+    """What these links share: fields of shape (n, 1, 1), and errors on labels with their standard errors."""
+
+    function: Any
+    """A :class:`~glassformer.channels.link.contract.Link`."""
+
+    field_components = (1, 1)
+
+    def _flat(self, fields: Array) -> Array:
+        return fields[:, 0, 0]
+
+    def sample(self, fields: Array, rng: np.random.Generator) -> Array:
+        return super().sample(self._flat(fields), rng)  # type: ignore[safe-super]
+
+    def draw_labels(self, fields: Array, rng: np.random.Generator) -> Array:
+        return self.sample(fields, rng)
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        function: Callable[[Any], Any] = self.function.function
+        if trace_error(function, (1, 1)) is not None or not has_slope(function, (1, 1)):
+            return super().traceable_label
+        return function
+
+    def label_errors(
+        self, variance: Array, last_layer: Array | None = None, decisions: bool = True
+    ) -> dict[str, Array]:
+        integrals = self.label_integrals(variance[:, 0, 0])
+        if not integrals:
+            return sampled_label_errors(self, variance, last_layer, decisions)
+        found = {"label_noise": np.full(len(variance), self.label_noise)}
+        for name, integral in integrals.items():
+            found[name], found[name.replace("error", "standard_error")] = integral
+        return found
+
+
+class SingleIndexLink(SingleIndexChannel, LinkChannel):
+    """A link with Gaussian noise, or none."""
+
+
+class SingleIndexLabelNoise(SingleIndexChannel, LabelNoiseChannel):
+    """A link of few values that are exchanged for one another."""
+
+
+class SingleIndexLabelLaw(SingleIndexChannel, LabelLawChannel):
+    """Labels of any law around a link."""
