@@ -1,29 +1,34 @@
-"""Traceable functions of a few numbers, written out number by number.
+"""Rewrite a traced function of small arrays on scalars, so that XLA vectorises it over data points.
 
 Compiled for processors, operations on arrays of two or three entries are loops of their own, which keep what surrounds
 them from running on several data points at once. Here every entry of every small array becomes an array over data
-points, which may have any shape: shapes of different entries only have to broadcast. Ten times faster, where functions
-are small; larger ones take too long to compile and stay as they are.
+points. Shapes of different entries only have to broadcast. Small functions become up to ten times as fast; functions
+of many operations would take too long to compile, and are applied with ``jax.vmap`` as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from numpy.typing import NDArray
 
-from glassformer.numerics.scalarize_arrays import MOVING, RULES, Entries, Rule, entries, filled, fixed, number_of, whole
+Entries = NDArray[Any]
+"""An array of objects, one for each entry: arrays over data points, or numbers that all data points share."""
+Rule = Callable[[Any, Sequence[Entries]], list[Entries]]
+"""Makes the outputs of an equation of a jaxpr from its inputs."""
 
-# Numbers computed on the way from which on a function stays as it is.
-_MOST = 6000
+# Numbers computed by a function from which on it is not rewritten: compiling takes seconds then (measured).
+_LARGEST = 6000
 
 
 def scalarize(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of arrays, computed number by number.
+    """Return the same function of arrays, computed entry by entry.
 
     Example:
         >>> scalarize(lambda x: jnp.sum(x**2) + jnp.max(x))(np.arange(3.0)).item()
@@ -31,18 +36,17 @@ def scalarize(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def run(*arguments: Any) -> Any:
-        return jax.tree.map(whole, by_entries(function)(*jax.tree.map(entries, arguments)))
+        return jax.tree.map(join_entries, on_entries(function)(*jax.tree.map(split_entries, arguments)))
 
     return run
 
 
-def by_entries(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function from trees of :data:`Entries` to trees of those, of one data point as it is written.
+def on_entries(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of one data point as a function from trees of :data:`Entries` to trees of :data:`Entries`.
 
     Example:
-        >>> from glassformer.numerics.scalarize_arrays import entries
-        >>> points = entries(np.arange(6.0).reshape(3, 2), own=1)  # three entries, two data points
-        >>> by_entries(jnp.sum)(points).item().tolist()
+        >>> points = split_entries(np.arange(6.0).reshape(3, 2), axes=1)  # three entries, two data points
+        >>> on_entries(jnp.sum)(points).item().tolist()
         [6.0, 9.0]
     """
 
@@ -52,95 +56,141 @@ def by_entries(function: Callable[..., Any]) -> Callable[..., Any]:
             jnp.broadcast_to(jnp.zeros((), jnp.result_type(*leaf.ravel()[:1], float)), leaf.shape) for leaf in leaves
         ]
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*jax.tree.unflatten(structure, like))
-        evaluate = _evaluated if _numbers(closed.jaxpr) <= _MOST else _as_one
+        evaluate = _evaluate if _count_numbers(closed.jaxpr) <= _LARGEST else _vmap
         return jax.tree.unflatten(jax.tree.structure(shape), evaluate(closed, leaves))
 
     return run
 
 
-def _numbers(jaxpr: Any) -> int:
-    """Numbers that a function computes, those of loops once."""
-    count = 0
-    for equation in jaxpr.eqns:
-        inner = [getattr(part, "jaxpr", part) for part in _inner(equation)]
-        own = sum(int(np.prod(out.aval.shape, dtype=int)) for out in equation.outvars)
-        count += sum(map(_numbers, inner)) if inner else own * (equation.primitive.name not in MOVING)
-    return count
+def split_entries(array: Any, axes: int | None = None) -> Entries:
+    """Return the entries of an array over its first axes, by default over all; the other axes run over data points."""
+    array = jnp.asarray(array) if not isinstance(array, np.ndarray | np.generic) else array
+    shape = np.shape(array)[:axes]
+    return fill_entries(shape, (array[place] if place else array for place in np.ndindex(shape)))
 
 
-def _inner(equation: Any) -> list[Any]:
-    """Traced functions that an equation calls."""
-    params = equation.params
-    return [part for name in _CALLED if name in params for part in _listed(params[name])]
+def join_entries(parts: Entries) -> Any:
+    """Return the array of these entries, with the axes of data points behind those of the entries."""
+    stacked = jnp.stack(jnp.broadcast_arrays(*parts.ravel())) if parts.size else jnp.zeros(0)
+    return stacked.reshape(parts.shape + stacked.shape[1:])
 
 
-def _listed(part: Any) -> Iterable[Any]:
-    return part if isinstance(part, tuple) else (part,)
+def fill_entries(shape: tuple[int, ...], parts: Iterable[Any]) -> Entries:
+    """Return entries of this shape, the last axis running fastest.
+
+    Example:
+        >>> fill_entries((2,), [jnp.zeros(3), 1.0]).shape
+        (2,)
+    """
+    entries = np.empty(shape, dtype=object)
+    for place, part in zip(np.ndindex(shape), parts, strict=True):
+        entries[place] = part
+    return entries
 
 
-def _evaluated(closed: Any, arguments: Sequence[Entries]) -> list[Entries]:
-    """Values of a traced function, equation by equation."""
+def entry_list(parts: Sequence[Any]) -> Entries:
+    """Return entries of one axis."""
+    return fill_entries((len(parts),), parts)
+
+
+def no_recompute(x: Any) -> Any:
+    """Return the number itself, computed once for all its uses: compilers repeat cheap operations, but no division.
+
+    Example:
+        >>> no_recompute(jnp.array([1.0, jnp.inf])).tolist()
+        [1.0, inf]
+    """
+    x = jnp.asarray(x)
+    return x / jnp.where(jnp.isnan(x), 2.0, 1.0) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+
+# --- Evaluation of a jaxpr -------------------------------------------------------------------------------------------
+
+
+def _evaluate(closed: Any, arguments: Sequence[Entries]) -> list[Entries]:
+    """Return the outputs of a jaxpr, equation by equation."""
     jaxpr = closed.jaxpr
-    known: dict[Any, Entries] = dict(zip(jaxpr.constvars, map(entries, closed.consts), strict=True))
+    known: dict[Any, Entries] = dict(zip(jaxpr.constvars, map(split_entries, closed.consts), strict=True))
     known.update(zip(jaxpr.invars, arguments, strict=True))
 
     def read(part: Any) -> Entries:
-        return entries(np.asarray(part.val)) if isinstance(part, Literal) else known[part]
+        return split_entries(np.asarray(part.val)) if isinstance(part, Literal) else known[part]
 
     for equation in jaxpr.eqns:
         values = [read(part) for part in equation.invars]
-        known.update(zip(equation.outvars, _outputs(equation, values), strict=True))
+        known.update(zip(equation.outvars, _apply(equation, values), strict=True))
     return [read(part) for part in jaxpr.outvars]
 
 
-def _outputs(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    rule = _at_once if all(map(fixed, values)) and not _moved(equation) else _rule(equation, values)
+def _apply(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    """Return the outputs of an equation, by the rule of its primitive or else by ``jax.vmap``."""
+    name = equation.primitive.name
+    moves = name in _MOVING and name != "gather"
+    if all(map(_is_constant, values)) and not moves:
+        rule: Rule = _fold_constants
+    elif name == "gather" and not _is_constant(values[1]):
+        rule = _vmap_equation
+    else:
+        rule = _CALLS.get(name) or _RULES.get(name, _vmap_equation)
     try:
         return rule(equation, values)
     except (AttributeError, KeyError, ValueError):
         # Names of the parameters of primitives are private to JAX and differ between versions.
-        return _as_it_is(equation, values)
+        return _vmap_equation(equation, values)
 
 
-def _moved(equation: Any) -> bool:
-    """Whether numbers change their places alone, which needs no program of its own."""
-    return equation.primitive.name in MOVING and equation.primitive.name != "gather"
+def _count_numbers(jaxpr: Any) -> int:
+    """Return how many numbers a function computes, those of loops once."""
+    count = 0
+    for equation in jaxpr.eqns:
+        inner = [getattr(part, "jaxpr", part) for part in _inner_functions(equation)]
+        own = sum(int(np.prod(out.aval.shape, dtype=int)) for out in equation.outvars)
+        count += sum(map(_count_numbers, inner)) if inner else own * (equation.primitive.name not in _MOVING)
+    return count
 
 
-def _rule(equation: Any, values: Sequence[Entries]) -> Rule:
+def _inner_functions(equation: Any) -> list[Any]:
+    names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "branches", "cond_jaxpr", "body_jaxpr")
+    found = [equation.params[name] for name in names if name in equation.params]
+    return [part for inner in found for part in (inner if isinstance(inner, tuple) else (inner,))]
+
+
+def _is_constant(value: Entries) -> bool:
+    """Return whether the entries are numbers that all data points share and that are known while tracing."""
+    return all(isinstance(part, np.generic | np.ndarray | float | int) and np.ndim(part) == 0 for part in value.ravel())
+
+
+def _constant_array(value: Entries, variable: Any) -> Any:
+    return np.array(value.tolist(), dtype=variable.aval.dtype).reshape(variable.aval.shape)
+
+
+def _fold_constants(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    """Compute while tracing what depends on no data point."""
     name = equation.primitive.name
-    known_places = name != "gather" or fixed(values[1])
-    return _CALLS.get(name) or (RULES.get(name, _as_it_is) if known_places else _as_it_is)
-
-
-def _alone(equation: Any) -> Any:
-    """A function of one equation, for how a primitive is called differs between versions."""
-    places = [part for part in equation.invars if not isinstance(part, Literal)]
-    empty = jax.make_jaxpr(lambda *inputs: inputs)(*(part.aval for part in places)).jaxpr
-    return ClosedJaxpr(empty.replace(invars=places, outvars=equation.outvars, eqns=[equation]), ())
-
-
-def _given(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    return [v for part, v in zip(equation.invars, values, strict=True) if not isinstance(part, Literal)]
-
-
-def _at_once(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    """What depends on no data point is computed while the function is traced."""
-    if equation.primitive.name in _EXACT:
-        numbers = [number_of(v, part) for v, part in zip(values, equation.invars, strict=True)]
-        return [entries(np.asarray(_EXACT[equation.primitive.name](equation.params, *numbers)))]
-    own = [part for part in equation.invars if not isinstance(part, Literal)]
-    arrays = [number_of(v, part) for v, part in zip(_given(equation, values), own, strict=True)]
+    if name in _EXACT:
+        numbers = [_constant_array(v, part) for v, part in zip(values, equation.invars, strict=True)]
+        return [split_entries(np.asarray(_EXACT[name](equation.params, *numbers)))]
+    closed, inputs = _as_function(equation, values)
+    arrays = [_constant_array(v, part) for v, part in zip(inputs, closed.jaxpr.invars, strict=True)]
     with jax.ensure_compile_time_eval():
-        return [entries(np.asarray(out)) for out in jaxpr_as_fun(_alone(equation))(*arrays)]
+        return [split_entries(np.asarray(out)) for out in jaxpr_as_fun(closed)(*arrays)]
 
 
-def _as_it_is(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    return _as_one(_alone(equation), _given(equation, values))
+def _as_function(equation: Any, values: Sequence[Entries]) -> tuple[Any, list[Entries]]:
+    """Return a function of one equation with its inputs: how a primitive is called differs between versions."""
+    pairs = [(part, v) for part, v in zip(equation.invars, values, strict=True) if not isinstance(part, Literal)]
+    variables = [part for part, _ in pairs]
+    empty = jax.make_jaxpr(lambda *inputs: inputs)(*(part.aval for part in variables)).jaxpr
+    own = empty.replace(invars=variables, outvars=equation.outvars, eqns=[equation])
+    return ClosedJaxpr(own, ()), [v for _, v in pairs]
 
 
-def _as_one(closed: Any, arguments: Sequence[Entries]) -> list[Entries]:
-    """A traced function of one data point, applied to all of them."""
+def _vmap_equation(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    return _vmap(*_as_function(equation, values))
+
+
+def _vmap(closed: Any, arguments: Sequence[Entries]) -> list[Entries]:
+    """Apply a function of one data point to all data points, not entry by entry."""
     shape = np.broadcast_shapes(*(np.shape(part) for value in arguments for part in value.ravel()))
     size = int(np.prod(shape, dtype=int))
 
@@ -150,79 +200,178 @@ def _as_one(closed: Any, arguments: Sequence[Entries]) -> list[Entries]:
         return stacked.reshape(size, *kind.shape)
 
     arrays = [flat(value, kind) for value, kind in zip(arguments, closed.in_avals, strict=True)]
-    found = jax.vmap(lambda *own: tuple(jaxpr_as_fun(closed)(*own)), axis_size=size)(*arrays)
+    outputs = jax.vmap(lambda *own: tuple(jaxpr_as_fun(closed)(*own)), axis_size=size)(*arrays)
     return [
-        filled(out.shape, (part.reshape(shape) for part in value.reshape(size, -1).T))
-        for out, value in zip(closed.out_avals, found, strict=True)
+        fill_entries(out.shape, (part.reshape(shape) for part in value.reshape(size, -1).T))
+        for out, value in zip(closed.out_avals, outputs, strict=True)
     ]
 
 
-def _inside(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    """A call of another traced function."""
-    (called,) = _inner(equation)
-    return _evaluated(called if hasattr(called, "consts") else ClosedJaxpr(called, ()), values)
+# --- Rules of calls and loops ----------------------------------------------------------------------------------------
 
 
-def _chosen(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    """One of several functions: all of them are computed where data points differ in it."""
+def _call(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    (called,) = _inner_functions(equation)
+    return _evaluate(called if hasattr(called, "consts") else ClosedJaxpr(called, ()), values)
+
+
+def _cond(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    """One of several functions: all of them are computed if data points differ in the choice."""
     index, *operands = values
     which = index.item()
-    found = [_evaluated(branch, operands) for branch in equation.params["branches"]]
+    branches = [_evaluate(branch, operands) for branch in equation.params["branches"]]
     if isinstance(which, np.generic | np.ndarray):
-        return found[int(which)]
+        return branches[int(which)]
 
-    def one(*parts: Any) -> Any:
+    def select(*parts: Any) -> Any:
         return jnp.select([which == k for k in range(len(parts) - 1)], list(parts[:-1]), parts[-1])
 
-    return [filled(parts[0].shape, map(one, *(part.ravel() for part in parts))) for parts in zip(*found, strict=True)]
+    outputs = zip(*branches, strict=True)
+    return [fill_entries(parts[0].shape, map(select, *(part.ravel() for part in parts))) for parts in outputs]
 
 
-def _repeated(equation: Any, values: Sequence[Entries]) -> list[Entries]:
-    """A loop that collects nothing."""
+def _scan(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    """A loop that collects nothing; others are not rewritten."""
     params = equation.params
     body = params["jaxpr"]
     # Arrays that are read or collected step by step have one axis more outside the loop than within.
     outside, within = (*equation.invars, *equation.outvars), (*body.in_avals, *body.out_avals)
     if any(part.aval.shape != own.shape for part, own in zip(outside, within, strict=True)):
-        return _as_it_is(equation, values)
+        return _vmap_equation(equation, values)
     constants = len(values) - len(equation.outvars)
     fixed, start = values[:constants], values[constants:]
     kinds = [part.aval for part in equation.outvars]
     shape = np.broadcast_shapes(*(np.shape(part) for value in values for part in value.ravel()))
 
-    def packed(state: Sequence[Entries]) -> list[list[Any]]:
+    def pack(state: Sequence[Entries]) -> list[list[Any]]:
         return [
             [jnp.broadcast_to(jnp.asarray(part, dtype=kind.dtype), shape) for part in value.ravel()]
             for value, kind in zip(state, kinds, strict=True)
         ]
 
+    def unpack(state: list[list[Any]]) -> list[Entries]:
+        return [fill_entries(kind.shape, parts) for parts, kind in zip(state, kinds, strict=True)]
+
     def step(_: int, state: list[list[Any]]) -> list[list[Any]]:
-        unpacked = [filled(kind.shape, parts) for parts, kind in zip(state, kinds, strict=True)]
-        return packed(_evaluated(body, [*fixed, *unpacked]))
+        return pack(_evaluate(body, [*fixed, *unpack(state)]))
 
-    last = jax.lax.fori_loop(0, params["length"], step, packed(start))
-    return [filled(kind.shape, parts) for parts, kind in zip(last, kinds, strict=True)]
+    return unpack(jax.lax.fori_loop(0, params["length"], step, pack(start)))
 
 
-def _counted(params: dict[str, Any]) -> Any:
+# --- Rules of operations on arrays -----------------------------------------------------------------------------------
+
+
+def _elementwise(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    shape, kinds = equation.outvars[0].aval.shape, [part.aval.dtype for part in equation.invars]
+    spread = [np.broadcast_to(value, shape) for value in values]
+
+    def entry(place: tuple[int, ...]) -> Any:
+        parts = [jnp.asarray(value[place], dtype=kind) for value, kind in zip(spread, kinds, strict=True)]
+        return equation.primitive.bind(*jnp.broadcast_arrays(*parts), **equation.params)
+
+    return [fill_entries(shape, map(entry, np.ndindex(shape)))]
+
+
+def _reduce(combine: Callable[[Any, Any], Any], empty: Any, equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    (x,), axes, out = values, equation.params["axes"], equation.outvars[0].aval
+    if x.size == 0:
+        return [np.full(out.shape, empty, dtype=object)]
+    terms = np.moveaxis(x, axes, range(len(axes))).reshape(-1, *out.shape)
+    return [fill_entries(out.shape, (reduce(combine, terms[(slice(None), *place)]) for place in np.ndindex(out.shape)))]
+
+
+def _dot_general(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    def matrices(value: Entries, along: Sequence[int], shared: Sequence[int]) -> Entries:
+        """Axes shared by both factors first, those summed over last, each kind as one."""
+        free = [axis for axis in range(value.ndim) if axis not in (*along, *shared)]
+        sizes = [int(np.prod([value.shape[axis] for axis in kind], dtype=int)) for kind in (shared, free, along)]
+        return value.transpose(*shared, *free, *along).reshape(sizes)
+
+    def is_zero(x: Any) -> bool:
+        return isinstance(x, np.generic | np.ndarray) and not x.any()
+
+    def sum_of_products(a: Entries, b: Entries) -> Any:
+        terms = [x * y for x, y in zip(a, b, strict=True) if not (is_zero(x) or is_zero(y))]
+        return reduce(jnp.add, terms) if terms else jnp.zeros(())
+
+    (along, shared), out = equation.params["dimension_numbers"], equation.outvars[0].aval
+    left, right = map(matrices, values, along, shared)
+    products = [sum_of_products(row, column) for a, b in zip(left, right, strict=True) for row in a for column in b]
+    return [fill_entries(out.shape, products)]
+
+
+def _broadcast_in_dim(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    (x, *_), shape, places = values, equation.params["shape"], equation.params["broadcast_dimensions"]
+    between = np.ones(len(shape), dtype=int)
+    between[list(places)] = x.shape
+    return [np.broadcast_to(x.reshape(between), shape)]
+
+
+def _slice(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    (x,), params = values, equation.params
+    ends = zip(params["start_indices"], params["limit_indices"], params["strides"] or (1,) * x.ndim, strict=True)
+    return [x[tuple(slice(*part) for part in ends)]]
+
+
+def _gather(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    """Entries at known places: the same operation on their numbers."""
+    (x, index), params = values, equation.params
+    places, at = np.arange(x.size).reshape(x.shape), _constant_array(index, equation.invars[1])
+    with jax.ensure_compile_time_eval():
+        taken = jax.lax.gather(places, at, params["dimension_numbers"], params["slice_sizes"], mode=params["mode"])
+    return [x.ravel()[np.asarray(taken)]]
+
+
+def _optimization_barrier(equation: Any, values: Sequence[Entries]) -> list[Entries]:
+    del equation
+    return [fill_entries(value.shape, map(no_recompute, value.ravel())) for value in values]
+
+
+def _iota(params: dict[str, Any]) -> Any:
     axis, shape = params["dimension"], params["shape"]
     ahead = (1,) * (len(shape) - axis - 1)
     return np.broadcast_to(np.arange(shape[axis], dtype=params["dtype"]).reshape(-1, *ahead), shape)
 
 
-# Operations that round as they would in a program, which would take far longer to compile than they take.
+# Operations on constants that round as they would in a program, which would take far longer to compile than to run.
 _EXACT: dict[str, Callable[..., Any]] = {
     "add": lambda params, a, b: a + b,
     "convert_element_type": lambda params, a: a.astype(params["new_dtype"]),
     "eq": lambda params, a, b: a == b,
-    "iota": _counted,
+    "iota": _iota,
     "lt": lambda params, a, b: a < b,
     "mul": lambda params, a, b: a * b,
     "sub": lambda params, a, b: a - b,
 }
-_CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr", "branches", "cond_jaxpr", "body_jaxpr")
 _CALLS: dict[str, Rule] = {
-    **dict.fromkeys(("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call"), _inside),
-    "cond": _chosen,
-    "scan": _repeated,
+    **dict.fromkeys(("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call"), _call),
+    "cond": _cond,
+    "scan": _scan,
+}
+# Operations that move entries and compute nothing.
+_MOVING: dict[str, Rule] = {
+    "broadcast_in_dim": _broadcast_in_dim,
+    "concatenate": lambda e, v: [np.concatenate(v, axis=e.params["dimension"])],
+    "gather": _gather,
+    "reshape": lambda e, v: [v[0].reshape(e.params["new_sizes"])],
+    "rev": lambda e, v: [np.flip(v[0], e.params["dimensions"])],
+    "slice": _slice,
+    "split": lambda e, v: np.split(v[0], np.cumsum(e.params["sizes"])[:-1], axis=e.params["axis"]),
+    "squeeze": lambda e, v: [v[0].reshape(e.outvars[0].aval.shape)],
+    "stack": lambda e, v: [np.stack(v, axis=e.params.get("axis", 0))],
+    "transpose": lambda e, v: [v[0].transpose(e.params["permutation"])],
+}
+_ELEMENTWISE = """abs add add_any and ceil clamp convert_element_type copy cos div eq erf erf_inv erfc exp exp2 expm1
+    floor ge gt integer_pow is_finite le lgamma log log1p logistic lt max min mul ne neg not or pow rem round rsqrt
+    select_n sign sin sqrt square stop_gradient sub tan tanh xor"""
+_RULES: dict[str, Rule] = {
+    **_MOVING,
+    **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
+    "dot_general": _dot_general,
+    "optimization_barrier": _optimization_barrier,
+    "reduce_and": partial(_reduce, jnp.logical_and, np.bool_(True)),
+    "reduce_max": partial(_reduce, jnp.maximum, np.float64(-np.inf)),
+    "reduce_min": partial(_reduce, jnp.minimum, np.float64(np.inf)),
+    "reduce_or": partial(_reduce, jnp.logical_or, np.bool_(False)),
+    "reduce_sum": partial(_reduce, jnp.add, np.float64(0.0)),
 }

@@ -33,8 +33,7 @@ from glassformer.numerics.batching import in_chunks
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quasi_random import turns
-from glassformer.numerics.scalarize import by_entries
-from glassformer.numerics.scalarize_arrays import Entries, entries, listed, once
+from glassformer.numerics.scalarize import Entries, entry_list, no_recompute, on_entries, split_entries
 from glassformer.numerics.small_matrices import triangular_inverse
 
 
@@ -169,17 +168,17 @@ def _in_blocks(
 def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int, parts: tuple[int, ...]) -> Any:
     """Everything entry by entry: the last axis of every entry runs over data points, those before it over latents."""
     own = _Sample(*(jnp.take(part, turns, axis=-1) for part in sample))
-    datum = jax.tree.map(lambda part: entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
+    datum = jax.tree.map(lambda part: split_entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
     charts = [_Chart(functions, number, datum, steps) for number in range(functions.charts)]
     drawn = _draw(charts, own)
     log_weight = [drawn.base + value for value in drawn.on_own_chart([_log_likelihood(c, drawn.x) for c in charts])]
     values = drawn.on_own_chart([list(chart.features(drawn.x).ravel()) for chart in charts])
     shape = drawn.base.shape
     # Where the likelihood vanishes features may be infinite: they have no weight.
-    values = [once(jnp.where(jnp.isfinite(part), part, 0.0)) for part in _spread(values, shape)]
+    values = [no_recompute(jnp.where(jnp.isfinite(part), part, 0.0)) for part in _spread(values, shape)]
     branches, size = len(log_weight), len(values) // len(log_weight)
     of_branch = [values[k * size : (k + 1) * size] for k in range(branches)]
-    weights = [once(part) for part in _spread(log_weight, shape)]
+    weights = [no_recompute(part) for part in _spread(log_weight, shape)]
     silent = prior_moments(drawn.base, list(drawn.x)) if functions.whole and parts else ()
     return *weighted_moments(weights, of_branch, (1, *parts)), *silent
 
@@ -214,7 +213,7 @@ class _Chart:
 
             return find_mode(target, self._functions.entrance(x, datum), self._steps)
 
-        found: tuple[Entries, Entries, Entries] = self._by_entries(from_start)(start, entries(branch, 0))
+        found: tuple[Entries, Entries, Entries] = self._by_entries(from_start)(start, split_entries(branch, 0))
         return found
 
     def _of_datum(self, function: Callable[[Any, Any], Any]) -> Callable[[Entries], Any]:
@@ -222,7 +221,7 @@ class _Chart:
 
     def _by_entries(self, function: Callable[..., Any]) -> Callable[..., Any]:
         number = () if self._functions.charts == 1 else (self._number,)
-        written = by_entries(lambda *parts: function(*parts, *number))
+        written = on_entries(lambda *parts: function(*parts, *number))
         return lambda *parts: written(*parts, *self._datum)
 
 
@@ -277,7 +276,7 @@ def _draw(charts: Sequence[_Chart], own: _Sample) -> _Drawn:
     """Latents and charts from the mixture around the modes, and the logarithms of their weights, branch by branch."""
     dimension, count = len(own.normals), own.choices.shape
     if dimension == 0:
-        return _Drawn(listed([]), None, jnp.zeros((2, count[1])))
+        return _Drawn(entry_list([]), None, jnp.zeros((2, count[1])))
     modes, several = _modes(charts, own.starts), len(charts) > 1
 
     def pick(drawn: tuple[list[Any], Any], mode: _Modes) -> tuple[tuple[list[Any], Any], None]:
@@ -295,11 +294,14 @@ def _draw(charts: Sequence[_Chart], own: _Sample) -> _Drawn:
     (drawn, chart), _ = jax.lax.scan(pick, first, modes, unroll=POLICY.unrolled)
     # Every point is used with all its images: symmetries of the posterior hold exactly, and the sampling density is
     # the mean over images of what was drawn from.
-    at = _Drawn(listed(drawn), chart if several else None, None)
+    at = _Drawn(entry_list(drawn), chart if several else None, None)
     images = [own.images(at.x) for own in charts]
     number = len(images[0])
     flat = at.on_own_chart([list(part.ravel()) for part in images])
-    x = [once(jnp.stack(_spread(flat[k::dimension], count), axis=1).reshape(-1, count[1])) for k in range(dimension)]
+    x = [
+        no_recompute(jnp.stack(_spread(flat[k::dimension], count), axis=1).reshape(-1, count[1]))
+        for k in range(dimension)
+    ]
     chart_of = jnp.repeat(chart, number, axis=0) if several else None
 
     def add(students: Any, mode: _Modes) -> tuple[Any, None]:
@@ -310,7 +312,7 @@ def _draw(charts: Sequence[_Chart], own: _Sample) -> _Drawn:
     log_prior = -0.5 * sum(part**2 for part in x)
     density, _ = jax.lax.scan(add, POLICY.defensive / len(charts) * jnp.exp(log_prior), modes, unroll=POLICY.unrolled)
     log_density = jnp.log(jnp.mean(density.reshape(count[0], number, count[1]), axis=1))
-    return _Drawn(listed(x), chart_of, log_prior - jnp.repeat(log_density, number, axis=0))
+    return _Drawn(entry_list(x), chart_of, log_prior - jnp.repeat(log_density, number, axis=0))
 
 
 def _times(lower: Sequence[Any], x: Sequence[Any]) -> list[Any]:
@@ -336,17 +338,17 @@ def _log_likelihood(chart: _Chart, x: Entries) -> list[Any]:
 def _modes(charts: Sequence[_Chart], starts: Any) -> _Modes:
     """Modes from starts of shape (m, starts, data points), which take the branches of every chart in turn."""
     dimension, count = len(starts), starts.shape[1]
-    branches = len(charts[0].target(entries(starts, 1))[1])
+    branches = len(charts[0].target(split_entries(starts, 1))[1])
     turns = np.arange(count)
     of_chart = turns // branches % len(charts)
     found: list[list[Any]] = [[] for _ in turns]
     for number in np.unique(of_chart):
         chart, places = charts[number], np.flatnonzero(of_chart == number)
-        mode, cost, root = chart.modes(entries(starts[:, places], 1), jnp.asarray(places % branches)[:, None])
+        mode, cost, root = chart.modes(split_entries(starts[:, places], 1), jnp.asarray(places % branches)[:, None])
         # A mode that any of its images makes likely counts: they share the likelihood, not the prior.
         twins = [-0.5 * np.sum(image**2) for image in chart.images(mode)]
         gains = jax.scipy.special.logsumexp(jnp.stack(twins), axis=0) + 0.5 * np.sum(mode**2)
-        inverse = by_entries(triangular_inverse)(root)
+        inverse = on_entries(triangular_inverse)(root)
         below = np.tril_indices(dimension)
         log_det = sum(jnp.log(root[k, k]) for k in range(dimension))
         columns = [*mode, *root[below], *inverse[below], log_det, gains - cost.item()]

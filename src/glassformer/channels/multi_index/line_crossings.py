@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from glassformer.channels.multi_index.line_grids import grid
 from glassformer.channels.multi_index.line_placement import POLICY, Bundle, Data, placed
 from glassformer.channels.multi_index.line_search import Changes, Common, Hidden, Lines, Seeking, farther
-from glassformer.numerics.scalarize_arrays import Entries, entries
+from glassformer.numerics.scalarize import Entries, split_entries
 
 
 class Sums(NamedTuple):
@@ -59,11 +59,11 @@ def integrals(
 
     def along(sums: Sums, own: Any) -> tuple[Sums, None]:
         axis, bundle, direction = own
-        x = entries(jnp.moveaxis(bundle.base, -1, 0), 1)
+        x = split_entries(jnp.moveaxis(bundle.base, -1, 0), 1)
         middle = _columns(data.omega)
         for place, changes in zip(x, turned, strict=True):
             middle = farther(middle, changes, place)
-        through = Lines(axis, middle, turned, entries(direction, 2), _columns(data.label), link)
+        through = Lines(axis, middle, turned, split_entries(direction, 2), _columns(data.label), link)
         moments = _followed(common(through, rough), cells, bundle.weight.shape)
         if sharp:
             search = partial(_uncovered, through, partial(common, rough=rough), cells, shape=bundle.weight.shape)
@@ -84,7 +84,7 @@ def integrals(
 
 def _columns(array: Any) -> Entries:
     """Entries of what data points have, of shape (n, 1), so that lines stand beside them."""
-    return entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
+    return split_entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
 
 
 def _turned(data: Data) -> list[Changes]:

@@ -14,8 +14,7 @@ import numpy as np
 from jax.scipy.special import ndtr
 
 from glassformer.channels.multi_index.line_placement import POLICY
-from glassformer.numerics.scalarize import by_entries
-from glassformer.numerics.scalarize_arrays import Entries, filled
+from glassformer.numerics.scalarize import Entries, fill_entries, on_entries
 
 Changes = dict[tuple[int, int], Any]
 """What is added to some entries, arrays of shape (n, 1); the others are not computed anew."""
@@ -43,12 +42,12 @@ class Lines(NamedTuple):
     def fields(self, place: Any) -> Entries:
         """Those at a place of each line."""
         pairs = zip(self.middle.ravel(), self.along.ravel(), strict=True)
-        return filled(self.middle.shape, (own + place * part for own, part in pairs))
+        return fill_entries(self.middle.shape, (own + place * part for own, part in pairs))
 
     def deviations(self, fields: Entries) -> Entries:
         """The label of fields less the one observed."""
-        pairs = zip(by_entries(self.link)(fields), self.label, strict=True)
-        return filled(self.label.shape, (value - own for value, own in pairs))
+        pairs = zip(on_entries(self.link)(fields), self.label, strict=True)
+        return fill_entries(self.label.shape, (value - own for value, own in pairs))
 
     def some(self, places: Any, each: int) -> Lines:
         """Lines of these numbers alone, in one row; so many belong to every data point."""
@@ -57,7 +56,7 @@ class Lines(NamedTuple):
             return part[places // each, places % each if part.shape[1] > 1 else 0]
 
         def all_of(parts: Entries) -> Entries:
-            return filled(parts.shape, map(own, parts.ravel()))
+            return fill_entries(parts.shape, map(own, parts.ravel()))
 
         turned = [{place: own(change) for place, change in changes.items()} for changes in self.turned]
         return Lines(self.axis, all_of(self.middle), turned, all_of(self.along), all_of(self.label), self.link)
@@ -66,7 +65,7 @@ class Lines(NamedTuple):
         """The same in another precision."""
 
         def own(parts: Entries) -> Entries:
-            return filled(parts.shape, (part.astype(kind) for part in parts.ravel()))
+            return fill_entries(parts.shape, (part.astype(kind) for part in parts.ravel()))
 
         return self._replace(middle=own(self.middle), along=own(self.along), label=own(self.label))
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from glassformer.numerics.scalarize_arrays import once
+from glassformer.numerics.scalarize import no_recompute
 
 
 class _Sums(NamedTuple):
@@ -135,7 +135,7 @@ def _summed(log_weight: Sequence[Any], values: Sequence[Sequence[Any]], parts: i
 
     by_entry = list(zip(*values, strict=True))
     centre = [jnp.sum(weighted(columns), axis=0) / jnp.where(total > 0, total, 1.0) for columns in by_entry]
-    centred = [[once(part - m) for part in columns] for columns, m in zip(by_entry, centre, strict=True)]
+    centred = [[no_recompute(part - m) for part in columns] for columns, m in zip(by_entry, centre, strict=True)]
     first = [each(weighted(columns)) for columns in centred]
     second = {
         (a, b): each(weighted([x * y for x, y in zip(centred[a], centred[b], strict=True)]))

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer.numerics import scalarize as module
-from glassformer.numerics.scalarize import by_entries, scalarize
-from glassformer.numerics.scalarize_arrays import entries, listed, once, whole
+from glassformer.numerics.scalarize import entry_list, join_entries, no_recompute, on_entries, scalarize, split_entries
 
 
 def looped(x):
@@ -38,7 +37,7 @@ def test_of_many_data_points_at_once(name):
     function = FUNCTIONS[name]
     with jax.enable_x64(True):
         points = np.random.default_rng(0).standard_normal((4, 3, 5))
-        found = jax.jit(lambda x: whole(by_entries(function)(entries(x, 1))))(points)
+        found = jax.jit(lambda x: join_entries(on_entries(function)(split_entries(x, 1))))(points)
         expected = jax.jit(jax.vmap(jax.vmap(function, 1, 1), 2, 2))(points)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
         alone = jax.jit(scalarize(function))(points[:, 0, 0])
@@ -47,21 +46,21 @@ def test_of_many_data_points_at_once(name):
 
 def test_shapes_of_entries_broadcast():
     with jax.enable_x64(True):
-        x = listed([jnp.arange(3.0)[:, None], jnp.ones(2)])
-        assert by_entries(lambda v: v[0] * v[1])(x).item().shape == (3, 2)
+        x = entry_list([jnp.arange(3.0)[:, None], jnp.ones(2)])
+        assert on_entries(lambda v: v[0] * v[1])(x).item().shape == (3, 2)
 
 
 def test_what_is_kept_is_itself():
     values = np.array([0.0, -0.0, 1e-300, np.inf, -np.inf, np.nan])
     with jax.enable_x64(True):
-        np.testing.assert_array_equal(once(jnp.asarray(values)), values)
+        np.testing.assert_array_equal(no_recompute(jnp.asarray(values)), values)
 
 
 def test_a_loop_is_written_out(monkeypatch):
-    monkeypatch.setattr(module, "_as_one", None)
+    monkeypatch.setattr(module, "_vmap", None)
     with jax.enable_x64(True):
         points = np.random.default_rng(1).standard_normal((3, 4))
-        found = whole(by_entries(looped)(entries(points, 1)))
+        found = join_entries(on_entries(looped)(split_entries(points, 1)))
         np.testing.assert_allclose(found, jax.vmap(looped, 1, 1)(points), rtol=1e-12)
 
 
@@ -72,5 +71,5 @@ def test_an_equation_whose_parameters_have_other_names_stays_as_it_is(monkeypatc
     monkeypatch.setitem(module._CALLS, "scan", unknown)
     with jax.enable_x64(True):
         points = np.random.default_rng(1).standard_normal((3, 4))
-        found = whole(by_entries(looped)(entries(points, 1)))
+        found = join_entries(on_entries(looped)(split_entries(points, 1)))
         np.testing.assert_allclose(found, jax.vmap(looped, 1, 1)(points), rtol=1e-12)
