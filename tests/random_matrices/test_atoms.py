@@ -5,7 +5,7 @@ import pytest
 
 from glassformer.core.errors import ParameterError
 from glassformer.priors.spectrum import RectangularSpectrumPrior, SymmetricSpectrumPrior, orthogonal
-from glassformer.random_matrices.clusters import clustered
+from glassformer.random_matrices.atoms import merge_close_atoms
 from glassformer.random_matrices.given import Spectrum, power_law
 from glassformer.random_matrices.rectangular import RectangularLaw
 from glassformer.random_matrices.rectangular_atoms import RectangularAtomsLaw, RectangularCurve
@@ -95,7 +95,7 @@ def test_equal_values_of_a_square_matrix_are_a_symmetric_law():
 def test_weights_that_noise_cannot_tell_apart_are_replaced_without_a_trace():
     x, p = np.sort(power_law(1.25, 300).values), np.full(300, 1 / 300)
     for noise in (1e-3, 0.05):
-        few, weights = clustered(x, p, noise)
+        few, weights = merge_close_atoms(x, p, noise)
         assert len(few) < 200
         assert np.isclose(
             SymmetricCurve(few, weights, noise).mmse()[0], SymmetricCurve(x, p, noise).mmse()[0], rtol=1e-11

@@ -16,7 +16,7 @@ import numpy as np
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError, no_data
 from glassformer.core.estimate import Array, Estimate
-from glassformer.random_matrices.nodes import SpectralLaw
+from glassformer.random_matrices.atoms import SpectralLaw
 
 # The mutual information is integrated on panels in log(1 + t) no longer than this, the first of which is halved so
 # often towards zero, with the nodes of a rule and of the one that checks it (chosen such that the error estimate is

@@ -1,4 +1,4 @@
-"""Singular values shrunk by the law that they themselves are a sample of."""
+"""Denoising of singular values by their own empirical law."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from glassformer.core.estimate import Array
 
 @dataclass(frozen=True)
 class EstimatedLaw:
-    r"""What the singular values of one noisy matrix say of their own law, and the denoiser that follows.
+    r"""Denoiser of singular values whose law is estimated from the singular values of one noisy matrix.
 
     Equation :eq:`estimated-law` of the documentation.
 
-    The Bayes-optimal denoiser of :class:`~glassformer.random_matrices.rectangular.RectangularLaw`,
-    :math:`\hat s = s - (2R/\sqrt\beta)[(\beta-1)/(2s) + h(s)]`, asks for the law of the signal in ``h`` alone. Here
-    ``h`` is the Hilbert transform of the ``p`` singular values and their mirror images, each smeared out to a Gaussian:
+    The Bayes-optimal denoiser of :class:`~glassformer.random_matrices.rectangular.RectangularLaw`, :math:`\hat s = s -
+    (2R/\sqrt\beta)[(\beta-1)/(2s) + h(s)]`, depends on the law of the signal through ``h`` alone. Here ``h`` is the
+    Hilbert transform of the ``p`` singular values and their mirror images, each smeared out to a Gaussian:
 
     .. math:: h(s) = \frac1{2p}\sum_j\bigl[k(s-s_j) + k(s+s_j)\bigr], \qquad
        k(x) = \frac{\sqrt2}w\,D\Bigl(\frac x{\sqrt2\,w}\Bigr), \qquad w = c\,\sqrt{R/(p\sqrt\beta)},
@@ -41,8 +41,8 @@ class EstimatedLaw:
     Example:
         >>> signal = np.random.default_rng(0).standard_normal((60, 60))  # noise alone: nothing is left
         >>> s = np.linalg.svd(signal / np.sqrt(60), compute_uv=False)
-        >>> made, _ = EstimatedLaw(beta=1.0, noise=1.0).shrinkage(s)
-        >>> bool(np.sum(made**2) < 0.02 * np.sum(s**2))
+        >>> denoised, _ = EstimatedLaw(beta=1.0, noise=1.0).shrinkage(s)
+        >>> bool(np.sum(denoised**2) < 0.02 * np.sum(s**2))
         True
     """
 
@@ -57,22 +57,24 @@ class EstimatedLaw:
                 raise ParameterError(name, value, "finite and >= 1" if least else "finite and > 0")
 
     def shrinkage(self, s: ArrayLike) -> tuple[Array, Array]:
-        """What is made of each of all singular values, and its derivative in it, its part in the law included.
+        """Return the denoised singular values and the derivative of each in itself, including its share in the law.
 
         Args:
             s: all singular values of the matrix, positive, shape (p,).
         """
         s = np.asarray(s, dtype=float)
         width = self.smoothing * np.sqrt(self.noise / (len(s) * np.sqrt(self.beta)))
-        (apart, slope_apart), (across, slope_across) = (_kernel(x, width) for x in (s[:, None] - s, s[:, None] + s))
-        # A value moves its own place in the law along with it, and its mirror image the other way.
-        np.fill_diagonal(slope_apart, 0.0)
-        h = (apart + across).sum(axis=1) / (2 * len(s))
-        h_slope = ((slope_apart + slope_across).sum(axis=1) + np.diag(slope_across)) / (2 * len(s))
+        (direct, slope_direct), (mirrored, slope_mirrored) = (
+            _kernel(x, width) for x in (s[:, None] - s, s[:, None] + s)
+        )
+        # A value moves its own atom of the law, and its mirror image in the opposite direction.
+        np.fill_diagonal(slope_direct, 0.0)
+        h = (direct + mirrored).sum(axis=1) / (2 * len(s))
+        h_slope = ((slope_direct + slope_mirrored).sum(axis=1) + np.diag(slope_mirrored)) / (2 * len(s))
         strength, wall = 2 * self.noise / np.sqrt(self.beta), (self.beta - 1) / 2
-        made = s - strength * (wall / s + h)
+        denoised = s - strength * (wall / s + h)
         slope = 1 - strength * (h_slope - wall / s**2)
-        return np.clip(made, 0.0, s), np.where(made < 0, 0.0, np.where(made > s, 1.0, slope))
+        return np.clip(denoised, 0.0, s), np.where(denoised < 0, 0.0, np.where(denoised > s, 1.0, slope))
 
 
 def _kernel(x: Array, width: float) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Spectra as users give them: arrays, files of numbers, power laws."""
+"""Spectra given by users: arrays, files of numbers, power laws."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from glassformer.core.checks import require_integer
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.core.estimate import Array
 
-# Values that differ by less than this share of the largest are one.
-_TOGETHER = 1e-12
-# Values of a power law that is given without their number, and the most there may be.
+# Values that differ by less than this share of the largest count as one (rounding of files of numbers).
+_SAME = 1e-12
+# Number of values of a power law whose COUNT is not given, and the largest number allowed.
 COUNT, _MOST = 100, 20_000
 POWER_LAW = "power-law:EXPONENT[:COUNT]"
 
@@ -27,7 +27,7 @@ class Spectrum:
 
     Args:
         values: in any order; repeated ones are multiple.
-        name: for tables; by default what tells these values from others.
+        name: name in tables; by default a digest of the values.
 
     Raises:
         ParameterError: there are none, too many, or one is not finite.
@@ -61,13 +61,13 @@ class Spectrum:
             (array([0., 1., 2.]), array([0.25, 0.5 , 0.25]))
         """
         values = np.array(self.values)
-        apart = np.diff(values) > _TOGETHER * np.max(np.abs(values))
-        starts = np.flatnonzero(np.concatenate([[True], apart]))
+        distinct = np.diff(values) > _SAME * np.max(np.abs(values))
+        starts = np.flatnonzero(np.concatenate([[True], distinct]))
         counts = np.diff(np.append(starts, len(values)))
         return values[starts], counts / len(values)
 
     def resized(self, count: int) -> Spectrum:
-        """The spectrum with so many values: each is repeated, or neighbours are replaced by their mean.
+        """Return the spectrum with ``count`` values: each is repeated, or neighbours are replaced by their mean.
 
         Example:
             >>> Spectrum([1.0, 3.0]).resized(4).sized(4), Spectrum([1.0, 2.0, 5.0, 6.0]).resized(2).values
@@ -83,7 +83,7 @@ class Spectrum:
         return self if count % len(self.values) == 0 else Spectrum(means, f"{self.name}, as {count} values")
 
     def sized(self, count: int) -> Array:
-        """So many values, a multiple of those there are."""
+        """Return ``count`` values, a multiple of the number of values."""
         return np.repeat(self.values, count // len(self.values))
 
 
@@ -108,7 +108,7 @@ def power_law(exponent: float, count: int = COUNT) -> Spectrum:
 
 
 def spectrum_of(given: object, folder: Path | None = None) -> Spectrum:
-    """The spectrum that ``spectrum=`` is or names.
+    """Return the spectrum that the parameter ``spectrum`` is or names.
 
     Args:
         given: a :class:`Spectrum`, numbers, ``"power-law:EXPONENT"`` or ``"power-law:EXPONENT:COUNT"``, or the name of

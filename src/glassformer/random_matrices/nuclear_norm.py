@@ -1,4 +1,4 @@
-"""Where the matrix of least nuclear norm that fits noiseless labels is the signal."""
+"""Thresholds of perfect recovery by minimal nuclear norm or trace."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from glassformer.core.checks import require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.numerics.quadrature import tanh_sinh
 
+# Nodes of the tanh-sinh rule: integrands with two square-root edges are exact to rounding.
 _NODES = 161
 
 
@@ -72,7 +73,7 @@ def nuclear_norm_threshold(beta: float, rho: float) -> float:
 
 
 def trace_dimension(rho: float) -> float:
-    r"""Labels per unknown above which the positive matrix of least trace that fits them is the signal.
+    r"""Labels per unknown above which the positive matrix of least trace that fits the labels is the signal.
 
     With the semicircle law of ``x`` on [-2, 2],
 

@@ -25,11 +25,11 @@ from numpy.typing import ArrayLike, NDArray
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.numerics.quadrature import tanh_sinh
-from glassformer.random_matrices.nodes import LawNodes
+from glassformer.random_matrices.atoms import LawNodes
 from glassformer.random_matrices.rectangular_curve import ArcPoints, ProductCurve
 from glassformer.random_matrices.rectangular_inverse import moment_function, shares
 
-# Nodes per arc, and on either side of a cut of one.
+# Nodes of the tanh-sinh rule per arc, and on either side of a cut: exact to rounding (checked by half the nodes).
 NODES, SPLIT_NODES = 161, 101
 
 
@@ -113,7 +113,7 @@ class RectangularLaw:
 
     @property
     def unit(self) -> Array:
-        """From means over the values to errors per entry of the signal, shape (batch,)."""
+        """Factor from means over the values to errors per entry of the signal, shape (batch,)."""
         return 1 / np.sqrt(self._curve.beta[:, 0])
 
     def mmse(self) -> Estimate:

@@ -32,8 +32,7 @@ import numpy as np
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.numerics.roots import bracketed_root
-from glassformer.random_matrices.atoms import AtomsLaw, Curve, Points
-from glassformer.random_matrices.clusters import clustered
+from glassformer.random_matrices.atoms import AtomsCurve, AtomsLaw, CurvePoints, merge_close_atoms
 
 # Halvings of a gap until it is known whether density vanishes in it.
 _HALVINGS = 60
@@ -79,7 +78,7 @@ class RectangularAtomsLaw(AtomsLaw):
     def curve(self, noise: float) -> RectangularCurve:
         # Squares of singular values are seen from as far as these are from points with weight on both signs.
         width = noise / np.sqrt(self.ratio)
-        values, weights = clustered(np.array(self.values), np.array(self.weights), 0.5 * width)
+        values, weights = merge_close_atoms(np.array(self.values), np.array(self.weights), 0.5 * width)
         return RectangularCurve(values**2, weights, width, self.ratio)
 
     @property
@@ -97,7 +96,7 @@ class _Line(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RectangularCurve(Curve):
+class RectangularCurve(AtomsCurve):
     r"""The curve of one law: squared singular values, weights, :math:`\kappa` and the ratio of the sides."""
 
     atoms: Array
@@ -230,7 +229,7 @@ class RectangularCurve(Curve):
         low = np.log(np.maximum(least, k * self.beta * np.exp(-120.0))) - 1e-9
         return np.exp(bracketed_root(condition, low, high, last_step=1e-7))
 
-    def block(self, u: Array) -> Points:
+    def block(self, u: Array) -> CurvePoints:
         k, b = self.kappa, self.beta
         root = np.sqrt(self.atoms)
         gap = (u[:, None] - root) * (u[:, None] + root)
@@ -253,4 +252,4 @@ class RectangularCurve(Curve):
             density = v * T / size / np.pi
             weight = density * np.abs(along) ** 2 / along.real
             steep = 1 - 2 * ((1 - 1 / A) + 2 * x * dA / A**2 / slope).real + k * (b - 1) / x
-        return Points(value, weight, 2 * value * density, shrunk, steep, loss)
+        return CurvePoints(value, weight, 2 * value * density, shrunk, steep, loss)

@@ -23,8 +23,7 @@ import numpy as np
 
 from glassformer.core.estimate import Array
 from glassformer.numerics.roots import bracketed_root
-from glassformer.random_matrices.atoms import AtomsLaw, Curve, Points
-from glassformer.random_matrices.clusters import clustered
+from glassformer.random_matrices.atoms import AtomsCurve, AtomsLaw, CurvePoints, merge_close_atoms
 
 # Newton's method for the height rises to it; it doubles its digits at the end.
 _STEPS, _SETTLED = 60, 1e-9
@@ -53,7 +52,7 @@ class SymmetricAtomsLaw(AtomsLaw):
     """
 
     def curve(self, noise: float) -> SymmetricCurve:
-        return SymmetricCurve(*clustered(np.array(self.values), np.array(self.weights), noise), noise)
+        return SymmetricCurve(*merge_close_atoms(np.array(self.values), np.array(self.weights), noise), noise)
 
     @property
     def unit(self) -> Array:
@@ -61,7 +60,7 @@ class SymmetricAtomsLaw(AtomsLaw):
 
 
 @dataclass(frozen=True)
-class SymmetricCurve(Curve):
+class SymmetricCurve(AtomsCurve):
     """The curve of one law: eigenvalues, their weights and the noise."""
 
     atoms: Array
@@ -136,7 +135,7 @@ class SymmetricCurve(Curve):
                 break
         return s
 
-    def block(self, u: Array) -> Points:
+    def block(self, u: Array) -> CurvePoints:
         t, p = self.noise, self.weights
         gap = u[:, None] - self.atoms
         s = self._heights(gap)
@@ -151,4 +150,4 @@ class SymmetricCurve(Curve):
         stretch = 2 * t * (s * b + a**2 / b)
         with np.errstate(divide="ignore", invalid="ignore"):
             slope = 2 / stretch - 1
-        return Points(2 * u - shrunk, density * stretch, density, shrunk, slope, loss)
+        return CurvePoints(2 * u - shrunk, density * stretch, density, shrunk, slope, loss)

@@ -18,7 +18,7 @@ import numpy as np
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.random_matrices.nodes import SpectralLaw
+from glassformer.random_matrices.atoms import SpectralLaw
 
 # Newton steps for the threshold of a pinned trace (6 to 10 are taken), and the relative step that ends them.
 _STEPS, _LAST_STEP = 60, 1e-13
