@@ -13,9 +13,8 @@ from glassformer import (
 )
 from glassformer.designs.dense import DenseDesign
 from glassformer.designs.generated import GeneratedDesign
-from glassformer.designs.layered import LayeredQuadraticDesign
 from glassformer.designs.projection import ProjectionDesign, projection_design
-from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
 from glassformer.experiments.simulation import experiment_of
 from glassformer.learners.gamp import gamp
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from glassformer.designs.dense import DenseDesign
-from glassformer.designs.layered import LayeredQuadraticDesign
 from glassformer.designs.pairs import PairDesign
 from glassformer.designs.projection import projection_design
-from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
 
 # Of every design the input of one sample and the shape of one signal, rows first.
 DESIGNS = {
@@ -54,6 +53,6 @@ def test_inputs_are_drawn_a_part_at_a_time(monkeypatch):
 
     signals = np.random.default_rng(1).standard_normal((2, 1, 8, 8))
     whole = QuadraticDesign.new_fields(signals, (3, 8), 100, np.random.default_rng(2))
-    monkeypatch.setattr(base, "_POLICY", base.Drawing(at_once=240))
+    monkeypatch.setattr(base, "_DRAWN_AT_ONCE", 240)
     parts = QuadraticDesign.new_fields(signals, (3, 8), 100, np.random.default_rng(2))
     np.testing.assert_allclose(parts, whole, rtol=1e-12, atol=1e-12)

@@ -18,7 +18,7 @@ import sys
 import jax, numpy as np
 from glassformer import AttentionIndexed, BilinearSequenceRegression, simulate
 from glassformer.designs.dense import DenseDesign
-from glassformer.designs.layered import LayeredQuadraticDesign
+from glassformer.designs.quadratic import LayeredQuadraticDesign
 from glassformer.designs.projection import ProjectionDesign, projection_design
 from glassformer.designs.quadratic import QuadraticDesign
 from glassformer.designs.sharded import ShardedDesign

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer import AveragedGradientDescent, DeepAttentionIndexed, GradientDescent, simulate
-from glassformer.designs.layered import LayeredQuadraticDesign
+from glassformer.designs.quadratic import LayeredQuadraticDesign
 from glassformer.learners.algorithms.signal_descent import descend
 from glassformer.models.trainable.deep_attention import layered_student
 

@@ -1,10 +1,9 @@
-"""What a design must provide: the linear map from signals to fields, and back."""
+"""The interface of designs: the linear map from signals to fields, and its transpose."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -12,15 +11,8 @@ import numpy as np
 from glassformer.core.defaults import default_property
 from glassformer.core.estimate import Array
 
-
-@dataclass(frozen=True)
-class Drawing:
-    """How new inputs are drawn."""
-
-    at_once: int = 2_000_000  # numbers in memory
-
-
-_POLICY = Drawing()
+# Numbers of inputs that are drawn into memory at a time (16 MB; a convention).
+_DRAWN_AT_ONCE = 2_000_000
 
 
 class Design(ABC):
@@ -105,12 +97,12 @@ class Design(ABC):
             samples: how many.
             rng: what they are drawn from.
         """
-        size = max(1, _POLICY.at_once // (shape[0] * shape[1]))
+        size = max(1, _DRAWN_AT_ONCE // (shape[0] * shape[1]))
         counts = [min(size, samples - start) for start in range(0, samples, size)]
         parts = (cls.sample(count, shape, rng) for count in counts)
         return np.concatenate([np.stack([part.fields(one, 0) for one in signals]) for part in parts], axis=1)
 
-    damping = default_property(0.0, "Damping with which message passing begins: more for inputs far from Gaussian.")
+    damping = default_property(0.0, "Initial damping of message passing; larger for inputs far from Gaussian.")
 
     @abstractmethod
     def forward(self, signal: Array, instance: int) -> Array:

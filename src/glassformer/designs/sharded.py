@@ -15,9 +15,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.designs.dense import DenseDesign
-from glassformer.designs.layered import LayeredQuadraticDesign
 from glassformer.designs.projection import ProjectionDesign
-from glassformer.designs.quadratic import QuadraticDesign
+from glassformer.designs.quadratic import LayeredQuadraticDesign, QuadraticDesign
 from glassformer.designs.stored import StoredDesign
 from glassformer.designs.token_pairs import pair_indices
 from glassformer.designs.wrapped import WrappedDesign

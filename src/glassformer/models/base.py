@@ -17,7 +17,7 @@ from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.core.resources import require_resources
 from glassformer.designs.base import Design
-from glassformer.designs.correlated import CorrelatedDesign
+from glassformer.designs.dense import CorrelatedDesign
 from glassformer.models.comparison import compared
 from glassformer.models.new_samples import NewInputs
 from glassformer.models.trainable.base import Trainable

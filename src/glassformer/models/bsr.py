@@ -16,8 +16,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError, no_data
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_number, parse_text
 from glassformer.designs.base import Design
-from glassformer.designs.correlated import CorrelatedDesign
-from glassformer.designs.dense import DenseDesign
+from glassformer.designs.dense import CorrelatedDesign, DenseDesign
 from glassformer.models.base import (
     LARGEST,
     SMALLEST,

@@ -16,7 +16,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid
 from glassformer.core.resources import furthest
-from glassformer.designs.layered import LayeredQuadraticDesign
+from glassformer.designs.quadratic import LayeredQuadraticDesign
 from glassformer.models.aim import AttentionIndexed
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.trainable.base import Parametrisation

@@ -4,7 +4,7 @@ Where every token is seen by itself, fields are then :math:`Z C^{1/2}` with ``Z`
 theory is that of the link :math:`Z\mapsto g(ZC^{1/2})`; data are drawn with independent tokens and labelled by that
 link, which is the same data up to a known linear map of the tokens. Where one field is a sum over all tokens (bilinear
 sequence regression) there is no such link: inputs are drawn correlated
-(:class:`~glassformer.designs.correlated.CorrelatedDesign`), and have no theory.
+(:class:`~glassformer.designs.dense.CorrelatedDesign`), and have no theory.
 """
 
 from __future__ import annotations

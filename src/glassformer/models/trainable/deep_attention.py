@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.designs.layered import LayeredQuadraticDesign
+from glassformer.designs.quadratic import LayeredQuadraticDesign
 from glassformer.models.trainable.attention import indices_of
 from glassformer.models.trainable.base import Loss, Parametrisation, Student
 
