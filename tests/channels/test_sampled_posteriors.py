@@ -16,7 +16,7 @@ from glassformer.channels.multi_index.weighted_moments import weighted_moments
 from glassformer.numerics.extrapolation import remainder
 from glassformer.numerics.quasi_random import confident
 from glassformer.state_evolution.instability import Instability
-from glassformer.state_evolution.known_direction import Place, _crossed
+from glassformer.state_evolution.known_direction import CurvePoint, extrapolated_crossing
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -102,14 +102,16 @@ def test_errors_hold_what_is_missing():
 
 def test_what_is_systematic_in_growth_is_no_matter_of_confidence():
     found = Instability(2.0, 0.1, np.eye(1), False, np.full(8, 2.0), missing=-0.3)
-    assert found.blur == pytest.approx((confident(8) * 0.1 + 0.3) / 2)
+    assert found.relative_error == pytest.approx((confident(8) * 0.1 + 0.3) / 2)
 
 
 def test_thresholds_of_one_known_direction_hold_what_is_unseen_and_missing():
     found = Instability(1.0, 0.0, np.eye(1), False, np.ones(8))
     nothing = (np.zeros(8), np.zeros(8))
     sure, rare, biased = (
-        _crossed(Place(0.0, 0.0, 0.0, nothing, missing, unseen, found), rise=2.0, steepness=1.0).error
+        extrapolated_crossing(
+            CurvePoint(0.0, 0.0, 0.0, nothing, missing, unseen, found), growth_slope=2.0, alpha_slope=1.0
+        ).error
         for missing, unseen in [((0.0, 0.0), 0.0), ((0.0, 0.0), 0.01), ((0.02, -0.04), 0.0)]
     )
     assert sure == 0

@@ -13,11 +13,10 @@ from glassformer.core.settings import Iteration
 from glassformer.learners.gamp import gamp
 from glassformer.models.base import Model
 from glassformer.priors.layered import LayeredPrior
-from glassformer.state_evolution.coarse_solve import located
 from glassformer.state_evolution.conjugate_overlap import conjugate_overlap
 from glassformer.state_evolution.evolution_map import EvolutionMap
 from glassformer.state_evolution.free_entropy import free_entropy
-from glassformer.state_evolution.sampled_fixed_point import refined
+from glassformer.state_evolution.sampled_fixed_point import coarse_solve, newton_refine
 
 CLOSE = 1e-8
 SOME = slice(None, None, 2)
@@ -51,7 +50,7 @@ def test_newton_steps_on_matrices_end_at_the_fixed_points_of_the_scalar_iteratio
     # From beside the fixed point: which one is the first from far away is told by iteration alone.
     begin = np.clip(scalar * 1.001, 0, 1)
     settings = Iteration(tolerance=1e-10)
-    found = refined(update, located(update, matrices(begin), settings), settings)
+    found = newton_refine(update, coarse_solve(update, matrices(begin), settings, update), settings)
     settled = np.array([status.ok for status in found.status])
     np.testing.assert_allclose(found.value[settled, 0, 0], scalar[settled], atol=CLOSE, rtol=0)
     assert settled.mean() >= 0.8

@@ -167,7 +167,7 @@ def test_weights_seen_through_noise_are_never_known_exactly():
 def test_without_a_hard_phase_there_is_no_transition():
     found = thresholds(BilinearSequenceRegression(rho=0.5))
     assert np.isnan(found[TRANSITION].alpha)
-    assert found[TRANSITION].note == "no hard phase"
+    assert found[TRANSITION].note == "No hard phase"
 
 
 def test_plans_and_phase_diagrams_have_the_transition():

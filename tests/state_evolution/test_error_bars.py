@@ -74,7 +74,7 @@ def test_of_growth():
         nothing = np.eye(model.prior.rows)
         few, many = (instability(model, nothing, nothing, np.inf, finer) for finer in (1, 16))
         found.append(abs(few.rate / many.rate - 1))
-        blur.append(few.blur)
+        blur.append(few.relative_error)
     ratio = np.array(found) / np.array(blur)
     # The two numbers of points share half of theirs, so that what goes wrong goes wrong twice.
     assert np.sum(ratio > 1) <= 2

@@ -35,7 +35,7 @@ def test_the_branches_part_at_the_ends_of_the_hard_phase():
 def test_one_branch_where_there_is_no_hard_phase(model):
     found = follow_branches(model, np.linspace(0.05, 0.3, 6))
     assert not found["two_branches"].any()
-    assert found.notes == ["one branch at these sample ratios"]
+    assert found.notes == ["One branch at these sample ratios"]
     np.testing.assert_allclose(found["error_up"], limits(model, found["alpha"])["error"], rtol=1e-6, atol=1e-9)
 
 
@@ -56,7 +56,7 @@ def test_the_command_line(capsys, tmp_path):
     )
     assert main(line.split()) == 0
     out = capsys.readouterr().out
-    assert "two branches" in out
+    assert "Two branches" in out
     assert (tmp_path / "a.png").stat().st_size > 5000
     assert "error_up" in (tmp_path / "a.csv").read_text()
     with pytest.raises(ParameterError, match="increasing"):

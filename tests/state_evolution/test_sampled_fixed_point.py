@@ -13,9 +13,8 @@ from glassformer.channels.field_averages import Averages
 from glassformer.core.estimate import Estimate
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
-from glassformer.state_evolution.coarse_solve import _stable
-from glassformer.state_evolution.evolution_map import EvolutionMap, Sampled
-from glassformer.state_evolution.sampled_fixed_point import _attracting, refined
+from glassformer.state_evolution.evolution_map import EvolutionMap, SampledStep
+from glassformer.state_evolution.sampled_fixed_point import _leave_unstable_points, _newton_gain, newton_refine
 from glassformer.state_evolution.solve import state_evolution
 
 ROUGH, REPLICAS = 4e-4, 8
@@ -30,15 +29,15 @@ class RoughMap:
         self.slow, self.bend, self.offset, self.calls = slow, bend, offset, 0
         self.apart = np.linspace(-1, 1, REPLICAS) * ROUGH / np.std(np.linspace(-1, 1, REPLICAS))
 
-    def with_replicas(self, variance, index, kept):
+    def step_with_replicas(self, variance, index, kept):
         self.calls += 1
         kept[:, index] = 1.0
         value = variance * (1 - self.slow) - self.bend * variance**2 + self.offset
         value = value + 0.3 * ROUGH * variance * np.sin(1e9 * variance)
         rest = value[:, None] + (self.apart / np.sqrt(REPLICAS))[:, None, None] * variance[:, None]
-        return Sampled(value, rest, value, value)
+        return SampledStep(value, rest, value, value)
 
-    def respected(self, matrices, variance):
+    def respect_symmetries(self, matrices, variance):
         del variance
         return matrices
 
@@ -51,7 +50,7 @@ def from_place(rough, start, slope, unstable=False):
     extra = {"slope": slope, "q_hat": start, "q_hat_error": start, "unstable": np.array([unstable])}
     nothing = np.zeros(1)
     place = Solution(start, [Status.CONVERGED], nothing, nothing.astype(int), nothing, np.zeros((1, 1)), extra)
-    return refined(rough, place, Iteration(tolerance=1e-4, floor=1e-6))
+    return newton_refine(rough, place, Iteration(tolerance=1e-4, floor=1e-6))
 
 
 class KnownRowMap:
@@ -59,7 +58,7 @@ class KnownRowMap:
 
     alpha, smallest, contraction = np.ones(1), 1e-12, 0.4
 
-    def with_replicas(self, variance, index, kept):
+    def step_with_replicas(self, variance, index, kept):
         kept[:, index] = 1.0
         first, both, second = variance[:, 0, 0], variance[:, 0, 1], np.maximum(variance[:, 1, 1], self.smallest)
         value = np.zeros_like(variance)
@@ -68,9 +67,9 @@ class KnownRowMap:
         value[:, 1, 1] = 0.5 * second
         apart = np.linspace(-1, 1, REPLICAS) / np.sqrt(REPLICAS - 1) * 1e-4
         rest = value[:, None] + apart[:, None, None] * np.diag([1.0, 0.0])
-        return Sampled(value, rest, value, value)
+        return SampledStep(value, rest, value, value)
 
-    def respected(self, matrices, variance):
+    def respect_symmetries(self, matrices, variance):
         del variance
         return matrices
 
@@ -125,7 +124,9 @@ def test_a_point_that_repels_is_left_even_where_few_points_blur_it(status):
             value, [status] * len(index), nothing, nothing.astype(int), nothing, np.zeros((1, 1)), {"slope": slope}
         )
 
-    assert _stable(solve, np.array([[[0.8]]]), np.arange(1), Iteration(tolerance=1e-4)).value.item() == 0.1
+    assert (
+        _leave_unstable_points(solve, np.array([[[0.8]]]), np.arange(1), Iteration(tolerance=1e-4)).value.item() == 0.1
+    )
 
 
 def test_a_point_that_no_push_leaves_for_a_stable_one_is_not_converged():
@@ -136,9 +137,9 @@ def test_a_point_that_no_push_leaves_for_a_stable_one_is_not_converged():
         extra = {"slope": np.full((len(index), 1, 1), 1.5)}
         return Solution(0.9 * state, [Status.CONVERGED], nothing, nothing.astype(int), nothing, np.zeros((1, 1)), extra)
 
-    assert _stable(solve, np.array([[[0.8]]]), np.arange(1), Iteration(tolerance=1e-4)).extra["unstable"].tolist() == [
-        True
-    ]
+    assert _leave_unstable_points(solve, np.array([[[0.8]]]), np.arange(1), Iteration(tolerance=1e-4)).extra[
+        "unstable"
+    ].tolist() == [True]
     ends = [found(RoughMap(slow=0.5, bend=0.0), 0.01, 0.5, unstable).status for unstable in (False, True)]
     assert ends == [[Status.CONVERGED], [Status.INTEGRATION_NOT_CONVERGED]]
 
@@ -177,6 +178,6 @@ def test_slopes_where_sampling_errors_leave_information_below_zero():
 
 def test_slopes_next_to_a_signal_known_exactly_may_be_of_any_size():
     """Sampled slopes of discrete rows there are 1e18 and singular."""
-    assert np.isfinite(_attracting(-1e18 * np.ones((1, 4, 4)))).all()
+    assert np.isfinite(_newton_gain(-1e18 * np.ones((1, 4, 4)))).all()
     regular = np.diag([0.5, 0.2])[None]
-    np.testing.assert_allclose(_attracting(regular)[0], np.diag([2.0, 1.25]), rtol=1e-12)
+    np.testing.assert_allclose(_newton_gain(regular)[0], np.diag([2.0, 1.25]), rtol=1e-12)

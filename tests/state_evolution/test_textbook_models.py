@@ -11,7 +11,7 @@ from glassformer import SequenceMultiIndex, Status, limits, thresholds
 from glassformer.channels.label_errors import prediction_errors
 from glassformer.state_evolution.bounds import information_bound
 from glassformer.state_evolution.instability import Instability
-from glassformer.state_evolution.weak_recovery import known_at_once
+from glassformer.state_evolution.weak_recovery import known_at_any_ratio
 
 POINTS = 128
 
@@ -148,7 +148,7 @@ def test_plugin_errors_are_no_less_than_bayes(link):
 def test_later_rows_are_found_after_those_that_any_data_tell():
     """z^2 with noise 0.1 begins at 0.51807, by plain quadrature."""
     model = SequenceMultiIndex(lambda z: jnp.array([z[0, 0], z[1, 0] ** 2]), 2, noise=0.1, points=64)
-    np.testing.assert_allclose(known_at_once(model), np.diag([1.0, 0.0]), atol=1e-12)
+    np.testing.assert_allclose(known_at_any_ratio(model), np.diag([1.0, 0.0]), atol=1e-12)
     found = thresholds(model)
     assert found["weak_recovery"].alpha == 0
     later = found["weak_recovery_2"]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.channels.base import Channel
 from glassformer.core.checks import require_arguments, require_integer
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
@@ -20,22 +19,24 @@ from glassformer.numerics.quasi_random import confident
 if TYPE_CHECKING:
     import pandas
 
-# Most sampled data points per replica; each doubling also changes the data, so errors are those of that many alone.
+# Sampled data points per replica, at most: a limit of time and memory (chosen by trial).
 _MOST = 1 << 18
-# Rows of which next to nothing can be told are measured against this much per unit of alpha and column.
+# The accuracy of diagonal entries that are nearly zero is relative to this, per unit of alpha and column.
 _SMALLEST = 1e-6
+# Points are chosen for a slightly smaller error than asked, as the error estimate is itself known to a fifth or so.
+_SAFETY = 1.2
 
 
 @dataclass(frozen=True, eq=False)
 class ConjugateOverlap(DisplayMixin):
-    r"""What :func:`conjugate_overlap` finds.
+    r"""The conjugate overlap and its error, as :func:`conjugate_overlap` returns them.
 
     Attributes:
         value: :math:`\hat Q`, shape (P, P).
-        error_estimate: shape (P, P); with a confidence of 95 %, as everywhere, where averages are sampled.
+        error_estimate: shape (P, P); with a confidence of 95 % where averages are sampled.
         points: sampled data points per replica, of eight.
         accuracy: largest error estimate on the diagonal, relative to its entry.
-        reached: whether that is what was asked for.
+        reached: whether it is the accuracy asked for.
     """
 
     value: Array
@@ -48,17 +49,17 @@ class ConjugateOverlap(DisplayMixin):
 
     @property
     def title(self) -> str:
-        """What it is."""
+        """Heading of the displayed result."""
         return "conjugate overlap"
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """How exact it is."""
+        """Statement of the accuracy."""
         text = f"relative error estimate {self.accuracy:.2g} on the diagonal, with {self.points} points per replica"
-        return (text if self.reached else f"{text}: not what was asked for",)
+        return (text if self.reached else f"{text}: less accurate than requested",)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per entry."""
+        """Return a data frame with one row per entry."""
         import pandas
 
         names = [f"row {i + 1}, column {j + 1}" for i, j in np.ndindex(self.value.shape)]
@@ -69,7 +70,7 @@ class ConjugateOverlap(DisplayMixin):
 def conjugate_overlap(
     model: Model, overlap: ArrayLike, alpha: float = 1.0, accuracy: float = 1e-3, most: int = _MOST
 ) -> ConjugateOverlap:
-    r"""One step of state evolution: :math:`\hat Q(Q)`, with as many sampled data points as the accuracy takes.
+    r"""Return one step of state evolution, :math:`\hat Q(Q)`, to a requested accuracy.
 
     Equation :eq:`matrix-state-evolution` of the documentation.
 
@@ -80,8 +81,8 @@ def conjugate_overlap(
         overlap: ``Q``, shape (P, P), or its diagonal, shape (P,), or for one row a number; positive
             semi-definite, below the power of the rows.
         alpha: sample ratio, finite and > 0.
-        accuracy: wanted error estimate of every diagonal entry, relative to it.
-        most: data points per replica at which the search for it ends, whatever it reached.
+        accuracy: requested error estimate of every diagonal entry, relative to it.
+        most: data points per replica, at most; if they do not suffice, the result says so.
 
     Raises:
         ParameterError: an argument is out of range.
@@ -95,37 +96,32 @@ def conjugate_overlap(
     require_arguments(conjugate_overlap, locals())
     require_integer("most", most)
     require_theory(model)
-    matrix = _validated(model, overlap)
+    matrix = _checked_overlap(model, overlap)
     if not (np.isfinite(alpha) and alpha > 0):
         raise ParameterError("alpha", alpha, "finite and > 0")
     if not (np.isfinite(accuracy) and accuracy > 0):
         raise ParameterError("accuracy", accuracy, "finite and > 0")
     prior = model.prior
     rate, variance = alpha / prior.degrees, prior.self_overlap - matrix
-    # Posteriors that are sampled have a bias of their own, which no number of data points removes.
+    # Sampled posteriors have a bias, which no number of data points removes: spend more work on each.
     channel = model.channel.high_accuracy()
-    with progress(f"conjugate overlap {model.name}", channel.points):
-        return _searched(channel, variance, rate, accuracy, most)
-
-
-def _searched(channel: Channel, variance: Array, rate: float, accuracy: float, most: int) -> ConjugateOverlap:
-    """The conjugate overlap with more data points one time after the other, until they are enough."""
     points = channel.points
-    while True:
-        found = channel.with_points(points).averages(variance[None])
-        standard = confident(found.replicas.shape[1]) if channel.sampled else 1.0
-        value, error = rate * found.information.value[0], standard * rate * found.information.error[0]
-        floor = _SMALLEST * rate * channel.columns
-        worst = float(np.max(np.diag(error) / np.maximum(np.diag(value), floor)))
-        if worst <= accuracy or 2 * points > most or not channel.sampled:
-            return ConjugateOverlap(value, error, points, worst, worst <= accuracy)
-        # Errors fall as one over the root of the points, and are themselves known to a fifth or so.
-        wanted = points * (1.2 * worst / accuracy) ** 2
-        spent, points = points, min(max(2 * points, 1 << int(np.ceil(np.log2(wanted)))), 1 << int(np.log2(most)))
-        advance(spent, points)
+    with progress(f"conjugate overlap {model.name}", points):
+        while True:
+            averages = channel.with_points(points).averages(variance[None])
+            confidence = confident(averages.replicas.shape[1]) if channel.sampled else 1.0
+            value, error = rate * averages.information.value[0], confidence * rate * averages.information.error[0]
+            floor = _SMALLEST * rate * channel.columns
+            worst = float(np.max(np.diag(error) / np.maximum(np.diag(value), floor)))
+            if worst <= accuracy or 2 * points > most or not channel.sampled:
+                return ConjugateOverlap(value, error, points, worst, worst <= accuracy)
+            # Errors fall as one over the root of the points. Other points are other data: they are not added up.
+            wanted = points * (_SAFETY * worst / accuracy) ** 2
+            spent, points = points, min(max(2 * points, 1 << int(np.ceil(np.log2(wanted)))), 1 << int(np.log2(most)))
+            advance(spent, points)
 
 
-def _validated(model: Model, overlap: ArrayLike) -> Array:
+def _checked_overlap(model: Model, overlap: ArrayLike) -> Array:
     prior = model.prior
     size = prior.rows
     given = np.asarray(overlap, dtype=float)

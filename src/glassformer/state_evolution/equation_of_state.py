@@ -1,11 +1,11 @@
 r"""The equation of state: every fixed point of state evolution at every sample ratio, as one curve.
 
-In state evolution the sample ratio enters once, :math:`\hat q = \alpha\,E g^2(V)`, and not at all in
+In state evolution the sample ratio enters only in :math:`\hat q = \alpha\,E g^2(V)`, not in
 :math:`V = \mathrm{MMSE}(\hat q)`. So every fixed point lies on
 
 .. math:: \alpha(\hat q) = \frac{\hat q}{E g^2(\mathrm{MMSE}(\hat q))},
 
-and nothing has to be iterated. Where the curve decreases, two stable fixed points coexist. All this is for one row:
+without any iteration. Where the curve decreases, two stable fixed points coexist. This holds for one row only:
 covariances have no total order.
 """
 
@@ -21,22 +21,16 @@ from glassformer.core.estimate import Array, Estimate
 from glassformer.models import Model
 from glassformer.models.base import counting_threshold, require_theory
 
-
-@dataclass(frozen=True)
-class Policy:
-    """How finely the curve is drawn, and where it ends."""
-
-    density: int = 11  # points per decade of q_hat
-    around: int = 200  # points around every extremum
-    turn: float = 1e-7  # relative change that makes an extremum
-    saturated: float = 0.9  # share of the information about a known signal from which on nothing can fold
-    steps: int = 32  # into which a cell of the curve is divided to invert it
-    decades: float = 2.0  # of the variance over which the exponent of the information is measured
-    steady: float = 0.9  # share of an exponent that two more decades must leave if it is to be one in the limit
-    power: float = 0.05  # exponent below which the information does not grow like a power
-
-
-_POLICY = Policy()
+# Points of the curve per decade of q_hat, and around every extremum; steps into which a cell is divided to invert it.
+# (chosen by trial).
+_PER_DECADE, _AROUND, _CELL_STEPS = 11, 200, 32
+# Relative change of alpha that makes an extremum: less is rounding.
+_TURN = 1e-7
+# Share of the information about a known signal beyond which the curve cannot fold any more (chosen by trial).
+_SATURATED = 0.9
+# The exponent of the information is measured over two decades of the variance. It is that of a power law if it exceeds
+# the first value and two more decades leave the second share of it (chosen by trial).
+_EXPONENT_DECADES, _SMALLEST_EXPONENT, _STEADY = 2.0, 0.05, 0.9
 
 
 @dataclass(frozen=True)
@@ -56,36 +50,34 @@ class StateCurve:
     error: Array
 
     def extremum(self, index: int) -> tuple[float, float]:
-        """Value of ``alpha`` at the extremum next to a point, and its error: the vertex of a parabola in log q_hat."""
+        """Return ``alpha`` at the extremum next to a point, and its error: the vertex of a parabola in log q_hat."""
         if not 2 <= index < len(self.alpha) - 2 or not np.isfinite(self.alpha[index - 2 : index + 3]).all():
             return float(self.alpha[index]), float(self.error[index])
         t, nearby = np.log(self.q_hat), self.alpha[index]
-        near, wide = (_vertex(t[index + k], self.alpha[index + k] - nearby) for k in _STENCILS)
+        stencils = index + np.array([-1, 0, 1]), index + np.array([-2, 0, 2])
+        near, wide = (_vertex(t[stencil], self.alpha[stencil] - nearby) for stencil in stencils)
         return float(nearby + near), float(abs(near - wide) + self.error[index])
 
     def variance_at(self, alpha: Array, cell: Array) -> Array:
-        """Variance where the curve crosses ``alpha`` between the points ``cell - 1`` and ``cell``, interpolated."""
+        """Return the variance where the curve crosses ``alpha`` between ``cell - 1`` and ``cell``, interpolated."""
         t = np.log(self.q_hat)
-        # Where there is no information, no sample ratio leads; variances of discrete weights may round to zero.
+        # Points without information have infinite ratios; variances of discrete weights may round to zero.
         known = np.isfinite(self.alpha) & (self.variance > 0)
-        # Only points nearby count, so that the result does not depend on where the curve ends.
+        # This interpolation is local: its result does not depend on where the curve ends.
         curve = np.log([self.alpha[known], self.variance[known]])
         spline = scipy.interpolate.PchipInterpolator(t[known], curve, axis=1)
-        share = np.linspace(0, 1, _POLICY.steps + 1)
+        share = np.linspace(0, 1, _CELL_STEPS + 1)
         fine = spline(t[cell - 1, None] + (t[cell] - t[cell - 1])[:, None] * share)
         level, rise = np.log(alpha)[:, None], np.sign(fine[0, :, -1:] - fine[0, :, :1])
-        step = np.clip(np.sum(rise * (fine[0] - level) < 0, axis=1), 1, _POLICY.steps)
+        step = np.clip(np.sum(rise * (fine[0] - level) < 0, axis=1), 1, _CELL_STEPS)
         (a, b), (v, w) = (np.take_along_axis(x, step[:, None] + [-1, 0], axis=1).T for x in fine)
         with np.errstate(divide="ignore", invalid="ignore"):
             place = np.clip(np.nan_to_num((level[:, 0] - a) / (b - a)), 0, 1)
         return np.where(known[cell], np.exp(np.minimum(v + place * (w - v), 0.0)), self.variance[cell - 1])
 
 
-_STENCILS = (np.array([-1, 0, 1]), np.array([-2, 0, 2]))
-
-
 def _vertex(t: Array, value: Array) -> float:
-    """Height of the vertex of the parabola through three points."""
+    """Return the height of the vertex of the parabola through three points."""
     left, right = (value[1] - value[0]) / (t[1] - t[0]), (value[2] - value[1]) / (t[2] - t[1])
     bend = (right - left) / (t[2] - t[0])
     slope = left + bend * (t[1] - t[0])
@@ -93,7 +85,7 @@ def _vertex(t: Array, value: Array) -> float:
 
 
 def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
-    r"""The fixed points with the given :math:`\hat q > 0`, and the sample ratios they belong to.
+    r"""Return the fixed points with given :math:`\hat q > 0`, and their sample ratios.
 
     Equation :eq:`equation-of-state` of the documentation.
 
@@ -103,7 +95,7 @@ def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
         array([1.])
     """
     variance, variance_error = mmse(model, q_hat)
-    # The variance of discrete signals falls exponentially, below the smallest number.
+    # The variance of discrete signals falls exponentially, below the smallest floating-point number.
     positive = np.maximum(variance, np.finfo(float).tiny)
     information, information_error = information_at(model, positive)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -113,85 +105,79 @@ def equation_of_state(model: Model, q_hat: Array) -> StateCurve:
 
 
 def mmse(model: Model, q_hat: Array) -> Estimate:
-    r""":math:`\mathrm{MMSE}(\hat q)` of a model of one row, shape (batch,)."""
+    r"""Return :math:`\mathrm{MMSE}(\hat q)` of a model of one row, shape (batch,)."""
     require_theory(model)
     precision = q_hat[:, None, None]
     return Estimate(*map(np.ravel, model.prior.covariance(Estimate(precision, np.zeros_like(precision)))))
 
 
 def information_at(model: Model, variance: Array) -> Estimate:
-    """Information of a channel of one row at posterior variances, shape (batch,)."""
+    """Return the information of a channel of one row at posterior variances, shape (batch,)."""
     require_theory(model)
     return Estimate(*map(np.ravel, model.channel.information_matrix(variance[:, None, None])))
 
 
 def resolved_curve(model: Model, most: float = np.inf) -> StateCurve:
-    """The equation of state on a grid that is dense around its extrema, where a hard phase begins or ends.
+    """Return the equation of state on a grid that is dense around its extrema, where a hard phase begins or ends.
 
     Args:
         model: of one row.
         most: largest sample ratio of interest.
     """
-    return with_curve(model, most)[1]
+    return curve_and_model(model, most)[1]
 
 
-def with_curve(model: Model, most: float) -> tuple[Model, StateCurve]:
-    """The model, or an equal one, that the curve was computed with, and the curve.
+def curve_and_model(model: Model, most: float) -> tuple[Model, StateCurve]:
+    """Return the memoized curve, and the model, or an equal one, that it was computed with.
 
-    Averages of a link are read off panels where many have been asked for, within their error: what is solved next to
-    the curve with this model does not depend on whether the curve was known before.
+    Averages of a link are interpolated where many have been computed, within their error. Solving next to the curve
+    with the same model gives results that do not depend on whether the curve was in memory.
     """
     decades = _decades(model, most)
     found: tuple[Model, StateCurve] = memoize(
-        lambda: (model, _resolved(model, decades)), "equation of state", model, decades
+        lambda: (model, _refined_curve(model, decades)), "equation of state", model, decades
     )
     return found
 
 
-def _resolved(model: Model, decades: int) -> StateCurve:
+def _refined_curve(model: Model, decades: int) -> StateCurve:
     # A longer curve begins with the points of a shorter one.
-    grid = overlap_grid(model, _POLICY.density * (6 + decades) + 1, largest=10.0**decades)
-    curve = _until_known(equation_of_state(model, grid))
-    with np.errstate(invalid="ignore"):  # between sample ratios that are infinite nothing turns
+    grid = overlap_grid(model, _PER_DECADE * (6 + decades) + 1, largest=10.0**decades)
+    curve = equation_of_state(model, grid)
+    # Points after the first one of zero variance are the same fixed point.
+    distinct = np.append(True, curve.variance[:-1] > 0)
+    curve = StateCurve(*(field[distinct] for field in vars(curve).values()))
+    with np.errstate(invalid="ignore"):  # differences of infinite ratios
         rises = np.diff(curve.alpha) > 0
-        large = np.abs(np.diff(curve.alpha[1:])) > _POLICY.turn * curve.alpha[1:-1]
+        large = np.abs(np.diff(curve.alpha[1:])) > _TURN * curve.alpha[1:-1]
     turns = 1 + np.flatnonzero((rises[1:] != rises[:-1]) & large)
     if turns.size == 0:
         return curve
     q_hat = curve.q_hat
-    extra = np.concatenate([np.geomspace(q_hat[i - 1], q_hat[i + 1], _POLICY.around)[1:-1] for i in turns])
-    return _merged(curve, equation_of_state(model, extra))
-
-
-def _until_known(curve: StateCurve) -> StateCurve:
-    """The curve up to its first point without a variance: the later ones are the same fixed point."""
-    kept = np.append(True, curve.variance[:-1] > 0)
-    return StateCurve(*(field[kept] for field in vars(curve).values()))
+    extra = np.concatenate([np.geomspace(q_hat[i - 1], q_hat[i + 1], _AROUND)[1:-1] for i in turns])
+    around = equation_of_state(model, extra)
+    _, order = np.unique(np.concatenate([q_hat, extra]), return_index=True)
+    fields = zip(vars(curve).values(), vars(around).values(), strict=True)
+    return StateCurve(*(np.concatenate(pair)[order] for pair in fields))
 
 
 def _decades(model: Model, ratio: float) -> int:
-    """Decades of q_hat worth looking at beyond one per degree of freedom.
+    """Return the decades of q_hat beyond one per degree of freedom that a sample ratio may reach.
 
-    Where noise limits the information, its value at the known signal bounds what a sample ratio makes of it.
+    Where noise limits the information, its value at the known signal bounds q_hat at this ratio.
     """
     most = information_at(model, np.array([1e-12])).value[0]
     needed = ratio * most / (model.prior.degrees * natural_scale(model))
     for decades in range(2, 12):
         if needed < 10.0**decades:
             return decades
-        if information_at(model, np.array([10.0**-decades])).value[0] > _POLICY.saturated * most:
+        if information_at(model, np.array([10.0**-decades])).value[0] > _SATURATED * most:
             return decades + 1
     return 12
 
 
-def _merged(first: StateCurve, second: StateCurve) -> StateCurve:
-    _, order = np.unique(np.concatenate([first.q_hat, second.q_hat]), return_index=True)
-    fields = zip(vars(first).values(), vars(second).values(), strict=True)
-    return StateCurve(*(np.concatenate(pair)[order] for pair in fields))
-
-
 def perfect_end(model: Model) -> float:
-    r"""Limit of the equation of state at perfect overlap, :math:`\hat q\to\infty`.
+    r"""Return the limit of the equation of state at perfect overlap, :math:`\hat q\to\infty`.
 
     A continuous signal has :math:`V \simeq \mathrm{dimension}/\hat q`: the limit is the counting threshold. The
     variance of a discrete one falls exponentially: where the information grows like a power of :math:`1/V`, the limit
@@ -203,28 +189,24 @@ def perfect_end(model: Model) -> float:
         >>> perfect_end(SequenceMultiIndex(lambda z: np.sign(z[0, 0]), 1, 1, prior="rademacher"))
         0.0
     """
-    if model.prior.mmse_dimension == 0 and _information_diverges(model):
-        return 0.0
-    return counting_threshold(model)
-
-
-def _information_diverges(model: Model) -> bool:
-    """Whether the information grows like a power of the inverse variance as the variance vanishes."""
+    if model.prior.mmse_dimension != 0:
+        return counting_threshold(model)
     if model.channel.rank > 0:
-        return True
-    factor = 10.0**_POLICY.decades
+        return 0.0
+    factor = 10.0**_EXPONENT_DECADES
     information = information_at(model, model.channel.smallest * factor ** np.arange(3.0)).value
     near, far = -np.diff(np.log(information)) / np.log(factor)
-    return bool(near > _POLICY.power and near > _POLICY.steady * far)
+    diverges = near > _SMALLEST_EXPONENT and near > _STEADY * far
+    return 0.0 if diverges else counting_threshold(model)
 
 
 def overlap_grid(model: Model, points: int, smallest: float = 1e-6, largest: float = 1e8) -> Array:
-    r"""Values of :math:`\hat q` above the prior's onset, logarithmic, covering overlaps from 0 to almost 1."""
+    r"""Return values of :math:`\hat q` above the onset of the prior, logarithmic, for overlaps from 0 to almost 1."""
     prior = model.prior
     return prior.weak_recovery_onset + natural_scale(model) * np.geomspace(smallest, largest, points)
 
 
 def natural_scale(model: Model) -> float:
-    r"""The :math:`\hat q` of one per degree of freedom; of discrete signals, which have none, that of one per entry."""
+    r"""Return the :math:`\hat q` of one per degree of freedom, or per entry of discrete signals, which have none."""
     dimension = model.prior.mmse_dimension
     return dimension if dimension > 0 else 1.0

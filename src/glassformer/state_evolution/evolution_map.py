@@ -1,4 +1,7 @@
-"""One step of state evolution."""
+r"""The map of state evolution: from posterior covariances to the next ones.
+
+.. math:: \hat Q = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T, \qquad V = \mathrm{covariance}(\hat Q).
+"""
 
 from __future__ import annotations
 
@@ -17,67 +20,44 @@ from glassformer.core.progress import advance
 from glassformer.models.base import Model, require_theory
 from glassformer.numerics.eigenvalues import with_eigenvalues
 from glassformer.priors.base import Prior
-from glassformer.state_evolution.fixed_point import Index
+from glassformer.state_evolution.fixed_point import Flags, Index
+
+# Sampled data points per replica below which a map is too rough to lead anywhere (chosen by trial).
+_FEWEST_POINTS = 64
+# Relative step of conjugate overlaps in the slope of a prior: its square is of the order of rounding.
+_DIFFERENCE_STEP = 1e-4
+# Standard errors within which a negative eigenvalue of an information matrix counts as zero.
+_STANDARD_ERRORS = 4.0
+# Eigenvalues of sampled covariances may exceed those of the prior by this much (chosen by trial).
+_SAMPLED_EXCESS = 0.05
 
 
-@dataclass(frozen=True)
-class Policy:
-    """Where state evolution begins, how few points will do, and what is rounding or sampling error.
-
-    Attributes:
-        informed: what the informed start leaves unknown: averages that are exact, and sampled ones.
-        breaking: overlap that breaks the symmetry of even labels at the uninformed start, likewise.
-        coarse: factor of sampled data points that locating fixed points can do without.
-        fewest: sampled data points per replica below which a map tells little.
-        at_first: sampled data points per replica of a first look.
-        step: relative one of conjugate overlaps, for the slope of a prior.
-        errors: standard errors within which an eigenvalue that cannot be negative is zero.
-        rounding: by which eigenvalues of a covariance may exceed one.
-        largest_ratio: sample ratio beyond which its products with information overflow.
-    """
-
-    informed: tuple[float, float] = (1e-8, 1e-4)
-    breaking: tuple[float, float] = (1e-6, 1e-3)
-    coarse: int = 16
-    fewest: int = 64
-    at_first: int = 64
-    step: float = 1e-4
-    errors: float = 4.0
-    rounding: float = 1e-12
-    largest_ratio: float = 1e100
-
-
-POLICY = Policy()
-
-
-class Sampled(NamedTuple):
-    """The next covariances, shape (active, P, P).
+class SampledStep(NamedTuple):
+    """The next covariances from sampled averages, and what their error is made of.
 
     Attributes:
-        value: of all data.
-        rest: of the data less one replica after the other, shape (active, replicas, P, P).
-        less: of data with what the sample may have none of.
-        more: with what sampled posteriors and the covariance of the prior may leave out.
+        value: from all data, shape (active, P, P).
+        leave_one_out: from all replicas of the data but one, shape (active, replicas, P, P).
+        without_unseen: if data points that the sample may lack carried no information, shape (active, P, P).
+        with_bias: with the bias of sampled posteriors and of the prior's approximation, shape (active, P, P).
     """
 
     value: Array
-    rest: Array
-    less: Array
-    more: Array
+    leave_one_out: Array
+    without_unseen: Array
+    with_bias: Array
 
 
 @dataclass(frozen=True)
 class EvolutionMap:
-    r"""From posterior covariances to the next ones, shape (active, P, P); a scalar model is the case ``P = 1``.
-
-    .. math:: \hat Q = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T, \qquad V = \mathrm{covariance}(\hat Q).
+    """One step of state evolution on covariances of shape (active, P, P); a scalar model is the case ``P = 1``.
 
     Args:
         model: prior and channel of ``P`` rows.
         alpha: sample ratios, shape (batch,).
-        channel: the model's, with as many sampled data points as are wanted; its own by default.
+        channel: the model's, with as many sampled data points as are wanted.
         subspace: projector on the directions that may be learned, shape (P, P); all by default.
-        clamped: a row and the variances, shape (batch,), that it is held at, apart from the others.
+        clamped: a row and its fixed variances, shape (batch,); the row has no overlap with the others.
     """
 
     model: Model
@@ -91,89 +71,96 @@ class EvolutionMap:
 
     @cached_property
     def prior(self) -> Prior:
-        """What is learned, row by row."""
+        """The prior of the rows."""
         return self.model.prior
 
-    def with_fewer(self, factor: int) -> EvolutionMap:
-        """The map with fewer sampled data points, by a factor, unless they are few already."""
-        fewer = max(min(POLICY.fewest, self.channel.points), self.channel.points // factor)
+    def with_fewer_points(self, factor: int) -> EvolutionMap:
+        """Return the map with fewer sampled data points, by a factor, but no fewer than 64 per replica."""
+        fewer = max(min(_FEWEST_POINTS, self.channel.points), self.channel.points // factor)
         return replace(self, channel=self.channel.with_points(fewer))
 
     def low_accuracy(self) -> EvolutionMap:
-        """The map with less work on each data point, that leads to where more is to be spent."""
+        """Return the map with less work on each data point."""
         return replace(self, channel=self.channel.low_accuracy())
 
-    def __call__(self, variance: Array, index: Index, kept: Array | None = None) -> Estimate:
-        r"""The next covariances of the batch elements ``index``, from theirs of shape (active, P, P).
+    def __call__(self, variance: Array, index: Index, conjugates: Array | None = None) -> Estimate:
+        r"""Return the next covariances of the batch elements ``index``, from theirs of shape (active, P, P).
 
-        ``kept``, of shape (2, batch, P, P), takes :math:`\hat Q` on the way and its error.
+        ``conjugates``, shape (2, batch, P, P), is filled with :math:`\hat Q` and its error.
         """
         conjugate = self.conjugate(variance, index)
-        if kept is not None:
-            kept[:, index] = conjugate
+        if conjugates is not None:
+            conjugates[:, index] = conjugate
         value, error = self.covariance(conjugate, index)
         if variance.shape[-1] == 1 and np.any(variance == 0) and self.channel.rank > 0:
-            # A signal known exactly stays known where labels fix it; the floor of the variance must not show.
+            # A signal known exactly stays known if labels fix it, whatever the smallest variance of the channel.
             value = np.where(variance == 0, 0.0, value)
         return Estimate(value, error)
 
     def conjugate(self, variance: Array, index: Index) -> Estimate:
-        r""":math:`\hat Q` of covariances, and its error."""
-        found = self.channel.information_matrix(floored(variance, self.channel.smallest))
+        r"""Return :math:`\hat Q` at covariances, and its error."""
+        information = self.channel.information_matrix(floor_eigenvalues(variance, self.channel.smallest))
         advance(len(index) * self.channel.work)
-        rate = self.alpha[index, None, None] / self.prior.degrees
-        return Estimate(rate * found.value, rate * found.error)
+        rate = self._rate(index)
+        return Estimate(rate * information.value, rate * information.error)
 
-    def with_replicas(self, variance: Array, index: Index, kept: Array) -> Sampled:
-        """The next covariances with what replicas of the data say apart; ``kept`` is filled as above."""
-        found = self.channel.averages(floored(variance, self.channel.smallest))
+    def step_with_replicas(self, variance: Array, index: Index, conjugates: Array) -> SampledStep:
+        """Return the next covariances with their sampling errors; ``conjugates`` is filled as by a call."""
+        averages = self.channel.averages(floor_eigenvalues(variance, self.channel.smallest))
         advance(len(index) * self.channel.work)
-        return self._sampled(found, index, kept)
+        return self._sampled_step(averages, index, conjugates)
 
-    def with_slopes(self, variance: Array, index: Index, kept: Array) -> tuple[Sampled, Array]:
-        """The same and the slopes of the map there, from the same posteriors, on flattened covariances."""
-        states = floored(variance, self.channel.smallest)
-        found, growth = zip(*map(self._averages_and_slope, states), strict=True)
-        sampled = self._sampled(concatenate_averages(found), index, kept)
-        rate = self.alpha[index, None, None] / self.prior.degrees
-        return sampled, -self._prior_slope(Estimate(*kept[:, index]), index) @ (rate * np.stack(growth))
+    def step_with_slope(self, variance: Array, index: Index, conjugates: Array) -> tuple[SampledStep, Array]:
+        """Return the same and the slope of the map there, from the same data."""
+        averages, slope = self._averages_and_slope(variance, index)
+        return self._sampled_step(averages, index, conjugates), slope
 
-    def _averages_and_slope(self, state: Array) -> tuple[Averages, Array]:
-        """Where a fixed point is located, its refinement begins: the same data are not asked twice."""
-        found: tuple[Averages, Array] = memoize(
+    def slope(self, variance: Array, index: Index) -> Array:
+        """Return the slope of the map on flattened covariances, shape (active, P^2, P^2)."""
+        return self._averages_and_slope(variance, index)[1]
+
+    def _rate(self, index: Index) -> Array:
+        return np.asarray(self.alpha[index, None, None] / self.prior.degrees)
+
+    def _averages_and_slope(self, variance: Array, index: Index) -> tuple[Averages, Array]:
+        states = floor_eigenvalues(variance, self.channel.smallest)
+        parts, growth = zip(*map(self._averages_and_growth, states), strict=True)
+        averages, rate = concatenate_averages(parts), self._rate(index)
+        conjugate = Estimate(rate * averages.information.value, rate * averages.information.error)
+        # More overlap is less covariance.
+        return averages, -self._prior_slope(conjugate, index) @ (rate * np.stack(growth))
+
+    def _averages_and_growth(self, state: Array) -> tuple[Averages, Array]:
+        # Remembered: refinement begins at the covariances at which the coarse solution has computed its slopes.
+        averages: tuple[Averages, Array] = memoize(
             lambda: self.channel.averages_and_slope(state), "averages and slope", self.channel, state
         )
         advance(self.channel.work)
-        return found
+        return averages
 
-    def _sampled(self, found: Averages, index: Index, kept: Array) -> Sampled:
-        rate = self.alpha[index, None, None] / self.prior.degrees
-        kept[:, index] = rate * np.array(found.information)
-        conjugate = _positive(Estimate(*kept[:, index]))
-        # The error of the prior's own approximation: none of it is that of the conjugate overlaps.
-        value, own = self.covariance(Estimate(conjugate.value, np.zeros_like(conjugate.value)), index)
-        count = found.replicas.shape[1]
-        rest = (found.replicas.sum(axis=1, keepdims=True) - found.replicas) / max(count - 1, 1)
-        parts = [Estimate(rate * own, kept[1, index]) for own in np.moveaxis(rest, 1, 0)]
-        less, more = (
-            self.covariance(Estimate(own, kept[1, index]), index).value
-            for own in ((1 - found.unseen) * kept[0, index], kept[0, index] + rate * found.missing)
+    def _sampled_step(self, averages: Averages, index: Index, conjugates: Array) -> SampledStep:
+        rate = self._rate(index)
+        conjugates[:, index] = rate * np.array(averages.information)
+        q_hat, q_hat_error = conjugates[:, index]
+        # The error of the prior's own approximation, none of it from that of the conjugate overlaps.
+        positive = _positive(Estimate(q_hat, q_hat_error)).value
+        value, prior_error = self.covariance(Estimate(positive, np.zeros_like(positive)), index)
+        replicas = averages.replicas
+        leave_one_out = (replicas.sum(axis=1, keepdims=True) - replicas) / max(replicas.shape[1] - 1, 1)
+
+        def mapped(conjugate: Array) -> Array:
+            return self.covariance(Estimate(conjugate, q_hat_error), index).value
+
+        with_bias = mapped(q_hat + rate * averages.missing)
+        return SampledStep(
+            value,
+            np.stack([mapped(rate * part) for part in np.moveaxis(leave_one_out, 1, 0)], axis=1),
+            mapped((1 - averages.unseen) * q_hat),
+            with_bias + np.where(with_bias < value, -prior_error, prior_error),
         )
-        more = more + np.where(more < value, -own, own)
-        return Sampled(value, np.stack([self.covariance(part, index).value for part in parts], axis=1), less, more)
-
-    def slope(self, variance: Array, index: Index) -> Array:
-        """Slope of the map on flattened covariances, shape (active, P^2, P^2)."""
-        states = floored(variance, self.channel.smallest)
-        rate = self.alpha[index, None, None] / self.prior.degrees
-        found, growth = zip(*map(self._averages_and_slope, states), strict=True)
-        information = concatenate_averages(found).information
-        conjugate, growth = Estimate(rate * information.value, rate * information.error), rate * np.stack(growth)
-        # More overlap is less covariance.
-        return -self._prior_slope(conjugate, index) @ growth
 
     def _prior_slope(self, conjugate: Estimate, index: Index) -> Array:
-        """Change of covariances with flattened conjugate overlaps, by differences towards more knowledge.
+        """Return the derivative of covariances in flattened conjugate overlaps, by differences towards more knowledge.
 
         Entries off the diagonal are reached by moving two rows together, so that no state leaves the cone.
         """
@@ -182,42 +169,44 @@ class EvolutionMap:
         pairs = list(combinations_with_replacement(range(size), 2))
         scale = np.sqrt(1 + np.diagonal(q_hat, axis1=1, axis2=2))
 
-        def moved(direction: Array) -> Array:
-            far = q_hat + POLICY.step * direction[:, :, None] * direction[:, None, :]
-            return self.covariance(Estimate(far, np.zeros_like(far)), index).value
+        def covariance_beyond(direction: Array) -> Array:
+            beyond = q_hat + _DIFFERENCE_STEP * direction[:, :, None] * direction[:, None, :]
+            return self.covariance(Estimate(beyond, np.zeros_like(beyond)), index).value
 
-        here = moved(np.zeros_like(scale))
+        here = covariance_beyond(np.zeros_like(scale))
         unit = scale[:, None, :] * np.eye(size)
-        change = {(a, b): (moved(unit[:, a] + unit[:, b] * (a != b)) - here) / POLICY.step for a, b in pairs}
+        change = {
+            (a, b): (covariance_beyond(unit[:, a] + unit[:, b] * (a != b)) - here) / _DIFFERENCE_STEP for a, b in pairs
+        }
         slope = np.zeros((len(q_hat), size, size, size, size))
         for a, b in pairs:
             mixed = change[a, b] if a == b else 0.5 * (change[a, b] - change[a, a] - change[b, b])
             slope[..., a, b] = slope[..., b, a] = mixed / (scale[:, a] * scale[:, b])[:, None, None]
         return slope.reshape(len(q_hat), size * size, size * size)
 
-    def respected(self, matrices: Array, variance: Array) -> Array:
-        """The part of matrices, shape (active, P, P), that keeps the symmetries of covariances of that shape."""
-        channel = self.channel
-        pairs = zip(matrices, channel.self_overlap - variance, strict=True)
-        return np.array([channel.row_symmetries.symmetrise(matrix, overlap) for matrix, overlap in pairs])
+    def respect_symmetries(self, matrices: Array, variance: Array) -> Array:
+        """Return the part of matrices, shape (active, P, P), that keeps the row symmetries of the covariances."""
+        pairs = zip(matrices, self.channel.self_overlap - variance, strict=True)
+        return np.array([self.channel.row_symmetries.symmetrise(matrix, overlap) for matrix, overlap in pairs])
 
     def covariance(self, q_hat: Estimate, index: Index) -> Estimate:
-        r"""Covariances from :math:`\hat Q`, with what must not be learned left as it is."""
+        r"""Return covariances at :math:`\hat Q`; directions outside the subspace and clamped rows do not change."""
         value, error = self.prior.covariance(_positive(q_hat) if self.channel.sampled else q_hat)
         if self.subspace is not None:
             outside = np.eye(len(self.subspace)) - self.subspace
-            value = self.subspace @ value @ self.subspace + (1 - side_known(self.model)) * outside
+            unknown = 1 - side_information_overlap(self.model)
+            value = self.subspace @ value @ self.subspace + unknown * outside
             error = np.abs(self.subspace) @ error @ np.abs(self.subspace)
         if self.clamped is None:
             return Estimate(value, error)
         row, values = self.clamped
-        return Estimate(held(value, row, values[index]), held(error, row, np.zeros(len(index))))
+        return Estimate(pin_row(value, row, values[index]), pin_row(error, row, np.zeros(len(index))))
 
 
 def _positive(q_hat: Estimate) -> Estimate:
-    """Conjugate overlaps whose eigenvalues, where they are negative within the sampling error, are zero."""
+    """Replace eigenvalues of conjugate overlaps that are negative within the sampling error by zero."""
     low = np.linalg.eigvalsh(q_hat.value)[:, 0]
-    within = (low < 0) & (low > -POLICY.errors * np.linalg.norm(q_hat.error, axis=(1, 2)))
+    within = (low < 0) & (low > -_STANDARD_ERRORS * np.linalg.norm(q_hat.error, axis=(1, 2)))
     if not within.any():
         return q_hat
     value = q_hat.value.copy()
@@ -225,11 +214,22 @@ def _positive(q_hat: Estimate) -> Estimate:
     return Estimate(value, q_hat.error)
 
 
-def floored(variance: Array, smallest: float) -> Array:
-    """Covariances with no eigenvalue below ``smallest``; the others, and those of one row, keep all their digits.
+def is_covariance(states: Array, excess: float = _SAMPLED_EXCESS) -> Flags:
+    """Return which states, flattened or not, have eigenvalues from 0 to ``1 + excess``: rows have unit power."""
+    flat = states.reshape(len(states), -1)
+    finite: Flags = np.all(np.isfinite(flat), axis=1)
+    if flat.shape[1] == 1:
+        return np.asarray(finite & (flat[:, 0] >= 0) & (flat[:, 0] <= 1 + excess))
+    size = int(np.sqrt(flat.shape[1]))
+    values = np.linalg.eigvalsh(np.where(finite[:, None], flat, 0.0).reshape(-1, size, size))
+    return np.asarray(finite & (values[:, 0] > -1e-12) & (values[:, -1] <= 1 + excess))
+
+
+def floor_eigenvalues(variance: Array, smallest: float) -> Array:
+    """Return covariances with no eigenvalue below ``smallest``; those without such eigenvalues keep all their digits.
 
     Example:
-        >>> floored(np.array([[[0.0]], [[0.5]]]), 1e-14).ravel().tolist()
+        >>> floor_eigenvalues(np.array([[[0.0]], [[0.5]]]), 1e-14).ravel().tolist()
         [1e-14, 0.5]
     """
     if variance.shape[-1] == 1:
@@ -240,21 +240,21 @@ def floored(variance: Array, smallest: float) -> Array:
     return lifted
 
 
-def held(matrices: Array, row: int, values: Array) -> Array:
-    """Matrices with one row and column replaced by a value on the diagonal.
+def pin_row(matrices: Array, row: int, values: Array) -> Array:
+    """Return matrices with one row and column replaced by a value on the diagonal.
 
     Example:
-        >>> held(np.ones((1, 2, 2)), 0, np.array([3.0])).tolist()
+        >>> pin_row(np.ones((1, 2, 2)), 0, np.array([3.0])).tolist()
         [[[3.0, 0.0], [0.0, 1.0]]]
     """
-    found = matrices.copy()
-    found[:, row, :] = found[:, :, row] = 0.0
-    found[:, row, row] = values
-    return found
+    pinned = matrices.copy()
+    pinned[:, row, :] = pinned[:, :, row] = 0.0
+    pinned[:, row, row] = values
+    return pinned
 
 
-def side_known(model: Model) -> float:
-    """What side information alone tells of a direction."""
+def side_information_overlap(model: Model) -> float:
+    """Return the overlap of every direction that side information alone gives."""
     prior = model.prior
     nothing = np.zeros((1, prior.rows, prior.rows))
     return float(1 - prior.covariance(Estimate(nothing, nothing)).value[0, 0, 0])

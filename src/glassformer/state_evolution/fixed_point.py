@@ -1,17 +1,16 @@
-r"""The one loop of the theory: fixed points of a map, a batch at a time.
+r"""The fixed-point loop of state evolution, for a batch of independent problems.
 
-The state is the posterior variance (one number, or an array per batch element), not the overlap: near perfect
-recovery the variance keeps its relative precision where the overlap rounds to one.
+The state is the posterior variance :math:`V` (one number, or an array per batch element), not the overlap
+:math:`q = 1 - V`: near perfect recovery the variance keeps its relative precision where the overlap rounds to one.
 
 Convergence is measured on the undamped residual :math:`F(x) - x` *and* on its amplification: where the map contracts
-slowly, by a factor :math:`\lambda` per step, a residual ``r`` means a distance :math:`r/(1-\lambda)`. Neither damping
-nor acceleration enters that measure.
+slowly, by a factor :math:`\lambda` per step, a residual ``r`` means a distance :math:`r/(1-\lambda)` to the fixed
+point. Neither damping nor acceleration enters this measure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,20 +23,16 @@ from glassformer.core.solution import Solution, Status
 Flags = NDArray[np.bool_]
 Index = NDArray[np.intp]
 
-
-@dataclass(frozen=True)
-class Acceleration:
-    """How far accelerated steps may lead, and which fixed points are rough."""
-
-    rough: float = 0.05  # share of a fixed point from which on its integration error is no longer a detail
-    share: float = 0.3  # longest step, as a share of the way travelled so far
-    least: float = 2.0  # longest step, in units of the residual, however short that way
-    growth: float = 4.0  # of the longest step from one to the next
-    farthest: float = 1e15  # where that growth ends, in the same units
-    halvings: int = 60  # of steps that lead out of the domain
-
-
-_POLICY = Acceleration()
+# A fixed point whose integration error exceeds this share of it is not resolved (chosen by trial).
+_UNRESOLVED = 0.05
+# Accelerated steps are at most this share of the way travelled so far, or, if longer, this many residuals. Longer ones
+# skipped the first fixed point in the tests next to a fold.
+_SHARE_TRAVELLED, _SHORTEST_REACH = 0.3, 2.0
+# The longest step, in residuals, grows by this factor from one step to the next, up to an end that only prevents
+# overflow.
+_REACH_GROWTH, _FARTHEST_REACH = 4.0, 1e15
+# Halvings of a step that leads out of the domain: 2^-60 of it is below rounding.
+_HALVINGS = 60
 
 
 def fixed_point(
@@ -48,21 +43,23 @@ def fixed_point(
     origin: Array | None = None,
     noise: float = 0.0,
 ) -> Solution:
-    """Iterate ``x -> function(x)`` from ``start`` until it stops moving, each batch element on its own.
+    """Iterate ``x -> function(x)`` from ``start`` until it converges, each batch element on its own.
 
-    The accelerated step is Anderson's with one remembered pair, held to the direction of the residual and to a length
-    that may grow fourfold per step, so that from below it approaches the *first* fixed point, and a start that is
-    unstable is left rather than mistaken for a solution.
+    The accelerated step is Anderson's with one remembered pair, restricted to the direction of the residual and to a
+    length that may grow fourfold per step. So the iteration approaches the *first* fixed point from its start, and it
+    leaves an unstable start instead of mistaking it for a solution.
 
     Args:
-        function: called with the states still moving, shape ``(active, ...)``, and their batch indices; returns the
+        function: called with the states still active, shape ``(active, ...)``, and their batch indices; returns the
             map's value and its integration error, of the same shape.
         start: shape ``(batch, ...)``.
         settings: tolerances, iteration limit, damping.
-        inside: tells which states, shape ``(active, ...)``, belong to the domain, shape ``(active,)``; all by default.
-        origin: where the way to the fixed point began, if not at ``start``: between the two there is known to be no
-            other fixed point, and accelerated steps may be as long as a part of the way from there.
-        noise: share of the integration error below which a residual that does not grow tells nothing: the end.
+        inside: returns which states, shape ``(active, ...)``, belong to the domain, shape ``(active,)``; by default
+            all do.
+        origin: where the path to the fixed point began, if not at ``start``. No other fixed point may lie between the
+            two; accelerated steps may then be as long as a share of the distance from there.
+        noise: share of the integration error below which a residual that does not grow carries no information: the
+            iteration ends there.
 
     Returns:
         A :class:`Solution`; never raises for lack of convergence.
@@ -72,53 +69,53 @@ def fixed_point(
         >>> print(solution.status[0], round(float(solution.value[0]), 9))
         converged 0.739085133
     """
-    settings, inside = settings or Iteration(), inside or _everywhere
+    settings, inside = settings or Iteration(), inside or (lambda states: np.ones(len(states), dtype=bool))
     x = np.array(start, dtype=float)
     batch, shape = len(x), x.shape[1:]
     x = x.reshape(batch, -1)
     origin = x.copy() if origin is None else np.array(origin, dtype=float).reshape(x.shape)
-    residual, estimate, reach = np.full(batch, np.nan), np.full(batch, np.inf), np.full(batch, _POLICY.least)
+    residual, estimate, reach = np.full(batch, np.nan), np.full(batch, np.inf), np.full(batch, _SHORTEST_REACH)
     iterations, status = np.zeros(batch, dtype=np.int64), np.full(batch, Status.ITERATION_LIMIT, dtype=object)
     old_x, old_r = np.full_like(x, np.nan), np.full_like(x, np.nan)
     active, history = np.arange(batch), []
     for remaining in reversed(range(settings.max_iterations)):
         here = x[active]
-        found = function(here.reshape(-1, *shape), active)
-        value, error = (np.asarray(part, dtype=float).reshape(here.shape) for part in found)
+        mapped = function(here.reshape(-1, *shape), active)
+        value, error = (np.asarray(part, dtype=float).reshape(here.shape) for part in mapped)
         r = value - here
-        size, norm, blur = (np.linalg.norm(part, axis=1) for part in (r, here, error))
-        moved = (here, here - old_x[active], r - old_r[active])
-        distance = _distance(size, *moved)
-        # A residual is known to rounding and integration error only, which slow convergence amplifies like itself.
-        rounded = _distance(np.maximum(size, np.finfo(float).eps * norm) + blur, *moved)
+        size, norm, integration_error = (np.linalg.norm(part, axis=1) for part in (r, here, error))
+        last_step = (here, here - old_x[active], r - old_r[active])
+        distance = _distance(size, *last_step)
+        # The residual itself is known up to rounding and integration error; slow convergence amplifies these as well.
+        uncertainty = _distance(np.maximum(size, np.finfo(float).eps * norm) + integration_error, *last_step)
         residual[active], iterations[active] = size, iterations[active] + 1
-        estimate[active] = np.where(np.isfinite(rounded), rounded, distance + blur)
+        estimate[active] = np.where(np.isfinite(uncertainty), uncertainty, distance + integration_error)
         history.append(np.full(batch, np.nan))
         history[-1][active] = size
 
         finite, domain = np.isfinite(value).all(axis=1), inside(value)
         done = (distance <= settings.tolerance * norm + settings.floor) | (
-            np.isfinite(distance) & (size < noise * blur)
+            np.isfinite(distance) & (size < noise * integration_error)
         )
-        # States of a few floors are zero, whatever share of them is not known.
-        rough = blur > _POLICY.rough * norm + 4 * settings.floor
+        # States within a few floors of zero count as zero, however large their relative error.
+        unresolved = integration_error > _UNRESOLVED * norm + 4 * settings.floor
         status[active[done]] = Status.CONVERGED
-        status[active[done & rough]] = Status.INTEGRATION_NOT_CONVERGED
+        status[active[done & unresolved]] = Status.INTEGRATION_NOT_CONVERGED
         status[active[~domain]] = Status.OUTSIDE_CONE
         status[active[~finite]] = Status.NON_FINITE
         keep = finite & domain & ~done
         if settings.damping is None:
             travelled = np.linalg.norm(here - origin[active], axis=1)
-            step, reach[active] = _accelerated(here, r, old_x[active], old_r[active], reach[active], travelled)
+            step, reach[active] = _anderson_step(here, r, old_x[active], old_r[active], reach[active], travelled)
         else:
             step = (1 - settings.damping) * r
         old_x[active], old_r[active] = here, r
         active = active[keep]
-        # After the last evaluation nothing moves: the residual reported is that of the value returned.
+        # No step after the last evaluation: the residual reported is that of the value returned.
         if active.size == 0 or remaining == 0:
             break
         note(f"iteration {len(history)}, {active.size} of {batch} not converged")
-        x[active] = _stay_inside(here[keep], step[keep], inside)
+        x[active] = _shorten_into_domain(here[keep], step[keep], inside)
     return Solution(
         value=x.reshape(np.shape(start)),
         status=list(status),
@@ -129,30 +126,28 @@ def fixed_point(
     )
 
 
-def _everywhere(states: Array) -> Flags:
-    return np.ones(len(states), dtype=bool)
-
-
 def _distance(size: Array, x: Array, dx: Array, dr: Array) -> Array:
-    """Distance to the fixed point for residuals of the given size, from the slope between the last two states.
+    """Return the distance to the fixed point for residuals of norm ``size``, from the slope over the last step.
 
-    Infinite while there is no slope to judge by, and where the residual grows along the way: that is no sign of a
-    fixed point nearby, however small the residual.
+    It is infinite without a last step, and where the residual grows along it: then no fixed point need be near,
+    however small the residual.
     """
     length = np.sum(dx * dx, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.sum(dx * dr, axis=1) / length
-        known = np.where(slope < 0, size * np.maximum(1.0, -1 / slope), np.inf)
+        distance = np.where(slope < 0, size * np.maximum(1.0, -1 / slope), np.inf)
     at_rounding = length <= 1e-30 * np.sum(x * x, axis=1)
-    return np.where(size == 0, 0.0, np.where(np.isnan(length), np.inf, np.where(at_rounding, size, known)))
+    return np.where(size == 0, 0.0, np.where(np.isnan(length), np.inf, np.where(at_rounding, size, distance)))
 
 
-def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, travelled: Array) -> tuple[Array, Array]:
-    """One Anderson step, aligned with the residual and of limited length.
+def _anderson_step(
+    x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, travelled: Array
+) -> tuple[Array, Array]:
+    """Return one Anderson step, aligned with the residual and of limited length, and the next limit.
 
-    It is at most ``reach`` times as long as the residual and, beyond twice, no longer than a part of the way already
-    ``travelled``, so that no stable point is leapt over together with the unstable one behind it. Where the residual
-    grows (the state is leaving an unstable point) its direction is followed that far.
+    The step is at most ``reach`` times as long as the residual and, beyond twice the residual, no longer than a share
+    of the way already ``travelled``, so that it cannot skip a stable point together with the unstable one behind it.
+    Where the residual grows (the state is leaving an unstable point) the step follows the residual up to that length.
     """
     dr, size = r - old_r, np.linalg.norm(r, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -161,19 +156,19 @@ def _accelerated(x: Array, r: Array, old_x: Array, old_r: Array, reach: Array, t
         ratio = np.linalg.norm(step, axis=1) / size
         usable = np.isfinite(ratio) & (np.sum(step * r, axis=1) > 0)
         overshot = np.sum(r * old_r, axis=1) < 0
-        beyond = np.where(size > 0, _POLICY.share * travelled / size, 0.0)
-        longest = np.minimum(reach, np.maximum(_POLICY.least, beyond))
+        share_travelled = np.where(size > 0, _SHARE_TRAVELLED * travelled / size, 0.0)
+        longest = np.minimum(reach, np.maximum(_SHORTEST_REACH, share_travelled))
         shortened = step * np.minimum(1.0, longest / ratio)[:, None]
-    fresh = np.isnan(old_r).any(axis=1)
-    blind = np.where(fresh, 1.0, longest)[:, None] * r
-    reach = np.where(overshot, 1.0, np.minimum(_POLICY.growth * reach, _POLICY.farthest))
-    return np.where(usable[:, None], shortened, blind), reach
+    first = np.isnan(old_r).any(axis=1)
+    along_residual = np.where(first, 1.0, longest)[:, None] * r
+    reach = np.where(overshot, 1.0, np.minimum(_REACH_GROWTH * reach, _FARTHEST_REACH))
+    return np.where(usable[:, None], shortened, along_residual), reach
 
 
-def _stay_inside(x: Array, step: Array, inside: Callable[[Array], Flags]) -> Array:
-    """``x + step``, the step halved until the state belongs to the domain."""
+def _shorten_into_domain(x: Array, step: Array, inside: Callable[[Array], Flags]) -> Array:
+    """Return ``x + step``, the step halved until the state belongs to the domain."""
     share = np.ones(len(x))
-    for _ in range(_POLICY.halvings):
+    for _ in range(_HALVINGS):
         outside = ~inside(x + share[:, None] * step)
         if not outside.any():
             break

@@ -25,23 +25,23 @@ from glassformer.core.results import Table, plain
 from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.numerics.roots import root_by_growth
 from glassformer.state_evolution.equation_of_state import information_at, mmse, overlap_grid
-from glassformer.state_evolution.evolution_map import floored, held
+from glassformer.state_evolution.evolution_map import floor_eigenvalues, pin_row
 from glassformer.state_evolution.solve import solve_state_evolution
 
 
 def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Array | None = None) -> Estimate:
-    r""":math:`\Phi = \alpha\,E\log Z_{out} + \mathrm{degrees}\,[\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2]`, in nats.
+    r"""Return :math:`\Phi = \alpha\,E\log Z_{out} + \mathrm{degrees}\,[\Psi(\hat Q) - \mathrm{Tr}\,Q\hat Q/2]`.
 
     Equations :eq:`free-entropy` and :eq:`matrix-free-entropy` of the documentation.
 
-    Of shape (batch,). Where averages are sampled it is known up to what labels contribute whatever is known;
+    In nats, shape (batch,). Where averages are sampled, a constant that depends on the labels alone is missing;
     differences between overlaps at one sample ratio are exact.
 
     Args:
         model: prior and channel.
         alpha: one sample ratio, or one per element of ``q_hat``.
         q_hat: finite conjugate overlaps, shape (batch,) or for several rows (batch, P, P).
-        variance: the posterior covariances that belong to them, of that shape; those that the prior gives by default.
+        variance: the posterior covariances at these, of the same shape; by default computed from the prior.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -55,7 +55,7 @@ def free_entropy(model: Model, alpha: float | Array, q_hat: Array, variance: Arr
 
 
 def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None) -> tuple[Estimate, Estimate]:
-    r"""The output part :math:`E\log Z_{out}`, which is counted per unit of the sample ratio, and the prior part.
+    r"""Return the output part :math:`E\log Z_{out}`, per unit of the sample ratio, and the prior part.
 
     Arguments as those of :func:`free_entropy`. At a fixed point the output part is the derivative of the free entropy
     with respect to the sample ratio.
@@ -63,22 +63,22 @@ def free_entropy_parts(model: Model, q_hat: Array, variance: Array | None = None
     require_theory(model)
     prior = model.prior
     precision = np.asarray(q_hat, dtype=float).reshape(-1, prior.rows, prior.rows)
-    known = Estimate(precision, np.zeros_like(precision))
+    exact = Estimate(precision, np.zeros_like(precision))
     if variance is None:
-        spread, blur = prior.covariance(known)
+        covariance, covariance_error = prior.covariance(exact)
     else:
-        spread, blur = np.asarray(variance).reshape(precision.shape), known.error
-    entropy = prior.entropy(precision, spread)
-    error = entropy.error + 0.5 * prior.degrees * np.sum(precision * blur, axis=(1, 2))
+        covariance, covariance_error = np.asarray(variance).reshape(precision.shape), exact.error
+    entropy = prior.entropy(precision, covariance)
+    error = entropy.error + 0.5 * prior.degrees * np.sum(precision * covariance_error, axis=(1, 2))
     # Variances of discrete weights may round to zero.
-    output = model.channel.averages(floored(spread, np.finfo(float).tiny)).log_partition
+    output = model.channel.averages(floor_eigenvalues(covariance, np.finfo(float).tiny)).log_partition
     return output, Estimate(entropy.value, error)
 
 
-# What an overlap takes in memory.
+# Memory per overlap, in bytes.
 _BYTES = 20_000
-# Most overlaps of a profile over one row of several: every one is a fixed point of the others.
-_PROFILE = 40
+# Overlaps of a profile over one row of several, at most: each takes a fixed point of the other rows.
+_MOST_PROFILE_POINTS = 40
 
 
 def _column(name: str) -> Any:
@@ -90,11 +90,11 @@ class Landscape(Table):
     """Free entropy against the overlap at one sample ratio, with its stationary points.
 
     A :class:`~glassformer.core.results.Table` whose columns ``q_hat``, ``overlap``, ``free_entropy`` (in nats) and
-    ``error_estimate`` (absolute) are attributes as well. Every overlap has a status, as other rows have to be solved
-    for; stationary points are looked for between those that converged.
+    ``error_estimate`` (absolute) are attributes as well. Every overlap has a status, as the other rows are solved for
+    there; stationary points are located between overlaps that converged.
 
     Attributes:
-        maxima, minima: overlaps of the local maxima and minima, the ends of the interval left out.
+        maxima, minima: overlaps of the local maxima and minima inside the interval.
         diverges: whether the free entropy grows without bound towards the largest overlap (perfect recovery).
         largest: overlap of a signal known exactly.
     """
@@ -114,22 +114,22 @@ class Landscape(Table):
 
     @property
     def hard_phase(self) -> bool:
-        """True when a minimum separates the uninformed start from the informed one at this sample ratio."""
+        """True if a minimum separates the uninformed start from the informed one at this sample ratio."""
         return self.minima.size > 0
 
     @property
     def peaks(self) -> str:
-        """Overlaps of all maxima in words, those at the ends included."""
+        """Overlaps of all maxima in words, including those at the ends."""
         inner = [f"{q:.6g}" for q in self.maxima]
         perfect = [f"{self.largest:g} (perfect recovery)"] if self.diverges else []
         return ", ".join([*inner, *perfect] or [f"{self.largest - 1:g}"])
 
     def to_table(self) -> Table:
-        """The curve as a table with one row per overlap."""
+        """Return the curve, one row per overlap."""
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """The curve, its stationary points and the statement on the hard phase, as the command line writes them."""
+        """Return the curve, its stationary points and whether there is a hard phase, as the CLI writes them."""
         summary = {
             "hard_phase": self.hard_phase,
             "maxima": plain(self.maxima),
@@ -140,7 +140,7 @@ class Landscape(Table):
 
 
 def landscape(model: Model, alpha: float, points: int = 400, row: int | None = None) -> Landscape:
-    """Free entropy on a grid of overlaps, dense towards both ends: nothing known, and the signal known exactly.
+    """Return the free entropy on a grid of overlaps, dense towards both ends (no knowledge, exact knowledge).
 
     Equations :eq:`free-entropy` and :eq:`matrix-free-entropy` of the documentation.
 
@@ -148,8 +148,8 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
         model: prior and channel.
         alpha: sample ratio, finite and >= 0.
         points: number of overlaps, at least 10.
-        row: the row whose overlap varies, counted from 0, the last by default; others are where state evolution takes
-            them. Where averages are sampled, at most 40 overlaps.
+        row: the row whose overlap varies, counted from 0, the last by default; the others are at the fixed point of
+            state evolution. Where averages are sampled there are at most 40 overlaps.
 
     Raises:
         ParameterError: ``alpha``, ``points`` or ``row`` is out of range.
@@ -168,15 +168,19 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
     row = prior.rows - 1 if row is None else row
     if not (is_whole(row, 0) and row < prior.rows):
         raise ParameterError("row", row, f"an integer from 0 to {prior.rows - 1}")
-    q_hat, variance = _resolved(model, points) if exact else prior.profile(min(points, _PROFILE))
+    if exact:
+        q_hat = overlap_grid(model, points)
+        variance = mmse(model, q_hat).value
+    else:
+        q_hat, variance = prior.profile(min(points, _MOST_PROFILE_POINTS))
     rates, largest = np.full(q_hat.shape, float(alpha)), float(prior.self_overlap[row, row])
-    found = solve_state_evolution(model, rates, clamped=(row, variance))
-    asked = found.extra["q_hat"]
-    value, error = free_entropy(model, rates, held(asked, row, q_hat), None if exact else found.value)
-    # Half the gradient: what state evolution asks of the row less what the row is held at.
-    slope, overlap = (asked[:, row, row] - q_hat) * variance, largest - variance
-    rises, sound = slope > 0, found.settled
-    change = np.flatnonzero((rises[1:] != rises[:-1]) & sound[1:] & sound[:-1])
+    solution = solve_state_evolution(model, rates, clamped=(row, variance))
+    conjugate = solution.extra["q_hat"]
+    value, error = free_entropy(model, rates, pin_row(conjugate, row, q_hat), None if exact else solution.value)
+    # Twice the gradient in the overlap is the conjugate overlap of the row less its precision.
+    slope, overlap = (conjugate[:, row, row] - q_hat) * variance, largest - variance
+    rises, settled = slope > 0, solution.settled
+    change = np.flatnonzero((rises[1:] != rises[:-1]) & settled[1:] & settled[:-1])
     if exact:
         stationary = np.array([_stationary(model, alpha, q_hat[i], q_hat[i + 1]) for i in change])
     else:
@@ -188,7 +192,7 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
         model=model.name,
         parameters=model.parameters if exact else {**model.parameters, "row": model.row_names[row]},
         columns=columns,
-        status=found.status,
+        status=solution.status,
         maxima=stationary[rises[change]],
         minima=stationary[~rises[change]],
         diverges=counted if exact else bool(model.channel.rank > 0 and rises[-1]),
@@ -196,20 +200,13 @@ def landscape(model: Model, alpha: float, points: int = 400, row: int | None = N
     )
 
 
-def _resolved(model: Model, points: int) -> tuple[Array, Array]:
-    """Precisions of a single row, with its variances there."""
-    q_hat = overlap_grid(model, points)
-    return q_hat, mmse(model, q_hat).value
-
-
 def _stationary(model: Model, alpha: float, low: float, high: float) -> float:
-    """Zero of the derivative, as an overlap, between two precisions at which it has opposite signs."""
+    """Return the overlap of zero derivative, between two precisions at which the derivative has opposite signs."""
 
     def gradient(t: float) -> float:
         q_hat = np.exp([t])
-        return float(
-            (alpha / model.prior.degrees * information_at(model, mmse(model, q_hat).value).value / q_hat)[0] - 1
-        )
+        information = information_at(model, mmse(model, q_hat).value).value
+        return float((alpha / model.prior.degrees * information / q_hat)[0] - 1)
 
     t = root_by_growth(gradient, np.log(low), np.log(high), bounds=(-700.0, 700.0), xtol=1e-13)
     return float(model.prior.self_overlap[0, 0] - mmse(model, np.exp([t])).value[0])

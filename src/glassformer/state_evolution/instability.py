@@ -1,4 +1,4 @@
-r"""The fastest growth of what is not yet known: the leading eigenvalue of the linearised state evolution.
+r"""Linear stability of what is not yet known: the leading eigenvalue of the linearised state evolution.
 
 Small overlaps ``M`` in unknown directions become :math:`(\alpha/\mathrm{degrees})F(M)`, with
 
@@ -7,7 +7,6 @@ Small overlaps ``M`` in unknown directions become :math:`(\alpha/\mathrm{degrees
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,23 +20,16 @@ from glassformer.numerics.extrapolation import remainder
 from glassformer.numerics.quasi_random import confident, mean_and_error
 from glassformer.state_evolution.subspaces import Basis, symmetric_basis
 
-
-@dataclass(frozen=True)
-class Growth:
-    """How growth is measured, and what counts as one eigenvalue."""
-
-    fewest: int = 256  # data points per replica of the operator
-    finer: int = 1  # data points of the operator over those of state evolution: it is not iterated
-    most: int = 64  # factor of data points that is out of reach
-    largest: int = 100_000_000  # numbers of the largest array of responses
-    accuracy: float = 5e-4  # asked of the eigenvalue at the leading threshold
-    rough: float = 4e-3  # asked where that is out of reach, of few more data points
-    few: int = 8  # how many times more, at most
-    degenerate: float = 2e-3  # share of the largest eigenvalue within which eigenvalues count as one
-    errors: float = 4.0  # standard errors within which they do, beside that
-
-
-GROWTH = Growth()
+# Data points per replica of the operator, at least (chosen by trial).
+FEWEST_POINTS = 256
+# Relative accuracy asked of the eigenvalue, within so many times the data points of state evolution; where that is out
+# of reach, the lower accuracy asked within fewer points (a compromise between time and digits).
+ACCURACY, _MOST_POINTS = 5e-4, 64
+_LOW_ACCURACY, _FEW_MORE_POINTS = 4e-3, 8
+# Numbers in the largest array of responses: a limit of memory.
+_LARGEST_ARRAY = 100_000_000
+# Eigenvalues count as one within this share of the largest and so many standard errors (chosen by trial).
+DEGENERATE, STANDARD_ERRORS = 2e-3, 4.0
 
 
 class Instability(NamedTuple):
@@ -46,10 +38,10 @@ class Instability(NamedTuple):
     Attributes:
         rate: the eigenvalue.
         error: its standard error.
-        missing: what is missing from it beside, about: of sampled posteriors, and where a noise stands for none.
         matrix: its eigenvector, positive semi-definite and of unit trace, shape (P, P).
-        degenerate: whether others are as large within the errors, so that no subspace is singled out.
-        replicas: the eigenvalue of each replica of the data.
+        degenerate: whether other eigenvalues agree with it within the errors, so that no subspace is singled out.
+        replicas: the eigenvalue from each replica of the data.
+        missing: bias of the eigenvalue, estimated: from sampled posteriors, and from a noise given to labels without.
     """
 
     rate: float
@@ -60,121 +52,124 @@ class Instability(NamedTuple):
     missing: float = 0.0
 
     @property
-    def blur(self) -> float:
+    def relative_error(self) -> float:
         """Relative error of the eigenvalue, with a confidence of 95 %."""
         return (confident(len(self.replicas)) * self.error + abs(self.missing)) / self.rate
 
 
 def instability(
-    model: Model,
-    variance: Array,
-    unknown: Array,
-    accuracy: float = GROWTH.accuracy,
-    finer: float = GROWTH.finer,
+    model: Model, variance: Array, unknown: Array, accuracy: float = ACCURACY, finer: float = 1
 ) -> Instability:
-    """The fastest growing overlap in the directions of the projector ``unknown``, at the covariance ``variance``.
+    """Return the fastest growing overlap in the directions of the projector ``unknown``, at a covariance.
 
     Equation :eq:`weak-recovery` of the documentation.
 
-    Data points, ``finer`` times those of state evolution, are doubled until the eigenvalue has the relative
-    ``accuracy``, where that is within reach, or a rough one where that needs but few more.
+    Data points, at first ``finer`` times those of state evolution, are doubled until the eigenvalue has the relative
+    ``accuracy`` where that is within reach, or a lower one where that needs only a few more.
     """
     channel = model.channel
     size = 8 * channel.points * (channel.rows * channel.columns) ** 2
-    most = max(GROWTH.finer, min(GROWTH.finer * GROWTH.most, GROWTH.largest // size))
+    most = max(1, min(_MOST_POINTS, _LARGEST_ARRAY // size))
     basis = symmetric_basis(unknown, model)
-    points = max(min(GROWTH.fewest, channel.points), int(finer * channel.points))
-    sampled = channel.with_points(points).response(variance, 0, unknown)
-    response, found = _turned(sampled, basis), growth_of(model, basis, sampled)
-    goal = _goal(found, accuracy) if channel.sampled else np.inf
-    while found.error > goal * found.rate and points < most * channel.points:
-        note(f"growth of what is not yet known, {2 * points} data points")
+    points = max(min(FEWEST_POINTS, channel.points), int(finer * channel.points))
+    response = channel.with_points(points).response(variance, 0, unknown)
+    slopes, leading = _in_basis(response, basis), growth_of(model, basis, response)
+    goal = _goal(leading, accuracy) if channel.sampled else np.inf
+    while leading.error > goal * leading.rate and points < most * channel.points:
+        note(f"instability of unknown directions, {2 * points} data points")
         fresh = channel.with_points(2 * points).response(variance, points, unknown)
-        response = response.joined(_turned(fresh, basis))
-        points, again, newest = 2 * points, _fastest(model, basis, response), growth_of(model, basis, fresh)
-        # A search that ends with the first small error ends with one that is too small by chance: errors fall no faster
-        # than points grow.
-        found = again._replace(
-            error=max(again.error, 0.5 * found.error), missing=max(newest.missing, again.missing, key=abs)
+        slopes = slopes.joined(_in_basis(fresh, basis))
+        points, again, newest = 2 * points, _leading(model, basis, slopes), growth_of(model, basis, fresh)
+        # A search that stops at the first small error stops at one that is small by chance: errors fall no faster than
+        # points grow.
+        leading = again._replace(
+            error=max(again.error, 0.5 * leading.error), missing=max(newest.missing, again.missing, key=abs)
         )
     if channel.with_more_noise is None:
-        return found
-    with_more_noise = _turned(channel.with_more_noise.with_points(points).response(variance, 0, unknown), basis)
-    # No matter of chance, nor of confidence.
-    change = abs(_fastest(model, basis, with_more_noise).rate - found.rate)
-    return found._replace(missing=abs(found.missing) + change)
+        return leading
+    noisier = channel.with_more_noise.with_points(points).response(variance, 0, unknown)
+    # Neither a matter of chance nor of confidence.
+    change = abs(_leading(model, basis, _in_basis(noisier, basis)).rate - leading.rate)
+    return leading._replace(missing=abs(leading.missing) + change)
 
 
-def _goal(found: Instability, accuracy: float) -> float:
-    """The relative error that is worth more data points, infinite where none is within reach."""
-    goals = ((accuracy, GROWTH.most), (max(accuracy, GROWTH.rough), GROWTH.few))
-    within = (goal for goal, more in goals if found.error <= goal * np.sqrt(more) * found.rate)
-    return next(within, np.inf)
+def _goal(leading: Instability, accuracy: float) -> float:
+    """Return the relative error that is worth more data points, infinite if none is within reach."""
+    goals = ((accuracy, _MOST_POINTS), (max(accuracy, _LOW_ACCURACY), _FEW_MORE_POINTS))
+    return next((goal for goal, more in goals if leading.error <= goal * np.sqrt(more) * leading.rate), np.inf)
 
 
-class _Response(NamedTuple):
-    """Two estimates of the slopes of the score, the true ones, shape (replicas, points, k, L^2, k), and weights."""
+def growth_of(model: Model, basis: Basis, response: Response) -> Instability:
+    """Return the leading eigenvalue from responses of data points, with the bias of sampled posteriors."""
+    leading, *fewer = (_leading(model, basis, _in_basis(part, basis)) for part in (response, *response.fewer))
+    rates = [np.array(level.rate) for level in (leading, *fewer)]
+    bias = float(remainder(rates, model.channel.refinement_factor))
+    return leading._replace(missing=max(leading.missing, bias, key=abs))
+
+
+class _Slopes(NamedTuple):
+    """Slopes ``D`` of the score in a basis: two estimates, the true ones, shape (replicas, points, k, L^2, k); weights.
+
+    The product of the two estimates has no bias from their noise.
+    """
 
     first: Array
     second: Array
     truth: Array
     weight: Array
 
-    def joined(self, other: _Response) -> _Response:
-        """With the further points of every replica."""
-        return _Response(*(np.concatenate(pair, axis=1) for pair in zip(self, other, strict=True)))
+    def joined(self, other: _Slopes) -> _Slopes:
+        """Return them with the further points of every replica."""
+        return _Slopes(*(np.concatenate(pair, axis=1) for pair in zip(self, other, strict=True)))
 
 
-def _turned(response: Response, basis: Basis) -> _Response:
-    """Slopes in the directions of the basis."""
-    slopes = (response.first, response.second, response.truth)
-    first, second, truth = (_rotated(part, basis.directions) for part in slopes)
-    # What a sampled posterior breaks of a symmetry is noise. The true deviations have none.
-    parts = [_blind(first, basis.blind), _blind(second, basis.blind), truth, response.weight]
-    return _Response(*(part.reshape(response.replicas, -1, *part.shape[1:]) for part in parts))
+def _in_basis(response: Response, basis: Basis) -> _Slopes:
+    """Return slopes in the directions of the basis."""
+
+    def project(slopes: Array) -> Array:
+        turned = np.einsum("pa,nplqm,qb->nalmb", basis.directions, slopes, basis.directions, optimize=True)
+        return turned.reshape(*turned.shape[:2], -1, turned.shape[-1])
+
+    def symmetrize(slopes: Array) -> Array:
+        if basis.invariant is None:
+            return slopes
+        flat = np.moveaxis(slopes, 2, 1)
+        invariant = flat.reshape(*flat.shape[:2], -1) @ basis.invariant
+        return np.moveaxis(invariant.reshape(flat.shape), 1, 2)
+
+    # A symmetry that a sampled posterior breaks is broken by noise; true deviations do break it.
+    first, second = (symmetrize(project(part)) for part in (response.first, response.second))
+    parts = (first, second, project(response.truth), response.weight)
+    return _Slopes(*(part.reshape(response.replicas, -1, *part.shape[1:]) for part in parts))
 
 
-def growth_of(model: Model, basis: Basis, response: Response) -> Instability:
-    """The fastest growth, and what sampled posteriors leave out of it."""
-    found, *fewer = (_fastest(model, basis, _turned(part, basis)) for part in (response, *response.fewer))
-    rates = [np.array(level.rate) for level in (found, *fewer)]
-    return found._replace(missing=max(found.missing, float(remainder(rates, model.channel.refinement_factor)), key=abs))
-
-
-def _fastest(model: Model, basis: Basis, response: _Response) -> Instability:
-    images = [_image(response, matrix) for matrix in basis.matrices]
+def _leading(model: Model, basis: Basis, slopes: _Slopes) -> Instability:
+    images = [_image(slopes, matrix) for matrix in basis.matrices]
     operator = np.array([[np.mean(_entry(left, image)) for image in images] for left in basis.matrices])
     vectors = np.linalg.eigh(0.5 * (operator + operator.T))[1]
     modes = np.tensordot(vectors.T, basis.matrices, axes=1)
-    mixed = [_mixed(vector, images) for vector in vectors.T]
-    parts = [_entry(mode, image) for mode, image in zip(modes, mixed, strict=True)]
-    replicas = model.prior.growth * np.array(parts)
+    mode_images = [
+        _Image(*(np.tensordot(vector, np.stack(parts), axes=1) for parts in zip(*images, strict=True)))
+        for vector in vectors.T
+    ]
+    entries = [_entry(mode, image) for mode, image in zip(modes, mode_images, strict=True)]
+    replicas = model.prior.growth * np.array(entries)
     growth = np.stack(mean_and_error(replicas.T), axis=1)
     rate, error = map(float, growth[-1])
-    near = rate - growth[:, 0] <= GROWTH.degenerate * rate + GROWTH.errors * (error + growth[:, 1])
-    # The identity projected on the eigenspace is what the map's powers tend to: positive semi-definite.
-    matrix = np.einsum("ncc,nab->ab", modes[near], modes[near])
+    degenerate = rate - growth[:, 0] <= DEGENERATE * rate + STANDARD_ERRORS * (error + growth[:, 1])
+    # Powers of the map tend to the projection of the identity on the eigenspace, which is positive semi-definite.
+    matrix = np.einsum("ncc,nab->ab", modes[degenerate], modes[degenerate])
     full = basis.directions @ matrix @ basis.directions.T
-    wrong = model.prior.growth * _contradicted(parts[-1], modes[-1], mixed[-1])
-    return Instability(rate, error, full / np.trace(full), bool(near.sum() > 1), replicas[-1], wrong)
-
-
-def _rotated(response: Array, directions: Array) -> Array:
-    """Responses of shape (n, P, L, P, L) in the given directions, shape (n, k, L^2, k)."""
-    turned = np.einsum("pa,nplqm,qb->nalmb", directions, response, directions, optimize=True)
-    return turned.reshape(*turned.shape[:2], -1, turned.shape[-1])
-
-
-def _blind(slopes: Array, projector: Array | None) -> Array:
-    """Slopes of shape (n, k, L^2, k) as labels say that are blind to rotations of the rows."""
-    if projector is None:
-        return slopes
-    flat = np.moveaxis(slopes, 2, 1)
-    return np.moveaxis((flat.reshape(*flat.shape[:2], -1) @ projector).reshape(flat.shape), 1, 2)
+    # Bias: what true deviations say of <M, F(M)> beyond chance.
+    square, crossed, *known = (np.tensordot(part, modes[-1], axes=2) for part in mode_images[-1])
+    true_entry = controlled_mean(square - crossed, np.stack(known, axis=-1))
+    bias = float(significant_gap(*mean_and_error(entries[-1] - true_entry)))
+    missing = model.prior.growth * bias
+    return Instability(rate, error, full / np.trace(full), bool(degenerate.sum() > 1), replicas[-1], missing)
 
 
 class _Image(NamedTuple):
-    """What data points say of F at one symmetric matrix, and variables of mean zero, (replicas, points, k, k)."""
+    """F of a symmetric matrix for each data point, and control variates of mean zero, (replicas, points, k, k)."""
 
     square: Array
     crossed: Array
@@ -182,8 +177,8 @@ class _Image(NamedTuple):
     weight: Array
 
 
-def _image(response: _Response, matrix: Array) -> _Image:
-    """F of a matrix, with the true deviations as control variates."""
+def _image(slopes: _Slopes, matrix: Array) -> _Image:
+    """Return F of a matrix, with the true deviations as control variates."""
     size = len(matrix)
 
     def form(d: Array, e: Array) -> Array:
@@ -191,7 +186,7 @@ def _image(response: _Response, matrix: Array) -> _Image:
         left = (d.reshape(-1, size) @ matrix).reshape(*d.shape[:3], -1)
         return np.asarray(left @ np.swapaxes(e.reshape(*e.shape[:3], -1), -1, -2))
 
-    first, second, truth, weight = response
+    first, second, truth, weight = slopes
     mean, tokens = 0.5 * (first + second), np.sqrt(first.shape[3])
     # Left and right factors trade places under transposition.
     square, crossed = (0.5 * (part + np.swapaxes(part, -1, -2)) for part in (form(first, second), form(mean, truth)))
@@ -199,22 +194,11 @@ def _image(response: _Response, matrix: Array) -> _Image:
     parts = np.stack(
         [square, square - crossed, form(truth, truth) - known, np.broadcast_to(np.eye(size), square.shape)]
     )
-    square, crossed, beyond, level = weight[:, :, None, None] * parts
-    return _Image(square, crossed, beyond, level - np.eye(size))
-
-
-def _mixed(weights: Array, images: list[_Image]) -> _Image:
-    return _Image(*(np.tensordot(weights, np.stack(parts), axes=1) for parts in zip(*images, strict=True)))
+    square, crossed, deviation, level = weight[:, :, None, None] * parts
+    return _Image(square, crossed, deviation, level - np.eye(size))
 
 
 def _entry(left: Array, image: _Image) -> Array:
-    """<left, F(matrix)> of each replica of the data."""
+    """Return <left, F(matrix)> of each replica of the data."""
     square, *controls = (np.tensordot(part, left, axes=2) for part in image)
     return controlled_mean(square, np.stack(controls, axis=-1))
-
-
-def _contradicted(found: Array, left: Array, image: _Image) -> float:
-    """How wrong <left, F(matrix)>, as found, may be by what true deviations say of it."""
-    square, crossed, *sure = (np.tensordot(part, left, axes=2) for part in image)
-    told = controlled_mean(square - crossed, np.stack(sure, axis=-1))
-    return float(significant_gap(*mean_and_error(found - told)))

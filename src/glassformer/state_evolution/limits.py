@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from glassformer.channels.base import Channel
 from glassformer.channels.field_averages import REPLICAS
 from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
@@ -20,54 +18,54 @@ from glassformer.core.solution import Solution, Status
 from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.numerics.eigenvalues import with_eigenvalues
 from glassformer.numerics.quasi_random import confident
-from glassformer.state_evolution.equation_of_state import with_curve
+from glassformer.state_evolution.equation_of_state import curve_and_model
+from glassformer.state_evolution.fixed_point import Flags
 from glassformer.state_evolution.free_entropy import free_entropy_parts
-from glassformer.state_evolution.solve import known_at_start, solve_state_evolution, unknown_at_start, validated_alpha
+from glassformer.state_evolution.solve import (
+    informed_variance,
+    solve_state_evolution,
+    uninformed_variance,
+    validated_alpha,
+)
 
 
 @dataclass(frozen=True)
-class Policy:
-    """When two fixed points are two, what a variance of zero is, and what is worth a curve or a note.
+class _Distance:
+    """The distance beyond which two fixed points are two."""
 
-    Attributes:
-        exact: distance that makes them two: relative, absolute, in error estimates.
-        sampled: the same where averages are sampled.
-        perfect: a variance that iterates to this is zero.
-        noted: relative size from which on what a prior neglects is worth a note.
-        told: relative standard error of fixed points up to which errors on labels have their share of it, unasked.
-        averages: sampled averages of all data points that fixed points usually take, for the estimate of the time.
-    """
-
-    exact: tuple[float, float, float] = (1e-6, 1e-12, 10.0)
-    sampled: tuple[float, float, float] = (0.0, 0.02, 2.0)
-    perfect: float = 1e-11
-    noted: float = 0.1
-    told: float = 1e-4
-    averages: float = 3.0
+    relative: float
+    absolute: float
+    error_estimates: float
 
 
-_POLICY = Policy()
+# Beyond rounding and slow convergence, and beyond sampling errors (both chosen by trial).
+_EXACT, _SAMPLED = _Distance(1e-6, 1e-12, 10.0), _Distance(0.0, 0.02, 2.0)
+# A variance that iterates to less is zero: iterations from the informed start end there.
+_PERFECT = 1e-11
+# Relative size of off-diagonal conjugate overlaps from which on the second-order prior is worth a note.
+_NOTED_COUPLING = 0.1
+# Standard errors on labels contain that of the fixed point from this relative size on: labels are evaluated anew.
+_RELEVANT_ERROR = 1e-4
+# Averages with all data points that a fixed point usually takes, for the estimate of the time left (measured).
+_USUAL_AVERAGES = 3.0
 # Errors on labels that are classes.
-_OF_CLASSES = ("label_error", "label_standard_error")
-
-
-Mask = NDArray[np.bool_]
+_CLASS_COLUMNS = ("label_error", "label_standard_error")
 
 
 class _Ends(NamedTuple):
     """Fixed points of the uninformed and the informed start, covariances of shape (batch, P, P), and where they differ.
 
-    ``lost`` marks second fixed points that were seen but did not settle, and are neither there nor not there.
+    ``unconfirmed`` marks second fixed points of few data points that did not converge with all: they may exist or not.
     """
 
     uninformed: Solution
     informed: Solution
-    distinct: Mask
-    lost: Mask
+    distinct: Flags
+    unconfirmed: Flags
 
 
 def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, throw: bool = True) -> Table:
-    r"""Bayes-optimal error and overlap at each sample ratio.
+    r"""Return the Bayes-optimal error and overlap at each sample ratio.
 
     State evolution is solved from the uninformed and from the informed start. Where the two agree there is one
     answer. Where they differ (a hard phase) the Bayes-optimal fixed point is the one of larger free entropy; the
@@ -87,7 +85,7 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
         matrices in the columns ``overlap`` and ``q_hat``, ``row_error`` with the error of each row,
         ``q_hat_off_diagonal`` (the largest entry off the diagonal, relative), ``prediction_error`` and
         ``plugin_error`` on new labels that are numbers, ``label_error`` on discrete ones (the share of wrong ones),
-        with standard errors that count those of the fixed points. Positions that ``argmax`` or ``argmin`` finds are
+        with standard errors that contain those of the fixed points. Positions that ``argmax`` or ``argmin`` returns are
         classes: they have no squared errors.
 
     Raises:
@@ -102,163 +100,151 @@ def limits(model: Model, alpha: ArrayLike, settings: Iteration | None = None, th
     """
     require_arguments(limits, locals())
     alpha = validated_alpha(alpha)
-    with _shown(model, len(alpha)):
+    require_theory(model)
+    channel, title = model.channel, f"limits {model.name}"
+    work = (_USUAL_AVERAGES + channel.discrete) * len(alpha) * channel.work if channel.sampled else None
+    with progress(title, work):
         table = _limits(model, alpha, settings)
     if throw:
         table.raise_unless_converged(accepted=(Status.CONVERGED, Status.BISTABLE))
     return table
 
 
-def _shown(model: Model, count: int) -> AbstractContextManager[None]:
-    """Progress with an estimate of the time left, where that is known beforehand."""
-    require_theory(model)
-    channel, title = model.channel, f"limits {model.name}"
-    if not channel.sampled:
-        return progress(title)
-    return progress(title, (_POLICY.averages + channel.discrete) * count * channel.work)
-
-
 def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
     ends = _both_ends(model, alpha, settings)
-    take = _informed_is_best(model, alpha, ends)
-    best = ends.uninformed.merge_where(take, ends.informed.at(take))
+    informed_is_best = _gap(model, alpha, ends).value > 0
+    best = ends.uninformed.merge_where(informed_is_best, ends.informed.at(informed_is_best))
     informed = ends.informed.value.copy()
-    informed[ends.lost] = np.nan
+    informed[ends.unconfirmed] = np.nan
     shape = (len(alpha), *model.overlap_shape)
-    q_hat = best.extra["q_hat"]
+    error, q_hat = mean_error(best.value), best.extra["q_hat"]
+    # A variance below _PERFECT is not distinguished from zero.
+    error_estimate = np.where(error <= _PERFECT, np.maximum(best.error_estimate, error), best.error_estimate)
     return Table(
         model=model.name,
         parameters=model.parameters,
         columns={
             "alpha": alpha,
-            "error": mean_error(best.value),
+            "error": error,
             "overlap": (model.prior.self_overlap - best.value).reshape(shape),
             **row_columns(model, best.value),
             "q_hat": q_hat.reshape(shape),
             **({"q_hat_off_diagonal": off_diagonal(q_hat)} if model.overlap_shape else {}),
-            **_on_labels(model, best),
+            **_label_columns(model, best),
             "algorithmic_error": mean_error(ends.uninformed.value),
             "informed_error": mean_error(informed),
-            "error_estimate": _error_estimate(best),
+            "error_estimate": error_estimate,
             "residual": best.residual,
             "iterations": np.maximum(ends.uninformed.iterations, ends.informed.iterations).astype(float),
         },
-        status=list(map(combined, ends.uninformed.status, ends.informed.status, ends.distinct.tolist())),
-        notes=[
-            *_notes(model, q_hat),
-            *wide_bars(alpha, mean_error(best.value), _error_estimate(best), model.parameters),
-        ],
+        status=list(map(combined_status, ends.uninformed.status, ends.informed.status, ends.distinct.tolist())),
+        notes=[*_notes(model, q_hat), *wide_bars(alpha, error, error_estimate, model.parameters)],
     )
 
 
-def _error_estimate(found: Solution) -> Array:
-    """Those of the variances, which are not told from zero below what one that vanishes iterates to."""
-    error = mean_error(found.value)
-    return np.where(error <= _POLICY.perfect, np.maximum(found.error_estimate, error), found.error_estimate)
+# --- errors on labels -------------------------------------------------------------------------------------------------
 
 
-def _on_labels(model: Model, best: Solution) -> dict[str, Array]:
-    """Errors on labels, whose standard errors count what those of the fixed points make of them."""
+def _label_columns(model: Model, best: Solution) -> dict[str, Array]:
+    """Return errors on labels; their standard errors contain the propagated ones of the fixed points."""
     channel = model.channel
-    found = channel.label_errors(best.value, model.last_layer)
-    bars = {bar: _quantity(bar, found) for bar in found if bar.endswith("standard_error")}
-    if not bars:
-        return found
+    errors = channel.label_errors(best.value, model.last_layer)
+    # Each standard error, and the quantity that it belongs to.
+    quantity = {}
+    for bar in errors:
+        if bar.endswith("standard_error"):
+            own = bar.replace("standard_error", "error")
+            quantity[bar] = own if own in errors else bar.removesuffix("_standard_error")
+    if not quantity:
+        return errors
     # Of one row and one token, 1 - q^k is at least k q^(k-1) (1 - q): errors grow no faster than the variance.
-    missed = best.error_estimate / np.maximum(mean_error(best.value), best.error_estimate) / confident(REPLICAS)
-    far = np.flatnonzero(~(missed <= _POLICY.told))
-    moved = {own: missed * found[own] for own in bars.values()}
-    if far.size:
-        beside = _moved(model, best.at(far), {own: found[own][far] for own in bars.values()})
-        for own, change in beside.items():
-            moved[own][far] = change
-    found |= {bar: np.hypot(found[bar], moved[own]) for bar, own in bars.items()}
-    # Squared differences of class numbers, which the error bars above are made of, are not errors.
-    return {name: found[name] for name in _OF_CLASSES} if channel.classes else found
+    relative = best.error_estimate / np.maximum(mean_error(best.value), best.error_estimate) / confident(REPLICAS)
+    propagated = {own: relative * errors[own] for own in quantity.values()}
+    relevant = np.flatnonzero(~(relative <= _RELEVANT_ERROR))
+    if relevant.size:
+        changes = _label_error_changes(model, best.at(relevant), {own: errors[own][relevant] for own in propagated})
+        for own, change in changes.items():
+            propagated[own][relevant] = change
+    errors |= {bar: np.hypot(errors[bar], propagated[own]) for bar, own in quantity.items()}
+    # Squared differences of class numbers, which the standard errors above need, are not errors.
+    return {name: errors[name] for name in _CLASS_COLUMNS} if channel.classes else errors
 
 
-def _quantity(bar: str, found: dict[str, Array]) -> str:
-    """The quantity that a standard error belongs to."""
-    own = bar.replace("standard_error", "error")
-    return own if own in found else bar.removesuffix("_standard_error")
+def _label_error_changes(model: Model, best: Solution, errors: dict[str, Array]) -> dict[str, Array]:
+    """Propagate the standard errors of the fixed points to the errors on labels; infinite where they are."""
+    channel, finite = model.channel, np.isfinite(best.error_estimate)
+    # Independent errors of the fixed points, no more of them than there are entries.
+    components = np.where(finite[:, None, None, None], best.extra["error_components"], 0.0)
+    _, length, axes = np.linalg.svd(components.reshape(*components.shape[:2], -1), full_matrices=False)
+    size = components.shape[-1]
+    directions = (length[..., None] * axes)[:, : size * (size + 1) // 2].reshape(len(components), -1, size, size)
+
+    def nearest_covariance(matrices: Array) -> Array:
+        power = channel.self_overlap
+        capped = power - with_eigenvalues(power - matrices, lambda values: np.maximum(values, 0.0))
+        return with_eigenvalues(capped, lambda values: np.maximum(values, channel.smallest))
+
+    places = np.stack([nearest_covariance(best.value[:, None] + sign * directions) for sign in (1, -1)])
+    nearby = channel.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)
+    changes = {}
+    for own, error in errors.items():
+        # Counting wrong labels is slow: they change in proportion to the squared errors.
+        name = own if own in nearby else "prediction_error"
+        change = nearby[name].reshape(places.shape[:3]) - errors[name][:, None]
+        # At the edge of the possible covariances one of the two signs changes nothing.
+        size_of_change = np.sqrt(np.sum(np.max(change**2, axis=0), axis=1))
+        share = 1.0 if name == own else error / np.maximum(errors[name], 1e-300)
+        changes[own] = np.where(finite, share * size_of_change, np.inf)
+    return changes
 
 
-def _moved(model: Model, best: Solution, found: dict[str, Array]) -> dict[str, Array]:
-    """What standard errors of fixed points change errors on labels by, infinite where they are."""
-    channel = model.channel
-    places = np.stack([_inside(channel, best.value[:, None] + sign * _directions(best)) for sign in (1, -1)])
-    beside = channel.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)
-    moved = {}
-    for own in found:
-        # Wrong labels that are counted take long, and change in proportion to the squares of what is missed.
-        name = own if own in beside else "prediction_error"
-        change = beside[name].reshape(places.shape[:3]) - found[name][:, None]
-        # Towards an edge of what is possible there may be no way.
-        size = np.sqrt(np.sum(np.max(change**2, axis=0), axis=1))
-        share = 1.0 if name == own else found[own] / np.maximum(found[name], 1e-300)
-        moved[own] = np.where(np.isfinite(best.error_estimate), share * size, np.inf)
-    return moved
-
-
-def _directions(best: Solution) -> Array:
-    """Independent errors of fixed points, shape (batch, parts, P, P), no more of them than there are entries."""
-    parts = np.where(np.isfinite(best.error_estimate)[:, None, None, None], best.extra["moved"], 0.0)
-    _, length, axes = np.linalg.svd(parts.reshape(*parts.shape[:2], -1), full_matrices=False)
-    size = parts.shape[-1]
-    few = size * (size + 1) // 2
-    return np.asarray((length[..., None] * axes)[:, :few].reshape(len(parts), -1, size, size))
-
-
-def _inside(channel: Channel, covariances: Array) -> Array:
-    """The nearest covariances that fields may have."""
-    power = channel.self_overlap
-    capped = power - with_eigenvalues(power - covariances, lambda values: np.maximum(values, 0.0))
-    return with_eigenvalues(capped, lambda values: np.maximum(values, channel.smallest))
+# --- the two fixed points ---------------------------------------------------------------------------------------------
 
 
 def _both_ends(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
     if not model.has_curve:
-        return _two_starts(model, alpha, settings)
-    uninformed, informed = _along_curve(model, alpha, settings)
-    # What iterations leave of two that are perfect, next to a threshold ten times as much, tells them not apart.
-    known = np.maximum(mean_error(uninformed.value), mean_error(informed.value)) <= 10 * _POLICY.perfect
-    distinct = _apart(uninformed, informed, *_POLICY.exact) & ~known
+        return _ends_of_rows(model, alpha, settings)
+    uninformed, informed = _ends_along_curve(model, alpha, settings)
+    # Two iterations to perfect recovery, next to a threshold ending at ten times as much, are one fixed point.
+    perfect = np.maximum(mean_error(uninformed.value), mean_error(informed.value)) <= 10 * _PERFECT
+    distinct = _differ(uninformed, informed, _EXACT) & ~perfect
     return _Ends(uninformed, informed, distinct, np.zeros_like(distinct))
 
 
-def _two_starts(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
-    """Where averages are sampled: few points look for a second fixed point, all of them must then find it again."""
-    # Found with the same few points, the two have their sampling errors in common.
-    place = solve_state_evolution(model, alpha, "uninformed", settings, coarse=True)
-    other = solve_state_evolution(model, alpha, "informed", settings, coarse=True, beside=place)
-    uninformed = solve_state_evolution(model, alpha, settings=settings, place=place)
-    seen = uninformed.settled & other.settled & _apart(place, other, *_POLICY.sampled)
-    distinct, lost, informed = np.zeros_like(seen), np.zeros_like(seen), uninformed
-    if seen.any():
-        found = solve_state_evolution(model, alpha[seen], settings=settings, place=other.at(seen))
-        distinct[seen] = found.settled & _apart(uninformed.at(seen), found, *_POLICY.sampled)
-        lost[seen] = ~found.settled
-        informed = uninformed.merge_where(distinct, found.at(distinct[seen]))
-    return _Ends(uninformed, informed, distinct, lost)
+def _ends_of_rows(model: Model, alpha: Array, settings: Iteration | None) -> _Ends:
+    """Solve from both starts; a second fixed point of few data points must be found again with all of them."""
+    # Coarse solutions of both starts use the same data points: their sampling errors cancel in the comparison.
+    coarse = solve_state_evolution(model, alpha, "uninformed", settings, coarse=True)
+    other = solve_state_evolution(model, alpha, "informed", settings, coarse=True, other=coarse)
+    uninformed = solve_state_evolution(model, alpha, settings=settings, refine_from=coarse)
+    candidate = uninformed.settled & other.settled & _differ(coarse, other, _SAMPLED)
+    distinct, unconfirmed, informed = np.zeros_like(candidate), np.zeros_like(candidate), uninformed
+    if candidate.any():
+        second = solve_state_evolution(model, alpha[candidate], settings=settings, refine_from=other.at(candidate))
+        distinct[candidate] = second.settled & _differ(uninformed.at(candidate), second, _SAMPLED)
+        unconfirmed[candidate] = ~second.settled
+        informed = uninformed.merge_where(distinct, second.at(distinct[candidate]))
+    return _Ends(uninformed, informed, distinct, unconfirmed)
 
 
-def _apart(first: Solution, second: Solution, relative: float, absolute: float, errors: float) -> Mask:
-    """Where two fixed points differ by more than sampling and slow convergence explain."""
+def _differ(first: Solution, second: Solution, distance: _Distance) -> Flags:
+    """Return where two fixed points differ by more than sampling and slow convergence explain."""
     gap, *sizes = (np.linalg.norm(v, axis=(1, 2)) for v in (first.value - second.value, first.value, second.value))
-    blur = first.error_estimate + second.error_estimate
-    return np.asarray(gap > relative * np.maximum(*sizes) + absolute + errors * blur)
+    errors = first.error_estimate + second.error_estimate
+    threshold = distance.relative * np.maximum(*sizes) + distance.absolute + distance.error_estimates * errors
+    return np.asarray(gap > threshold)
 
 
-def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tuple[Solution, Solution]:
-    """Fixed points of one row reached from the uninformed and from the informed start.
+def _ends_along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tuple[Solution, Solution]:
+    """Return fixed points of one row reached from the uninformed and from the informed start.
 
-    All sample ratios share the equation of state on a grid of overlaps, and a row does not depend on the others. The
-    uninformed iteration passes everything up to the first cell in which the curve crosses ``alpha``, the informed one
-    everything down to the last; where that is one and the same cell there is one fixed point, found once, from the
-    interpolated place in the cell.
+    All sample ratios share the equation of state on a grid of overlaps, and a row of the result does not depend on the
+    others. The uninformed iteration passes everything up to the first cell in which the curve crosses ``alpha``, the
+    informed one everything down to the last. If both are the same cell there is one fixed point, solved for once, from
+    the interpolated variance in the cell.
     """
-    model, curve = with_curve(model, float(np.max(alpha)))
-    unknown = unknown_at_start(model)
+    model, curve = curve_and_model(model, float(np.max(alpha)))
+    unknown = uninformed_variance(model)
     variance = np.concatenate([[unknown], curve.variance])
     first = np.searchsorted(np.maximum.accumulate(curve.alpha), alpha)
     last = np.searchsorted(np.minimum.accumulate(curve.alpha[::-1])[::-1], alpha)
@@ -269,16 +255,19 @@ def _along_curve(model: Model, alpha: Array, settings: Iteration | None) -> tupl
     uninformed = solve_state_evolution(model, alpha, start[:, None, None], settings, origin[:, None, None])
     if not several.any():
         return uninformed, uninformed
-    beyond = np.append(curve.variance, min(known_at_start(model), curve.variance[-1]))[last]
+    beyond = np.append(curve.variance, min(informed_variance(model), curve.variance[-1]))[last]
     second = solve_state_evolution(model, alpha[several], beyond[several, None, None], settings)
     return uninformed, uninformed.merge_where(several, second)
 
 
+# --- the difference of their free entropies ---------------------------------------------------------------------------
+
+
 class FreeEntropyGap(NamedTuple):
-    """Free entropy of the informed fixed point less that of the uninformed one, shape (batch,).
+    """Free entropy of the informed fixed point less that of the uninformed one, in nats, shape (batch,).
 
     Attributes:
-        value: NaN where the two are one, infinite where the informed one is a signal known exactly.
+        value: NaN where the two are one, infinite where the informed one is an exactly known signal.
         error: absolute error of ``value``.
         slope: derivative of ``value`` with respect to the sample ratio.
     """
@@ -289,43 +278,38 @@ class FreeEntropyGap(NamedTuple):
 
 
 def free_entropy_gap(model: Model, alpha: Array) -> FreeEntropyGap:
-    """The difference of the free entropies of both fixed points at each sample ratio, in nats."""
+    """Return the difference of the free entropies of both fixed points at each sample ratio."""
     return _gap(model, alpha, _both_ends(model, alpha, None))
 
 
 def _gap(model: Model, alpha: Array, ends: _Ends) -> FreeEntropyGap:
     gap = FreeEntropyGap(*np.full((3, len(alpha)), np.nan))
     both = (ends.uninformed, ends.informed)
-    known = [np.isfinite(solution.extra["q_hat"]).all(axis=(1, 2)) for solution in both]
-    places = ends.distinct & known[0] & known[1]
+    finite = [np.isfinite(solution.extra["q_hat"]).all(axis=(1, 2)) for solution in both]
+    informed_error = mean_error(ends.informed.value)
+    places = ends.distinct & finite[0] & finite[1]
     if places.any():
         parts = [free_entropy_parts(model, s.extra["q_hat"], s.value) for s in (end.at(places) for end in both)]
         (low, prior_low), (high, prior_high) = parts
         gap.slope[places] = high.value - low.value
         gap.value[places] = alpha[places] * gap.slope[places] + prior_high.value - prior_low.value
-        rest = _beyond_smallest(model, ends.informed.at(places))
-        gap.error[places] = alpha[places] * (high.error + low.error) + prior_high.error + prior_low.error + rest
-    # A signal known exactly has an infinite conjugate overlap and, for a density of labels, infinite free entropy.
-    perfect = (mean_error(ends.informed.value) <= _POLICY.perfect) & (alpha > counting_threshold(model))
-    gap.value[ends.distinct & (perfect | ~known[1])] = np.inf
+        # A signal known exactly is taken at the smallest variance of the channel. Half the information integrated from
+        # zero is missing: as it grows like the root of 1/V, V alpha I(V) = degrees V q_hat.
+        smallest = np.maximum(informed_error[places], model.channel.smallest)
+        q_hat = np.trace(ends.informed.extra["q_hat"][places], axis1=1, axis2=2)
+        missing = np.where(informed_error[places] <= _PERFECT, model.prior.degrees * smallest * q_hat, 0.0)
+        gap.error[places] = alpha[places] * (high.error + low.error) + prior_high.error + prior_low.error + missing
+    # A signal known exactly has an infinite conjugate overlap and, if labels have a density, infinite free entropy.
+    perfect = (informed_error <= _PERFECT) & (alpha > counting_threshold(model))
+    gap.value[ends.distinct & (perfect | ~finite[1])] = np.inf
     return gap
 
 
-def _beyond_smallest(model: Model, informed: Solution) -> Array:
-    """What the free entropy of an exactly known signal misses, taken at the smallest variance of the channel."""
-    # Half the information integrated from zero: its growth like the root of 1/V gives V alpha I(V) = degrees V q_hat.
-    smallest = np.maximum(mean_error(informed.value), model.channel.smallest)
-    rest = model.prior.degrees * smallest * np.trace(informed.extra["q_hat"], axis1=1, axis2=2)
-    return np.where(mean_error(informed.value) <= _POLICY.perfect, rest, 0.0)
+# --- columns, statuses and notes --------------------------------------------------------------------------------------
 
 
-def _informed_is_best(model: Model, alpha: Array, ends: _Ends) -> Mask:
-    """Where the informed fixed point is another one, and the one of larger free entropy."""
-    return np.asarray(_gap(model, alpha, ends).value > 0)
-
-
-def combined(first: Status, second: Status, distinct: bool = False) -> Status:
-    """The status of a row that two fixed points make, from theirs."""
+def combined_status(first: Status, second: Status, distinct: bool = False) -> Status:
+    """Return the status of a row of the table from those of its two fixed points."""
     for status in (first, second):
         if not status.ok:
             return status
@@ -333,40 +317,33 @@ def combined(first: Status, second: Status, distinct: bool = False) -> Status:
 
 
 def row_columns(model: Model, variance: Array, suffix: str = "") -> dict[str, Array]:
-    """The column of every row's error, for models of several rows."""
+    """Return the column of every row's error, for models with matrix overlaps."""
     return {f"row_error{suffix}": np.diagonal(variance, axis1=1, axis2=2)} if model.overlap_shape else {}
 
 
 def _notes(model: Model, q_hat: Array) -> list[str]:
-    return [*model.remarks, *_coupled_rows(model, q_hat), *_noise_that_stands_for_none(model)]
-
-
-def _noise_that_stands_for_none(model: Model) -> list[str]:
-    if model.channel.with_more_noise is None:
-        return []
-    return [
-        "labels of several numbers without noise are given one of 3e-4 of their variance: what it changes, seen at "
-        "four times as much, is in the error estimate of the error, not in those of predictions"
-    ]
-
-
-def _coupled_rows(model: Model, q_hat: Array) -> list[str]:
+    notes = [*model.remarks]
     largest = float(np.max(np.abs(off_diagonal(q_hat))))
-    if not model.prior.second_order or largest < _POLICY.noted:
-        return []
-    return [
-        f"off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows: their effect is "
-        "computed to second order, and the next order is in the error estimate"
-    ]
+    if model.prior.second_order and largest >= _NOTED_COUPLING:
+        notes.append(
+            f"Off-diagonal conjugate overlaps, up to {largest:.2g} of the diagonal, couple the rows. Their effect is "
+            "computed to second order; the next order is in the error estimate."
+        )
+    if model.channel.with_more_noise is not None:
+        notes.append(
+            "Labels of several numbers without noise are given a noise of 3e-4 of their variance. Its effect, measured "
+            "with four times as much, is in the error estimate of the error, but not in those of predictions."
+        )
+    return notes
 
 
 def mean_error(variance: Array) -> Array:
-    """Mean over the rows of their errors, shape (batch,), from covariances of shape (batch, P, P)."""
+    """Return the mean error over the rows, shape (batch,), from covariances of shape (batch, P, P)."""
     return np.asarray(np.trace(variance, axis1=1, axis2=2) / variance.shape[-1])
 
 
 def off_diagonal(matrices: Array) -> Array:
-    """Largest entry off the diagonal, relative to those on it, with its sign; zero for a single row."""
+    """Return the largest entry off the diagonal, relative to those on it, with its sign; zero for a single row."""
     size = matrices.shape[-1]
     if size == 1:
         return np.zeros(len(matrices))

@@ -27,7 +27,7 @@ class PhaseDiagram(DisplayMixin):
         model: short name of the model.
         parameter: the parameter that varies.
         values: its values.
-        thresholds: what :func:`~glassformer.state_evolution.thresholds.thresholds` finds at each.
+        thresholds: those of the model at each value.
     """
 
     model: str
@@ -42,16 +42,16 @@ class PhaseDiagram(DisplayMixin):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Of the model, those that stand still."""
+        """Parameters of the model that do not vary."""
         return {name: value for name, value in self.thresholds[0].parameters.items() if name != self.parameter}
 
     @property
     def names(self) -> list[str]:
-        """Of all thresholds, in order: a layer more may bring more of them."""
+        """Names of all thresholds, in order: models with more layers may have more of them."""
         return list(dict.fromkeys(entry.name for one in self.thresholds for entry in one.entries))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dictionary per threshold and value."""
+        """Return one dictionary per threshold and value."""
         return [
             {self.parameter: value, "threshold": entry["name"], **{k: v for k, v in entry.items() if k != "name"}}
             for value, found in zip(self.values, self.thresholds, strict=True)
@@ -59,12 +59,12 @@ class PhaseDiagram(DisplayMixin):
         ]
 
     def curve(self, name: str) -> np.ndarray[Any, Any]:
-        """Sample ratio of the threshold ``name`` at each value; NaN where there is none, or none that is finite."""
+        """Return the sample ratio of the threshold ``name`` at each value, NaN where it is infinite or undefined."""
         alpha = self._of_threshold(name, "alpha")
         return np.where(np.isfinite(alpha), alpha, np.nan)
 
     def curve_error(self, name: str) -> np.ndarray[Any, Any]:
-        """Absolute errors of :meth:`curve`."""
+        """Return the absolute errors of :meth:`curve`."""
         return self._of_threshold(name, "error_estimate")
 
     def _of_threshold(self, name: str, field: str) -> np.ndarray[Any, Any]:
@@ -72,32 +72,32 @@ class PhaseDiagram(DisplayMixin):
         return np.array([values[0] if values else np.nan for values in found], dtype=float)
 
     def to_dict(self) -> dict[str, Any]:
-        """The diagram as the command line writes it in JSON."""
+        """Return the diagram as the command line writes it in JSON."""
         fixed = plain(self.parameters)
         return {"model": self.model, "parameters": fixed, "parameter": self.parameter, "points": self.rows()}
 
     def display_frame(self) -> Any:
-        """Ratios that are never reached as infinite, those that do not apply as not known."""
+        """Return the data frame with infinite ratios for thresholds never reached, and NaN for those undefined."""
         return self.to_pandas().assign(alpha=[entry.alpha for found in self.thresholds for entry in found.entries])
 
     def to_pandas(self) -> Any:
-        """A data frame with one row per threshold and value."""
+        """Return a data frame with one row per threshold and value."""
         import pandas
 
         return pandas.DataFrame(self.rows())
 
 
 def phase_diagram(model: Model, parameter: str, values: ArrayLike) -> PhaseDiagram:
-    """Thresholds of a model as one of its parameters takes several values.
+    """Return the thresholds of a model at several values of one of its parameters.
 
     Args:
-        model: where all other parameters are taken from.
+        model: all its other parameters are kept.
         parameter: name of a field of the model, for instance ``"skip"``.
-        values: what it takes, shape (points,); whole numbers for a parameter that takes no others, as ``"depth"``.
+        values: of the parameter, shape (points,); integers for integer parameters, for instance ``"depth"``.
 
     Raises:
         ParameterError: no such parameter, a value that it does not allow, or one value twice.
-        IncompatibleError: values that do not go with the model, as noise where the channel has no closed form with it.
+        IncompatibleError: a value is incompatible with the model, for instance noise for a channel without it.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression

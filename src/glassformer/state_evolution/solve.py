@@ -1,8 +1,8 @@
 r"""State evolution: the fixed points that message passing and the Bayes-optimal estimator reach, for any model.
 
-A scalar model is the case of one row. What differs for mathematical reasons is declared by the channel: averages that
-are sampled are located with few points and refined with all (:mod:`~glassformer.state_evolution.sampled_fixed_point`),
-others are iterated to rounding.
+A scalar model is the case of one row. How a fixed point is found depends on what the channel declares: exact averages
+are iterated to rounding (:mod:`~glassformer.state_evolution.fixed_point`), sampled ones are solved coarsely with few
+data points and refined with all (:mod:`~glassformer.state_evolution.sampled_fixed_point`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,23 @@ from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
 from glassformer.numerics.quasi_random import confident
-from glassformer.state_evolution.coarse_solve import located
-from glassformer.state_evolution.evolution_map import POLICY, EvolutionMap, held, side_known
+from glassformer.state_evolution.evolution_map import EvolutionMap, is_covariance, pin_row, side_information_overlap
 from glassformer.state_evolution.fixed_point import Flags, fixed_point
-from glassformer.state_evolution.neighbours import rounds, started
-from glassformer.state_evolution.sampled_fixed_point import nearer, refined, sloped
-from glassformer.state_evolution.sampled_search import is_covariance
+from glassformer.state_evolution.sampled_fixed_point import coarse_solve, continuation_order, newton_refine, warm_start
 
-# Where averages are sampled a smaller relative residual means nothing.
-_SAMPLED = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
-# What the solution at one sample ratio takes in memory.
+# Variance of every row at the informed start, and overlap that breaks the symmetry of even labels at the uninformed
+# one: where averages are sampled (True) they are larger, or they would vanish in the sampling error.
+_INFORMED = {False: 1e-8, True: 1e-4}
+_SYMMETRY_BREAKING = {False: 1e-6, True: 1e-3}
+# Where averages are sampled, a smaller relative residual carries no information.
+_SAMPLED_SETTINGS = Iteration(tolerance=1e-4, floor=1e-6, max_iterations=200)
+# Coarse solutions take a sixteenth of the data points, slopes a fourth; a first look 64 per replica (chosen by trial).
+_COARSE_FACTOR, _SLOPE_FACTOR, _FIRST_LOOK_POINTS = 16, 4, 64
+# Eigenvalues of a covariance may exceed one by rounding.
+_ROUNDING = 1e-12
+# Beyond this sample ratio its products with information overflow.
+_LARGEST_RATIO = 1e100
+# Memory of the solution at one sample ratio, in bytes.
 _BYTES = 20_000
 
 
@@ -45,7 +52,7 @@ def state_evolution(
     subspace: Array | None = None,
     clamped: tuple[int, Array] | None = None,
 ) -> Solution:
-    r"""Fixed point of state evolution at each sample ratio.
+    r"""Return the fixed point of state evolution at each sample ratio.
 
     Equations :eq:`state-evolution` and :eq:`matrix-state-evolution` of the documentation.
 
@@ -56,19 +63,19 @@ def state_evolution(
     Args:
         model: prior and channel.
         alpha: sample ratios, shape (batch,), finite and >= 0, in the model's own unit.
-        start: ``"uninformed"`` (no knowledge of the signal; with an even channel a vanishing one, which breaks the
+        start: ``"uninformed"`` (no knowledge of the signal; with an even channel a vanishing overlap, which breaks the
             symmetry), ``"informed"`` (the signal almost known), or starting variances of shape (batch,), for several
             rows covariances of shape (batch, P, P).
-        settings: tolerances and iteration limit; by default those that the averages of the model allow.
-        origin: variances of shape (batch,) between which and ``start`` there is known to be no other fixed point;
-            allows longer steps. For averages that are not sampled.
+        settings: tolerances and iteration limit; the default depends on whether averages are sampled.
+        origin: variances of shape (batch,) with no other fixed point between them and ``start``; they allow longer
+            steps. Only for averages that are not sampled.
         subspace: projector on the directions that may be learned, shape (P, P); all by default.
-        clamped: a row and the variances, shape (batch,), that it is held at, apart from the others.
+        clamped: a row and its fixed variances, shape (batch,); the row has no overlap with the others.
 
     Returns:
         :class:`Solution` whose ``value`` is the variance :math:`V = 1 - q`, shape (batch,), for several rows the
         covariance, shape (batch, P, P), and whose ``extra["q_hat"]`` is :math:`\hat q` at the fixed point. The error
-        estimate is what residual and integration errors amount to there.
+        estimate contains residual and integration errors, amplified by the slope of the map.
 
     Raises:
         ParameterError: ``alpha`` or ``start`` is out of range.
@@ -83,9 +90,9 @@ def state_evolution(
     shape = (len(alpha), *model.overlap_shape)
     if not isinstance(start, str):
         start = _checked_start(start, shape).reshape(len(alpha), *model.prior.self_overlap.shape)
-    found = solve_state_evolution(model, alpha, start, settings, origin, subspace=subspace, clamped=clamped)
-    extra = {name: np.reshape(found.extra[name], shape) for name in ("q_hat", "q_hat_error")}
-    return replace(found, value=found.value.reshape(shape), extra=extra)
+    solution = solve_state_evolution(model, alpha, start, settings, origin, subspace=subspace, clamped=clamped)
+    extra = {name: np.reshape(solution.extra[name], shape) for name in ("q_hat", "q_hat_error")}
+    return replace(solution, value=solution.value.reshape(shape), extra=extra)
 
 
 def solve_state_evolution(
@@ -98,55 +105,57 @@ def solve_state_evolution(
     subspace: Array | None = None,
     clamped: tuple[int, Array] | None = None,
     coarse: bool = False,
-    place: Solution | None = None,
-    beside: Solution | None = None,
+    refine_from: Solution | None = None,
+    other: Solution | None = None,
 ) -> Solution:
-    """As :func:`state_evolution`, with covariances of shape (batch, P, P) for scalar models as well.
+    """Return the fixed points of :func:`state_evolution` as covariances of shape (batch, P, P) for every model.
 
-    With ``coarse``, fixed points are only located, with a sixteenth of the sampled data points; given as ``place``,
-    those are refined, and as ``beside`` they are those that another start has led to.
+    Where averages are sampled, ``coarse`` returns the coarse solution, from a sixteenth of the data points. Given as
+    ``refine_from``, a coarse solution is refined; given as ``other``, one from another start lends its slopes.
     """
     channel = model.channel
-    settings = settings or (_SAMPLED if channel.sampled else Iteration())
+    settings = settings or (_SAMPLED_SETTINGS if channel.sampled else Iteration())
     first = _starting_covariance(model, len(alpha), start, subspace) if isinstance(start, str) else start
-    first = first if clamped is None else held(first, *clamped)
-    first = first if place is None else place.value
-    fine = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
+    first = first if clamped is None else pin_row(first, *clamped)
+    first = first if refine_from is None else refine_from.value
+    update = EvolutionMap(model, alpha, channel, subspace=subspace, clamped=clamped)
     if not channel.sampled:
-        return _iterated(fine, first, settings, None if origin is None else np.reshape(origin, first.shape))
+        return _iterate(update, first, settings, None if origin is None else np.reshape(origin, first.shape))
+    slope_map, place = update.with_fewer_points(_SLOPE_FACTOR), refine_from
     if place is None:
-        order = rounds(alpha, start == "informed") if isinstance(start, str) and clamped is None else None
-        place = located(fine.with_fewer(POLICY.coarse).low_accuracy(), first, settings, sloped(fine), order, beside)
+        order = continuation_order(alpha, start == "informed") if isinstance(start, str) and clamped is None else None
+        coarse_map = update.with_fewer_points(_COARSE_FACTOR).low_accuracy()
+        place = coarse_solve(coarse_map, first, settings, slope_map, order, other)
     if coarse:
         return place
-    found = refined(fine, nearer(fine, place, settings), settings)
+    solution = newton_refine(update, newton_refine(slope_map, place, settings, preliminary=True), settings)
     if channel.with_more_noise is None:
-        return found
-    # What a noise that stands for none does to the fixed point shows where there is more of it.
-    more = replace(fine, channel=channel.with_more_noise.with_points(fine.channel.points))
-    nearby = np.where(is_covariance(found.value)[:, None, None], found.value, first)
-    other = refined(
-        more, located(more.with_fewer(POLICY.coarse).low_accuracy(), nearby, settings, sloped(more)), settings
-    )
-    change = other.value - found.value
-    moved = np.linalg.norm(change, axis=(1, 2))
-    apart = np.concatenate([found.extra["moved"], change[:, None] / confident(REPLICAS)], axis=1)
+        return solution
+    # Labels without noise are given a little: the error of that is the change of the fixed point under more of it.
+    noisier = replace(update, channel=channel.with_more_noise.with_points(update.channel.points))
+    nearby = np.where(is_covariance(solution.value)[:, None, None], solution.value, first)
+    coarse_map = noisier.with_fewer_points(_COARSE_FACTOR).low_accuracy()
+    place = coarse_solve(coarse_map, nearby, settings, noisier.with_fewer_points(_SLOPE_FACTOR))
+    other = newton_refine(noisier, place, settings)
+    change = other.value - solution.value
+    distance = np.linalg.norm(change, axis=(1, 2))
+    components = [solution.extra["error_components"], change[:, None] / confident(REPLICAS)]
     return replace(
-        found,
-        error_estimate=found.error_estimate + np.where(other.settled, moved, np.inf),
-        extra={**found.extra, "moved": apart},
+        solution,
+        error_estimate=solution.error_estimate + np.where(other.settled, distance, np.inf),
+        extra={**solution.extra, "error_components": np.concatenate(components, axis=1)},
     )
 
 
 def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution]]:
-    r"""What the uninformed start leads to, with few sampled data points, one sample ratio after the other.
+    r"""Yield fixed points of the uninformed start from few sampled data points, one sample ratio after the other.
 
-    Ratios are taken in increasing order, each of them from the fixed point before. That leads to the same one: the map
-    is monotone in ``V`` and in ``alpha``, so that the fixed point before is not below the one that is looked for, and
-    no other one lies between.
+    Ratios are taken in increasing order, each starting from the fixed point before. This leads to the same fixed point
+    as the uninformed start: the map is monotone in ``V`` and in ``alpha``, so that the fixed point before is not below
+    the next one, and no other one lies between.
 
     Args:
-        model: of which nothing is yielded unless its averages are sampled, of the labels that it has.
+        model: nothing is yielded unless its averages are sampled, of its own labels.
         alpha: sample ratios, a number or shape (points,), finite and >= 0.
 
     Yields:
@@ -162,60 +171,63 @@ def first_look(model: Model, alpha: ArrayLike) -> Iterator[tuple[float, Solution
     """
     ratios = np.sort(validated_alpha(alpha))
     channel = model.channel
-    # What a noise that stands for none changes is known only once there is more of it.
+    # The error of a noise that labels were given takes a second solution.
     if not channel.sampled or channel.with_more_noise is not None:
         return
-    few = channel.with_points(min(POLICY.at_first, channel.points))
-    unknown = start = _starting_covariance(model, 1, "uninformed", None)
+    few = channel.with_points(min(_FIRST_LOOK_POINTS, channel.points))
+    uninformed = start = _starting_covariance(model, 1, "uninformed", None)
     for ratio in ratios:
         update = EvolutionMap(model, np.array([ratio]), few)
-        found = refined(update, located(update, start, _SAMPLED, update), _SAMPLED)
-        yield float(ratio), found
-        # What is not learned yet must not stay so for want of a start that breaks the symmetry.
-        start = started(unknown, found.value, 1.0) if found.settled.all() else unknown
+        solution = newton_refine(update, coarse_solve(update, start, _SAMPLED_SETTINGS, update), _SAMPLED_SETTINGS)
+        yield float(ratio), solution
+        # Directions not learned yet keep the start that breaks their symmetry.
+        start = warm_start(uninformed, solution.value, 1.0) if solution.settled.all() else uninformed
 
 
-def _iterated(update: EvolutionMap, start: Array, settings: Iteration, origin: Array | None) -> Solution:
-    kept = np.full((2, *start.shape), np.nan)
-    found = fixed_point(lambda variance, index: update(variance, index, kept), start, settings, _inside, origin)
-    # Of one row, for which there is but one way to move.
-    moved = found.error_estimate[:, None, None, None] / confident(REPLICAS)
-    return replace(found, extra={"q_hat": kept[0], "q_hat_error": kept[1], "moved": moved})
+def _iterate(update: EvolutionMap, start: Array, settings: Iteration, origin: Array | None) -> Solution:
+    conjugates = np.full((2, *start.shape), np.nan)
+    solution = fixed_point(
+        lambda variance, index: update(variance, index, conjugates), start, settings, _inside, origin
+    )
+    q_hat, q_hat_error = conjugates
+    # A single row has but one way to err.
+    components = solution.error_estimate[:, None, None, None] / confident(REPLICAS)
+    return replace(solution, extra={"q_hat": q_hat, "q_hat_error": q_hat_error, "error_components": components})
 
 
 def _inside(states: Array) -> Flags:
-    return is_covariance(states, POLICY.rounding)
+    return is_covariance(states, _ROUNDING)
 
 
 def validated_alpha(alpha: ArrayLike) -> Array:
-    """``alpha`` as a one-dimensional array, or an error naming the first value that is not allowed."""
+    """Return ``alpha`` as a one-dimensional array, or raise an error that names the first value not allowed."""
     values = as_numbers(alpha)
     if values is None or values.ndim != 1 or values.size == 0:
         raise ParameterError("alpha", alpha, "a number or a non-empty one-dimensional sequence of numbers")
     require_resources("alpha", f"<{values.size} values>", _BYTES * values.size, "give fewer sample ratios")
-    for value in values[~((values >= 0) & (values <= POLICY.largest_ratio))]:
-        raise ParameterError("alpha", float(value), f"finite and >= 0, at most {POLICY.largest_ratio:g}")
+    for value in values[~((values >= 0) & (values <= _LARGEST_RATIO))]:
+        raise ParameterError("alpha", float(value), f"finite and >= 0, at most {_LARGEST_RATIO:g}")
     return values
 
 
-def unknown_at_start(model: Model) -> float:
-    """Posterior variance of every row where the uninformed iteration begins."""
+def uninformed_variance(model: Model) -> float:
+    """Return the posterior variance of every row at the uninformed start."""
     channel = model.channel
-    return 1.0 - max(POLICY.breaking[channel.sampled] * channel.even, side_known(model))
+    return 1.0 - max(_SYMMETRY_BREAKING[channel.sampled] * channel.even, side_information_overlap(model))
 
 
-def known_at_start(model: Model) -> float:
-    """Posterior variance of every row where the informed iteration begins."""
-    return POLICY.informed[model.channel.sampled]
+def informed_variance(model: Model) -> float:
+    """Return the posterior variance of every row at the informed start."""
+    return _INFORMED[model.channel.sampled]
 
 
 def _starting_covariance(model: Model, batch: int, start: str, subspace: Array | None) -> Array:
     if start not in ("uninformed", "informed"):
         raise ParameterError("start", start, "'uninformed', 'informed' or an array of variances")
     size = model.prior.rows
-    known = np.eye(size) if subspace is None else subspace
-    rest = unknown_at_start(model) if start == "uninformed" else known_at_start(model)
-    return np.broadcast_to(np.eye(size) - known + rest * known, (batch, size, size)).copy()
+    learned = np.eye(size) if subspace is None else subspace
+    variance = uninformed_variance(model) if start == "uninformed" else informed_variance(model)
+    return np.broadcast_to(np.eye(size) - learned + variance * learned, (batch, size, size)).copy()
 
 
 def _checked_start(start: ArrayLike, shape: tuple[int, ...]) -> Array:

@@ -1,4 +1,4 @@
-"""Subspaces of the rows: as projectors, by name, and the symmetric matrices on them."""
+"""Subspaces of the rows: projectors, their names, and the symmetric matrices on them."""
 
 from __future__ import annotations
 
@@ -13,37 +13,35 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
 
-# Weight of a matrix on one row from which on it names that row.
+# Weight on one row from which on a matrix of unit trace names that row (a convention).
 _PURE = 0.98
-# Eigenvalue, relative to the largest, that belongs to the range of a matrix.
+# Eigenvalue, relative to the largest, that belongs to the range of a sampled matrix (chosen by trial).
 _RANGE = 0.05
 
 
 class Basis(NamedTuple):
-    """Orthonormal directions, shape (P, k), and an orthonormal basis of the symmetric matrices on them, (n, k, k).
+    """Orthonormal directions, and a basis of the symmetric matrices on them.
 
     Attributes:
-        directions: of the subspace.
-        matrices: that may overlap.
-        blind: projector on the matrices, flattened, that rotations and exchanges of the rows leave alone, where labels
-            are blind to these: what they say of the subspace is one, data point by data point. None where there is no
-            such thing.
+        directions: of the subspace, shape (P, k).
+        matrices: orthonormal symmetric matrices that may overlap, shape (n, k, k).
+        invariant: projector on the flattened matrices that rotations and exchanges of the rows leave invariant, if
+            labels are invariant under these; None else.
     """
 
     directions: Array
     matrices: Array
-    blind: Array | None = None
+    invariant: Array | None = None
 
 
 def symmetric_basis(unknown: Array, model: Model) -> Basis:
-    """Directions of a projector, whole rows where it has some, and the symmetric matrices on them that may overlap.
+    """Return directions of a projector, whole rows where it has some, and the symmetric matrices that may overlap.
 
-    Growth that rotations or exchanges of the rows cannot tell apart is as fast in all of them: that of their mean
-    stands for it, where they leave the projector as it is.
+    Matrices that rotations or exchanges of the rows map onto each other grow equally fast: their mean represents them,
+    if these symmetries leave the projector invariant.
     """
     values, vectors = np.linalg.eigh(unknown)
     directions = vectors[:, values > 0.5]
-    # Where whole rows are unknown they are the directions.
     rows = np.flatnonzero(np.abs(np.diag(unknown) - 1) < 1e-12)
     if len(rows) == directions.shape[1]:
         directions = np.eye(len(unknown))[:, rows]
@@ -53,46 +51,42 @@ def symmetric_basis(unknown: Array, model: Model) -> Basis:
         matrix[a, b] = matrix[b, a] = 1.0 if a == b else np.sqrt(0.5)
     full = directions @ matrices @ directions.T
     allowed = [np.allclose(model.prior.allowed(own), own) for own in full]
+    matrices, full = matrices[allowed], full[allowed]
     symmetries = model.channel.row_symmetries
     if not np.allclose(symmetries.invariant_part(unknown[None])[0], unknown):
-        return Basis(directions, matrices[allowed])
-    level = directions.T @ symmetries.invariant_part(full[allowed]) @ directions
-    blind = None
+        return Basis(directions, matrices)
+    level = directions.T @ symmetries.invariant_part(full) @ directions
+    if not np.allclose(matrices, level):
+        _, weights, axes = np.linalg.svd(level.reshape(len(level), -1), full_matrices=False)
+        matrices = axes[weights > 0.5].reshape(-1, size, size)
+    invariant = None
     if symmetries.rotation_groups:
         units = directions @ np.eye(size**2).reshape(-1, size, size) @ directions.T
-        blind = (directions.T @ symmetries.invariant_part(units) @ directions).reshape(size**2, size**2)
-    return Basis(directions, _independent(matrices[allowed], level), blind)
-
-
-def _independent(matrices: Array, level: Array) -> Array:
-    """An orthonormal basis of what is left of one, shape (n, k, k): the basis itself where all of it is."""
-    if np.allclose(matrices, level):
-        return matrices
-    _, values, vectors = np.linalg.svd(level.reshape(len(level), -1), full_matrices=False)
-    return vectors[values > 0.5].reshape(-1, *level.shape[1:])
+        invariant = (directions.T @ symmetries.invariant_part(units) @ directions).reshape(size**2, size**2)
+    return Basis(directions, matrices, invariant)
 
 
 def range_of(matrix: Array) -> Array:
-    """Projector on the range of a positive semi-definite matrix."""
+    """Return the projector on the range of a positive semi-definite matrix."""
     values, vectors = np.linalg.eigh(matrix)
     kept = vectors[:, values > _RANGE * values[-1]]
     return np.asarray(kept @ kept.T)
 
 
 def group_named(matrix: Array, groups: Mapping[str, tuple[int, ...]]) -> str | None:
-    """The group of rows that a positive semi-definite matrix of unit trace singles out; None if it mixes several."""
+    """Return the group of rows that a positive semi-definite matrix of unit trace singles out, or None."""
     weight = {name: float(np.sum(np.diag(matrix)[list(rows)])) for name, rows in groups.items()}
     name = max(weight, key=lambda name: weight[name])
     return name if weight[name] >= _PURE else None
 
 
-def of_whole_rows(projector: Array) -> bool:
-    """Whether a projector is on rows, none of them mixed with others."""
+def is_on_whole_rows(projector: Array) -> bool:
+    """Return whether a projector is on rows, none of them mixed with others."""
     return bool(np.max(np.abs(projector - np.diag(np.diag(projector)))) < 1 - _PURE)
 
 
 def projector_on(model: Model, name: str, given: int | ArrayLike) -> Array:
-    """Projector on a row, a direction or several."""
+    """Return the projector on a row, a direction or several directions."""
     size = model.prior.rows
     if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < size:
         return np.diag(np.eye(size)[given])

@@ -1,10 +1,10 @@
-r"""State evolution in time: what message passing knows after every one of its steps.
+r"""State evolution in time: error and overlap after every step of message passing.
 
 .. math::
    \hat Q_t = \frac{\alpha}{\mathrm{degrees}}\,E\sum_l g_l g_l^T(V_t), \qquad V_{t+1} = \mathrm{covariance}(\hat Q_t)
 
-from what is known before any data. In the limit of large sizes message passing without damping has the errors of this
-sequence, step by step.
+from the state without data. In the limit of large sizes message passing without damping has the errors
+of this sequence, step by step.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps, wide_bars
 from glassformer.core.solution import Status
 from glassformer.models.base import Model
-from glassformer.state_evolution.evolution_map import EvolutionMap, side_known
+from glassformer.state_evolution.evolution_map import EvolutionMap, side_information_overlap
 from glassformer.state_evolution.limits import mean_error, row_columns
 from glassformer.state_evolution.solve import validated_alpha
 
-# Overlap with which even labels begin by default: that of a random guess in a thousand dimensions.
+# Starting overlap of even labels by default: that of a random guess in a thousand dimensions.
 _GUESS = 1e-3
-# What one step at one sample ratio takes in memory, per entry of the covariance.
+# Memory of one step at one sample ratio, per entry of the covariance, in bytes.
 _BYTES = 100
 
-# From covariances and the conjugate overlaps they were found with to the next of both, shape (batch, P, P).
+# One step: from covariances and conjugate overlaps to the next of both, shape (batch, P, P).
 Advance = Callable[[Array, Array], tuple[Array, Estimate]]
 
 
-class Path(NamedTuple):
+class StateHistory(NamedTuple):
     """Covariances and conjugate overlaps, shape (steps + 1, batch, P, P), and errors of the former's norm."""
 
     variance: Array
@@ -45,30 +45,30 @@ class Path(NamedTuple):
 
 
 def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float | None = None) -> Steps:
-    r"""Error and overlap after every step of undamped message passing, in the limit of large sizes.
+    r"""Return error and overlap after every step of undamped message passing, in the limit of large sizes.
 
     Equations :eq:`state-evolution` and :eq:`matrix-state-evolution` of the documentation, iterated as they stand.
 
     Args:
         model: prior and channel.
         alpha: sample ratios, shape (points,), in the model's unit.
-        steps: how many, at least 1.
-        overlap: of every row with its truth before the first step, in [0, 1); by default what side information tells
-            and, for labels that are even, ``0.001``. A random start of size ``r`` has about
-            :math:`r/\sqrt d`; the time that it takes to leave it grows like :math:`\log d`.
+        steps: number of steps, at least 1.
+        overlap: of every row with its truth before the first step, in [0, 1); by default that of side information and,
+            for even labels, ``0.001``. A random start of size ``r`` has about :math:`r/\sqrt d`; the time to escape
+            from it grows like :math:`\log d`.
 
     Returns:
         :class:`~glassformer.core.results.Steps` with one row per sample ratio and step: ``alpha``, ``iteration`` (0
         before any step), ``error`` (:math:`V = 1 - q`; for several rows the mean over them), ``overlap``, ``q_hat``
-        (that the step to here was taken with), for several rows ``row_error``, and ``error_estimate``: the integration
-        error of every step, carried on by the slope of the map.
+        (of the step to here), for several rows ``row_error``, and ``error_estimate``: the integration errors of all
+        steps so far, propagated by the slope of the map.
 
-    At finite size a row that labels are still blind to is not known by less than chance, about ``1/d``, however far
-    the overlap falls here on its way: runs leave such a plateau earlier or later than theory, by a few steps.
+    At finite size the overlap of a row that labels do not depend on yet stays at about ``1/d`` by chance, however small
+    it gets here: runs leave such a plateau a few steps earlier or later than theory.
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: the denoiser of the prior finds its own fixed point in steps.
+        IncompatibleError: the denoiser of the prior iterates itself.
 
     Example:
         >>> from glassformer import BilinearSequenceRegression
@@ -78,61 +78,64 @@ def trajectory(model: Model, alpha: ArrayLike, steps: int = 50, overlap: float |
     """
     require_arguments(trajectory, locals())
     alpha = validated_alpha(alpha)
-    start = 1 - _begin(model, overlap)
+    if overlap is None:
+        overlap = max(side_information_overlap(model), _GUESS * model.channel.even)
+    elif not (is_number(overlap) and 0 <= overlap < 1):
+        raise ParameterError("overlap", overlap, "a number in [0, 1)")
     require_steps(model, alpha, steps)
-    update, everyone = EvolutionMap(model, alpha, model.channel), np.arange(len(alpha))
+    update, batch = EvolutionMap(model, alpha, model.channel), np.arange(len(alpha))
 
     def advance(variance: Array, q_hat: Array) -> tuple[Array, Estimate]:
         del q_hat
-        conjugate = update.conjugate(variance, everyone)
-        return conjugate.value, update.covariance(conjugate, everyone)
+        conjugate = update.conjugate(variance, batch)
+        return conjugate.value, update.covariance(conjugate, batch)
 
-    return table_of(model, alpha, followed(advance, start * np.eye(model.prior.rows), len(alpha), steps))
+    start = (1 - overlap) * np.eye(model.prior.rows)
+    return trajectory_table(model, alpha, iterate_states(advance, start, len(alpha), steps))
 
 
 def require_steps(model: Model, alpha: Array, steps: int) -> None:
-    """Refuse steps that are no number of them or too many, and a denoiser that takes steps of its own.
+    """Raise an error if ``steps`` is no positive integer or too large, or if the denoiser of the prior iterates itself.
 
     Raises:
         ParameterError: ``steps`` is out of range.
-        IncompatibleError: the denoiser of the prior finds its own fixed point in steps.
+        IncompatibleError: the denoiser of the prior iterates itself.
     """
     require_integer("steps", steps)
     prior = model.prior
     if prior.stepwise:
-        raise IncompatibleError("the factors of a narrow matrix are found step by step: use simulate for their way")
-    require_resources("steps", steps, _BYTES * len(alpha) * (steps + 1) * prior.rows**2, "follow fewer steps")
+        raise IncompatibleError(
+            "no trajectory at fixed width: the denoiser of the factors iterates itself. Use simulate"
+        )
+    require_resources("steps", steps, _BYTES * len(alpha) * (steps + 1) * prior.rows**2, "use fewer steps")
 
 
-def table_of(model: Model, alpha: Array, path: Path) -> Steps:
-    """The columns of :func:`trajectory`: rows run over the steps of one sample ratio after the other."""
-    prior, steps = model.prior, len(path.error) - 1
+def trajectory_table(model: Model, alpha: Array, history: StateHistory) -> Steps:
+    """Return the table of :func:`trajectory`: rows run over the steps of one sample ratio after the other."""
+    prior, steps = model.prior, len(history.error) - 1
     size = len(alpha) * (steps + 1)
-    variance, q_hat = (np.swapaxes(part, 0, 1).reshape(size, prior.rows, prior.rows) for part in path[:2])
-    shape = (size, *model.overlap_shape)
-    finite = np.isfinite(mean_error(variance))
+    variance, q_hat = (np.swapaxes(part, 0, 1).reshape(size, prior.rows, prior.rows) for part in history[:2])
+    shape, ratios = (size, *model.overlap_shape), np.repeat(alpha, steps + 1)
+    error, estimate = mean_error(variance), history.error.T.reshape(size)
     return Steps(
         model=model.name,
         parameters=model.parameters,
         columns={
-            "alpha": np.repeat(alpha, steps + 1),
+            "alpha": ratios,
             "iteration": np.tile(np.arange(steps + 1.0), len(alpha)),
-            "error": mean_error(variance),
+            "error": error,
             "overlap": (prior.self_overlap - variance).reshape(shape),
             **row_columns(model, variance),
             "q_hat": q_hat.reshape(shape),
-            "error_estimate": path.error.T.reshape(size),
+            "error_estimate": estimate,
         },
-        status=[Status.CONVERGED if ok else Status.NON_FINITE for ok in finite.tolist()],
-        notes=[
-            *model.remarks,
-            *wide_bars(np.repeat(alpha, steps + 1), mean_error(variance), path.error.T.reshape(size), model.parameters),
-        ],
+        status=[Status.CONVERGED if ok else Status.NON_FINITE for ok in np.isfinite(error).tolist()],
+        notes=[*model.remarks, *wide_bars(ratios, error, estimate, model.parameters)],
     )
 
 
 def random_overlap(model: Model, d: int) -> float:
-    """About what the random start of message passing on even labels knows at a size ``d``.
+    """Return the typical overlap of the random start of message passing on even labels at a size ``d``.
 
     Example:
         >>> from glassformer import SequenceMultiIndex
@@ -142,33 +145,19 @@ def random_overlap(model: Model, d: int) -> float:
     return float(model.prior.random_start / np.sqrt(d))
 
 
-def _begin(model: Model, overlap: float | None) -> float:
-    if overlap is None:
-        return max(side_known(model), _GUESS * model.channel.even)
-    if not (is_number(overlap) and 0 <= overlap < 1):
-        raise ParameterError("overlap", overlap, "a number in [0, 1)")
-    return float(overlap)
-
-
-def followed(advance: Advance, start: Array, batch: int, steps: int) -> Path:
-    """So many steps from one covariance, shape (P, P), of which no data have told anything."""
+def iterate_states(advance: Advance, start: Array, batch: int, steps: int) -> StateHistory:
+    """Return the states of so many steps from one covariance, shape (P, P), with errors propagated by the slope."""
     variance = [np.broadcast_to(start, (batch, *start.shape)).copy()]
     q_hat, error = [np.zeros_like(variance[0])], [np.zeros(batch)]
-    stretch = np.ones(batch)
-    for _ in track(range(steps), f"{steps} steps"):
+    slope, last_length = np.ones(batch), np.full(batch, np.nan)
+    for step in track(range(steps), f"{steps} steps"):
         conjugate, mapped = advance(variance[-1], q_hat[-1])
-        if len(variance) > 1:
-            stretch = _slope(_norm(mapped.value - variance[-1]), _norm(variance[-1] - variance[-2]))
-        error.append(stretch * error[-1] + _norm(mapped.error))
+        # The slope of the map along the trajectory is the ratio of the lengths of two successive steps.
+        length = np.linalg.norm(mapped.value - variance[-1], axis=(1, 2))
+        if step > 0:
+            slope = np.divide(length, last_length, out=np.zeros(batch), where=last_length > 0)
+        error.append(slope * error[-1] + np.linalg.norm(mapped.error, axis=(1, 2)))
         variance.append(mapped.value)
         q_hat.append(conjugate)
-    return Path(np.array(variance), np.array(q_hat), np.array(error))
-
-
-def _norm(matrices: Array) -> Array:
-    return np.asarray(np.linalg.norm(matrices, axis=(1, 2)))
-
-
-def _slope(after: Array, before: Array) -> Array:
-    """How much longer one step is than the one before: what becomes of an error along the way."""
-    return np.asarray(np.divide(after, before, out=np.zeros_like(after), where=before > 0))
+        last_length = length
+    return StateHistory(np.array(variance), np.array(q_hat), np.array(error))

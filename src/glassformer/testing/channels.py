@@ -7,7 +7,7 @@ import numpy as np
 from glassformer.channels.base import Channel
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
-from glassformer.state_evolution.bounds import drawn, information_bound
+from glassformer.state_evolution.bounds import information_bound, sample_data_points
 from glassformer.state_evolution.equation_of_state import information_at
 from glassformer.testing.differences import derivative
 from glassformer.testing.report import POLICY, Case, Worst
@@ -40,7 +40,7 @@ def _covariances(model: Model) -> list[Array]:
 def _drawn(model: Model, variance: Array, count: int, seed: int) -> tuple[Channel, Array, Array, Array]:
     """The channel at its most careful, labels, what is known of their fields, and the true deviation from that."""
     channel = model.channel.high_accuracy()
-    return channel, *drawn(model, channel, variance, count, np.random.default_rng(seed))
+    return channel, *sample_data_points(model, channel, variance, count, np.random.default_rng(seed))
 
 
 def _blur(model: Model) -> float:

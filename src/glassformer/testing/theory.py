@@ -14,7 +14,7 @@ from glassformer.state_evolution.free_entropy import free_entropy
 from glassformer.state_evolution.solve import solve_state_evolution
 from glassformer.state_evolution.subspaces import range_of
 from glassformer.state_evolution.thresholds import Threshold, thresholds
-from glassformer.state_evolution.weak_recovery import known_at_once
+from glassformer.state_evolution.weak_recovery import known_at_any_ratio
 from glassformer.testing.differences import derivative, precisions
 from glassformer.testing.report import POLICY, Case, Worst
 
@@ -27,10 +27,10 @@ def weak_recovery(case: Case) -> Worst:
     if prior.side > 0 or (model.channel.even and prior.weak_recovery_onset > 0):
         raise IncompatibleError("no threshold of weak recovery follows from the labels alone")
     worst, known = Worst(0.0, ""), np.zeros((prior.rows, prior.rows))
-    if not model.channel.even and (prior.weak_recovery_onset > 0 or known_at_once(model).any()):
+    if not model.channel.even and (prior.weak_recovery_onset > 0 or known_at_any_ratio(model).any()):
         top = max(information_bound(model, np.eye(prior.rows), unit, seed=seed) for unit in np.eye(prior.rows))
         start = degrees * prior.weak_recovery_onset / top.value
-        worst, known = _above(entries[0], start, start * top.error / top.value), known_at_once(model)
+        worst, known = _above(entries[0], start, start * top.error / top.value), known_at_any_ratio(model)
         entries = entries[1:]
     for entry in entries:
         variance = np.eye(prior.rows)

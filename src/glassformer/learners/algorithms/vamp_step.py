@@ -29,7 +29,7 @@ from glassformer.core.estimate import Array
 from glassformer.learners.algorithms.gamp_state import GampState, Sight
 from glassformer.learners.algorithms.gamp_step import GampStep
 from glassformer.numerics.decompositions import eigh
-from glassformer.state_evolution.vector_state_evolution import FLOORS
+from glassformer.state_evolution.vector_state_evolution import SMALLEST_SHARE, SMALLEST_VARIANCE
 
 
 @dataclass
@@ -72,7 +72,7 @@ class VampStep(GampStep):
         seen, precision = state.seen, float(state.assumed[0, 0])
         if seen is None:
             seen, precision, _ = self._observed(cleaned, variance, residual)
-        least, most = FLOORS.least, 1.0
+        least, most = SMALLEST_VARIANCE, 1.0
         while self._pulled(residual, variance, most)[2] > 1:
             most *= 4
         rest = least
@@ -83,7 +83,7 @@ class VampStep(GampStep):
     def _observed(self, cleaned: Array, variance: float, residual: Array) -> tuple[Array, float, float]:
         """The signal seen through white noise, the precision of that noise, and ``c``."""
         pull, free, ratio = self._pulled(residual, variance)
-        precision = free / max(ratio * variance * (1 - free), FLOORS.least)
+        precision = free / max(ratio * variance * (1 - free), SMALLEST_VARIANCE)
         with np.errstate(divide="ignore", invalid="ignore"):
             return cleaned + np.divide(pull, free), precision, ratio
 
@@ -91,7 +91,7 @@ class VampStep(GampStep):
         r""":math:`vA^T(vAA^T + \Delta)^{-1}z`, ``f`` and ``c``, at the model's noise or another."""
         values, vectors, wide = self._spectrum
         own = float(self.model.channel.label_noise) if noise is None else noise
-        noise = max(own, FLOORS.least * float(values.mean()))
+        noise = max(own, SMALLEST_VARIANCE * float(values.mean()))
         weighted, size = variance * values + noise, float(np.prod(self.design.signal_shape))
         free = float(np.sum(variance * values / weighted)) / size
         if wide:
@@ -107,9 +107,9 @@ class VampStep(GampStep):
     def _cleaned(state: VampState) -> tuple[Array, float]:
         """The estimate without what it was made of, and the variance of its errors."""
         old = state.estimate
-        share = 0.0 if state.first else min(float(old.onsager[0, 0] * state.precision[0, 0]), 1 - FLOORS.open)
+        share = 0.0 if state.first else min(float(old.onsager[0, 0] * state.precision[0, 0]), 1 - SMALLEST_SHARE)
         cleaned = old.signal if state.seen is None else (old.signal - share * state.seen) / (1 - share)
-        return cleaned, max(float(old.variance[0, 0]) / (1 - share), FLOORS.least)
+        return cleaned, max(float(old.variance[0, 0]) / (1 - share), SMALLEST_VARIANCE)
 
     def advance(self, state: GampState) -> tuple[VampState, float]:
         """The next state, and the precision found on the way: the quality of the estimate it began with."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer import DeepAttention
-from glassformer.state_evolution.neighbours import rounds, started
+from glassformer.state_evolution.sampled_fixed_point import continuation_order, warm_start
 from glassformer.state_evolution.solve import solve_state_evolution
 
 
@@ -12,7 +12,7 @@ from glassformer.state_evolution.solve import solve_state_evolution
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 30])
 def test_every_ratio_is_solved_once_and_begins_between_its_start_and_its_end(size, informed):
     alpha = np.random.default_rng(size).permutation(np.linspace(0.1, 2.0, size))
-    done, parts = [], rounds(alpha, informed)
+    done, parts = [], continuation_order(alpha, informed)
     for places, near, side in parts:
         assert set(near) <= set(done) and (side == -1) == informed
         if done:
@@ -26,12 +26,12 @@ def test_starts_are_never_on_the_wrong_side():
     root = np.random.default_rng(0).normal(size=(50, 3, 3))
     found, start = root @ np.swapaxes(root, 1, 2), np.broadcast_to(np.eye(3), (50, 3, 3))
     for side in (1.0, -1.0):
-        begun = started(start, found, side)
+        begun = warm_start(start, found, side)
         for bound in (start, found):
             assert np.linalg.eigvalsh(side * (bound - begun)).min() >= -1e-10
     below = 0.5 * found / np.linalg.norm(found, axis=(1, 2), keepdims=True)
-    assert np.allclose(started(start, below, 1.0), below)
-    assert np.allclose(started(below, start, -1.0), start)
+    assert np.allclose(warm_start(start, below, 1.0), below)
+    assert np.allclose(warm_start(below, start, -1.0), start)
 
 
 @pytest.mark.slow
