@@ -128,7 +128,7 @@ def test_what_theory_takes_for_granted_is_said():
 def test_what_has_no_such_theory_says_so():
     with pytest.raises(IncompatibleError, match="no equations are known for the steps of ridge"):
         follow(NOISY, 0.5, algorithm="ridge")
-    with pytest.raises(IncompatibleError, match="step by step"):
+    with pytest.raises(IncompatibleError, match="fixed width"):
         trajectory(BilinearSequenceRegression(beta=1, width=1), 0.5)
 
 
