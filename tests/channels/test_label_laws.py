@@ -11,7 +11,7 @@ from scipy.special import expit, ndtri
 from glassformer import IncompatibleError, ParameterError, SequenceMultiIndex, simulate
 from glassformer.channels.label_errors import prediction_errors
 from glassformer.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson, label_law
-from glassformer.channels.multi_index.likelihood_rows import LikelihoodRowsChannel
+from glassformer.channels.multi_index.link_rows import LikelihoodRowsChannel
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.cli import main
 from glassformer.numerics.quasi_random import confident

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import norm
 
 from glassformer import SequenceMultiIndex
-from glassformer.channels.multi_index.line_grids import cells_for
-from glassformer.channels.multi_index.line_placement import POLICY
+from glassformer.channels.multi_index.line_channel import cells_for
+from glassformer.channels.multi_index.line_integrals import CELLS
 from glassformer.numerics.scalarize import scalarize
 
 DATA = 256
@@ -214,7 +214,7 @@ def test_cells_are_as_short_as_waves():
         cells_for(lambda z, f=f: jnp.ravel(f(z)), 2, 1)
         for f in (lambda z: z[0, 0] * z[1, 0], lambda z: z[0, 0] + jnp.sin(3 * z[1, 0]), _fast)
     )
-    assert smooth == POLICY.cells < waves < fast
+    assert smooth == CELLS < waves < fast
 
 
 @pytest.mark.statistics

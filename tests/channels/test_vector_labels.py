@@ -7,7 +7,7 @@ import pytest
 
 from glassformer import SequenceMultiIndex, limits
 from glassformer.channels.field_averages import REPLICAS
-from glassformer.channels.multi_index.normal_scores import NormalScores
+from glassformer.channels.multi_index.noiseless_labels import NormalScores
 from glassformer.numerics.quasi_random import confident
 
 VARIANCE = np.array([[0.7, -0.3], [-0.3, 0.7]])

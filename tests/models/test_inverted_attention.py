@@ -111,7 +111,7 @@ def test_every_possible_latent_stands_for_fields_that_have_the_label(options):
     @jax.jit
     def stands_for(x, chart):
         datum = (*map(jnp.asarray, (label, mean, root)), chart)
-        latent = functions.entrance(x, datum)
+        latent = functions.start(x, datum)
         return functions.target(latent, datum)[1], functions.features(latent, datum)
 
     with jax.enable_x64(True):

@@ -25,10 +25,10 @@ from glassformer import (
 from glassformer import phase_diagram as diagram_of
 from glassformer import thresholds as thresholds_of
 from glassformer.channels.multi_index.attention_network import flow
-from glassformer.channels.multi_index.deep_attention import DeepAttentionChannel
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.line_integrals import LineChannel
+from glassformer.channels.multi_index.line_channel import LineChannel
 from glassformer.channels.multi_index.link_channel import link_channel
+from glassformer.channels.multi_index.tied_attention import TiedAttentionChannel
 from glassformer.cli import main
 from glassformer.core.errors import LinkError
 from glassformer.designs.projection import projection_design
@@ -165,7 +165,7 @@ def test_leading_threshold_of_two_layers_against_plain_sampling():
 @pytest.mark.slow
 @pytest.mark.parametrize("variance", [pytest.param((0.6, 0.3), marks=pytest.mark.statistics), (0.95, 1e-3)])
 def test_posterior_of_two_layers_agrees_with_a_grid(variance):
-    channel = DeepAttentionChannel(DeepAttention().network, effort=Effort(8192, 32, 15))
+    channel = TiedAttentionChannel(DeepAttention().network, effort=Effort(8192, 32, 15))
     rng, v = np.random.default_rng(3), np.array(variance)
     omega = np.sqrt(1 - v)[:, None] * rng.standard_normal((2, 2, 2))
     fields = omega + np.sqrt(v)[:, None] * rng.standard_normal((2, 2, 2))

@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from glassformer import DeepAttention, IncompatibleError, ParameterError, limits, simulate
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.orthogonal_fibre import fixed, rotations
+from glassformer.channels.multi_index.tied_attention import label_dimension, rotations
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.cli import main
 from glassformer.state_evolution.instability import instability
@@ -84,7 +84,7 @@ def test_as_many_fields_are_fixed_as_labels_have_dimensions(tokens, activation):
     model = DeepAttention(depth=1, tokens=tokens, rank=2, activation=activation, points=64)
     variance = 1e-4 * np.eye(2)
     found = model.channel.information_matrix(variance[None])
-    seen = fixed(2, tokens, activation == "softmax")
+    seen = label_dimension(2, tokens, activation == "softmax")
     assert model.channel.rank == seen
     allowed = 5 * 1e-4 * np.trace(found.error[0]) + 1e-3
     assert 1e-4 * np.trace(found.value[0]) == pytest.approx(seen, abs=allowed)

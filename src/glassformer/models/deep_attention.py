@@ -220,13 +220,13 @@ class DeepAttention(Model):
             # Up to two latent variables are easy; where the posterior is a curved sheet, more points must follow it.
             easy, hard = Effort(32, 4, 8), Effort(256, 16, 12)
             if network.shows_last_matrix and network.tied:
-                from glassformer.channels.multi_index.deep_attention import DeepAttentionChannel
+                from glassformer.channels.multi_index.tied_attention import TiedAttentionChannel
 
                 alone = network.directions[-1] == 1 and (network.rows - 1) * network.tokens <= 2
                 middle = network.rows == network.directions[-1]
                 effort = easy if alone else Effort(32, 8, 8) if middle else hard
                 points = self.points if max(network.directions) == 1 else max(32, self.points // 2)
-                return DeepAttentionChannel(network, effort=effort, points=points)
+                return TiedAttentionChannel(network, effort=effort, points=points)
             if network.shows_last_matrix and max(network.directions) == 1:
                 from glassformer.channels.multi_index.untied_attention import UntiedAttentionChannel
 

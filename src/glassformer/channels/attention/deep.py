@@ -12,8 +12,8 @@ import numpy as np
 
 from glassformer.channels.attention.projected import all_ones, checked_tokens, symmetric_logits
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.latent import LatentChannel
-from glassformer.channels.multi_index.latent_functions import Family, Functions
+from glassformer.channels.multi_index.latent_channel import LatentChannel
+from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.designs.token_pairs import pair_indices
@@ -98,8 +98,9 @@ class DeepAttentionIndexedChannel(LatentChannel):
         return replace(self, power=power)
 
     @property
-    def family(self) -> Family:
-        return Family(partial(_functions, self.tokens, self.last == "softmax", float(self.temperature)), self.skip)
+    def family(self) -> PosteriorFamily:
+        make = partial(_functions, self.tokens, self.last == "softmax", float(self.temperature))
+        return PosteriorFamily(make, self.skip)
 
     @property
     def latents(self) -> int:
@@ -122,7 +123,7 @@ class DeepAttentionIndexedChannel(LatentChannel):
         return y
 
 
-def _functions(tokens: int, softmax: bool, temperature: float, *skip: Any) -> Functions:
+def _functions(tokens: int, softmax: bool, temperature: float, *skip: Any) -> LatentPosterior:
     ones = all_ones(tokens)
 
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
@@ -144,7 +145,7 @@ def _functions(tokens: int, softmax: bool, temperature: float, *skip: Any) -> Fu
         scores = mixing @ _matrix(field[-1], tokens) @ mixing.T
         return jax.nn.softmax(temperature * scores, axis=-1) if softmax else scores
 
-    return Functions(target, features, label)
+    return LatentPosterior(target, features, label)
 
 
 def _components(matrix: Any, tokens: int) -> Any:

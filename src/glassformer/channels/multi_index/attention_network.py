@@ -19,20 +19,20 @@ from glassformer.numerics.quasi_random import normal_points
 
 # Sampled vectors, per replica, of the mean attention along the flow of infinitely many layers.
 _FLOW_POINTS = 4096
-# Vectors grow like the exponential of the time: beyond this attention tells no two of them apart.
+# Vectors grow like the exponential of the time: beyond this one, attention distinguishes no two of them.
 _LONGEST_FLOW = 100.0
-# Limits whose earlier layers act as a committee.
+# Limits in which earlier layers act as a committee.
 _COMMITTEES = ("large-skip", "linear-committee")
 
 
 @dataclass(frozen=True)
 class Architecture:
-    r"""Which deep attention network.
+    r"""Parameters of a deep attention network.
 
     Attributes:
         depth: layers ``P >= 1``.
         tokens: ``L``.
-        skip: skip strength of every layer; that of the last matters for sequence outputs only.
+        skip: skip strength of every layer; that of the last layer matters for sequence outputs only.
         activation: ``"softmax"`` (of rows) or ``"linear"``.
         tied: whether keys and queries share their weights.
         heads: ``H``, each on its own coordinates of the tokens.
@@ -41,8 +41,8 @@ class Architecture:
         limit: ``""``; ``"large-skip"``, where the earlier layers act as a committee; ``"linear-committee"``, where
             moreover the last layer is linear; or ``"large-depth"``, where the earlier layers mix the tokens by the
             constant matrix of the flow at the time ``P/c``.
-        root: of the correlation of the tokens, shape (L, L) as nested tuples; empty where they are independent.
-        ranks: directions of the key and of the query weights of every layer; empty where all have one.
+        root: square root of the correlation of the tokens, shape (L, L) as nested tuples; empty for independent tokens.
+        ranks: directions of the key and of the query weights of every layer; empty if all have one.
     """
 
     depth: int
@@ -59,18 +59,18 @@ class Architecture:
 
     @property
     def directions(self) -> tuple[int, ...]:
-        """Directions of every layer whose rows are learned."""
+        """Numbers of directions of the layers whose rows are learned."""
         layers = 1 if self.limit == "large-depth" else self.depth
         return self.ranks or (1,) * layers
 
     @property
     def last_activation(self) -> str:
-        """Activation of the layer that labels show."""
+        """Activation of the last layer."""
         return "linear" if self.limit == "linear-committee" else self.activation
 
     @property
     def exchangeable(self) -> tuple[tuple[int, ...], ...]:
-        """Groups of several rows that labels do not tell apart: members of a committee of the same weight."""
+        """Groups of rows whose exchange leaves labels as they are: members of a committee with the same weight."""
         if self.limit not in _COMMITTEES:
             return ()
         weights = [self.head_weights[k][0] / self.skip[k] for k in range(self.depth - 1)]
@@ -79,17 +79,17 @@ class Architecture:
 
     @property
     def start(self) -> np.ndarray[Any, Any]:
-        """Mixing of independent tokens before any layer: what correlates them."""
+        """Mixing of independent tokens before any layer: the root of their correlation."""
         return np.array(self.root) if self.root else np.eye(self.tokens)
 
     @property
     def rows(self) -> int:
-        """Projections per token: directions of all layers times heads, twice that if keys and queries differ."""
+        """Number of projections per token: directions of all layers times heads, twice that for untied weights."""
         return sum(self.directions) * self.heads * (1 if self.tied else 2)
 
     @property
     def groups(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """Of every layer and head, its rows of each family: labels are blind to one rotation of all its families."""
+        """Rows of every layer and head, by family (keys, queries): one rotation of all families keeps the labels."""
         families = range(0, self.rows, sum(self.directions) * self.heads)
         first = np.cumsum((0, *self.directions))[:-1] * self.heads
         return tuple(
@@ -99,7 +99,7 @@ class Architecture:
         )
 
     def by_layer(self, rows: Any) -> list[Any]:
-        """Rows of one family, shape (rows, L), of the first layers: of each those of shape (directions, H, L)."""
+        """Split the rows of one family, shape (rows, L), into layers, shape (directions, H, L) each."""
         ends = np.cumsum(self.directions) * self.heads
         count = int(np.searchsorted(ends, len(rows), side="right"))
         parts = zip((0, *ends), ends[:count], strict=False)
@@ -107,40 +107,23 @@ class Architecture:
 
     @property
     def typical_length(self) -> Any:
-        """How long the earlier layers make a vector of unit entries, roughly."""
+        """Rough factor by which the earlier layers lengthen a vector."""
         return math.prod((abs(strength) + 1.0 for strength in self.skip[:-1]), start=1.0)
 
     @property
     def shows_last_matrix(self) -> bool:
-        """Whether labels tell the only attention matrix of the last layer: after one layer the skip is known."""
+        """Whether labels determine the attention matrix of the last layer, of a single head."""
         return self.heads == 1 and (self.output == "attention" or self.depth == 1)
 
     def last_matrix(self, label: Any) -> Any:
-        """The attention matrix of the only head of the last layer from labels that show it, shape (n, L, L)."""
+        """Return the attention matrix of the only head of the last layer from labels, shape (n, L, L)."""
         if self.output == "sequence":
             label = label @ np.linalg.inv(self.start) - self.skip[-1] * np.eye(self.tokens)
         return label / self.head_weights[-1][0]
 
 
-def activation(scores: Any, name: str) -> Any:
-    """Attention matrices from scores, shape (..., L, L)."""
-    return jax.nn.softmax(scores, axis=-1) if name == "softmax" else scores
-
-
-def layer(mixing: Any, keys: Any, queries: Any, weights: tuple[float, ...], name: str) -> Any:
-    """Weighted sum over heads of the attention of one layer; keys and queries of shape (directions, H, L)."""
-    heads = [weight * activation(_scores(mixing, keys[:, h], queries[:, h]), name) for h, weight in enumerate(weights)]
-    return sum(heads[1:], heads[0])
-
-
-def _scores(mixing: Any, keys: Any, queries: Any) -> Any:
-    """Sum of the products of mixed keys and queries, direction by direction."""
-    products = [jnp.outer(mixing @ key, mixing @ query) for key, query in zip(keys, queries, strict=True)]
-    return sum(products[1:], products[0])
-
-
 def attention_link(network: Architecture) -> Callable[[Any], Any]:
-    r"""The output of the network as a function of ``Z``, shape (rows, L).
+    r"""Return the output of the network as a function of ``Z``, shape (rows, L).
 
     Rows are ordered by family (keys, then queries), layer, direction and head; :math:`B_l = (c_l I + \sum_h r_{lh}
     \sigma(\sum_k a_{lkh}b_{lkh}^T))B_{l-1}` with :math:`a = B_{l-1}k`, :math:`b = B_{l-1}q` and :math:`B_0 = I`, or the
@@ -153,38 +136,23 @@ def attention_link(network: Architecture) -> Callable[[Any], Any]:
     """
     if network.limit:
         weight, last = network.head_weights[-1][0], network.last_activation
-        return lambda fields: weight * _of_vector(earlier_mixing(network)(fields[:-1]) @ fields[-1], last)
+        return lambda fields: weight * _tied_attention(earlier_mixing(network)(fields[:-1]) @ fields[-1], last)
 
     def link(fields: Any) -> Any:
         half = network.rows if network.tied else network.rows // 2
         keys, queries = network.by_layer(fields[:half]), network.by_layer(fields[-half:])
-        mixing = mixed(network, keys[:-1], queries[:-1])
-        attention = layer(mixing, keys[-1], queries[-1], network.head_weights[-1], network.activation)
+        mixing = layers_mixing(network, keys[:-1], queries[:-1])
+        attention = attention_layer(mixing, keys[-1], queries[-1], network.head_weights[-1], network.activation)
         return network.skip[-1] * mixing + attention @ mixing if network.output == "sequence" else attention
 
     return link
 
 
-def mixed(network: Architecture, keys: Any, queries: Any) -> Any:
-    """Mixing of the tokens by the first layers, from the keys and queries of each, of shape (directions, H, L)."""
-    mixing = jnp.asarray(network.start)
-    for k in range(len(keys)):
-        attention = layer(mixing, keys[k], queries[k], network.head_weights[k], network.activation)
-        mixing = network.skip[k] * mixing + attention @ mixing
-    return mixing
-
-
-def _of_vector(vector: Any, name: str) -> Any:
-    return activation(jnp.outer(vector, vector), name)
-
-
 def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
-    r"""Mixing of the tokens by all layers but the last, from their rows of fields.
+    r"""Return the mixing of the tokens by all layers but the last, as a function of their rows of fields.
 
-    :math:`B_l = (c_l I + \sum_h r_{lh}\sigma(\sum_k a_{lkh}b_{lkh}^T))B_{l-1}` with :math:`a = B_{l-1}k` and
-    :math:`b = B_{l-1}q`; rows are keys, and queries after them if they differ. In the limits of a committee, with
-    layers normalised by the skip, :math:`I + \sum_l r_l\sigma(z_lz_l^T)/c_l`; at depth and skip large together, a
-    constant.
+    In the limits of a committee, with layers normalised by the skip, it is :math:`I + \sum_l r_l\sigma(z_lz_l^T)/c_l`;
+    for depth and skip large together, a constant.
     """
     if network.limit == "large-depth":
         constant = flow(network.tokens, network.depth / network.skip[0], network.activation)
@@ -194,19 +162,46 @@ def earlier_mixing(network: Architecture) -> Callable[[Any], Any]:
     def mixing(rows: Any) -> Any:
         if network.limit in _COMMITTEES:
             committee = [
-                network.head_weights[k][0] * _of_vector(rows[k], network.activation) / network.skip[k]
+                network.head_weights[k][0] * _tied_attention(rows[k], network.activation) / network.skip[k]
                 for k in range(before)
             ]
             return sum(committee, jnp.eye(network.tokens))
         half = len(rows) if network.tied else len(rows) // 2
-        return mixed(network, network.by_layer(rows[:half]), network.by_layer(rows[len(rows) - half :]))
+        return layers_mixing(network, network.by_layer(rows[:half]), network.by_layer(rows[len(rows) - half :]))
 
     return mixing
 
 
+def layers_mixing(network: Architecture, keys: Any, queries: Any) -> Any:
+    """Return the mixing of the tokens by the first layers, from keys and queries of shape (directions, H, L) each."""
+    mixing = jnp.asarray(network.start)
+    for k in range(len(keys)):
+        attention = attention_layer(mixing, keys[k], queries[k], network.head_weights[k], network.activation)
+        mixing = network.skip[k] * mixing + attention @ mixing
+    return mixing
+
+
+def attention_layer(mixing: Any, keys: Any, queries: Any, weights: tuple[float, ...], name: str) -> Any:
+    """Return the weighted sum over heads of one layer's attention; keys and queries have shape (directions, H, L)."""
+    heads = []
+    for h, weight in enumerate(weights):
+        pairs = zip(keys[:, h], queries[:, h], strict=True)
+        products = [jnp.outer(mixing @ key, mixing @ query) for key, query in pairs]
+        heads.append(weight * _activation(sum(products[1:], products[0]), name))
+    return sum(heads[1:], heads[0])
+
+
+def _activation(scores: Any, name: str) -> Any:
+    return jax.nn.softmax(scores, axis=-1) if name == "softmax" else scores
+
+
+def _tied_attention(vector: Any, name: str) -> Any:
+    return _activation(jnp.outer(vector, vector), name)
+
+
 @lru_cache(maxsize=64)
 def flow(tokens: int, time: float, name: str) -> np.ndarray[Any, Any]:
-    r"""The matrix :math:`B(\tau)` of :math:`dB/dt = E_z[\sigma(Bzz^TB^T)]B`, :math:`B(0) = I`, with normal ``z``.
+    r"""Return :math:`B(\tau)` of :math:`dB/dt = E_z[\sigma(Bzz^TB^T)]B`, :math:`B(0) = I`, with normal ``z``.
 
     Raises:
         ParameterError: the flow diverges before that time, as linear attention does.
@@ -226,10 +221,10 @@ def flow(tokens: int, time: float, name: str) -> np.ndarray[Any, Any]:
         mean = np.mean(softmax(scores, axis=-1) if name == "softmax" else scores, axis=0)
         return (mean @ matrix).ravel()
 
-    found = solve_ivp(slope, (0.0, time), np.eye(tokens).ravel(), rtol=1e-8, atol=1e-10)
-    if not found.success or not np.all(np.isfinite(found.y)):
+    solution = solve_ivp(slope, (0.0, time), np.eye(tokens).ravel(), rtol=1e-8, atol=1e-10)
+    if not solution.success or not np.all(np.isfinite(solution.y)):
         raise ParameterError("depth", time, "a ratio depth/skip that the flow reaches", "use softmax, or a larger skip")
-    matrix = found.y[:, -1].reshape(tokens, tokens)
-    # Averages over finitely many points break the symmetry between tokens by a little: restore it.
+    matrix = solution.y[:, -1].reshape(tokens, tokens)
+    # Averages over finitely many points break the symmetry between tokens a little: it is restored.
     off = (matrix.sum() - np.trace(matrix)) / max(tokens * (tokens - 1), 1)
     return np.where(np.eye(tokens, dtype=bool), np.trace(matrix) / tokens, off)

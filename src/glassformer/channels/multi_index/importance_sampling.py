@@ -1,15 +1,15 @@
-r"""Posterior moments of latent normal variables, one data point each, by importance sampling around the modes.
+r"""Posterior moments of latent normal variables by importance sampling around the modes, one posterior a data point.
 
-The latent ``x`` of a data point has the density
+The latent variables ``x`` of a data point have the density
 
-.. math:: p(x) \propto \exp\bigl[-\tfrac12|x|^2 - \tfrac12|r(x)|^2 + w(x)\bigr]
+.. math:: p(x) \propto \sum_s\exp\bigl[-\tfrac12|x|^2 - \tfrac12|r_s(x)|^2 + w_s(x)\bigr]
 
-with a residual ``r`` and a log-weight ``w``, or is a sum of such terms (branches). Levenberg-Marquardt steps from
-several starts find the modes; a mixture of Student densities around them, with a share of the prior for what they miss,
-is the sampling density. Where one set of latents covers the posterior badly there may be several, charts: every density
-is then that of its own chart, and weights that add up to one share the posterior out among them. Two halves of the
-sample, with quasi-random points of their own, give two independent estimates of every mean: their product estimates a
-square without the bias of sampling noise, their difference tells that noise.
+with a residual :math:`r_s` and a log-weight :math:`w_s` for each branch ``s``. Levenberg-Marquardt steps from several
+starts find the modes. The sampling density is a mixture of Student densities around the modes and, for modes that were
+missed, of the prior. Where one set of latents covers the posterior badly there may be several charts: every latent
+belongs to one chart, and weights that add up to one divide the posterior among the charts. Two halves of the sample,
+with quasi-random points of their own, give two independent estimates of every mean: their product estimates a square
+without the bias of sampling noise.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import numpy as np
 from scipy.special import gammaln, ndtri
 from scipy.stats import chi2, qmc
 
-from glassformer.channels.multi_index.latent_functions import Family, Functions
-from glassformer.channels.multi_index.modes import POLICY, find_mode
+from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
+from glassformer.channels.multi_index.posterior_modes import find_mode
 from glassformer.channels.multi_index.weighted_moments import prior_moments, weighted_moments
 from glassformer.core.estimate import Array
 from glassformer.numerics.batching import in_chunks
@@ -35,6 +35,19 @@ from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quasi_random import turns
 from glassformer.numerics.scalarize import Entries, entry_list, no_recompute, on_entries, split_entries
 from glassformer.numerics.small_matrices import triangular_inverse
+
+# Degrees of freedom of the Student densities, and the share of the prior in the mixture. Chosen by trial.
+_DEGREES, _PRIOR_SHARE = 6, 0.15
+# Power of the Laplace masses that weighs the modes: a mode whose mass is misjudged still gets its points.
+_TEMPERING = 0.5
+# Modes that one step of a compiled loop treats.
+_UNROLL = 4
+# Sampled latents of one batch, so that temporaries stay in the cache (measured), and data points of one batch.
+_LATENTS_AT_ONCE, _FEWEST, _MOST = 2**14, 8, 64
+# Full batches of one call: with little work on each, sending the data takes as long as the work.
+_BATCHES = 8
+# Random numbers in the pool of samples.
+_POOL_NUMBERS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,7 @@ class Effort:
         points: sampled latents per half, a power of two.
         starts: starts of the search for modes.
         steps: steps of that search.
-        parts: of the latents, whose moments tell the bias of all, in numbers that are powers of two.
+        parts: numbers of equal parts of the latents, powers of two, whose moments show the bias of all.
     """
 
     points: int = 128
@@ -54,7 +67,7 @@ class Effort:
     parts: tuple[int, ...] = (4, 16)
 
 
-class Moments(NamedTuple):
+class PosteriorMoments(NamedTuple):
     """Posterior moments of the features of each data point.
 
     Attributes:
@@ -63,10 +76,10 @@ class Moments(NamedTuple):
         covariance: shape (n, f, f).
         first_square, second_square: independent estimates of the second moments, shape (n, f, f).
         effective: effective number of samples, shape (n,).
-        fewer: means of what parts of the latents give, fourths and then sixteenths, or what longer cells of lines do;
-            none where nothing is sampled or searched for.
-        silent: two independent means, shape (n, f), and second moments beyond one, (n, f, f), of the same latents
-            without labels: their expectations vanish. None where features are not the latents.
+        fewer: the same moments with less work, most work first: from a fourth and a sixteenth of the latents, or from
+            longer cells of lines.
+        silent: means of each half, shape (n, f), and second moments minus one, (n, f, f), of the same latents without
+            labels, whose expectations vanish. None unless features are the latents.
     """
 
     log_partition: Array
@@ -76,165 +89,144 @@ class Moments(NamedTuple):
     first_square: Array
     second_square: Array
     effective: Array
-    fewer: tuple[Moments, ...] = ()
+    fewer: tuple[PosteriorMoments, ...] = ()
     silent: tuple[Array, Array, Array] | None = None
 
+    @classmethod
+    def of_levels(cls, columns: Sequence[Any]) -> tuple[PosteriorMoments, tuple[Any, ...]]:
+        """Return the moments of several levels of work, seven arrays each, and the arrays that are left."""
+        size = len(cls._fields) - 2
+        whole, *fewer = (cls(*columns[k : k + size]) for k in range(0, len(columns) - size + 1, size))
+        return whole._replace(fewer=tuple(fewer)), tuple(columns[size * (1 + len(fewer)) :])
 
-def posterior_moments(family: Family, dimension: int, data: Any, effort: Effort, points: int = 1) -> Moments:
-    """Moments of the features under the posterior of every data point.
+
+def posterior_moments(
+    family: PosteriorFamily, dimension: int, data: Any, effort: Effort, points: int = 1
+) -> PosteriorMoments:
+    """Return the moments of the features under the posterior of every data point.
 
     Args:
-        family: the functions of the posterior, and the numbers that they are for.
+        family: the functions of the posterior, and the numbers they depend on.
         dimension: number ``m`` of latent variables.
         data: a tree of arrays whose first axis runs over data points.
         effort: numbers of points, starts and steps.
         points: data points of each replica.
     """
-    sample, batch = _sample(dimension, effort), _batch(effort)
-    numbers = tuple(map(np.float64, family.numbers))
-    # Parts of a few latents tell nothing.
+    sample = _sample_pool(dimension, effort)
+    batch = int(np.clip(_LATENTS_AT_ONCE // (2 * effort.points), _FEWEST, _MOST))
+    # Sixteenths of fewer latents would show nothing.
     parts = effort.parts if dimension and effort.points >= 2 * max(effort.parts) else ()
-    moments = CachedJit(_in_blocks, make=family.make, steps=effort.steps, parts=parts, batch=batch)
-    # Sending data takes as long as little work on them.
-    sent = batch * (POLICY.blocks if batch == POLICY.batch else 1)
-
+    compiled = CachedJit(_moments_in_batches, make=family.make, steps=effort.steps, parts=parts, batch=batch)
+    numbers = tuple(map(np.float64, family.numbers))
     count, pool = len(jax.tree.leaves(data)[0]), sample.starts.shape[-1]
 
     def work(index: Any, chunk: Any) -> Any:
-        return moments(turns(index, count, points, pool), chunk, sample, numbers)
+        return compiled(turns(index, count, points, pool), chunk, sample, numbers)
 
-    # One length: compiling takes longer than all but the largest computations.
-    found: list[Any] = in_chunks(work, data, most=sent, rest=sent)
-    size = len(Moments._fields) - 2
-    ends = range(size, len(found) + 1, size)
-    whole, *fewer = (Moments(*found[end - size : end]) for end in ends)
-    return whole._replace(fewer=tuple(fewer), silent=tuple(found[ends[-1] :]) or None)
-
-
-def _batch(effort: Effort) -> int:
-    """Data points that are treated at once."""
-    return int(np.clip(POLICY.at_once // (2 * effort.points), POLICY.fewest, POLICY.batch))
+    # All calls have one length: compiling takes longer than all but the largest computations.
+    length = batch * (_BATCHES if batch == _MOST else 1)
+    moments, silent = PosteriorMoments.of_levels(in_chunks(work, data, most=length, rest=length))
+    return moments._replace(silent=silent or None)
 
 
 class _Sample(NamedTuple):
-    """What is drawn once: a pool of samples, both halves one after the other, which data points take in turn.
+    """A pool of samples, both halves one after the other, which data points take in turn.
 
-    Were it one sample for all, its error would be the same for all and survive the average over data. The last axis
+    One sample for all data points would have the same error for all, which no average over data removes. The last axis
     runs over the places in the pool.
+
+    Attributes:
+        starts: latents at which the search for modes begins, shape (m, starts, pool).
+        normals: standard normal numbers, shape (m, 2 points, pool).
+        choices: uniform numbers that choose the component of the mixture, shape (2 points, pool).
+        scales: of the Student densities, shape (2 points, pool).
     """
 
     starts: Any
     normals: Any
     choices: Any
-    stretches: Any
+    scales: Any
 
 
 @lru_cache(maxsize=4)
-def _sample(dimension: int, effort: Effort) -> _Sample:
+def _sample_pool(dimension: int, effort: Effort) -> _Sample:
     """One quasi-random sample, shifted at random for every place in the pool and each half."""
     rng, points = np.random.default_rng(0), qmc.Sobol(dimension + 2, seed=0).random(effort.points)
-    pool = int(np.clip(POLICY.numbers // (2 * points.size), 64, 8192))
+    pool = int(np.clip(_POOL_NUMBERS // (2 * points.size), 64, 8192))
     shifted = points + rng.random((pool, 2, 1, dimension + 2))
     uniform = np.clip(shifted % 1, 1e-12, 1 - 1e-12).reshape(pool, 2 * effort.points, dimension + 2)
     starts = rng.standard_normal((pool, effort.starts, dimension))
     starts[:, 0] = 0.0
-    stretches = np.sqrt(POLICY.degrees / chi2.ppf(uniform[..., -1], POLICY.degrees))
+    scales = np.sqrt(_DEGREES / chi2.ppf(uniform[..., -1], _DEGREES))
     with jax_settings():
-        parts = (starts, ndtri(uniform[..., :-2]), uniform[..., -2], stretches)
+        parts = (starts, ndtri(uniform[..., :-2]), uniform[..., -2], scales)
         return _Sample(*(jnp.asarray(part.T) for part in parts))
 
 
-def _in_blocks(
+def _moments_in_batches(
     turns: Any,
     data: Any,
     sample: _Sample,
     numbers: Any,
-    make: Callable[..., Functions],
+    make: Callable[..., LatentPosterior],
     steps: int,
     parts: tuple[int, ...],
     batch: int,
 ) -> Any:
-    """So many data points at a time."""
-    functions = make(*numbers)
+    posterior = make(*numbers)
 
-    def block(part: tuple[Any, Any]) -> Any:
-        own_turns, own_data = part
-        return _moments(own_turns, own_data, sample, functions, steps, parts)
+    def one_batch(part: tuple[Any, Any]) -> Any:
+        return _moments(*part, sample, posterior, steps, parts)
 
-    blocks = jax.tree.map(lambda part: part.reshape(-1, batch, *part.shape[1:]), (turns, data))
-    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), jax.lax.map(block, blocks))
+    batches = jax.tree.map(lambda part: part.reshape(-1, batch, *part.shape[1:]), (turns, data))
+    return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), jax.lax.map(one_batch, batches))
 
 
-def _moments(turns: Any, data: Any, sample: _Sample, functions: Functions, steps: int, parts: tuple[int, ...]) -> Any:
-    """Everything entry by entry: the last axis of every entry runs over data points, those before it over latents."""
+def _moments(
+    turns: Any, data: Any, sample: _Sample, posterior: LatentPosterior, steps: int, parts: tuple[int, ...]
+) -> Any:
+    """Moments of a batch, written entry by entry: the axes of every entry run over latents, then over data points."""
     own = _Sample(*(jnp.take(part, turns, axis=-1) for part in sample))
     datum = jax.tree.map(lambda part: split_entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
-    charts = [_Chart(functions, number, datum, steps) for number in range(functions.charts)]
-    drawn = _draw(charts, own)
-    log_weight = [drawn.base + value for value in drawn.on_own_chart([_log_likelihood(c, drawn.x) for c in charts])]
-    values = drawn.on_own_chart([list(chart.features(drawn.x).ravel()) for chart in charts])
-    shape = drawn.base.shape
-    # Where the likelihood vanishes features may be infinite: they have no weight.
-    values = [no_recompute(jnp.where(jnp.isfinite(part), part, 0.0)) for part in _spread(values, shape)]
-    branches, size = len(log_weight), len(values) // len(log_weight)
-    of_branch = [values[k * size : (k + 1) * size] for k in range(branches)]
-    weights = [no_recompute(part) for part in _spread(log_weight, shape)]
-    silent = prior_moments(drawn.base, list(drawn.x)) if functions.whole and parts else ()
-    return *weighted_moments(weights, of_branch, (1, *parts)), *silent
+    charts = [_Chart(posterior, number, datum) for number in range(posterior.charts)]
+    latents = _draw(charts, own, steps)
+    log_weight = [
+        no_recompute(jnp.broadcast_to(latents.log_ratio + value, latents.log_ratio.shape))
+        for value in latents.on_own_chart([_log_likelihood(chart, latents.x) for chart in charts])
+    ]
+    features = latents.on_own_chart([list(chart.apply(posterior.features, latents.x).ravel()) for chart in charts])
+    features = [jnp.broadcast_to(part, latents.log_ratio.shape) for part in features]
+    # Features may be infinite where the likelihood vanishes: they have no weight.
+    features = [no_recompute(jnp.where(jnp.isfinite(part), part, 0.0)) for part in features]
+    size = len(features) // len(log_weight)
+    of_branch = [features[k * size : (k + 1) * size] for k in range(len(log_weight))]
+    silent = prior_moments(latents.log_ratio, list(latents.x)) if posterior.all_fields and parts else ()
+    return *weighted_moments(log_weight, of_branch, (1, *parts)), *silent
 
 
-def _spread(parts: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
-    return [jnp.broadcast_to(part, shape) for part in parts]
+class _Chart(NamedTuple):
+    """One chart of a posterior at the data points of a batch."""
 
+    posterior: LatentPosterior
+    number: int
+    datum: tuple[Entries, ...]
 
-class _Chart:
-    """The functions of one chart at the data points of a chunk."""
-
-    def __init__(self, functions: Functions, number: int, datum: tuple[Entries, ...], steps: int) -> None:
-        self._functions, self._number, self._datum, self._steps = functions, number, datum, steps
-
-    def target(self, x: Entries) -> tuple[Entries, Entries]:
-        found: tuple[Entries, Entries] = self._of_datum(self._functions.target)(x)
-        return found
-
-    def features(self, x: Entries) -> Entries:
-        return np.asarray(self._of_datum(self._functions.features)(x))
-
-    def images(self, x: Entries) -> Entries:
-        return np.asarray(self._of_datum(self._functions.images)(x))
-
-    def modes(self, start: Entries, branch: Any) -> tuple[Entries, Entries, Entries]:
-        """Modes of branches of these numbers from starts, their costs and roots."""
-
-        def from_start(x: Any, branch: Any, *datum: Any) -> Any:
-            def target(x: Any) -> tuple[Any, Any]:
-                residual, log_weight = self._functions.target(x, datum)
-                return _picked(branch, residual), _picked(branch, log_weight)
-
-            return find_mode(target, self._functions.entrance(x, datum), self._steps)
-
-        found: tuple[Entries, Entries, Entries] = self._by_entries(from_start)(start, split_entries(branch, 0))
-        return found
-
-    def _of_datum(self, function: Callable[[Any, Any], Any]) -> Callable[[Entries], Any]:
-        return self._by_entries(lambda x, *datum: function(x, datum))
-
-    def _by_entries(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        number = () if self._functions.charts == 1 else (self._number,)
-        written = on_entries(lambda *parts: function(*parts, *number))
-        return lambda *parts: written(*parts, *self._datum)
+    def apply(self, function: Callable[..., Any], *latents: Any) -> Any:
+        """Apply ``function(*latents, datum)`` of one data point to the entries of many."""
+        count, chart = len(latents), () if self.posterior.charts == 1 else (self.number,)
+        return on_entries(lambda *parts: function(*parts[:count], (*parts[count:], *chart)))(*latents, *self.datum)
 
 
 class _Modes(NamedTuple):
-    """Modes from every start, the first axis of all parts, the last one over data points.
+    """Modes from every start; the first axis of all arrays runs over them, the last one over data points.
 
     Attributes:
-        x: latents, m of them.
-        root: entries of a root of the covariance around them, row by row of its lower triangle.
-        inverse: those of its inverse.
-        height: of the sampling density there.
-        low, high: shares of the modes before, and with the mode itself.
-        chart: its number.
+        x: the ``m`` entries of the modes.
+        root: lower triangle of a root of the covariance around them, row by row.
+        inverse: lower triangle of its inverse.
+        height: the component's sampling density at the mode.
+        low, high: limits of the uniform numbers that choose the mode.
+        chart: number of the chart.
     """
 
     x: list[Any]
@@ -246,129 +238,122 @@ class _Modes(NamedTuple):
     chart: Any
 
 
-class _Drawn(NamedTuple):
-    """Latents, flattened with their images, the halves one after the other, shape (2 n, data points) each.
+class _Latents(NamedTuple):
+    """Sampled latents with their images, the halves one after the other; entries of shape (count, data points).
 
     Attributes:
         x: the ``m`` entries of the latents.
-        chart: number of the chart of each, None if there is one.
-        base: logarithms of prior over sampling density.
+        chart: number of the chart of each; None with a single chart.
+        log_ratio: logarithm of the prior over the sampling density.
     """
 
     x: Entries
     chart: Any
-    base: Any
+    log_ratio: Any
 
-    def on_own_chart(self, found: Sequence[Sequence[Any]]) -> list[Any]:
-        """What the charts say of each, every latent on its own."""
-        return [_picked(self.chart, parts) for parts in zip(*found, strict=True)]
+    def on_own_chart(self, of_charts: Sequence[Sequence[Any]]) -> list[Any]:
+        """Take every quantity from the chart of the latent."""
+        return [_select(self.chart, parts) for parts in zip(*of_charts, strict=True)]
 
 
-def _picked(number: Any, parts: Sequence[Any]) -> Any:
-    """The part of this number."""
-    found = parts[0]
+def _select(number: Any, parts: Sequence[Any]) -> Any:
+    selected = parts[0]
     for k in range(1, len(parts)):
-        found = jnp.where(number == k, parts[k], found)
-    return found
+        selected = jnp.where(number == k, parts[k], selected)
+    return selected
 
 
-def _draw(charts: Sequence[_Chart], own: _Sample) -> _Drawn:
-    """Latents and charts from the mixture around the modes, and the logarithms of their weights, branch by branch."""
-    dimension, count = len(own.normals), own.choices.shape
+def _draw(charts: Sequence[_Chart], own: _Sample, steps: int) -> _Latents:
+    """Draw latents and charts from the mixture of the densities around the modes and the prior."""
+    dimension, count, several = len(own.normals), own.choices.shape, len(charts) > 1
     if dimension == 0:
-        return _Drawn(entry_list([]), None, jnp.zeros((2, count[1])))
-    modes, several = _modes(charts, own.starts), len(charts) > 1
+        return _Latents(entry_list([]), None, jnp.zeros((2, count[1])))
+    modes = _find_modes(charts, own.starts, steps)
 
-    def pick(drawn: tuple[list[Any], Any], mode: _Modes) -> tuple[tuple[list[Any], Any], None]:
+    def draw_around(drawn: tuple[list[Any], Any], mode: _Modes) -> tuple[tuple[list[Any], Any], None]:
         here = (own.choices > mode.low) & (own.choices <= mode.high)
-        moved = _times(mode.root, list(own.normals))
-        near = [a + own.stretches * b for a, b in zip(mode.x, moved, strict=True)]
-        return (
-            [jnp.where(here, a, b) for a, b in zip(near, drawn[0], strict=True)],
-            jnp.where(here, mode.chart, drawn[1]),
-        ), None
+        moved = _lower_times(mode.root, list(own.normals))
+        near = [a + own.scales * b for a, b in zip(mode.x, moved, strict=True)]
+        x = [jnp.where(here, a, b) for a, b in zip(near, drawn[0], strict=True)]
+        return (x, jnp.where(here, mode.chart, drawn[1])), None
 
-    # What is left of the number that chose the prior chooses the chart, independently of the latent.
-    left = (own.choices - (1 - POLICY.defensive)) / POLICY.defensive
-    first = (list(own.normals), jnp.clip(left * len(charts), 0, len(charts) - 1).astype(int))
-    (drawn, chart), _ = jax.lax.scan(pick, first, modes, unroll=POLICY.unrolled)
-    # Every point is used with all its images: symmetries of the posterior hold exactly, and the sampling density is
-    # the mean over images of what was drawn from.
-    at = _Drawn(entry_list(drawn), chart if several else None, None)
-    images = [own.images(at.x) for own in charts]
+    # Points of the prior: the uniform number that chose it, rescaled, chooses the chart.
+    rescaled = (own.choices - (1 - _PRIOR_SHARE)) / _PRIOR_SHARE
+    first = (list(own.normals), jnp.clip(rescaled * len(charts), 0, len(charts) - 1).astype(int))
+    (drawn, chart), _ = jax.lax.scan(draw_around, first, modes, unroll=_UNROLL)
+    # Every point is used with all its images, so that symmetries of the posterior hold exactly. The sampling density is
+    # then the mean of the density over the images.
+    latents = _Latents(entry_list(drawn), chart if several else None, None)
+    images = [np.asarray(part.apply(part.posterior.images, latents.x)) for part in charts]
     number = len(images[0])
-    flat = at.on_own_chart([list(part.ravel()) for part in images])
-    x = [
-        no_recompute(jnp.stack(_spread(flat[k::dimension], count), axis=1).reshape(-1, count[1]))
-        for k in range(dimension)
-    ]
-    chart_of = jnp.repeat(chart, number, axis=0) if several else None
+    flat = [jnp.broadcast_to(part, count) for part in latents.on_own_chart([list(image.ravel()) for image in images])]
+    x = [no_recompute(jnp.stack(flat[k::dimension], axis=1).reshape(-1, count[1])) for k in range(dimension)]
+    chart_of_image = jnp.repeat(chart, number, axis=0) if several else None
 
-    def add(students: Any, mode: _Modes) -> tuple[Any, None]:
-        white = _times(mode.inverse, [a - b for a, b in zip(x, mode.x, strict=True)])
-        peak = mode.height * _inverse_power(1 + sum(entry**2 for entry in white) / POLICY.degrees, dimension)
-        return students + (jnp.where(chart_of == mode.chart, peak, 0.0) if several else peak), None
+    def add_student(density: Any, mode: _Modes) -> tuple[Any, None]:
+        white = _lower_times(mode.inverse, [a - b for a, b in zip(x, mode.x, strict=True)])
+        base = 1 + sum(entry**2 for entry in white) / _DEGREES
+        # The power (degrees + dimension)/2 by products and at most one root.
+        whole, half = divmod(_DEGREES + dimension, 2)
+        peak = mode.height * (base**-whole / jnp.sqrt(base) if half else base**-whole)
+        return density + (jnp.where(chart_of_image == mode.chart, peak, 0.0) if several else peak), None
 
     log_prior = -0.5 * sum(part**2 for part in x)
-    density, _ = jax.lax.scan(add, POLICY.defensive / len(charts) * jnp.exp(log_prior), modes, unroll=POLICY.unrolled)
+    of_prior = _PRIOR_SHARE / len(charts) * jnp.exp(log_prior)
+    density, _ = jax.lax.scan(add_student, of_prior, modes, unroll=_UNROLL)
     log_density = jnp.log(jnp.mean(density.reshape(count[0], number, count[1]), axis=1))
-    return _Drawn(entry_list(x), chart_of, log_prior - jnp.repeat(log_density, number, axis=0))
+    return _Latents(entry_list(x), chart_of_image, log_prior - jnp.repeat(log_density, number, axis=0))
 
 
-def _times(lower: Sequence[Any], x: Sequence[Any]) -> list[Any]:
-    """A lower triangular matrix, row by row, times a vector."""
+def _lower_times(lower: Sequence[Any], x: Sequence[Any]) -> list[Any]:
+    """Product of a lower triangular matrix, given row by row, and a vector."""
     rows = [lower[k * (k + 1) // 2 : (k + 1) * (k + 2) // 2] for k in range(len(x))]
     return [sum(a * b for a, b in zip(row, x, strict=False)) for row in rows]
 
 
-def _inverse_power(base: Any, dimension: int) -> Any:
-    """``base`` to the power of minus half of freedom and dimension, by products and at most one root."""
-    whole, half = divmod(POLICY.degrees + dimension, 2)
-    power = base**-whole
-    return power / jnp.sqrt(base) if half else power
-
-
 def _log_likelihood(chart: _Chart, x: Entries) -> list[Any]:
-    """Of every branch."""
-    residual, log_weight = chart.target(x)
+    """Log-likelihood of every branch."""
+    residual, log_weight = chart.apply(chart.posterior.target, x)
     values = [weight - 0.5 * np.sum(own**2) for own, weight in zip(residual, log_weight, strict=True)]
     return [jnp.where(jnp.isfinite(value), value, -jnp.inf) for value in values]
 
 
-def _modes(charts: Sequence[_Chart], starts: Any) -> _Modes:
+def _find_modes(charts: Sequence[_Chart], starts: Any, steps: int) -> _Modes:
     """Modes from starts of shape (m, starts, data points), which take the branches of every chart in turn."""
-    dimension, count = len(starts), starts.shape[1]
-    branches = len(charts[0].target(split_entries(starts, 1))[1])
-    turns = np.arange(count)
-    of_chart = turns // branches % len(charts)
-    found: list[list[Any]] = [[] for _ in turns]
-    for number in np.unique(of_chart):
-        chart, places = charts[number], np.flatnonzero(of_chart == number)
-        mode, cost, root = chart.modes(split_entries(starts[:, places], 1), jnp.asarray(places % branches)[:, None])
-        # A mode that any of its images makes likely counts: they share the likelihood, not the prior.
-        twins = [-0.5 * np.sum(image**2) for image in chart.images(mode)]
-        gains = jax.scipy.special.logsumexp(jnp.stack(twins), axis=0) + 0.5 * np.sum(mode**2)
+    posterior, dimension, count = charts[0].posterior, len(starts), starts.shape[1]
+    branches = len(charts[0].apply(posterior.target, split_entries(starts, 1))[1])
+    chart_of_start = np.arange(count) // branches % len(charts)
+    modes: list[list[Any]] = [[] for _ in range(count)]
+
+    def from_start(x: Any, branch: Any, datum: Any) -> Any:
+        def target(x: Any) -> tuple[Any, Any]:
+            residual, log_weight = posterior.target(x, datum)
+            return _select(branch, residual), _select(branch, log_weight)
+
+        return find_mode(target, posterior.start(x, datum), steps)
+
+    for number in np.unique(chart_of_start):
+        chart, places = charts[number], np.flatnonzero(chart_of_start == number)
+        branch = split_entries(jnp.asarray(places % branches)[:, None], 0)
+        mode, cost, root = chart.apply(from_start, split_entries(starts[:, places], 1), branch)
+        # The images of a mode share its likelihood, but not its prior density: the mode counts for all of them.
+        images = np.asarray(chart.apply(posterior.images, mode))
+        twins = jnp.stack([-0.5 * np.sum(image**2) for image in images])
+        gain = jax.scipy.special.logsumexp(twins, axis=0) + 0.5 * np.sum(mode**2) - cost.item()
         inverse = on_entries(triangular_inverse)(root)
         below = np.tril_indices(dimension)
         log_det = sum(jnp.log(root[k, k]) for k in range(dimension))
-        columns = [*mode, *root[below], *inverse[below], log_det, gains - cost.item()]
-        for k, *row in zip(places, *_spread(columns, (len(places), starts.shape[2])), strict=True):
-            found[k] = row
-    rows = [jnp.stack(parts) for parts in zip(*found, strict=True)]
-    size = dimension * (dimension + 1) // 2
-    *matrices, log_det, gain = rows
-    share = (1 - POLICY.defensive) * jax.nn.softmax(POLICY.tempered * (log_det + gain), axis=0)
+        columns = [*mode, *root[below], *inverse[below], log_det, gain]
+        columns = [jnp.broadcast_to(part, (len(places), starts.shape[2])) for part in columns]
+        for k, *row in zip(places, *columns, strict=True):
+            modes[k] = row
+    *matrices, log_det, gain = (jnp.stack(parts) for parts in zip(*modes, strict=True))
+    share = (1 - _PRIOR_SHARE) * jax.nn.softmax(_TEMPERING * (log_det + gain), axis=0)
     high = jnp.cumsum(share, axis=0)
     low = jnp.concatenate([jnp.full_like(high[:1], -1.0), high[:-1]])
-    height = share * jnp.exp(_student_constant(dimension) - log_det)
+    # Height of a Student density over that of the normal density of the same shape.
+    student = gammaln(0.5 * (_DEGREES + dimension)) - gammaln(0.5 * _DEGREES) - 0.5 * dimension * np.log(0.5 * _DEGREES)
+    height = share * jnp.exp(float(student) - log_det)
+    size = dimension * (dimension + 1) // 2
     x, root, inverse = matrices[:dimension], matrices[dimension : dimension + size], matrices[dimension + size :]
-    return _Modes(x, root, inverse, height, low, high, jnp.asarray(of_chart))
-
-
-def _student_constant(dimension: int) -> float:
-    """Logarithm of the height of a Student density over that of the normal density of the same shape."""
-    return float(
-        gammaln(0.5 * (POLICY.degrees + dimension))
-        - gammaln(0.5 * POLICY.degrees)
-        - 0.5 * dimension * np.log(0.5 * POLICY.degrees)
-    )
+    return _Modes(x, root, inverse, height, low, high, jnp.asarray(chart_of_start))

@@ -1,4 +1,4 @@
-r"""Attention networks whose labels show a sum of attention matrices, or their product: one head is solved for."""
+r"""Attention networks whose labels are a sum of attention matrices, or their product: one head is solved for."""
 
 from __future__ import annotations
 
@@ -11,48 +11,41 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.channels.multi_index.attention_matrices import TiedAttentionChannel
+from glassformer.channels.multi_index.attention_channel import AttentionChannel
 from glassformer.channels.multi_index.attention_network import (
     Architecture,
+    attention_layer,
     attention_link,
-    layer,
-    mixed,
+    layers_mixing,
 )
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.latent_functions import Functions
-from glassformer.channels.multi_index.modes import find_mode
+from glassformer.channels.multi_index.latent_posterior import LatentPosterior
+from glassformer.channels.multi_index.posterior_modes import find_mode
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.numerics.small_matrices import cholesky, inverse_and_log_det, row_flips, triangular_inverse
 
-
-@dataclass(frozen=True)
-class Policy:
-    """Where modes of inverted attention are looked for."""
-
-    broad: float = 2.0  # prior width of latents without a law, over that of their rows, whose mixing is known roughly
-    near: float = 1e-4  # deviation of labels within which the search for modes enters
-    steps: int = 20  # of its way there
-    # Squared standard deviations beyond which no fields are (probability below 1e-10 for four of them): were nothing
-    # else found, such a point alone would speak for its label.
-    farthest: float = 60.0
-
-
-_POLICY = Policy()
+# Prior width of the latents that are no fields over that of their rows: their mixing is known only roughly (by trial).
+_WIDENING = 2.0
+# Deviation of labels that counts as one standard deviation on the way to a possible start, and steps of that way.
+_START_DEVIATION, _START_STEPS = 1e-4, 20
+# Squared standard deviations beyond which no fields are (probability below 1e-10 for four of them). Without this limit
+# such a point alone would speak for its label if nothing else were found.
+_FARTHEST = 60.0
 
 
 @dataclass(frozen=True, eq=False)
-class InvertedAttentionChannel(TiedAttentionChannel):
+class InvertedAttentionChannel(AttentionChannel):
     r"""Noiseless sums of the heads of the last layer, or mixings of the input tokens, of two tokens.
 
-    Given all rows but one, the attention matrix ``A`` of that head is known: of attention outputs, where it is one of
-    the last layer, :math:`A_i = (y - \sum_{h\ne i}r_hA_h)/r_i`; of sequence outputs, of any layer,
+    Given all rows but one, the attention matrix ``A`` of that head is known: for attention outputs, where it is one of
+    the last layer, :math:`A_i = (y - \sum_{h\ne i}r_hA_h)/r_i`; for sequence outputs, of any layer,
     :math:`A_i = (M_{l+1}^{-1}\cdots M_P^{-1}yB_{l-1}^{-1} - c_lI - \sum_{h\ne i}r_hA_h)/r_i` with the later layers
     :math:`M_k = c_kI + \sum_hr_h\sigma(v_{kh}v_{kh}^T)`, whose vectors are latents. It inverts where its log-odds have
     :math:`a + b > 0`: :math:`v = \pm(a, -b)/\sqrt{a + b}`.
 
-    Which head is solved for is a chart of the posterior. Its share in proportion to :math:`r_i^2|\det dA_i/dv_i|`
-    cancels what diverges where that head saturates.
+    Each head that may be solved for is a chart of the posterior. Its share is in proportion to
+    :math:`r_i^2|\det dA_i/dv_i|`, which cancels the divergence where that head saturates.
 
     Args:
         network: tied softmax layers of two tokens.
@@ -79,8 +72,16 @@ class InvertedAttentionChannel(TiedAttentionChannel):
             raise IncompatibleError("only tied softmax networks of two tokens invert head by head: use a link channel")
 
     @staticmethod
-    def make(network: Architecture) -> Functions:
+    def make(network: Architecture) -> LatentPosterior:
         return _functions(network)
+
+    @property
+    def rank(self) -> float:
+        return float(self.columns)
+
+    @property
+    def latents(self) -> int:
+        return (self.rows - 1) * self.columns
 
     def log_constant(self, root: Array) -> Array:
         return np.full(len(root), -0.5 * self.columns * np.log(2 * np.pi))
@@ -90,24 +91,24 @@ class InvertedAttentionChannel(TiedAttentionChannel):
 
 
 def inverts(network: Architecture) -> bool:
-    """Whether one head of the network is known from the label and all others.
+    """Return whether one head of the network is known from the label and all other heads.
 
     Example:
         >>> inverts(Architecture(1, 3, (1.0,), "softmax", True, 2, "attention", ((1.0, 1.0),)))
         False
     """
-    alike = network.tied and network.tokens == 2 and network.activation == "softmax" and not network.limit
-    alike = alike and max(network.directions) == 1
-    return alike and bool(np.all(np.array(network.head_weights) != 0))
+    tied_pairs = network.tied and network.tokens == 2 and network.activation == "softmax" and not network.limit
+    return tied_pairs and max(network.directions) == 1 and bool(np.all(np.array(network.head_weights) != 0))
 
 
 class _Order(NamedTuple):
-    """Which rows are latents and in which order, of every chart.
+    """Order of the rows on every chart: the latents, then the row that is solved for.
 
     Attributes:
         rows: rows of the network, the one solved for last, shape (charts, P).
-        back: where each row of the network stands among them.
-        plain: how many rows, from the first, are latents as they are; the others are vectors of later layers.
+        back: place of each row of the network among them, shape (charts, P).
+        plain: number of rows, from the first, whose latents are their fields, shape (charts,); the latents of the other
+            rows are vectors of later layers.
         scales: prior width of the latents over that of the rows, shape (charts, P - 1).
     """
 
@@ -128,7 +129,7 @@ def _order(network: Architecture) -> _Order:
         ]
     )
     plain = (layers[solved] + 1) * heads - 1
-    scales = np.where(everything[:-1] < plain[:, None], 1.0, _POLICY.broad)
+    scales = np.where(everything[:-1] < plain[:, None], 1.0, _WIDENING)
     return _Order(rows, np.argsort(rows, axis=1), plain, scales)
 
 
@@ -136,21 +137,25 @@ class _Chart(NamedTuple):
     """One chart at one datum, its rows in their order.
 
     Attributes:
-        omega: shape (P, 2).
+        number: which chart.
+        omega: mean fields, shape (P, 2).
         root: of the covariance of the rows.
-        latent: lower triangular, from latents to the fields of all rows but the last.
+        latent_root: lower triangular, from latents to the fields of all rows but the last.
         weights: of the heads.
-        known: 1 for the rows whose prior is that of the latents, shape (P,).
+        plain: whether the prior of a row is that of its latents, shape (P,).
+        back: place of each row of the network.
     """
 
+    number: Any
     omega: Any
     root: Any
-    latent: Any
+    latent_root: Any
     weights: Any
-    known: Any
+    plain: Any
+    back: Any
 
 
-def _functions(network: Architecture) -> Functions:
+def _functions(network: Architecture) -> LatentPosterior:
     order, rows, heads = _order(network), network.rows, network.heads
     layers = sorted({int(row[-1]) // heads for row in order.rows})
     head_weights = np.array(network.head_weights).ravel()
@@ -158,93 +163,90 @@ def _functions(network: Architecture) -> Functions:
     flips = np.array(list(itertools.product([1.0, -1.0], repeat=rows - 1)))
     link = attention_link(network)
 
-    def numbered(datum: Any) -> tuple[Any, Any, Any, Any]:
-        return datum if len(datum) == 4 else (*datum, 0)
-
     def chart_of(datum: Any) -> _Chart:
-        _, omega, root, number = numbered(datum)
+        _, omega, root, *last = datum
+        number = last[0] if last else 0
         own, scales = jnp.asarray(order.rows)[number], jnp.asarray(order.scales)[number]
         root = cholesky((root @ root.T)[own][:, own])
-        known = jnp.arange(rows) < jnp.asarray(order.plain)[number]
-        return _Chart(omega[own], root, root[:-1, :-1] * scales, jnp.asarray(head_weights)[own], known)
+        plain = jnp.arange(rows) < jnp.asarray(order.plain)[number]
+        weights, back = jnp.asarray(head_weights)[own], jnp.asarray(order.back)[number]
+        return _Chart(number, omega[own], root, root[:-1, :-1] * scales, weights, plain, back)
 
-    def fibre(x: Any, datum: Any, chart: _Chart) -> tuple[Any, Any]:
+    def solve(x: Any, datum: Any, chart: _Chart) -> tuple[Any, Any]:
         """Fields of all rows in their order for both signs of the last, shape (2, P, 2), and the log-weight."""
-        label, omega, root, number = numbered(datum)
+        label, omega, root, *_ = datum
         typical = _typical_mixings(network, omega, root)
-        latent = chart.omega[:-1] + chart.latent @ x
-        solvers = [partial(_solved, network, k, label, typical, chart.weights) for k in layers]
+        latent = chart.omega[:-1] + chart.latent_root @ x
+        solvers = [partial(_solve_head, network, k, label, typical, chart.weights) for k in layers]
         fields, log_weight = (
-            jax.lax.switch(number // heads, solvers, latent) if len(solvers) > 1 else solvers[0](latent)
+            jax.lax.switch(chart.number // heads, solvers, latent) if len(solvers) > 1 else solvers[0](latent)
         )
-        log_weight = log_weight - _log_sensitivity(network, fields[jnp.asarray(order.back)[number]], layers)
-        # The prior of the latents is normal: those that are no fields have a flat measure.
-        flat = jnp.sum(jnp.where(chart.known[:-1, None], 0.0, 0.5 * x**2 + np.log(_POLICY.broad)))
+        log_weight = log_weight - _log_sensitivity(network, fields[chart.back], layers)
+        # Latents that are no fields have a flat measure; the prior of the latents is normal.
+        flat = jnp.sum(jnp.where(chart.plain[:-1, None], 0.0, 0.5 * x**2 + np.log(_WIDENING)))
         log_weight = log_weight + flat - 2 * jnp.log(chart.root[-1, -1])
         last = jnp.concatenate([jnp.ones((2, rows - 1)), signs[:, None]], axis=1)
         return last[:, :, None] * fields, log_weight
 
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
         chart = chart_of(datum)
-        fields, log_weight = fibre(x.reshape(rows - 1, 2), datum, chart)
+        fields, log_weight = solve(x.reshape(rows - 1, 2), datum, chart)
         whitened = triangular_inverse(chart.root) @ (fields - chart.omega)
-        residual = jnp.where(chart.known[:, None], 0.0, whitened)
-        near = jnp.sum(whitened**2, axis=(1, 2)) < _POLICY.farthest + 2 * rows
+        residual = jnp.where(chart.plain[:, None], 0.0, whitened)
+        near = jnp.sum(whitened**2, axis=(1, 2)) < _FARTHEST + 2 * rows
         return residual.reshape(2, -1), jnp.where(near, log_weight, -jnp.inf)
 
     def features(x: Any, datum: Any) -> Any:
-        back = jnp.asarray(order.back)[numbered(datum)[3]]
-        fields, _ = fibre(x.reshape(rows - 1, 2), datum, chart_of(datum))
-        return (triangular_inverse(datum[2]) @ (fields[:, back] - datum[1])).reshape(2, -1)
+        chart = chart_of(datum)
+        fields, _ = solve(x.reshape(rows - 1, 2), datum, chart)
+        return (triangular_inverse(datum[2]) @ (fields[:, chart.back] - datum[1])).reshape(2, -1)
 
     def images(x: Any, datum: Any) -> Any:
-        """Latents with the signs of their rows flipped."""
+        """The latents with the signs of their rows flipped."""
         chart = chart_of(datum)
-        return row_flips(x, chart.omega[:-1], chart.latent, flips)
+        return row_flips(x, chart.omega[:-1], chart.latent_root, flips)
 
-    def entrance(x: Any, datum: Any) -> Any:
-        """Latents of fields that have the label, nearly: most of those drawn leave no matrix that inverts."""
-        label, omega, root, number = numbered(datum)
+    def start(x: Any, datum: Any) -> Any:
+        """Latents of fields that nearly have the label: most draws of the prior leave no matrix that inverts."""
+        label, omega, root, *_ = datum
         chart = chart_of(datum)
-        back = jnp.asarray(order.back)[number]
 
         def residual(whole: Any) -> tuple[Any, Any]:
-            fields = (chart.omega + chart.root @ whole.reshape(rows, 2))[back]
-            return jnp.ravel(link(fields) - label) / _POLICY.near, jnp.zeros(())
+            fields = (chart.omega + chart.root @ whole.reshape(rows, 2))[chart.back]
+            return jnp.ravel(link(fields) - label) / _START_DEVIATION, jnp.zeros(())
 
         # Labels are even in the row solved for: begin elsewhere than at its zero.
-        start = jnp.concatenate([x, x[-2:][::-1] + 0.5])
-        whole = find_mode(residual, start, _POLICY.steps)[0].reshape(rows, 2)
+        first = jnp.concatenate([x, x[-2:][::-1] + 0.5])
+        whole = find_mode(residual, first, _START_STEPS)[0].reshape(rows, 2)
         fields = chart.omega + chart.root @ whole
         if network.output == "sequence":
-            vectors = _taken_back(network, fields[back], _typical_mixings(network, omega, root))
-            fields = jnp.where(chart.known[:, None], fields, vectors[jnp.asarray(order.rows)[number]])
-        latent = fields[:-1]
-        return (triangular_inverse(chart.latent) @ (latent - chart.omega[:-1])).ravel()
+            vectors = _from_typical_mixings(network, fields[chart.back], _typical_mixings(network, omega, root))
+            fields = jnp.where(chart.plain[:, None], fields, vectors[jnp.asarray(order.rows)[chart.number]])
+        return (triangular_inverse(chart.latent_root) @ (fields[:-1] - chart.omega[:-1])).ravel()
 
-    return Functions(target, features, link, images, entrance, len(order.rows))
+    return LatentPosterior(target, features, link, images, start, len(order.rows))
 
 
-def _solved(
+def _solve_head(
     network: Architecture, index: int, label: Any, typical: list[Any], weights: Any, latent: Any
 ) -> tuple[Any, Any]:
     """Fields of all rows in the order of a chart, one head of layer ``index`` solved for, and the log-weight.
 
-    Latents are the fields of the layers before, of the other heads of that layer, and the vectors of the layers after
-    it, taken back through typical mixings in place of those that are not known yet.
+    Latents are the fields of the earlier layers and of the other heads of the layer, and the vectors of the later
+    layers divided by typical mixings, as the actual ones are not known yet.
     """
     heads, identity = network.heads, jnp.eye(2)
     before, plain = index * heads, (index + 1) * heads - 1
     own = latent[before:plain]
     families = latent[:before].reshape(index, 1, heads, 2)
-    mixing = mixed(network, families, families)
+    mixing = layers_mixing(network, families, families)
     inverse, log_det = inverse_and_log_det(mixing)
     remaining, log_weight, factors = label, -log_det, []
     if network.output == "sequence":
         later = latent[plain:].reshape(network.depth - 1 - index, heads, 2)
         scales = weights[plain:-1].reshape(network.depth - 1 - index, heads)
         for k, (vectors, scale) in enumerate(zip(later, scales, strict=True), start=index + 1):
-            attention = layer(typical[k - 1], vectors[None], vectors[None], scale, network.activation)
+            attention = attention_layer(typical[k - 1], vectors[None], vectors[None], scale, network.activation)
             factors.append(network.skip[k] * identity + attention)
         for factor in reversed(factors):
             solver, size = inverse_and_log_det(factor)
@@ -266,31 +268,33 @@ def _solved(
     return jnp.concatenate(fields), jnp.where(possible, log_weight, -jnp.inf)
 
 
-def _taken_back(network: Architecture, fields: Any, typical: list[Any]) -> Any:
-    """Vectors of all rows, from their fields, taken back through the typical mixing before their layer."""
+def _from_typical_mixings(network: Architecture, fields: Any, typical: list[Any]) -> Any:
+    """Latent vectors of all rows: fields times the actual mixing before their layer, divided by the typical one."""
     families = fields.reshape(network.depth, 1, network.heads, 2)
-    found = [families[0, 0]]
+    vectors = [families[0, 0]]
     for k in range(1, network.depth):
-        factor = inverse_and_log_det(typical[k - 1])[0] @ mixed(network, families[:k], families[:k])
-        found.append(families[k, 0] @ factor.T)
-    return jnp.concatenate(found)
+        factor = inverse_and_log_det(typical[k - 1])[0] @ layers_mixing(network, families[:k], families[:k])
+        vectors.append(families[k, 0] @ factor.T)
+    return jnp.concatenate(vectors)
 
 
 def _typical_mixings(network: Architecture, omega: Any, root: Any) -> list[Any]:
-    """Mixings after every layer, about the mean over what is not known of the fields."""
+    """Mixings after every layer, roughly averaged over the posterior of the fields."""
     spread = jnp.sqrt(jnp.sum(root**2, axis=1))
     corners = np.sqrt(2.0) * np.concatenate([np.eye(2), -np.eye(2)])
     fields = (omega + spread[:, None] * corners[:, None]).reshape(4, network.depth, 1, network.heads, 2)
     mixing, mixings = jnp.asarray(network.start), []
     for k in range(network.depth):
-        attentions = [layer(mixing, rows, rows, network.head_weights[k], network.activation) for rows in fields[:, k]]
+        attentions = [
+            attention_layer(mixing, rows, rows, network.head_weights[k], network.activation) for rows in fields[:, k]
+        ]
         mixing = network.skip[k] * mixing + sum(attentions) / len(attentions) @ mixing
         mixings.append(mixing)
     return mixings
 
 
 def _last_head(total: Any, others: Any, weights: Any) -> tuple[Any, Any]:
-    """The vector of the last of several heads whose weighted attention has this sum, and whether there is one."""
+    """Vector of the last head if all heads have the weighted sum ``total``, and whether it exists."""
     for vector, weight in zip(others, weights[:-1], strict=True):
         total = total - weight * jax.nn.softmax(jnp.outer(vector, vector), axis=-1)
     entries = (total / weights[-1]).ravel()
@@ -305,10 +309,10 @@ def _log_sensitivity(network: Architecture, fields: Any, layers: list[int]) -> A
     r"""Logarithm of :math:`\sum r^2|\det dA/dv|` over the heads of some layers, up to a factor."""
     families = fields.reshape(network.depth, 1, network.heads, 2)
     weights = np.array(network.head_weights)
-    found = []
+    log_slopes = []
     for k in layers:
-        vectors = families[k, 0] @ mixed(network, families[:k], families[:k]).T
+        vectors = families[k, 0] @ layers_mixing(network, families[:k], families[:k]).T
         logs = jax.nn.log_softmax(vectors[:, :, None] * vectors[:, None, :], axis=-1)
         slopes = 2 * jnp.log(jnp.abs(vectors[:, 0] - vectors[:, 1])) + jnp.sum(logs, axis=(1, 2))
-        found.append(slopes + 2 * np.log(np.abs(weights[k])))
-    return jax.scipy.special.logsumexp(jnp.concatenate(found))
+        log_slopes.append(slopes + 2 * np.log(np.abs(weights[k])))
+    return jax.scipy.special.logsumexp(jnp.concatenate(log_slopes))

@@ -1,239 +1,235 @@
-"""Integrals over what lines have in common with the level set of a label, along all axes, compiled as one program.
+"""Parts of lines on which a label is the one observed: points, or intervals that begin and end.
 
-Truth values at the nodes of a line's grid are the digits of one number, whose changes are followed one after the
-other, on all lines at once. What longer cells would have found of the same is told beside it: two changes in one cell
-are not seen, and how much was hidden by longer ones tells what these still hide.
+All functions treat many lines at once, entry by entry of the small arrays of one line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
 
-from glassformer.channels.multi_index.line_grids import grid
-from glassformer.channels.multi_index.line_placement import POLICY, Bundle, Data, placed
-from glassformer.channels.multi_index.line_search import Changes, Common, Hidden, Lines, Seeking, farther
-from glassformer.numerics.scalarize import Entries, split_entries
+from glassformer.numerics.scalarize import Entries, fill_entries, on_entries
+
+# Halvings of a cell before the secants that find a point; more for links with kinks, next to which a link may be level
+# on one side so that secants hardly move. Chosen by trial.
+HALVINGS, HALVINGS_AT_KINKS = 1, 6
+_SECANTS = 7
+# Halvings that find the end of an interval: errors of 1e-6, of either sign, average away.
+_INTERVAL_HALVINGS = 16
+# Step of the differences that make a gradient, in whitened coordinates.
+GRADIENT_STEP = 1e-5
+# Largest deviation of the label at a point of the level set, in units of the gradient: a jump deviates more.
+_ROOT_DEVIATION = 1e-5
+# Share of a cell below which two points are one.
+_SAME_POINT = 1e-4
+# Difference of equal discrete labels: rounding.
+_SAME_LABEL = 1e-9
+
+Changes = dict[tuple[int, int], Any]
+"""Changes of some entries, arrays of shape (n, 1); the other entries stay."""
 
 
-class Sums(NamedTuple):
-    """Integrals of one, ``x`` and ``x x^T`` over the level set, shape (longer, n, halves, parts, ...).
+class Lines(NamedTuple):
+    """Lines along one axis of the whitened coordinates of n data points, m for each.
 
-    The first axis runs over lengths of cells, the shortest first.
+    Attributes:
+        axis: number of the axis.
+        middle: fields of the middles of the lines, arrays of shape (n, m).
+        directions: change of the fields with each whitened coordinate.
+        along: change of the fields along the lines, arrays of shape (n, 1).
+        label: observed label, arrays of shape (n, 1).
+        link: from the fields of one data point to its flat label.
     """
 
-    zeroth: Any
-    first: Any
-    second: Any
+    axis: Any
+    middle: Entries
+    directions: list[Changes]
+    along: Entries
+    label: Entries
+    link: Callable[[Any], Any]
+
+    def fields(self, place: Any) -> Entries:
+        """Return the fields at one place of each line."""
+        pairs = zip(self.middle.ravel(), self.along.ravel(), strict=True)
+        return fill_entries(self.middle.shape, (own + place * part for own, part in pairs))
+
+    def deviations(self, fields: Entries) -> Entries:
+        """Return the label of fields minus the observed one."""
+        pairs = zip(on_entries(self.link)(fields), self.label, strict=True)
+        return fill_entries(self.label.shape, (value - own for value, own in pairs))
+
+    def select(self, numbers: Any, each: int) -> Lines:
+        """Return the lines of these numbers in one row; ``each`` lines belong to every data point."""
+
+        def own(part: Any) -> Any:
+            return part[numbers // each, numbers % each if part.shape[1] > 1 else 0]
+
+        directions = [{place: own(change) for place, change in changes.items()} for changes in self.directions]
+        middle, along, label = (_each_entry(own, parts) for parts in (self.middle, self.along, self.label))
+        return Lines(self.axis, middle, directions, along, label, self.link)
+
+    def astype(self, kind: Any) -> Lines:
+        """Return the same lines in another precision."""
+        middle, along, label = (
+            _each_entry(lambda part: part.astype(kind), parts) for parts in (self.middle, self.along, self.label)
+        )
+        return self._replace(middle=middle, along=along, label=label)
 
 
-def integrals(
-    data: Data,
-    lines: Any,
-    pilot: Any,
-    link: Callable[[Any], Any],
-    common: Seeking,
-    rough: Any,
-    cells: int,
-    sharp: bool,
-) -> Sums:
-    """Parts' shares of means over lines, summed over axes.
+def _each_entry(function: Callable[[Any], Any], parts: Entries) -> Entries:
+    return fill_entries(parts.shape, map(function, parts.ravel()))
 
-    Args:
-        data: labels and fields.
-        lines: places of lines, as :func:`~.line_placement.placed` takes them.
-        pilot: likewise.
-        link: of the labels.
-        common: what of lines counts.
-        rough: type of the numbers that tell where.
-        cells: of a line, a multiple of those that one number holds.
-        sharp: whether cells may hide points next to jumps and kinks.
+
+class LevelSet(NamedTuple):
+    """What lines share with level sets, as functions of places on the lines.
+
+    Integrals are of 1, ``t`` and ``t^2`` against the normal density along the line.
+
+    Attributes:
+        flag: a truth value at places. It changes between two nodes with the level set in between.
+        in_cell: integrals in a cell in which the flag changes, from the ends of the cell, whether each line has the
+            cell, and the flag before it.
+        beyond: integrals beyond the last node, from the flag there.
+        value: a number at places whose sign is the flag.
+        hidden: integrals in a cell whose ends have the same flag, from four nodes, the ends of the cell between two
+            others, and whether each line has the cell.
     """
-    bundle = placed(data, lines, pilot, link)
-    count, halves, parts, each, _ = lines.shape
-    turned = _turned(data)
 
-    def along(sums: Sums, own: Any) -> tuple[Sums, None]:
-        axis, bundle, direction = own
-        x = split_entries(jnp.moveaxis(bundle.base, -1, 0), 1)
-        middle = _columns(data.omega)
-        for place, changes in zip(x, turned, strict=True):
-            middle = farther(middle, changes, place)
-        through = Lines(axis, middle, turned, split_entries(direction, 2), _columns(data.label), link)
-        moments = _followed(common(through, rough), cells, bundle.weight.shape)
-        if sharp:
-            search = partial(_uncovered, through, partial(common, rough=rough), cells, shape=bundle.weight.shape)
-            beside = map(search, POLICY.longer)
-            moments = jax.tree.map(lambda part, *more: part + jnp.stack(more), moments, *beside)
-
-        def over_lines(part: Any) -> Any:
-            return part.reshape(len(part), count, halves, parts, each).sum(axis=-1) / (parts * each)
-
-        more = _of_lines(axis, x, [bundle.weight * part for part in moments], over_lines)
-        return jax.tree.map(jnp.add, sums, more), None
-
-    size = len(turned)
-    start = Sums(*(jnp.zeros((len(POLICY.longer), count, halves, parts, *(size,) * k)) for k in range(3)))
-    by_axis = Bundle(*(jnp.moveaxis(part, 1, 0) for part in bundle))
-    return jax.lax.scan(along, start, (jnp.arange(size), by_axis, _directions(data)))[0]
+    flag: Callable[[Any], Any]
+    in_cell: Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]
+    beyond: Callable[[Any], tuple[Any, Any, Any]]
+    value: Callable[[Any], Any]
+    hidden: Callable[[list[Any], Any], tuple[Any, Any, Any]]
 
 
-def _columns(array: Any) -> Entries:
-    """Entries of what data points have, of shape (n, 1), so that lines stand beside them."""
-    return split_entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
+def points(lines: Lines, rough: Any, halvings: int = HALVINGS) -> LevelSet:
+    r"""Points at which a continuous label passes the observed one, with the weight :math:`|\partial_jg|/|\nabla g|^2`.
 
-
-def _turned(data: Data) -> list[Changes]:
-    """What each whitened coordinate changes the fields by: roots are lower triangular, columns apart."""
-    root, (rows, columns) = _columns(data.root), data.omega.shape[1:]
-    return [{(p, c): root[p, r] for p in range(r, rows)} for r in range(rows) for c in range(columns)]
-
-
-def _directions(data: Data) -> Any:
-    """The same as one array, shape (D, P, L, n, 1)."""
-    rows, columns = data.omega.shape[1:]
-    unit = jnp.eye(rows * columns).reshape(-1, 1, rows, columns)
-    return jnp.moveaxis(data.root @ unit, 1, -1)[..., None]
-
-
-def _followed(common: Common, cells: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """Integrals of 1, ``t`` and ``t^2`` on every line, shape (longer, ...)."""
-    ends, each = jnp.asarray(grid(cells)), POLICY.cells
-    flags = [_flags(common, ends[first : first + each + 1], shape) for first in range(0, cells, each)]
-    changes = [(word ^ (word >> 1)) & (2**each - 1) for word in flags]
-
-    def found(cell: Any, here: Any, before: Any) -> Any:
-        own = common.crossed(ends[cell], ends[cell + 1], here, before)
-        seen = [_first_of_odd(changes, cell, longer) for longer in POLICY.longer]
-        return jax.tree.map(lambda part: jnp.stack([jnp.where(by, part, 0.0) for by in seen]), own)
-
-    beyond = common.left((flags[-1] >> each) & 1 == 1)
-    start = tuple(jnp.stack([part] * len(POLICY.longer)) for part in beyond)
-    return _one_by_one(changes, flags, each, found, start)
-
-
-def _first_of_odd(changes: list[Any], cell: Any, longer: int) -> Any:
-    """Whether cells so many times as long find the change in this one: of an odd number the first, of an even none."""
-    if longer == 1:
-        return True
-    number, place = cell // POLICY.cells, cell % POLICY.cells
-    word = changes[0]
-    for k, own in enumerate(changes[1:], 1):
-        word = jnp.where(number == k, own, word)
-    start = place // longer * longer
-    together = (word >> start.astype(word.dtype)) & (2**longer - 1)
-    before = together & ((1 << (place - start).astype(word.dtype)) - 1)
-    return (jax.lax.population_count(together) % 2 == 1) & (before == 0)
-
-
-def _one_by_one(
-    cells: list[Any], flags: list[Any], each: int, found: Callable[[Any, Any, Any], Any], start: Any
-) -> Any:
-    """What is found in cells given by so many digits of each word, added to ``start``, one of all lines at a time."""
-    shape = cells[0].shape
-
-    def next_cell(state: Any) -> Any:
-        cells, sums = state
-        here, cell, before = jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
-        left = []
-        for k, (own, word) in enumerate(zip(cells, flags, strict=True)):
-            first = ~here & (own != 0)
-            place = jax.lax.population_count((own & -own) - 1)
-            cell = jnp.where(first, k * each + place.astype(jnp.int32), cell)
-            before = jnp.where(first, (word >> place) & 1 == 1, before)
-            here |= first
-            left.append(jnp.where(first, own & (own - 1), own))
-        return left, jax.tree.map(jnp.add, sums, found(cell, here, before))
-
-    def unfinished(state: Any) -> Any:
-        return jnp.any(jnp.stack([jnp.any(own != 0) for own in state[0]]))
-
-    return jax.lax.while_loop(unfinished, next_cell, (cells, start))[1]
-
-
-def _uncovered(
-    lines: Lines, common: Callable[[Lines], Common], cells: int, longer: int, shape: tuple[int, int]
-) -> tuple[Any, Any, Any]:
-    """Integrals over points in cells whose ends have the same flag, though values beside them point to another one.
-
-    Of cells so many times as long as the shortest.
+    Numbers of the type ``rough`` locate a point to some digits; one Newton step in double precision gives the others.
     """
-    ends, each = jnp.asarray(grid(cells)[::longer]), POLICY.cells // longer
-    # The outermost cells, seven standard deviations away, hide nothing that matters.
-    nodes, hidden = jnp.pad(ends, 1, mode="edge"), common(lines).hidden
-    hiding = [_hiding(hidden, nodes[first : first + each + 3], shape) for first in range(0, cells // longer, each)]
+    rough_lines, rounding = lines.astype(rough), np.finfo(rough).eps / np.finfo(np.float32).eps
 
-    def along(some: Any, here: Any) -> Any:
-        search = common(lines.some(some, shape[1])).hidden
-        words = [jnp.where(here, word.ravel()[some], 0) for word in hiding]
+    def value(place: Any) -> Any:
+        return rough_lines.deviations(rough_lines.fields(place.astype(rough)))[0].astype(rough)
 
-        def found(cell: Any, here: Any, before: Any) -> Any:
-            del before
-            return search.found([nodes[cell + k] for k in range(4)], here)
+    def in_cell(low: Any, high: Any, here: Any, before: Any) -> tuple[Any, Any, Any]:
+        del before
+        return moments(*newton_step(_root(value, low.astype(rough), high.astype(rough), halvings), low, high, here))
 
-        return _one_by_one(words, words, each, found, tuple(jnp.zeros(some.shape) for _ in range(3)))
+    def newton_step(start: Any, low: Any, high: Any, here: Any) -> tuple[Any, Any]:
+        """The point next to ``start`` and its weight."""
+        start = start.astype(low.dtype)
+        deviation, gradient = _with_gradient(lambda z: lines.deviations(z)[0], lines.fields(start), lines.directions)
+        slope = sum(jnp.where(lines.axis == q, part, 0.0) for q, part in enumerate(gradient))
+        step = -deviation / jnp.where(slope == 0, 1.0, slope)
+        size = sum(part**2 for part in gradient)
+        # A jump of the label is no root, nor is a place next to it.
+        allowed = _ROOT_DEVIATION * (rounding + jnp.sqrt(size))
+        root = here & (jnp.abs(deviation) <= allowed) & (size > 0)
+        place = jnp.where(root, jnp.clip(start + step, low, high), 0.0)
+        return place, jnp.where(root, _normal_density(place) * jnp.abs(slope) / size, 0.0)
 
-    return _along_few(jnp.any(jnp.stack([word != 0 for word in hiding]), axis=0), along)
+    def moments(place: Any, weight: Any) -> tuple[Any, Any, Any]:
+        return weight, weight * place, weight * place**2
+
+    def hidden(nodes: list[Any], here: Any) -> tuple[Any, Any, Any]:
+        """Up to two points, from secants through the nodes on either side of the cell."""
+        _, low, high, _ = nodes
+        ends = [node.astype(rough) for node in nodes]
+        starts = _secants(value, *ends[:2]), _secants(value, ends[3], ends[2])
+        inside = [here & (start >= ends[1]) & (start <= ends[2]) for start in starts]
+        (first, own), (second, other) = (
+            newton_step(start, low, high, within) for start, within in zip(starts, inside, strict=True)
+        )
+        twice = (own > 0) & (jnp.abs(first - second) < _SAME_POINT * (high - low))
+        return jax.tree.map(jnp.add, moments(first, own), moments(second, jnp.where(twice, 0.0, other)))
+
+    def beyond(last: Any) -> tuple[Any, Any, Any]:
+        nothing = jnp.zeros(last.shape)
+        return nothing, nothing, nothing
+
+    return LevelSet(lambda place: value(place) > 0, in_cell, beyond, value, hidden)
 
 
-def _hiding(hidden: Hidden, nodes: Any, shape: tuple[int, int]) -> Any:
-    """Whether cells may hide something, the digits of one number for each line; of all nodes but the outer ones."""
+def intervals(lines: Lines, rough: Any) -> LevelSet:
+    """Intervals on which a discrete label is the observed one; every axis by itself gives the whole level set."""
+    del rough
+    axes = len(lines.directions)
 
-    def digit(k: Any, state: Any) -> Any:
-        word, before, low, high = state
-        behind = hidden.value(nodes[k + 3])
-        sign = low > 0
-        left, right = 2 * low - before > 0, 2 * high - behind > 0
-        hides = ((high > 0) == sign) & ((left != sign) | (right != sign))
-        return word | (hides.astype(word.dtype) << k.astype(word.dtype)), low, high, behind
+    def inside(place: Any) -> Any:
+        same = [jnp.abs(part) < _SAME_LABEL for part in lines.deviations(lines.fields(place))]
+        return jnp.all(jnp.stack(same), axis=0)
 
-    start = jnp.zeros(shape, jnp.uint64), *(hidden.value(nodes[k]) for k in range(3))
-    return jax.lax.fori_loop(0, len(nodes) - 3, digit, start)[0]
+    def in_cell(low: Any, high: Any, here: Any, before: Any) -> tuple[Any, Any, Any]:
+        def halve(_: int, ends: Any) -> Any:
+            middle = 0.5 * (ends[0] + ends[1])
+            same = inside(middle) == before
+            return jnp.where(same, middle, ends[0]), jnp.where(same, ends[1], middle)
+
+        place = 0.5 * sum(jax.lax.fori_loop(0, _INTERVAL_HALVINGS, halve, (low, high)))
+        # The integral up to the end of an interval counts, minus the integral up to its beginning.
+        sign = jnp.where(here, jnp.where(before, 1.0, -1.0), 0.0) / axes
+        below, density = ndtr(place), _normal_density(place)
+        return sign * below, -sign * density, sign * (below - place * density)
+
+    def beyond(last: Any) -> tuple[Any, Any, Any]:
+        open_end = last / axes
+        return open_end, jnp.zeros(last.shape), open_end
+
+    return LevelSet(inside, in_cell, beyond, jnp.zeros_like, lambda nodes, _: beyond(nodes[0]))
 
 
-def _along_few(which: Any, along: Callable[[Any, Any], Any]) -> tuple[Any, Any, Any]:
-    """Integrals along lines that are few, a block of them after the other; all others have none.
+def shift_fields(fields: Entries, changes: Changes, step: Any) -> Entries:
+    """Return the fields after a step along one whitened coordinate."""
+    result = fields.copy()
+    for place, change in changes.items():
+        result[place] = result[place] + step * change
+    return result
 
-    Args:
-        which: lines there are, shape (n, m).
-        along: integrals along lines of these numbers, those that are there.
+
+def _normal_density(place: Any) -> Any:
+    return jnp.exp(-0.5 * place**2) / np.sqrt(2 * np.pi)
+
+
+def _with_gradient(
+    value: Callable[[Entries], Any], fields: Entries, directions: list[Changes]
+) -> tuple[Any, list[Any]]:
+    """A function of the fields and its gradient in whitened coordinates.
+
+    By differences: the compiled derivative of a maximum compares numbers that may have been rounded twice.
     """
-    size, block = which.size, -(-which.size // POLICY.blocks)
-    places = jnp.nonzero(which.ravel(), size=size + block, fill_value=size)[0]
-
-    def next_block(state: Any) -> Any:
-        start, sums = state
-        own = jax.lax.dynamic_slice(places, (start,), (block,))
-        found = along(jnp.minimum(own, size - 1), own < size)
-        return start + block, jax.tree.map(lambda part, more: part.at[own].add(more, mode="drop"), sums, found)
-
-    start = (0, tuple(jnp.zeros(size) for _ in range(3)))
-    found = jax.lax.while_loop(lambda state: state[0] < jnp.sum(which), next_block, start)[1]
-    return jax.tree.map(lambda part: part.reshape(which.shape), found)
+    here = value(fields)
+    return here, [(value(shift_fields(fields, own, GRADIENT_STEP)) - here) / GRADIENT_STEP for own in directions]
 
 
-def _flags(common: Common, ends: Any, shape: tuple[int, int]) -> Any:
-    """Truth values at some nodes, the digits of one number for each line."""
+def _root(value: Callable[[Any], Any], low: Any, high: Any, halvings: int) -> Any:
+    """A root between two places, approximately: halvings, then Illinois iteration."""
 
-    def digit(k: Any, word: Any) -> Any:
-        return word | (common.flag(ends[k]).astype(word.dtype) << k.astype(word.dtype))
+    def halve(_: int, state: Any) -> Any:
+        a, b, f_a, f_b = state
+        middle = 0.5 * (a + b)
+        f_middle = value(middle)
+        same = (f_middle > 0) == (f_a > 0)
+        return tuple(jnp.where(same, *pair) for pair in ((middle, a), (b, middle), (f_middle, f_a), (f_b, f_middle)))
 
-    return jax.lax.fori_loop(0, len(ends), digit, jnp.zeros(shape, jnp.uint64))
+    return _secants(value, *jax.lax.fori_loop(0, halvings, halve, (low, high, value(low), value(high))))
 
 
-def _of_lines(axis: Any, base: Entries, moments: list[Any], over_lines: Callable[[Any], Any]) -> Sums:
-    """Integrals over lines along one axis, from those of their own coordinate, which is zero in ``base``."""
-    m0, m1, m2 = moments
-    own = [axis == q for q in range(len(base))]
-    first = [jnp.where(mine, m1, m0 * x) for mine, x in zip(own, base, strict=True)]
-    second = {
-        (a, b): over_lines(jnp.where(own[a], jnp.where(own[b], m2, m1 * base[b]), first[b] * base[a]))
-        for a in range(len(base))
-        for b in range(a + 1)
-    }
-    rows = [jnp.stack([second[max(a, b), min(a, b)] for b in range(len(base))], axis=-1) for a in range(len(base))]
-    return Sums(over_lines(m0), jnp.stack(list(map(over_lines, first)), axis=-1), jnp.stack(rows, axis=-2))
+def _secants(value: Callable[[Any], Any], low: Any, high: Any, *values: Any) -> Any:
+    """A root by Illinois iteration from two places, between which it need not lie."""
+
+    def secant(_: int, state: Any) -> Any:
+        old, new, f_old, f_new = state
+        slope = f_new - f_old
+        place = new - f_new * (new - old) / jnp.where(slope == 0, 1.0, slope)
+        f_place = value(place)
+        # An end that is kept twice running counts half: this makes the convergence superlinear.
+        across = (f_place > 0) != (f_new > 0)
+        return jnp.where(across, new, old), place, jnp.where(across, f_new, 0.5 * f_old), f_place
+
+    return jax.lax.fori_loop(0, _SECANTS, secant, (low, high, *(values or (value(low), value(high)))))[1]

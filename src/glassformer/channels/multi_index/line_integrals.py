@@ -1,220 +1,317 @@
-r"""Noiseless functions of several projections with one number as label, integrated along lines.
+"""Integrals over the level set of a label along lines parallel to all axes, compiled as one program.
 
-In whitened coordinates the fields of a data point are standard normal and the label fixes a level set. Lines parallel
-to every axis cross it in points (continuous labels) or intervals (discrete ones) that are bracketed on a grid, so one
-integral is exact and the others are quasi-Monte Carlo. A continuous label may have atoms (zero, for sums of rectified
-fields): level sets of positive measure, where lines lie in them for whole intervals. A crossing
-found along axis ``j`` carries the weight
-:math:`(\partial_jg)^2/|\nabla g|^2`, which adds to one over the axes and removes the singularity of tangent lines.
+Half of the lines of a data point are drawn from the prior and half around its level set. The truth values at the nodes
+of a line's grid are the bits of a few words; changes between neighbouring bits mark the cells that the level set
+crosses, and all lines treat one marked cell each at a time. The integrals that cells of twice the length would have
+given are returned as well: two changes in one cell cancel, and what longer cells hide shows what the shortest still
+hide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
-from typing import Any, Self
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, Protocol
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import qmc
 
-from glassformer.channels.link.contract import returns_positions
-from glassformer.channels.multi_index.importance_sampling import Effort, Moments
-from glassformer.channels.multi_index.latent_functions import Family, Functions
-from glassformer.channels.multi_index.line_crossings import Sums, integrals
-from glassformer.channels.multi_index.line_grids import cells_for, sharp
-from glassformer.channels.multi_index.line_placement import POLICY, Data, spread
-from glassformer.channels.multi_index.line_search import Seeking, intervals, points
-from glassformer.channels.multi_index.link_rows import LinkRowsChannel
-from glassformer.core.defaults import default_property
-from glassformer.core.errors import IncompatibleError
+from glassformer.channels.multi_index.line_crossings import Changes, LevelSet, Lines, shift_fields
 from glassformer.core.estimate import Array
-from glassformer.numerics.batching import in_chunks
-from glassformer.numerics.cached_jit import CachedJit
-from glassformer.numerics.eigenvalues import with_eigenvalues
-from glassformer.numerics.quasi_random import normal_points, turns
+from glassformer.numerics.scalarize import Entries, scalarize, split_entries
 
-_TINY = 1e-300
+# Cells of a line where links are smooth; the flags of so many nodes fit into one word of 64 bits.
+CELLS = 56
+# Lengths of cells, in units of the shortest, whose integrals are returned.
+LENGTHS = (1, 2)
+# Half-length of a line, the same in units of equal cells of the length in its middle, and the even power with which
+# cells grow from there: the last ones are ten times as long. Chosen by trial.
+_REACH, _CENTRE, _GROWTH = 7.5, 4.2, 16
+# Rounds in which a pilot sample approaches the level set, and its nearest points that give the next one. By trial.
+_PILOT_ROUNDS, _PILOT_NEAREST = 2, 8
+# Width of lines around the level set over that of the nearest pilot points, and the smallest width. By trial.
+_WIDENING, _NARROWEST = 1.4, 0.2
+# Blocks of lines of which few have cells that hide points.
+_BLOCKS = 32
 
 
-@dataclass(frozen=True, eq=False)
-class LineChannel(LinkRowsChannel):
-    """:math:`y = g(Z)`, one number, or several for discrete labels, without noise.
+class LevelSetType(Protocol):
+    """Points or intervals of :mod:`~.line_crossings`, searched for with numbers of the type ``rough``."""
+
+    def __call__(self, lines: Lines, rough: Any) -> LevelSet: ...
+
+
+class Data(NamedTuple):
+    """Labels (n, k), mean fields (n, P, L) and roots of their covariances (n, P, P)."""
+
+    label: Any
+    omega: Any
+    root: Any
+
+
+class Integrals(NamedTuple):
+    """Integrals of 1, ``x`` and ``x x^T`` over the level set, shape (lengths of cells, n, halves, parts, ...)."""
+
+    zeroth: Any
+    first: Any
+    second: Any
+
+
+@lru_cache(maxsize=8)
+def grid(cells: int) -> Array:
+    """Return the ends of cells: equal where fields are likely, longer where a missed level set has little weight.
+
+    Of twice as many cells every other end is one of these.
+
+    Example:
+        >>> ends = grid(56)
+        >>> bool(np.allclose(grid(112)[::2], ends)), ends[[0, 28, 56]].tolist()
+        (True, [-7.5, 0.0, 7.5])
+    """
+    even = np.linspace(-1.0, 1.0, cells + 1)
+    return np.asarray(_CENTRE * even * (1 + (_REACH / _CENTRE - 1) * even**_GROWTH))
+
+
+def level_set_integrals(
+    data: Data,
+    lines: Any,
+    pilot: Any,
+    link: Callable[[Any], Any],
+    level_set: LevelSetType,
+    rough: Any,
+    cells: int,
+    sharp: bool,
+) -> Integrals:
+    """Return the integrals of every half and part of the lines, as means over lines summed over axes.
 
     Args:
-        atoms: probability of labels whose level sets have positive measure: one for labels that take few values.
-        points: data points per replica of the averages.
+        data: labels and fields.
+        lines: standard normal places at which each data point's lines cross the other coordinates, shape (n, 2 halves,
+            2 parts, lines, D - 1). The first half of the lines of a part is used as drawn from the prior, the second
+            moved to the level set: either half of a quasi-random sample is a sample itself.
+        pilot: standard normal whitened coordinates, shape (points, D).
+        link: from the fields of a data point to its flat label.
+        level_set: points or intervals.
+        rough: type of the numbers that locate them.
+        cells: of a line, a multiple of :data:`CELLS`.
+        sharp: whether cells may hide points next to jumps and kinks.
     """
-
-    atoms: float
-    refinement_factor = default_property(2, "How many times longer cells are in each further posterior.")
-
-    effort: Effort = field(default=Effort(points=POLICY.lines, starts=1, steps=1), kw_only=True)
-    points: int = field(default=2048, kw_only=True)
-
-    def low_accuracy(self) -> Self:
-        # What few lines leave out is less than what few data points do.
-        return replace(self, effort=replace(self.effort, points=max(self.effort.points // POLICY.low_accuracy, 1)))
-
-    @property
-    def rank(self) -> float:
-        return 1.0 - self.atoms
-
-    @property
-    def discrete(self) -> bool:
-        return self.atoms == 1
-
-    @cached_property
-    def classes(self) -> bool:
-        return self.discrete and returns_positions(self.link, (self.indices, self.tokens))
-
-    @property
-    def predictable(self) -> bool:
-        return not self.classes
-
-    def true_labels(self, fields: Array) -> Array:
-        return LinkRowsChannel.label_from(self, fields, fields) if self.discrete else super().true_labels(fields)
-
-    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
-        root = np.linalg.cholesky(with_eigenvalues(variance, lambda values: np.maximum(values, POLICY.decisive)))
-        roots = np.broadcast_to(root, (len(mean), *root.shape))
-        log_z = [
-            LineChannel.moments(self, np.broadcast_to(value, (len(mean), *self.shape)), mean, roots).log_partition
-            for value in self.known_labels
-        ]
-        return np.asarray(self.known_labels[np.argmax(log_z, axis=0)])
-
-    @cached_property
-    def known_labels(self) -> Array:
-        """Labels that many random fields have, without noise, in ascending order."""
-        fields = np.random.default_rng(2).standard_normal((POLICY.shown, *self.field_components))
-        return np.unique(self.true_labels(fields), axis=0)
-
-    @cached_property
-    def cells(self) -> int:
-        """Cells of lines. Discrete labels have none that are missed for being crossed twice."""
-        return POLICY.cells if self.discrete else cells_for(self.link, self.indices, self.tokens)
-
-    @cached_property
-    def sharp(self) -> bool:
-        """Whether cells hide points next to jumps and kinks from lines that run in other directions than the axes."""
-        return not self.discrete and sharp(self.link, self.indices, self.tokens, self.cells)
-
-    @cached_property
-    def far(self) -> bool:
-        """Whether labels are far from zero next to their spread."""
-        if self.discrete:
-            return False
-        fields = np.random.default_rng(2).standard_normal((POLICY.probed, *self.field_components))
-        low, middle, high = np.quantile(self.label_from(fields, fields), (0.25, 0.5, 0.75))
-        return bool(abs(middle) > POLICY.far * (high - low))
-
-    @property
-    def family(self) -> Family:
-        return Family(partial(Functions, _nothing, _nothing, self.link))
-
-    @property
-    def traceable_label(self) -> Callable[[Any], Any]:
-        if self.atoms == 1:
-            raise IncompatibleError("needs labels that vary smoothly with the weights")
-        return super().traceable_label
-
-    def moments(self, y: Array, omega: Array, root: Array) -> Moments:
-        lines, pilot = _lines(self.latents, self.effort.points), normal_points(self.latents, POLICY.pilot, 1)[0]
-        most = max(POLICY.at_once // int(np.prod(lines.shape[1:4])), 1)
-
-        def work(index: Any, chunk: Any) -> Any:
-            data = Data(*map(np.asarray, chunk))
-            turn = turns(index, len(y), self.points, len(lines))
-            found = [
-                self._moments(Data(*(part[some] for part in data)), lines[turn[some]], pilot)
-                for some in (slice(start, start + most) for start in range(0, len(turn), most))
-            ]
-            return [np.concatenate(columns) for columns in zip(*found, strict=True)]
-
-        found: list[Any] = in_chunks(work, (self.observed(y), np.asarray(omega, dtype=float), root))
-        size = len(found) // len(POLICY.longer)
-        whole, *fewer = (Moments(*found[start : start + size]) for start in range(0, len(found), size))
-        return whole._replace(fewer=tuple(fewer))
-
-    def _moments(self, data: Data, lines: Array, pilot: Array) -> list[Array]:
-        """Moments of some data points, then those of longer cells; ``lines`` of each as in :func:`_lines`."""
-        wide = spread(data.root)
-        # A sign is wrong next to a crossing alone, whose cell is then the next one, unless cells are as short as that.
-        at_points = "points closely" if wide.min() < POLICY.short or self.far else "points"
-        kinds = ["intervals"] * (self.atoms > 0) + [at_points] * (self.atoms < 1)
-        sums = [Sums(*map(np.asarray, self._compiled[kind](data, lines, pilot))) for kind in kinds]
-        # A level set of positive measure has no points apart from it that matter. A node of a grid that meets a point
-        # has the label of its surroundings, the wider in whitened coordinates the less these change the fields.
-        massive = sums[0].zeroth[0].sum(axis=(1, 2)) > POLICY.massive / wide
-        chosen = [np.where(_like(massive, a[0]), a, b) for a, b in zip(sums[0], sums[-1], strict=True)]
-        return [part for own in zip(*chosen, strict=True) for part in _combined(list(own))]
-
-    @cached_property
-    def _compiled(self) -> dict[str, CachedJit]:
-        def of(common: Seeking, rough: type) -> CachedJit:
-            own = {"cells": self.cells, "sharp": self.sharp}
-            return CachedJit(integrals, link=self.link, common=common, rough=rough, **own)
-
-        along = partial(points, halvings=POLICY.kinked) if self.sharp else points
-        return {
-            "intervals": of(intervals, np.float64),
-            "points": of(along, np.float32),
-            "points closely": of(along, np.float64),
-        }
-
-
-def _nothing(x: Any, datum: Any) -> Any:
-    """Lines need no search for modes."""
-    del datum
-    return x
-
-
-@lru_cache(maxsize=4)
-def _lines(dimension: int, count: int) -> Array:
-    """Where lines cross the other coordinates, shape (pool, 2 halves, 2 parts, lines, dimension - 1).
-
-    Parts are independent: how far they are apart tells the bias of ratios.
-    """
-    if dimension == 1:
-        return np.zeros((1, 2, 1, 1, 0))
-    rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 2)
-    pool = int(np.clip(POLICY.numbers // (4 * base.size), 16, 4096))
-    shifted = (base + rng.random((pool, 2, 2, 1, dimension - 1))) % 1
-    points = ndtri(np.clip(shifted, 1e-12, 1 - 1e-12))
-    return points
-
-
-def _combined(integrals: list[Array]) -> tuple[Array, ...]:
-    """Moments from the integrals of 1, ``x`` and ``x x^T`` along the lines, shape (n, 2 halves, 2 parts, ...)."""
-    halves = [part.sum(axis=2) for part in integrals]
-    whole = [part.sum(axis=1) for part in halves]
-    mean, square = (_ratio(part, whole[0]) for part in whole[1:])
-    # A half that misses the level set is replaced by the other, a part by its half.
-    own = [np.where(_like(halves[0] > 0, part), part, part[:, ::-1]) for part in halves]
-    parts = [
-        np.where(_like(integrals[0] > 0, part), part, half[:, :, None])
-        for part, half in zip(integrals, own, strict=True)
+    middles, weights = _place_lines(data, lines, pilot, link)
+    count, halves, parts, each, _ = lines.shape
+    rows, columns = data.omega.shape[1:]
+    root, size = _columns(data.root), rows * columns
+    # Roots are lower triangular, and columns of the fields independent.
+    directions: list[Changes] = [
+        {(p, c): root[p, r] for p in range(r, rows)} for r in range(rows) for c in range(columns)
     ]
-    # The bias of a ratio falls as one over the sample: twice the whole less the mean of its parts is free of it.
-    plain = [_ratio(own[k], own[0]) for k in (1, 2)]
-    means, squares = (2 * plain[k - 1] - np.mean(_ratio(parts[k], parts[0]), axis=2) for k in (1, 2))
-    within = np.mean(plain[1] - _outer(plain[0], plain[0]), axis=1)
-    covariance = 2 * (square - _outer(mean, mean)) - within
-    log_partition = np.log(0.5 * np.maximum(whole[0], _TINY))
-    pairs = [part[:, half] for part in (means, squares) for half in (0, 1)]
-    return log_partition, *pairs[:2], covariance, *pairs[2:], np.ones_like(log_partition)
+
+    def along_axis(sums: Integrals, own: Any) -> tuple[Integrals, None]:
+        axis, middle, weight, direction = own
+        x = split_entries(jnp.moveaxis(middle, -1, 0), 1)
+        fields = _columns(data.omega)
+        for place, changes in zip(x, directions, strict=True):
+            fields = shift_fields(fields, changes, place)
+        through = Lines(axis, fields, directions, split_entries(direction, 2), _columns(data.label), link)
+        moments = _over_crossed_cells(level_set(through, rough), cells, weight.shape)
+        if sharp:
+            search = partial(_over_hidden_points, through, partial(level_set, rough=rough), cells, shape=weight.shape)
+            hidden = map(search, LENGTHS)
+            moments = jax.tree.map(lambda part, *more: part + jnp.stack(more), moments, *hidden)
+
+        def over_lines(part: Any) -> Any:
+            return part.reshape(len(part), count, halves, parts, each).sum(axis=-1) / (parts * each)
+
+        more = _all_coordinates(axis, x, [weight * part for part in moments], over_lines)
+        return jax.tree.map(jnp.add, sums, more), None
+
+    start = Integrals(*(jnp.zeros((len(LENGTHS), count, halves, parts, *(size,) * k)) for k in range(3)))
+    unit = jnp.eye(size).reshape(-1, 1, rows, columns)
+    along = jnp.moveaxis(data.root @ unit, 1, -1)[..., None]
+    by_axis = (jnp.arange(size), jnp.moveaxis(middles, 1, 0), jnp.moveaxis(weights, 1, 0), along)
+    return jax.lax.scan(along_axis, start, by_axis)[0]
 
 
-def _outer(a: Array, b: Array) -> Array:
-    return np.asarray(a[..., :, None] * b[..., None, :])
+def _columns(array: Any) -> Entries:
+    """Entries of an array over data points, each of shape (n, 1): an axis of lines can stand beside them."""
+    return split_entries(jnp.moveaxis(array, 0, -1)[..., None], array.ndim - 1)
 
 
-def _like(few: Any, many: Array) -> Any:
-    """With further axes of length one, as many as ``many`` has."""
-    return few.reshape(few.shape + (1,) * (many.ndim - few.ndim))
+def _place_lines(data: Data, lines: Any, pilot: Any, link: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """Whitened coordinates of the middles of lines, (n, D, m, D), and importance weights, (n, D, m)."""
+    scalar_link = scalarize(link)
+
+    def one(datum: Data, lines: Any) -> tuple[Any, Any]:
+        label, omega, root = datum
+        rows, columns = omega.shape
+
+        def distance(x: Any) -> Any:
+            # Term by term: products of many small matrices take several times as long.
+            shaped = x.reshape(*x.shape[:-1], rows, columns)
+            fields = sum((root[:, q, None] * shaped[..., q, None, :] for q in range(rows)), omega)
+            deviation = jax.vmap(lambda z: jnp.sum(jnp.abs(scalar_link(z) - label)))(fields)
+            return jnp.where(jnp.isnan(deviation), jnp.inf, deviation)
+
+        return _lines_around(lines, *_near_level_set(distance, pilot))
+
+    return jax.vmap(one)(data, lines)
 
 
-def _ratio(part: Array, zeroth: Array) -> Array:
-    return np.asarray(part / _like(np.maximum(zeroth, _TINY), part))
+def _near_level_set(distance: Callable[[Any], Any], pilot: Any) -> tuple[Any, Any]:
+    """Centre and spread, shape (D,), of the part of the prior next to a level set."""
+    centre, spread = jnp.zeros(pilot.shape[1]), jnp.ones(pilot.shape[1])
+    for _ in range(_PILOT_ROUNDS):
+        points = centre + spread * pilot
+        # Single precision suffices to choose, and is five times as fast.
+        _, index = jax.lax.top_k(-distance(points).astype(jnp.float32), _PILOT_NEAREST)
+        close = points[index]
+        share = jax.nn.softmax(0.5 * jnp.sum(pilot[index] ** 2 - close**2, axis=1))
+        centre = share @ close
+        spread = jnp.maximum(_WIDENING * jnp.sqrt(share @ (close - centre) ** 2), _NARROWEST)
+    return centre, spread
+
+
+def _lines_around(lines: Any, centre: Any, spread: Any) -> tuple[Any, Any]:
+    """Middles of lines along every axis, shape (D, m, D), and their importance weights."""
+    each, size = lines.shape[-2], len(centre)
+    flat = lines.reshape(-1, lines.shape[-1])
+    near = (jnp.arange(len(flat)) % each >= each // 2)[:, None]
+    middles, weights = [], []
+    for axis in range(size):
+        # The coordinate along the line is inserted as zero, the others keep their order.
+        across = jnp.arange(size) != axis
+        base = jnp.insert(flat, axis, 0.0, axis=1)
+        base = jnp.where(near & across, centre + spread * base, base)
+        log_ratio = 0.5 * (base**2 - ((base - centre) / spread) ** 2) - jnp.log(spread)
+        ratio = jnp.exp(jnp.sum(jnp.where(across, log_ratio, 0.0), axis=1))
+        middles.append(base)
+        weights.append(2 / (1 + ratio) if each > 1 else jnp.ones_like(ratio))
+    return jnp.stack(middles), jnp.stack(weights)
+
+
+def _over_crossed_cells(level_set: LevelSet, cells: int, shape: tuple[int, int]) -> tuple[Any, Any, Any]:
+    """Integrals of 1, ``t`` and ``t^2`` on every line, shape (lengths, ...)."""
+    ends = jnp.asarray(grid(cells))
+
+    def flags(nodes: Any) -> Any:
+        """Truth values at the nodes, the bits of one word for each line."""
+
+        def bit(k: Any, word: Any) -> Any:
+            return word | (level_set.flag(nodes[k]).astype(word.dtype) << k.astype(word.dtype))
+
+        return jax.lax.fori_loop(0, len(nodes), bit, jnp.zeros(shape, jnp.uint64))
+
+    words = [flags(ends[first : first + CELLS + 1]) for first in range(0, cells, CELLS)]
+    changes = [(word ^ (word >> 1)) & (2**CELLS - 1) for word in words]
+
+    def integrate(cell: Any, here: Any, before: Any) -> Any:
+        own = level_set.in_cell(ends[cell], ends[cell + 1], here, before)
+        counted = [_counts_in_longer(changes, cell, length) for length in LENGTHS]
+        return jax.tree.map(lambda part: jnp.stack([jnp.where(by, part, 0.0) for by in counted]), own)
+
+    beyond = level_set.beyond((words[-1] >> CELLS) & 1 == 1)
+    start = tuple(jnp.stack([part] * len(LENGTHS)) for part in beyond)
+    return _cell_by_cell(changes, words, CELLS, integrate, start)
+
+
+def _counts_in_longer(changes: list[Any], cell: Any, length: int) -> Any:
+    """Whether longer cells would count the change in a cell: the first of an odd number, none of an even number."""
+    if length == 1:
+        return True
+    number, place = cell // CELLS, cell % CELLS
+    word = changes[0]
+    for k, own in enumerate(changes[1:], 1):
+        word = jnp.where(number == k, own, word)
+    start = place // length * length
+    together = (word >> start.astype(word.dtype)) & (2**length - 1)
+    before = together & ((1 << (place - start).astype(word.dtype)) - 1)
+    return (jax.lax.population_count(together) % 2 == 1) & (before == 0)
+
+
+def _cell_by_cell(
+    cells: list[Any], flags: list[Any], each: int, integrate: Callable[[Any, Any, Any], Any], start: Any
+) -> Any:
+    """Add the integrals in all cells marked in words of ``each`` bits to ``start``, one cell of all lines at a time."""
+    shape = cells[0].shape
+
+    def next_cell(state: Any) -> Any:
+        cells, sums = state
+        here, cell, before = jnp.zeros(shape, bool), jnp.zeros(shape, jnp.int32), jnp.zeros(shape, bool)
+        left = []
+        for k, (own, word) in enumerate(zip(cells, flags, strict=True)):
+            first = ~here & (own != 0)
+            place = jax.lax.population_count((own & -own) - 1)
+            cell = jnp.where(first, k * each + place.astype(jnp.int32), cell)
+            before = jnp.where(first, (word >> place) & 1 == 1, before)
+            here |= first
+            left.append(jnp.where(first, own & (own - 1), own))
+        return left, jax.tree.map(jnp.add, sums, integrate(cell, here, before))
+
+    def unfinished(state: Any) -> Any:
+        return jnp.any(jnp.stack([jnp.any(own != 0) for own in state[0]]))
+
+    return jax.lax.while_loop(unfinished, next_cell, (cells, start))[1]
+
+
+def _over_hidden_points(
+    lines: Lines, level_set: Callable[[Lines], LevelSet], cells: int, length: int, shape: tuple[int, int]
+) -> tuple[Any, Any, Any]:
+    """Integrals over points in cells of this length whose ends have the same flag, though secants point to a root."""
+    ends, each = jnp.asarray(grid(cells)[::length]), CELLS // length
+    # Points in the outermost cells, seven standard deviations away, have no weight.
+    nodes, value = jnp.pad(ends, 1, mode="edge"), level_set(lines).value
+
+    def hiding(nodes: Any) -> Any:
+        """Whether cells may hide points, the bits of one word for each line; of all nodes but the outer two."""
+
+        def bit(k: Any, state: Any) -> Any:
+            word, before, low, high = state
+            behind = value(nodes[k + 3])
+            sign = low > 0
+            left, right = 2 * low - before > 0, 2 * high - behind > 0
+            hides = ((high > 0) == sign) & ((left != sign) | (right != sign))
+            return word | (hides.astype(word.dtype) << k.astype(word.dtype)), low, high, behind
+
+        start = jnp.zeros(shape, jnp.uint64), *(value(nodes[k]) for k in range(3))
+        return jax.lax.fori_loop(0, len(nodes) - 3, bit, start)[0]
+
+    words = [hiding(nodes[first : first + each + 3]) for first in range(0, cells // length, each)]
+
+    def along(numbers: Any, here: Any) -> Any:
+        hidden = level_set(lines.select(numbers, shape[1])).hidden
+        own = [jnp.where(here, word.ravel()[numbers], 0) for word in words]
+
+        def integrate(cell: Any, here: Any, before: Any) -> Any:
+            del before
+            return hidden([nodes[cell + k] for k in range(4)], here)
+
+        return _cell_by_cell(own, own, each, integrate, tuple(jnp.zeros(numbers.shape) for _ in range(3)))
+
+    # Few lines have such cells: they are gathered and treated block by block.
+    which = jnp.any(jnp.stack([word != 0 for word in words]), axis=0)
+    size, block = which.size, -(-which.size // _BLOCKS)
+    places = jnp.nonzero(which.ravel(), size=size + block, fill_value=size)[0]
+
+    def next_block(state: Any) -> Any:
+        start, sums = state
+        own = jax.lax.dynamic_slice(places, (start,), (block,))
+        more = along(jnp.minimum(own, size - 1), own < size)
+        return start + block, jax.tree.map(lambda part, new: part.at[own].add(new, mode="drop"), sums, more)
+
+    start = (0, tuple(jnp.zeros(size) for _ in range(3)))
+    sums = jax.lax.while_loop(lambda state: state[0] < jnp.sum(which), next_block, start)[1]
+    return jax.tree.map(lambda part: part.reshape(which.shape), sums)
+
+
+def _all_coordinates(axis: Any, base: Entries, moments: list[Any], over_lines: Callable[[Any], Any]) -> Integrals:
+    """Integrals over ``x`` from those of the coordinate along the lines, which is zero in ``base``."""
+    m0, m1, m2 = moments
+    own = [axis == q for q in range(len(base))]
+    first = [jnp.where(mine, m1, m0 * x) for mine, x in zip(own, base, strict=True)]
+    second = {
+        (a, b): over_lines(jnp.where(own[a], jnp.where(own[b], m2, m1 * base[b]), first[b] * base[a]))
+        for a in range(len(base))
+        for b in range(a + 1)
+    }
+    rows = [jnp.stack([second[max(a, b), min(a, b)] for b in range(len(base))], axis=-1) for a in range(len(base))]
+    return Integrals(over_lines(m0), jnp.stack(list(map(over_lines, first)), axis=-1), jnp.stack(rows, axis=-2))

@@ -1,9 +1,8 @@
-"""From a user's function of the projections to the channel that suits its labels."""
+"""The channel of a user's function of the projections: the method that integrates it depends on its labels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -12,10 +11,15 @@ import numpy as np
 
 from glassformer.channels.base import Channel
 from glassformer.channels.confusion import ConfusionLaw, NoisyAlphabet, confusion_law
-from glassformer.channels.label_laws import LabelLaw, label_law
+from glassformer.channels.label_laws import label_law
 from glassformer.channels.link.contract import Link, trace_error
 from glassformer.channels.multi_index.importance_sampling import Effort
+from glassformer.channels.multi_index.line_channel import LineChannel
+from glassformer.channels.multi_index.link_rows import LikelihoodRowsChannel, NoisyLinkRowsChannel, shell_effort
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
+from glassformer.channels.multi_index.mislabelled_rows import MislabelledRowsChannel
+from glassformer.channels.multi_index.noiseless_labels import NoiselessLinkRowsChannel, NormalScores
+from glassformer.channels.multi_index.single_index import SingleIndexLabelLaw, SingleIndexLabelNoise, SingleIndexLink
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.channels.sampling_limits import require_noise
 from glassformer.core.cache import memoize
@@ -26,27 +30,18 @@ from glassformer.numerics.batching import mapped
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
 
+# Random fields on which a link is tried, and number of distinct labels among them up to which it is discrete.
+_TRIALS, _FEW_LABELS = 512, 32
+# Random fields that show the atoms of a continuous label and the values of a discrete one.
+_MANY_FIELDS = 2**14
+# Variance of the noise that stands in for none, of labels on the scale of normal scores (measured).
+_SMALL_NOISE = 3e-4
+# Work per data point of continuous labels of several entries without noise: the posterior is a thin shell around a
+# level set. More starts and latents follow it, for an eighth of the data points, but no fewer than 32.
+_THIN_SHELL, _FEWER_POINTS, _FEWEST_POINTS = Effort(points=256, starts=32, steps=12), 8, 32
 
-@dataclass(frozen=True)
-class Policy:
-    """How the labels of a link are told apart, and what follows those of several entries without noise."""
-
-    tried: int = 512  # random fields on which a link is tried
-    few: int = 32  # distinct labels among them up to which they are taken for discrete
-    many: int = 2**14  # fields among which labels that sets of positive measure share show more than once
-    negligible: float = 3e-4  # variance of the noise that stands for none, of labels on a normal scale
-    fewer: int = 8  # factor of data points that work on each of them leaves no time for
-    least: int = 32  # data points
-
-
-_POLICY = Policy()
-
-
-# What a link raises under JAX that compares its fields, or hands them to NumPy.
+# Errors that JAX raises where a link compares its fields or hands them to NumPy.
 _CALLS_NUMPY = jax.errors.TracerArrayConversionError | jax.errors.TracerBoolConversionError
-
-# Work per data point of labels of several entries without noise.
-_THIN = Effort(points=256, starts=32, steps=12)
 
 
 def link_channel(
@@ -59,27 +54,32 @@ def link_channel(
     noise_law: object = None,
     symmetries: RowSymmetries | None = None,
 ) -> Channel:
-    r"""The channel of ``y = link(Z)``, with Gaussian noise of variance ``noise`` on every entry of the label.
+    r"""Return the channel of ``y = link(Z)``, with Gaussian noise of variance ``noise`` on every entry of the label.
 
-    With noise the posterior is importance sampled, with more latents for fewer data points where the noise is below a
-    twentieth of the label's variance. Without, a label of one entry, or a discrete one, is integrated
-    along lines on which its level sets are found exactly. Continuous labels of several entries without noise are given
-    a noise of variance 3e-4 once every entry is mapped to one that is nearly normal; what four times of it changes is
-    part of the errors. Where draws of nearly the same label contradict that, averages are those of such draws. Of all
-    that is sampled, what fewer latents or draws say is missing is part of the errors.
+    ================================ ====================================================================
+    labels                           averages over data
+    ================================ ====================================================================
+    with noise, or of a label law    importance sampling; for noise below a twentieth of the label's
+                                     variance more latents on fewer data points
+    one entry, or discrete, no noise level sets integrated along lines
+    several continuous entries       a small noise on the scale of normal scores, or nearest labels
+    one index and one token          the quadratures of scalar channels
+    ================================ ====================================================================
+
+    Errors of sampled averages contain what fewer latents, draws or longer cells show to be missing.
 
     Args:
         link: function from the fields of one sample, shape (P, L), to a number or an array, which JAX can trace; with
-            one index and one token NumPy's functions do as well.
+            one index and one token NumPy functions do as well.
         indices: ``P``.
         tokens: ``L``.
         noise: :math:`\Delta\ge 0`.
-        label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to tell from sampled labels.
+        label_type: ``"discrete"``, ``"continuous"``, or ``"auto"`` to decide from sampled labels.
         points: data points per replica of sampled averages, a power of two.
-        noise_law: of labels around the link, instead of Gaussian noise: a
-            :class:`~glassformer.channels.label_laws.LabelLaw` or, of discrete labels, a
+        noise_law: law of labels around the link, instead of Gaussian noise: a
+            :class:`~glassformer.channels.label_laws.LabelLaw` or, for discrete labels, a
             :class:`~glassformer.channels.confusion.ConfusionLaw`, or the name of one.
-        symmetries: of the link, where more of them are known than signed permutations of the rows; None to try those.
+        symmetries: of the link, if it has others than signed permutations of the rows, which are found by trial.
 
     Raises:
         LinkError: the link fails, is random, not finite, or not traceable.
@@ -95,57 +95,59 @@ def link_channel(
         require_integer(name, value)
     require_noise(noise)
     require_name("label_type", label_type, LABEL_TYPES)
-    seen: _Tried = memoize(lambda: _tried(link, indices, tokens), "link of rows", link, indices, tokens)
-    safe, tried, error = seen
-    scalar = indices * tokens == 1 and safe.label_shape == ()
-    if error is not None and not (scalar and isinstance(error, _CALLS_NUMPY)):
-        raise _untraceable(safe, error) from error
+    trial: _Trial = memoize(lambda: _try(link, indices, tokens), "link of rows", link, indices, tokens)
+    scalar = indices * tokens == 1 and trial.link.label_shape == ()
+    if trial.error is not None and not (scalar and isinstance(trial.error, _CALLS_NUMPY)):
+        raise _untraceable(trial.link, trial.error) from trial.error
     confusion = confusion_law(noise_law)
-    if confusion is not None:
-        return _confused(link, safe, confusion, noise, points)
-    if noise_law is not None:
-        return _of_law(link, safe, label_law(noise_law), noise, points)
-    discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(tried, axis=0)) <= _POLICY.few)
-    # Labels that are all alike are no discrete ones whose noise is to be left out: their link is the matter.
-    if discrete and noise > 0 and np.ptp(tried, axis=0).max() > 0:
+    law = label_law(noise_law) if noise_law is not None and confusion is None else None
+    given = confusion if law is None else law
+    if given is not None and noise != 0:
+        raise IncompatibleError(f"noise = {noise} and noise_law = {given.label} exclude each other: give one of them")
+    labels = trial.labels
+    discrete = label_type == "discrete" or (label_type == "auto" and len(np.unique(labels, axis=0)) <= _FEW_LABELS)
+    # A constant link is no discrete one with noise: it is refused elsewhere, by that name.
+    if given is None and discrete and noise > 0 and np.ptp(labels, axis=0).max() > 0:
         raise IncompatibleError(
             f"noise = {noise} and discrete labels exclude each other: use noise = 0, or label_type = continuous for "
             "normal noise on the values of the labels"
         )
+    if scalar and confusion is not None:
+        return SingleIndexLabelNoise(trial.link, confusion)
     if scalar:
-        from glassformer.channels.multi_index.single_index import SingleIndexLink
+        channel = SingleIndexLink(trial.link, noise) if law is None else SingleIndexLabelLaw.of(trial.link, law)
+        if channel is not None:
+            return channel
+    if trial.error is not None:
+        raise _untraceable(trial.link, trial.error) from trial.error
 
-        return SingleIndexLink(safe, noise)
-    flat, shape = _flattened(link), safe.label_shape
+    def flat(fields: Any) -> Any:
+        return jnp.ravel(jnp.asarray(link(fields), dtype=jnp.float64))
+
+    parts = (flat, indices, tokens, trial.link.label_shape)
+    if confusion is not None:
+        return _mislabelled(parts, trial.link, confusion, points)
+    if law is not None:
+        return LikelihoodRowsChannel(*parts, row_symmetries(flat, indices, tokens, False), law, points=points)
     symmetric = symmetries or row_symmetries(flat, indices, tokens, discrete)
-    if noise == 0 and (discrete or tried.shape[1] == 1):
-        from glassformer.channels.multi_index.line_integrals import LineChannel
-
-        atoms = 1.0 if discrete else _atoms(flat, indices, tokens)
-        return LineChannel(flat, indices, tokens, shape, symmetric, atoms, points=points)
     if noise > 0:
-        from glassformer.channels.multi_index.noisy_link_rows import NoisyLinkRowsChannel, followed
-
-        power = float(np.mean(np.var(tried, axis=0)))
-        effort, fewer = followed(noise / max(power, noise))
-        return NoisyLinkRowsChannel(
-            flat, indices, tokens, shape, symmetric, noise, effort=effort, points=max(_POLICY.least, points // fewer)
-        )
-    from glassformer.channels.multi_index.noiseless_link_rows import NoiselessLinkRowsChannel
-    from glassformer.channels.multi_index.normal_scores import NormalScores
-
-    # The posterior is a thin shell around a level set: more starts and points follow it, for fewer data points.
-    small, fewer, scale = _POLICY.negligible, max(_POLICY.least, points // _POLICY.fewer), NormalScores.of(tried)
-    return NoiselessLinkRowsChannel(flat, indices, tokens, shape, symmetric, small, scale, effort=_THIN, points=fewer)
+        power = float(np.mean(np.var(labels, axis=0)))
+        effort, fewer = shell_effort(noise / max(power, noise))
+        points = max(_FEWEST_POINTS, points // fewer)
+        return NoisyLinkRowsChannel(*parts, symmetric, noise, effort=effort, points=points)
+    if discrete or labels.shape[1] == 1:
+        return LineChannel(*parts, symmetric, 1.0 if discrete else _atoms(flat, indices, tokens), points=points)
+    points, scale = max(_FEWEST_POINTS, points // _FEWER_POINTS), NormalScores.of(labels)
+    return NoiselessLinkRowsChannel(*parts, symmetric, _SMALL_NOISE, scale, effort=_THIN_SHELL, points=points)
 
 
-class _Tried(NamedTuple):
-    """What has been found out of a link.
+class _Trial(NamedTuple):
+    """What evaluating a link on random fields shows.
 
     Attributes:
         link: made safe to evaluate on many samples.
         labels: of random fields, shape (n, entries).
-        error: what JAX says when it traces the link; None where it can.
+        error: what JAX raises when it traces the link; None if it can.
     """
 
     link: Link
@@ -153,68 +155,12 @@ class _Tried(NamedTuple):
     error: Exception | None
 
 
-def _tried(link: Callable[[Any], Any], indices: int, tokens: int) -> _Tried:
+def _try(link: Callable[[Any], Any], indices: int, tokens: int) -> _Trial:
     safe = Link(link, (indices, tokens), "link")
     safe.require_finite()
-    labels = safe(np.random.default_rng(0).standard_normal((_POLICY.tried, indices, tokens))).reshape(_POLICY.tried, -1)
-    return _Tried(safe, labels, trace_error(safe.function, safe.shape))
-
-
-def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
-    """Probability of labels that several of many random fields share to the last digit."""
-    fields = np.random.default_rng(2).standard_normal((_POLICY.many, indices, tokens))
-    counts = np.unique(mapped(flat, fields), axis=0, return_counts=True)[1]
-    return float(counts[counts > 1].sum() / _POLICY.many)
-
-
-def _of_law(link: Callable[[Any], Any], safe: Link, law: LabelLaw, noise: float, points: int) -> Channel:
-    if noise != 0:
-        raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
-    if safe.shape == (1, 1) and safe.label_shape == ():
-        from glassformer.channels.multi_index.single_index import SingleIndexLabelLaw
-
-        channel = SingleIndexLabelLaw.of(safe, law)
-        if channel is not None:
-            return channel
-    from glassformer.channels.multi_index.likelihood_rows import LikelihoodRowsChannel
-
-    _require_traceable(safe)
-    flat, (indices, tokens) = _flattened(link), safe.shape
-    symmetric = row_symmetries(flat, indices, tokens, False)
-    return LikelihoodRowsChannel(flat, indices, tokens, safe.label_shape, symmetric, law, points=points)
-
-
-def _confused(link: Callable[[Any], Any], safe: Link, law: ConfusionLaw, noise: float, points: int) -> Channel:
-    """Few values, exchanged for one another."""
-    if noise != 0:
-        raise IncompatibleError(f"noise = {noise} and noise_law = {law.label} exclude each other: give one of them")
-    indices, tokens = safe.shape
-    if indices * tokens == 1 and safe.label_shape == ():
-        from glassformer.channels.multi_index.single_index import SingleIndexLabelNoise
-
-        return SingleIndexLabelNoise(safe, law)
-    from glassformer.channels.multi_index.label_noise import MislabelledRowsChannel
-
-    _require_traceable(safe)
-    flat = _flattened(link)
-    values = np.unique(safe(np.random.default_rng(2).standard_normal((_POLICY.many, indices, tokens))), axis=0)
-    if len(values) > _POLICY.few:
-        raise IncompatibleError(
-            f"noise_law = {law.label} is for labels of at most {_POLICY.few} values, not {len(values)}: "
-            "give noise instead"
-        )
-    symmetric = row_symmetries(flat, indices, tokens, True)
-    # What relabels without noise need not do so with it.
-    symmetric = symmetric._replace(relabellings=symmetric.invariances)
-    alphabet = NoisyAlphabet.of(values, law)
-    shape = (indices, tokens, safe.label_shape)
-    return MislabelledRowsChannel(flat, *shape, symmetric, 1.0, points=points, alphabet=alphabet)
-
-
-def _require_traceable(link: Link) -> None:
-    error = trace_error(link.function, link.shape)
-    if error is not None:
-        raise _untraceable(link, error) from error
+    fields = np.random.default_rng(0).standard_normal((_TRIALS, indices, tokens))
+    labels = safe(fields).reshape(_TRIALS, -1)
+    return _Trial(safe, labels, trace_error(safe.function, safe.shape))
 
 
 def _untraceable(link: Link, error: Exception) -> LinkError:
@@ -225,5 +171,22 @@ def _untraceable(link: Link, error: Exception) -> LinkError:
     )
 
 
-def _flattened(link: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda fields: jnp.ravel(jnp.asarray(link(fields), dtype=jnp.float64))
+def _mislabelled(parts: tuple[Any, Any, Any, Any], link: Link, law: ConfusionLaw, points: int) -> Channel:
+    flat, indices, tokens, _ = parts
+    values = np.unique(link(np.random.default_rng(2).standard_normal((_MANY_FIELDS, indices, tokens))), axis=0)
+    if len(values) > _FEW_LABELS:
+        raise IncompatibleError(
+            f"noise_law = {law.label} is for labels of at most {_FEW_LABELS} values, not {len(values)}: "
+            "give noise instead"
+        )
+    symmetric = row_symmetries(flat, indices, tokens, True)
+    # A symmetry that relabels without noise need not do so with it.
+    symmetric = symmetric._replace(relabellings=symmetric.invariances)
+    return MislabelledRowsChannel(*parts, symmetric, 1.0, points=points, alphabet=NoisyAlphabet.of(values, law))
+
+
+def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
+    """Probability of labels that several of many random fields share to the last digit."""
+    fields = np.random.default_rng(2).standard_normal((_MANY_FIELDS, indices, tokens))
+    counts = np.unique(mapped(flat, fields), axis=0, return_counts=True)[1]
+    return float(counts[counts > 1].sum() / _MANY_FIELDS)

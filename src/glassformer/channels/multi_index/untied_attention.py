@@ -1,20 +1,20 @@
-r"""Deep attention networks with keys and queries of their own, whose last layer inverts up to one scale."""
+r"""Attention networks with keys and queries of their own, whose last layer inverts up to one scale."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from glassformer.channels.multi_index.attention_matrices import AttentionMatrixChannel
+from glassformer.channels.multi_index.attention_channel import AttentionChannel
 from glassformer.channels.multi_index.attention_network import Architecture, attention_link, earlier_mixing
 from glassformer.channels.multi_index.importance_sampling import Effort
-from glassformer.channels.multi_index.latent_functions import Functions
+from glassformer.channels.multi_index.latent_posterior import LatentPosterior
 from glassformer.core.errors import DataError, IncompatibleError
 from glassformer.core.estimate import Array
 from glassformer.numerics.small_matrices import cholesky, inverse_and_log_det, row_flips, triangular_inverse
@@ -24,13 +24,13 @@ _RANK_ONE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class UntiedAttentionChannel(AttentionMatrixChannel):
+class UntiedAttentionChannel(AttentionChannel):
     r"""Noiseless attention matrices of the last layer, keys and queries of their own.
 
     .. math:: y = \sigma(ab^T), \qquad a = B_{P-1}k_P, \quad b = B_{P-1}q_P.
 
-    A label shows ``a`` and ``b`` up to a scale, :math:`(e^\tau a, e^{-\tau}b)` and both signs, and softmax hides the
-    mean :math:`\beta` of ``b``. Given the earlier rows the posterior is a density on this fibre, with the weight
+    A label shows ``a`` and ``b`` up to a scale and a common sign, :math:`\pm(e^\tau a, e^{-\tau}b)`, and softmax hides
+    the mean :math:`\beta` of ``b``. Given the earlier rows the posterior is a density over these, with the weight
     :math:`|\det B|^{-2}` (and :math:`e^{\tau}` for softmax): :math:`\tau` and :math:`\beta` join the latent variables.
 
     Args:
@@ -41,7 +41,7 @@ class UntiedAttentionChannel(AttentionMatrixChannel):
     Raises:
         IncompatibleError: the last layer does not invert.
 
-    Source: arXiv:2502.00901; the fibre is derived in docs/theory.md.
+    Source: arXiv:2502.00901; the density is derived in docs/theory.md.
 
     Example:
         >>> one = Architecture(1, 2, (1.0,), "softmax", False, 1, "attention", ((1.0,),))
@@ -61,31 +61,39 @@ class UntiedAttentionChannel(AttentionMatrixChannel):
             raise IncompatibleError("the softmax of a single token is one: give tokens >= 2")
 
     @property
+    def _free(self) -> int:
+        """Free numbers of the last layer: the scale, and the mean that softmax hides."""
+        return 2 if self.network.activation == "softmax" else 1
+
+    @property
     def rank(self) -> float:
-        return float(2 * self.columns - _free(self.network))
+        return float(2 * self.columns - self._free)
 
     @staticmethod
-    def make(network: Architecture) -> Functions:
+    def make(network: Architecture) -> LatentPosterior:
         return _functions(network)
 
     @property
     def latents(self) -> int:
-        return (self.rows - 2) * self.columns + _free(self.network)
+        return (self.rows - 2) * self.columns + self._free
 
     def log_constant(self, root: Array) -> Array:
         order = _order(self.network.depth)
         permuted = np.linalg.cholesky((root @ np.swapaxes(root, 1, 2))[:, order][:, :, order])
         spread = np.log(permuted[:, -1, -1] * permuted[:, -2, -2])
-        # The latents of the fibre have a flat measure in place of a normal one.
-        return np.asarray(-self.columns * (spread + np.log(2 * np.pi)) + 0.5 * _free(self.network) * np.log(2 * np.pi))
+        # The free numbers have a flat measure instead of a normal one.
+        return np.asarray(-self.columns * (spread + np.log(2 * np.pi)) + 0.5 * self._free * np.log(2 * np.pi))
 
     def observation_from(self, fields: Array, source: Array) -> Array:
-        """The two vectors, the first of a typical length, for their scale is free: softmax underflows for long ones."""
+        """Return ``a`` and ``b``, the first of a typical length as the scale is free: softmax of long ones underflows.
+
+        If softmax hides the mean of ``b``, it is zero.
+        """
         del source
-        return _normalised(self.network, self.of_network(_vectors).mapped(fields))
+        return self._normalised(self.of_network(_last_vectors).evaluate(fields))
 
     def observed(self, y: Array) -> Array:
-        """The two vectors of each label, shape (n, 2 L), one after the other; such are taken as they are.
+        """Return the two vectors of each label, shape (n, 2 L), one after the other. Vectors stay as they are.
 
         Raises:
             DataError: a label is not the attention of one pair of vectors.
@@ -103,37 +111,23 @@ class UntiedAttentionChannel(AttentionMatrixChannel):
         left, values, right = np.linalg.svd(y)
         if np.any(values[:, 1:] > _RANK_ONE * (1 + values[:, :1])):
             raise DataError("y", "<labels>", "the attention of one pair of vectors", "use a channel with label noise")
-        return _normalised(self.network, np.stack([values[:, :1] * left[:, :, 0], right[:, 0]], axis=1))
+        return self._normalised(np.stack([values[:, :1] * left[:, :, 0], right[:, 0]], axis=1))
 
-
-def _free(network: Architecture) -> int:
-    """Dimension of the fibre: the scale, and the mean that softmax hides."""
-    return 2 if network.activation == "softmax" else 1
-
-
-def _normalised(network: Architecture, vectors: Array) -> Array:
-    """Pairs of shape (n, 2, L) with the first of a typical length, shape (n, 2 L)."""
-    length = np.linalg.norm(vectors[:, 0], axis=1) / (network.typical_length * np.sqrt(network.tokens))
-    share = np.where(length > 0, length, 1.0)[:, None]
-    return np.asarray(np.concatenate([vectors[:, 0] / share, vectors[:, 1] * share], axis=1))
+    def _normalised(self, vectors: Array) -> Array:
+        """Pairs of shape (n, 2, L) with the first of a typical length, shape (n, 2 L)."""
+        length = np.linalg.norm(vectors[:, 0], axis=1) / (self.network.typical_length * np.sqrt(self.columns))
+        share = np.where(length > 0, length, 1.0)[:, None]
+        return np.asarray(np.concatenate([vectors[:, 0] / share, vectors[:, 1] * share], axis=1))
 
 
 @lru_cache(maxsize=32)
 def _order(depth: int) -> Array:
-    """Rows with those of the last layer at the end: keys before queries in both parts."""
+    """Rows with those of the last layer at the end; keys before queries in both parts."""
     layers = np.arange(depth - 1)
     return np.concatenate([layers, depth + layers, [depth - 1, 2 * depth - 1]]).astype(int)
 
 
-class _Fibre(NamedTuple):
-    """Residuals of the last layer for both signs, log-weights, and deviations of all rows in their own order."""
-
-    residual: Any
-    log_weight: Any
-    deviations: Any
-
-
-def _functions(network: Architecture) -> Functions:
+def _functions(network: Architecture) -> LatentPosterior:
     order, before, tokens = _order(network.depth), 2 * (network.depth - 1), network.tokens
     softmax, scale, back = network.activation == "softmax", network.typical_length, np.argsort(order)
     signs = np.array([1.0, -1.0])
@@ -143,7 +137,8 @@ def _functions(network: Architecture) -> Functions:
     def ordered(omega: Any, root: Any) -> tuple[Any, Any]:
         return omega[order], cholesky((root @ root.T)[order][:, order])
 
-    def fibre(x: Any, datum: Any) -> _Fibre:
+    def target_and_deviations(x: Any, datum: Any) -> tuple[Any, Any, Any]:
+        """Residuals of the last layer for both signs, log-weights, and deviations of all rows in their own order."""
         vectors, omega, root = datum
         omega, root = ordered(omega, root)
         earlier, free = x[: before * tokens].reshape(before, tokens), x[before * tokens :]
@@ -155,21 +150,20 @@ def _functions(network: Architecture) -> Functions:
         last = signs[:, None, None] * (jnp.stack([key, query]) @ inverse.T) - omega[before:]
         beyond = last - root[before:, :before] @ earlier
         residual = (triangular_inverse(root[before:, before:]) @ beyond).reshape(2, -1)
-        # The prior of the latents is normal, the measure of the fibre flat.
+        # The measure of the free numbers is flat, the prior of the latents normal.
         log_weight = -2 * log_det + 0.5 * jnp.sum(free**2) + (tau if softmax else 0.0)
         both = jnp.concatenate([jnp.broadcast_to(deviation, (2, before, tokens)), last], axis=1)
-        return _Fibre(residual, jnp.broadcast_to(log_weight, (2,)), both[:, back])
+        return residual, jnp.broadcast_to(log_weight, (2,)), both[:, back]
 
     def target(x: Any, datum: Any) -> tuple[Any, Any]:
-        found = fibre(x, datum)
-        return found.residual, found.log_weight
+        return target_and_deviations(x, datum)[:2]
 
     def features(x: Any, datum: Any) -> Any:
-        inverse = triangular_inverse(datum[2])
-        return jnp.einsum("ab,sbl->sal", inverse, fibre(x, datum).deviations).reshape(2, -1)
+        deviations = target_and_deviations(x, datum)[2]
+        return jnp.einsum("ab,sbl->sal", triangular_inverse(datum[2]), deviations).reshape(2, -1)
 
     def images(x: Any, datum: Any) -> Any:
-        """The latents of the earlier rows with the signs of each layer flipped."""
+        """The latents with the signs of each earlier layer flipped."""
         if before == 0:
             return x[None]
         _, omega, root = datum
@@ -177,11 +171,11 @@ def _functions(network: Architecture) -> Functions:
         rows = row_flips(x[: before * tokens], omega[:before], root[:before, :before], flips)
         return jax.vmap(lambda row: jnp.concatenate([row, x[before * tokens :]]))(rows)
 
-    return Functions(target, features, attention_link(network), images)
+    return LatentPosterior(target, features, attention_link(network), images)
 
 
-def _vectors(network: Architecture) -> Any:
-    """Key and query vectors of the last layer, the mean of the query left out where softmax hides it."""
+def _last_vectors(network: Architecture) -> Any:
+    """Key and query vectors of the last layer, without the mean of the query if softmax hides it."""
     last = [network.depth - 1, 2 * network.depth - 1]
     earlier = _order(network.depth)[:-2]
 

@@ -1,4 +1,4 @@
-r"""Discrete labels of several projections that are exchanged for one another."""
+r"""Discrete labels of several projections that a confusion matrix exchanges for one another."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from scipy.special import logsumexp, ndtr
 
 from glassformer.channels.confusion import NoisyAlphabet
-from glassformer.channels.multi_index.importance_sampling import Moments
-from glassformer.channels.multi_index.line_integrals import LineChannel
+from glassformer.channels.multi_index.importance_sampling import PosteriorMoments
+from glassformer.channels.multi_index.line_channel import LineChannel
 from glassformer.core.estimate import Array
 from glassformer.numerics.quasi_random import normal_points
 
@@ -23,7 +23,7 @@ class MislabelledRowsChannel(LineChannel):
     The posterior is the mixture of those of the labels without noise, each integrated along lines.
 
     Args:
-        alphabet: labels that the link takes, and what is observed instead.
+        alphabet: values of the link, and the law of the observed label given each of them.
     """
 
     alphabet: NoisyAlphabet = field(kw_only=True)
@@ -43,42 +43,37 @@ class MislabelledRowsChannel(LineChannel):
         return float(np.mean(self.alphabet.variances[self.alphabet.index(clean)]))
 
     def label_from(self, fields: Array, source: Array) -> Array:
-        """Labels; those of sources that are zero are means, without noise."""
+        """Return labels; sources that are exactly zero give the mean label, without noise."""
         place = self.alphabet.index(super().label_from(fields, source))
         silent = (source[:, 0] == 0).reshape(-1, *(1,) * len(self.shape))
         drawn, means = self.alphabet.observe(place, ndtr(source[:, 0])), self.alphabet.means[place]
         return np.where(silent, means.reshape(drawn.shape), drawn)
 
-    def moments(self, y: Array, omega: Array, root: Array) -> Moments:
+    def moments(self, y: Array, omega: Array, root: Array) -> PosteriorMoments:
         flat = self.alphabet.values.reshape(len(self.alphabet.values), -1)
         parts = [super(MislabelledRowsChannel, self).moments(np.tile(one, (len(y), 1)), omega, root) for one in flat]
         log_z = np.array([part.log_partition for part in parts])
         joint = self.alphabet.log_likelihood(y) + log_z - logsumexp(log_z, axis=0)
         log_partition = logsumexp(joint, axis=0)
         weight = np.exp(joint - log_partition)
-        return _mixed(weight, log_partition, parts)
+
+        def mean(values: list[Array]) -> Any:
+            return np.einsum("kn,kn...->n...", weight, np.array(values))
+
+        first, second = mean([part.first for part in parts]), mean([part.second for part in parts])
+        # Products of independent means have no bias.
+        square = mean([part.covariance + _symmetric_product(part.first, part.second) for part in parts])
+        return PosteriorMoments(
+            log_partition=log_partition,
+            first=first,
+            second=second,
+            covariance=square - _symmetric_product(first, second),
+            first_square=mean([part.first_square for part in parts]),
+            second_square=mean([part.second_square for part in parts]),
+            effective=mean([part.effective for part in parts]),
+        )
 
 
-def _mixed(weight: Array, log_partition: Array, parts: list[Moments]) -> Moments:
-    """Moments of a mixture with weights of shape (K, n)."""
-
-    def mean(values: list[Array]) -> Any:
-        return np.einsum("kn,kn...->n...", weight, np.array(values))
-
-    first, second = mean([part.first for part in parts]), mean([part.second for part in parts])
-    # Products of independent means have no bias.
-    own = mean([part.covariance + _product(part.first, part.second) for part in parts])
-    return Moments(
-        log_partition=log_partition,
-        first=first,
-        second=second,
-        covariance=own - _product(first, second),
-        first_square=mean([part.first_square for part in parts]),
-        second_square=mean([part.second_square for part in parts]),
-        effective=mean([part.effective for part in parts]),
-    )
-
-
-def _product(first: Array, second: Array) -> Array:
+def _symmetric_product(first: Array, second: Array) -> Array:
     both = first[:, :, None] * second[:, None, :]
     return np.asarray(0.5 * (both + np.swapaxes(both, 1, 2)))

@@ -1,4 +1,4 @@
-"""What channels of noiseless attention networks share."""
+"""Base of the channels of noiseless attention networks, one layer or head of which is solved for exactly."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from functools import cached_property, partial
 from typing import Any
 
 from glassformer.channels.multi_index.attention_network import Architecture
-from glassformer.channels.multi_index.latent import LatentChannel
-from glassformer.channels.multi_index.latent_functions import Family, Functions
+from glassformer.channels.multi_index.latent_channel import LatentChannel
+from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.estimate import Array
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionMatrixChannel(LatentChannel):
-    """A channel whose labels are those of a network, without noise.
+class AttentionChannel(LatentChannel):
+    """A channel whose labels are those of an attention network, without noise.
 
     Args:
-        network: whose attention matrices labels show.
+        network: whose output is the label.
     """
 
     network: Architecture
 
     @property
-    def family(self) -> Family:
+    def family(self) -> PosteriorFamily:
         return self.of_network(self.make)
 
     @staticmethod
     @abstractmethod
-    def make(network: Architecture) -> Functions:
-        """What is compiled for a network, whose skip strengths may not be known."""
+    def make(network: Architecture) -> LatentPosterior:
+        """Return the functions of the posterior; the skip strengths of the network may be traced numbers."""
 
-    def of_network(self, make: Callable[[Architecture], Any]) -> Family:
-        """What is made for a network: the same for all skip strengths, unless a flow is solved for them."""
+    def of_network(self, make: Callable[[Architecture], Any]) -> PosteriorFamily:
+        """Return functions of a network, compiled once for all skip strengths unless a flow is solved for them."""
         if self.network.limit == "large-depth":
-            return Family(partial(make, self.network))
-        return Family(partial(_with_skip, make, replace(self.network, skip=())), self.network.skip)
+            return PosteriorFamily(partial(make, self.network))
+        return PosteriorFamily(partial(_with_skip, make, replace(self.network, skip=())), self.network.skip)
 
     @property
     def label(self) -> str:
@@ -64,18 +64,6 @@ class AttentionMatrixChannel(LatentChannel):
     def row_symmetries(self) -> RowSymmetries:
         """Rotations of the directions of every layer and head, keys and queries together, and exchanges of layers."""
         return RowSymmetries.of_rotations(self.network.groups, self.network.exchangeable)
-
-
-class TiedAttentionChannel(AttentionMatrixChannel):
-    """One whose labels fix one row given all others, and are blind to the sign of every row."""
-
-    @property
-    def rank(self) -> float:
-        return float(self.columns)
-
-    @property
-    def latents(self) -> int:
-        return (self.rows - 1) * self.columns
 
 
 def _with_skip(make: Callable[[Architecture], Any], network: Architecture, *skip: Any) -> Any:

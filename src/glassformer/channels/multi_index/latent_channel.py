@@ -1,0 +1,141 @@
+r"""Base of channels whose posterior is that of latent normal variables, by importance sampling around its modes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+
+from glassformer.channels.field_averages import Averages, FieldPosterior, Response, Slopes
+from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments, posterior_moments
+from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
+from glassformer.channels.multi_index.sampled_channel import SampledRowsChannel
+from glassformer.core.estimate import Array
+
+
+class LatentChannel(SampledRowsChannel):
+    r"""A channel that gives moments of the whitened deviations ``x`` of its fields, :math:`z = \omega + R x`.
+
+    With :math:`V = R R^T`, ``R`` lower triangular, the score is :math:`R^{-T}E[x]` and minus its derivative is
+    :math:`R^{-T}(S - \mathrm{Cov}\,x)R^{-1}`, where ``S`` counts the columns that labels can depend on.
+    """
+
+    effort: Effort
+
+    @property
+    @abstractmethod
+    def family(self) -> PosteriorFamily:
+        """The functions of the posterior with the numbers of this channel apart, to be compiled once for all values."""
+
+    @property
+    def functions(self) -> LatentPosterior:
+        """The functions of the posterior of this very channel."""
+        functions: LatentPosterior = self.family.functions()
+        return functions
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        return self.functions.label
+
+    @property
+    @abstractmethod
+    def latents(self) -> int:
+        """Number of latent variables of one data point."""
+
+    @property
+    def work(self) -> float:
+        return super().work * self.effort.points
+
+    def high_accuracy(self) -> Self:
+        effort = self.effort
+        more = replace(effort, points=8 * effort.points, starts=2 * effort.starts, steps=effort.steps + 4)
+        return replace(self, effort=more)  # type: ignore[type-var]
+
+    @property
+    def seen(self) -> Array:
+        """Columns of each row that labels can depend on, shape (P,)."""
+        return np.full(self.rows, float(self.columns))
+
+    @abstractmethod
+    def observed(self, y: Array) -> Array:
+        """Return the labels in the form that the target takes, one entry a data point."""
+
+    def log_constant(self, root: Array) -> Array:
+        """Log partition minus that of the latents, shape (n,), from roots of shape (n, P, P)."""
+        return np.zeros(len(root))
+
+    def label_from(self, fields: Array, source: Array) -> Array:
+        del source
+        return PosteriorFamily(partial(_label, self.family.make), self.family.numbers).evaluate(fields)
+
+    def moments(self, y: Array, omega: Array, root: Array) -> PosteriorMoments:
+        """Return the moments of the whitened deviations."""
+        data = (self.observed(y), np.asarray(omega, dtype=float), root)
+        return posterior_moments(self.family, self.latents, data, self.effort, self.points)
+
+    def slopes(self, y: Array, omega: Array, variance: Array) -> Slopes:
+        moments, _, inverse = self._whitened_moments(y, omega, variance)
+        return self._slopes(moments, inverse)
+
+    def _slopes(self, moments: PosteriorMoments, inverse: Array) -> Slopes:
+        return [
+            self._slopes_from((part.first, part.second), (part.first_square, part.second_square), inverse)
+            for part in (moments, *moments.fewer)
+        ]
+
+    def _slopes_from(self, means: Sequence[Array], squares: Sequence[Array], inverse: Array) -> tuple[Array, Array]:
+        """Slopes from two independent estimates of the means and second moments of whitened deviations."""
+        shape = (len(inverse), self.rows, self.columns, self.rows, self.columns)
+        # The product of independent means has no bias.
+        mean = np.einsum("na,nb->nab", *means)
+        known = 0.5 * (mean + np.swapaxes(mean, 1, 2)) + np.eye(mean.shape[1])
+        first, second = (
+            np.einsum("nap,nalbm,nbq->nplqm", inverse, (square - known).reshape(shape), inverse, optimize=True)
+            for square in squares
+        )
+        return first, second
+
+    def posterior(self, y: Array, omega: Array, variance: Array) -> FieldPosterior:
+        return self._posterior(*self._whitened_moments(y, omega, variance))
+
+    def posteriors(self, y: Array, omega: Array, variance: Array) -> tuple[FieldPosterior, ...]:
+        return self._posteriors(*self._whitened_moments(y, omega, variance))
+
+    def _posteriors(self, moments: PosteriorMoments, root: Array, inverse: Array) -> tuple[FieldPosterior, ...]:
+        return tuple(self._posterior(level, root, inverse) for level in (moments, *moments.fewer))
+
+    def _posterior(self, moments: PosteriorMoments, root: Array, inverse: Array) -> FieldPosterior:
+        log_partition = np.asarray(moments.log_partition + self.log_constant(root))
+        scores = self._scores(moments.first, moments.second, moments.covariance, inverse, np.diag(self.seen))
+        if moments.silent is None:
+            return FieldPosterior(*scores, log_partition)
+        return FieldPosterior(*scores, log_partition, self._scores(*moments.silent, inverse))
+
+    def _scores(
+        self, first: Array, second: Array, square: Array, inverse: Array, seen: Array | float = 0.0
+    ) -> tuple[Array, Array, Array]:
+        """Two scores and minus their slope, from means of whitened deviations and their covariance."""
+        transposed, shape = np.swapaxes(inverse, 1, 2), (len(inverse), self.rows, self.columns)
+        over_columns = np.einsum("nakbk->nab", square.reshape(len(inverse), *shape[1:], *shape[1:]))
+        slope = transposed @ (seen - over_columns) @ inverse
+        return transposed @ first.reshape(shape), transposed @ second.reshape(shape), slope
+
+    def averages_and_response(self, variance: Array) -> tuple[Averages, Response]:
+        omega, deviation, labels = self._data(variance[None])
+        repeated = np.broadcast_to(variance, (omega.shape[1], *variance.shape))
+        moments, root, inverse = self._whitened_moments(labels[0], omega[0], repeated)
+        averages = self._averaged(self._posteriors(moments, root, inverse), deviation, variance[None])
+        return averages, self._responding(self._slopes(moments, inverse), deviation[0], variance)
+
+    def _whitened_moments(self, y: Array, omega: Array, variance: Array) -> tuple[PosteriorMoments, Array, Array]:
+        """Moments of the whitened deviations, roots of the covariances and inverses of the roots."""
+        root = np.asarray(np.linalg.cholesky(variance), dtype=float)
+        return self.moments(y, omega, root), root, np.linalg.inv(root)
+
+
+def _label(make: Callable[..., LatentPosterior], *numbers: Any) -> Any:
+    return make(*numbers).label

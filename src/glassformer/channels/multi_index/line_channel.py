@@ -1,0 +1,318 @@
+r"""Noiseless functions of several projections with one number, or a discrete label, integrated along lines.
+
+In whitened coordinates the fields of a data point are standard normal, and the label fixes a level set. Lines parallel
+to every axis cross it in points (continuous labels) or intervals (discrete labels) that are bracketed on a grid, so one
+integral is exact and the others are quasi-Monte Carlo. A continuous label may have atoms, values whose level sets have
+positive measure (zero, for sums of rectified fields): there, lines lie in the level set for whole intervals. A crossing
+found along axis ``j`` has the weight :math:`(\partial_jg)^2/|\nabla g|^2`, which adds up to one over the axes and
+removes the singularity of tangent lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from glassformer.channels.link.contract import returns_positions
+from glassformer.channels.multi_index.importance_sampling import Effort, PosteriorMoments
+from glassformer.channels.multi_index.latent_posterior import LatentPosterior, PosteriorFamily
+from glassformer.channels.multi_index.line_crossings import GRADIENT_STEP, HALVINGS_AT_KINKS, intervals, points
+from glassformer.channels.multi_index.line_integrals import (
+    CELLS,
+    Data,
+    Integrals,
+    LevelSetType,
+    grid,
+    level_set_integrals,
+)
+from glassformer.channels.multi_index.link_rows import LinkRowsChannel
+from glassformer.core.cache import memoize
+from glassformer.core.defaults import default_property
+from glassformer.core.errors import IncompatibleError
+from glassformer.core.estimate import Array
+from glassformer.numerics.batching import in_chunks, mapped
+from glassformer.numerics.cached_jit import CachedJit
+from glassformer.numerics.eigenvalues import with_eigenvalues
+from glassformer.numerics.quasi_random import normal_points, turns
+
+# Lines per axis and half; low accuracy takes a fourth: few lines leave out less than few data points do.
+_LINES, _LOW_ACCURACY = 64, 4
+# Points of the pilot sample that shows where lines are best (by trial).
+_PILOT = 64
+# Lines along each axis that are treated at once, so that temporaries stay in the cache (measured), and random numbers
+# in the pool of lines.
+_LINES_AT_ONCE, _POOL_NUMBERS = 2**14, 800_000
+# Share of a level set in intervals, times the spread of the fields, from which on it has positive measure.
+_POSITIVE_MEASURE = 1e-9
+# Whitened deviation of fields below which cells are too short for single precision, and median of the labels over their
+# spread from which on single precision does not resolve their changes.
+_SINGLE_PRECISION, _FAR_FROM_ZERO = 3e-3, 16.0
+# Random fields that show the values of a discrete label, and the variance below which the mean alone decides.
+_FIELDS, _DECISIVE_VARIANCE = 2**14, 1e-9
+# Factors by which cells may be shorter than those of smooth links; the last grid but one is judged by the last.
+_REFINEMENTS = (1, 2, 4, 8, 16)
+# Random lines on which cells are chosen, and the share of the weight of crossings that cells may hide.
+_TRIAL_LINES, _HIDDEN_SHARE = 512, 1e-3
+# The same for lines in all directions, which show jumps and kinks: smooth curves hide some of it, but have most of it
+# along other axes.
+_TURNED_LINES, _SHARP_SHARE = 2048, 1e-2
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class LineChannel(LinkRowsChannel):
+    """:math:`y = g(Z)`, one number, or several for discrete labels, without noise.
+
+    Args:
+        atoms: probability of labels whose level sets have positive measure: one for discrete labels.
+        points: data points per replica of the averages.
+    """
+
+    atoms: float
+    refinement_factor = default_property(2, "How many times longer cells are in each further posterior.")
+
+    effort: Effort = field(default=Effort(points=_LINES, starts=1, steps=1), kw_only=True)
+    points: int = field(default=2048, kw_only=True)
+
+    def low_accuracy(self) -> Self:
+        return replace(self, effort=replace(self.effort, points=max(self.effort.points // _LOW_ACCURACY, 1)))
+
+    @property
+    def rank(self) -> float:
+        return 1.0 - self.atoms
+
+    @property
+    def discrete(self) -> bool:
+        return self.atoms == 1
+
+    @cached_property
+    def classes(self) -> bool:
+        return self.discrete and returns_positions(self.link, (self.indices, self.tokens))
+
+    @property
+    def predictable(self) -> bool:
+        return not self.classes
+
+    def true_labels(self, fields: Array) -> Array:
+        return LinkRowsChannel.label_from(self, fields, fields) if self.discrete else super().true_labels(fields)
+
+    def likeliest_labels(self, mean: Array, variance: Array) -> Array:
+        root = np.linalg.cholesky(with_eigenvalues(variance, lambda values: np.maximum(values, _DECISIVE_VARIANCE)))
+        roots = np.broadcast_to(root, (len(mean), *root.shape))
+        log_z = [
+            LineChannel.moments(self, np.broadcast_to(value, (len(mean), *self.shape)), mean, roots).log_partition
+            for value in self._values
+        ]
+        return np.asarray(self._values[np.argmax(log_z, axis=0)])
+
+    @cached_property
+    def _values(self) -> Array:
+        """Values of a discrete label, in ascending order."""
+        fields = np.random.default_rng(2).standard_normal((_FIELDS, *self.field_components))
+        return np.unique(self.true_labels(fields), axis=0)
+
+    @property
+    def family(self) -> PosteriorFamily:
+        return PosteriorFamily(partial(LatentPosterior, _no_modes, _no_modes, self.link))
+
+    @property
+    def traceable_label(self) -> Callable[[Any], Any]:
+        if self.discrete:
+            raise IncompatibleError("needs labels that vary smoothly with the weights")
+        return super().traceable_label
+
+    @cached_property
+    def cells(self) -> int:
+        """Cells of a line; of discrete labels none that is crossed twice matters."""
+        return CELLS if self.discrete else cells_for(self.link, self.indices, self.tokens)
+
+    @cached_property
+    def sharp(self) -> bool:
+        """Whether cells hide points next to jumps and kinks from lines that do not run along the axes."""
+        return not self.discrete and _is_sharp(self.link, self.indices, self.tokens, self.cells)
+
+    @cached_property
+    def _far_from_zero(self) -> bool:
+        if self.discrete:
+            return False
+        fields = np.random.default_rng(2).standard_normal((_TRIAL_LINES, *self.field_components))
+        low, middle, high = np.quantile(self.label_from(fields, fields), (0.25, 0.5, 0.75))
+        return bool(abs(middle) > _FAR_FROM_ZERO * (high - low))
+
+    def moments(self, y: Array, omega: Array, root: Array) -> PosteriorMoments:
+        lines, pilot = _line_pool(self.latents, self.effort.points), normal_points(self.latents, _PILOT, 1)[0]
+        most = max(_LINES_AT_ONCE // int(np.prod(lines.shape[1:4])), 1)
+
+        def work(index: Any, chunk: Any) -> Any:
+            data = Data(*map(np.asarray, chunk))
+            turn = turns(index, len(y), self.points, len(lines))
+            batches = [slice(start, start + most) for start in range(0, len(turn), most)]
+            moments = [
+                self._moments(Data(*(part[some] for part in data)), lines[turn[some]], pilot) for some in batches
+            ]
+            return [np.concatenate(columns) for columns in zip(*moments, strict=True)]
+
+        columns = in_chunks(work, (self.observed(y), np.asarray(omega, dtype=float), root))
+        return PosteriorMoments.of_levels(columns)[0]
+
+    def _moments(self, data: Data, lines: Array, pilot: Array) -> list[Array]:
+        """Moments of some data points, of all lengths of cells one after the other."""
+        # Change of the fields with the whitened coordinate of least effect.
+        spread = np.abs(data.root).max(axis=1).min(axis=1)
+        # Single precision gets signs wrong next to a crossing only, which then is in the next cell, unless cells are as
+        # short as that.
+        exact = spread.min() < _SINGLE_PRECISION or self._far_from_zero
+        kinds = ["intervals"] * (self.atoms > 0) + ["exact points" if exact else "points"] * (self.atoms < 1)
+        sums = [Integrals(*map(np.asarray, self._compiled[kind](data, lines, pilot))) for kind in kinds]
+        # A level set of positive measure has no points apart from it that matter. A node that meets a point has the
+        # label of its surroundings, the wider in whitened coordinates the less these change the fields.
+        massive = sums[0].zeroth[0].sum(axis=(1, 2)) > _POSITIVE_MEASURE / spread
+        chosen = [np.where(_expanded(massive, a[0]), a, b) for a, b in zip(sums[0], sums[-1], strict=True)]
+        return [part for own in zip(*chosen, strict=True) for part in _moments_from(list(own))]
+
+    @cached_property
+    def _compiled(self) -> dict[str, CachedJit]:
+        def compiled(level_set: LevelSetType, rough: type) -> CachedJit:
+            own = {"cells": self.cells, "sharp": self.sharp}
+            return CachedJit(level_set_integrals, link=self.link, level_set=level_set, rough=rough, **own)
+
+        own_points = partial(points, halvings=HALVINGS_AT_KINKS) if self.sharp else points
+        return {
+            "intervals": compiled(intervals, np.float64),
+            "points": compiled(own_points, np.float32),
+            "exact points": compiled(own_points, np.float64),
+        }
+
+
+def _no_modes(x: Any, datum: Any) -> Any:
+    """Stand in for the functions of a posterior that is not searched for modes."""
+    del datum
+    return x
+
+
+@lru_cache(maxsize=4)
+def _line_pool(dimension: int, count: int) -> Array:
+    """Places at which lines cross the other coordinates, shape (pool, 2 halves, 2 parts, lines, dimension - 1).
+
+    The parts are independent: their difference shows the bias of ratios.
+    """
+    if dimension == 1:
+        return np.zeros((1, 2, 1, 1, 0))
+    rng, base = np.random.default_rng(0), qmc.Sobol(dimension - 1, seed=0).random(count // 2)
+    pool = int(np.clip(_POOL_NUMBERS // (4 * base.size), 16, 4096))
+    shifted = (base + rng.random((pool, 2, 2, 1, dimension - 1))) % 1
+    return np.asarray(ndtri(np.clip(shifted, 1e-12, 1 - 1e-12)))
+
+
+def _moments_from(integrals: list[Array]) -> tuple[Array, ...]:
+    """Moments from the integrals of 1, ``x`` and ``x x^T`` along the lines, shape (n, 2 halves, 2 parts, ...)."""
+    halves = [part.sum(axis=2) for part in integrals]
+    whole = [part.sum(axis=1) for part in halves]
+    mean, square = (_ratio(part, whole[0]) for part in whole[1:])
+    # A half that misses the level set is replaced by the other one, a part by its half.
+    own = [np.where(_expanded(halves[0] > 0, part), part, part[:, ::-1]) for part in halves]
+    parts = [
+        np.where(_expanded(integrals[0] > 0, part), part, half[:, :, None])
+        for part, half in zip(integrals, own, strict=True)
+    ]
+    # The bias of a ratio falls as one over the sample size: twice the whole minus the mean of its parts is free of it.
+    plain = [_ratio(own[k], own[0]) for k in (1, 2)]
+    means, squares = (2 * plain[k - 1] - np.mean(_ratio(parts[k], parts[0]), axis=2) for k in (1, 2))
+    within = np.mean(plain[1] - _outer(plain[0]), axis=1)
+    covariance = 2 * (square - _outer(mean)) - within
+    log_partition = np.log(0.5 * np.maximum(whole[0], _TINY))
+    pairs = [part[:, half] for part in (means, squares) for half in (0, 1)]
+    return log_partition, *pairs[:2], covariance, *pairs[2:], np.ones_like(log_partition)
+
+
+def _outer(a: Array) -> Array:
+    return np.asarray(a[..., :, None] * a[..., None, :])
+
+
+def _expanded(few: Any, many: Array) -> Any:
+    """With further axes of length one, as many as ``many`` has."""
+    return few.reshape(few.shape + (1,) * (many.ndim - few.ndim))
+
+
+def _ratio(part: Array, zeroth: Array) -> Array:
+    return np.asarray(part / _expanded(np.maximum(zeroth, _TINY), part))
+
+
+def cells_for(link: Callable[[Any], Any], indices: int, tokens: int) -> int:
+    """Return the number of cells whose crossings hold all but a negligible share of the level sets of a link.
+
+    Two crossings in one cell are missed. Lines next to them cross the level set along other axes, with the rest of the
+    weight, so the weight of what is missed counts. Fields have the covariance of the prior, where waves are shortest.
+
+    Args:
+        link: flat continuous label of fields of shape (P, L).
+        indices: ``P``.
+        tokens: ``L``.
+    """
+
+    def compute() -> int:
+        size = indices * tokens
+        along = np.eye(size)[np.random.default_rng(3).integers(size, size=_TRIAL_LINES)]
+        crossings = _weighted_crossings(link, (indices, tokens), along)
+        enough = (factor for factor in _REFINEMENTS[:-2] if _hidden_share(*crossings, factor) <= _HIDDEN_SHARE)
+        return CELLS * next(enough, _REFINEMENTS[-2])
+
+    cells: int = memoize(compute, "cells of lines", link, indices, tokens)
+    return cells
+
+
+def _is_sharp(link: Callable[[Any], Any], indices: int, tokens: int, cells: int) -> bool:
+    """Whether so many cells hide more on lines in all directions: next to jumps and kinks."""
+
+    def compute() -> bool:
+        turned = np.random.default_rng(5).standard_normal((_TURNED_LINES, indices * tokens))
+        along = turned / np.linalg.norm(turned, axis=1, keepdims=True)
+        crossings = _weighted_crossings(link, (indices, tokens), along)
+        return _hidden_share(*crossings, cells // CELLS) > _SHARP_SHARE
+
+    sharp: bool = memoize(compute, "sharp links", link, indices, tokens, cells)
+    return sharp
+
+
+def _hidden_share(weight: Array, cell: NDArray[np.intp], line: NDArray[np.intp], factor: int) -> float:
+    """Share of the weight of crossings that cells, ``factor`` times as many as for smooth links, hide."""
+    total = weight.sum()
+    if total == 0:
+        return 0.0
+    # Of an odd number of crossings of one cell one is found, of an even number none.
+    place = line * factor * CELLS + cell * factor // _REFINEMENTS[-1]
+    _, own, count = np.unique(place, return_inverse=True, return_counts=True)
+    seen = np.sum(np.where(count % 2 == 1, np.bincount(own, weight) / count, 0.0))
+    return float(1 - seen / total)
+
+
+def _weighted_crossings(
+    link: Callable[[Any], Any], shape: tuple[int, int], along: Array
+) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
+    """Weights of the crossings of random lines with level sets, their cells of the finest grid, and their lines.
+
+    Lines run in the directions ``along``, shape (m, P L).
+    """
+    size, ends = shape[0] * shape[1], grid(CELLS * _REFINEMENTS[-1])
+    base = np.random.default_rng(4).standard_normal(along.shape)
+
+    def labels(points: Array) -> Array:
+        return np.asarray(mapped(link, points.reshape(-1, *shape)))[:, 0].reshape(points.shape[:-1])
+
+    rest = base - np.sum(base * along, axis=1, keepdims=True) * along
+    above = labels(rest[:, None] + ends[:, None] * along[:, None]) > labels(base)[:, None]
+    line, cell = np.nonzero(above[:, 1:] != above[:, :-1])
+    place = 0.5 * (ends[cell] + ends[cell + 1])
+    at, steps = rest[line] + place[:, None] * along[line], GRADIENT_STEP * np.eye(size)
+    gradient = (labels(at[:, None] + steps) - labels(at[:, None] - steps)) / (2 * GRADIENT_STEP)
+    square = np.sum(gradient**2, axis=1)
+    own = np.abs(np.sum(gradient * along[line], axis=1))
+    weight = np.exp(-0.5 * place**2) * np.divide(own, square, out=np.zeros_like(own), where=square > 0)
+    return np.where(np.isfinite(weight), weight, 0.0), cell, line
