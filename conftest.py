@@ -18,4 +18,4 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Between two tests: operations that JAX compiled one by one stay for good otherwise."""
-    _BOUND.keep()
+    _BOUND.enforce()

@@ -35,7 +35,7 @@ from glassformer import (
     SequenceMultiIndex,
 )
 from glassformer.core.progress import track
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 
 # How many times more data points, and work on each, the comparison takes.
 MORE = 8
@@ -147,7 +147,9 @@ def sampled(make: Callable[[], Any], points: int, rng: np.random.Generator) -> P
     small = channel.averages(variance[None])
     large = channel.high_accuracy().with_points(MORE * points).information_matrix(variance[None])
     return Pair(
-        small.information.value[0], large.value[0], confident(small.replicas.shape[1]) * small.information.error[0]
+        small.information.value[0],
+        large.value[0],
+        confidence_factor(small.replicas.shape[1]) * small.information.error[0],
     )
 
 

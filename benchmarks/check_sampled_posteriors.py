@@ -26,7 +26,7 @@ import numpy as np
 
 from glassformer import SequenceMultiIndex
 from glassformer.channels.control_variates import information
-from glassformer.numerics.extrapolation import remainder
+from glassformer.numerics.sequences import remaining_change
 
 LINKS = {
     "tanh + tanh": (lambda z: jnp.sum(jnp.tanh(z)), 2),
@@ -58,7 +58,7 @@ def measured(link: Any, indices: int, noise: float, v: float, points: int, share
     scale, gap = np.linalg.norm(whole), (replicas[1] - replicas[0])
     noise_of = np.linalg.norm(np.std(gap, axis=0, ddof=1)) / np.sqrt(8)
     return tuple(
-        float(x / scale) for x in (np.linalg.norm(gap.mean(axis=0)), noise_of, np.linalg.norm(remainder(fewer)))
+        float(x / scale) for x in (np.linalg.norm(gap.mean(axis=0)), noise_of, np.linalg.norm(remaining_change(fewer)))
     )
 
 

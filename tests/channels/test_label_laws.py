@@ -14,7 +14,7 @@ from glassformer.channels.label_laws import LabelLaw, Laplace, Logistic, Poisson
 from glassformer.channels.multi_index.link_rows import LikelihoodRowsChannel
 from glassformer.channels.multi_index.link_symmetries import row_symmetries
 from glassformer.cli import main
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 
 
 @dataclass(frozen=True)
@@ -166,4 +166,4 @@ def test_what_pooled_random_numbers_leave_is_in_the_error(points):
     z, slope = up @ w, (up * x) @ w / np.sqrt(v)
     exact = chance @ (slope**2 / z / (1 - z)) / chance.sum()
     value, error = (part.item() for part in sampled(3, Logistic(), points).information_matrix(np.full((1, 1, 1), v)))
-    assert abs(value - exact) <= confident(8) * error < 0.1 * exact
+    assert abs(value - exact) <= confidence_factor(8) * error < 0.1 * exact

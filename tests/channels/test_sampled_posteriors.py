@@ -13,8 +13,8 @@ import pytest
 
 from glassformer import AttentionIndexed, SequenceMultiIndex
 from glassformer.channels.multi_index.weighted_moments import weighted_moments
-from glassformer.numerics.extrapolation import remainder
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
+from glassformer.numerics.sequences import remaining_change
 from glassformer.state_evolution.instability import Instability
 from glassformer.state_evolution.known_direction import CurvePoint, extrapolated_crossing
 
@@ -30,16 +30,16 @@ from check_sampled_posteriors import LINKS, SEVERAL, measured
 def test_geometric_errors_are_what_is_missing(power, kept):
     """Beyond the powers that are believed the remainder is larger than what is missing, or smaller."""
     levels = [1 + 0.01 * work**-power * np.array([1.0, -2.0]) for work in (1.0, 1 / 4, 1 / 16)]
-    np.testing.assert_allclose(remainder(levels), kept * -0.01 * np.array([1.0, -2.0]), rtol=2e-3)
+    np.testing.assert_allclose(remaining_change(levels), kept * -0.01 * np.array([1.0, -2.0]), rtol=2e-3)
 
 
 def test_of_exact_results_nothing_is_missing():
-    assert np.all(remainder([np.ones(3)]) == 0)
+    assert np.all(remaining_change([np.ones(3)]) == 0)
     # Half of the work that loses twice as much misses what was lost last.
-    assert remainder([np.array(1.0), np.array(1.1), np.array(1.3)], 2) == pytest.approx(-0.1)
+    assert remaining_change([np.array(1.0), np.array(1.1), np.array(1.3)], 2) == pytest.approx(-0.1)
     # Where errors fall as its root: 1 + 0.1 less 1 + 0.2 at a fourth.
-    assert remainder([np.array(1.1), np.array(1.2)]) == pytest.approx(-0.1)
-    assert np.all(remainder([np.ones(3)] * 3) == 0)
+    assert remaining_change([np.array(1.1), np.array(1.2)]) == pytest.approx(-0.1)
+    assert np.all(remaining_change([np.ones(3)] * 3) == 0)
 
 
 @pytest.mark.slow
@@ -96,13 +96,13 @@ def test_errors_hold_what_is_missing():
     found = model.channel.averages(np.eye(2)[None] * 0.5)
     assert np.all(np.abs(found.missing[0].diagonal()) > 0)
     spread = np.std(found.replicas[0], axis=0, ddof=1) / np.sqrt(8)
-    expected = np.hypot(spread, found.unseen * np.abs(found.information.value[0])) * confident(8)
-    np.testing.assert_allclose(confident(8) * found.information.error[0], expected + np.abs(found.missing[0]))
+    expected = np.hypot(spread, found.unseen * np.abs(found.information.value[0])) * confidence_factor(8)
+    np.testing.assert_allclose(confidence_factor(8) * found.information.error[0], expected + np.abs(found.missing[0]))
 
 
 def test_what_is_systematic_in_growth_is_no_matter_of_confidence():
     found = Instability(2.0, 0.1, np.eye(1), False, np.full(8, 2.0), missing=-0.3)
-    assert found.relative_error == pytest.approx((confident(8) * 0.1 + 0.3) / 2)
+    assert found.relative_error == pytest.approx((confidence_factor(8) * 0.1 + 0.3) / 2)
 
 
 def test_thresholds_of_one_known_direction_hold_what_is_unseen_and_missing():
@@ -115,7 +115,7 @@ def test_thresholds_of_one_known_direction_hold_what_is_unseen_and_missing():
         for missing, unseen in [((0.0, 0.0), 0.0), ((0.0, 0.0), 0.01), ((0.02, -0.04), 0.0)]
     )
     assert sure == 0
-    assert rare == pytest.approx(confident(8) * 0.5 * 0.01)
+    assert rare == pytest.approx(confidence_factor(8) * 0.5 * 0.01)
     assert biased == pytest.approx(0.5 * 0.02 + 0.5 * 0.04)
 
 

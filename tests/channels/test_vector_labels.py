@@ -8,7 +8,7 @@ import pytest
 from glassformer import SequenceMultiIndex, limits
 from glassformer.channels.field_averages import REPLICAS
 from glassformer.channels.multi_index.noiseless_labels import NormalScores
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 
 VARIANCE = np.array([[0.7, -0.3], [-0.3, 0.7]])
 
@@ -22,7 +22,7 @@ def information(link, variance, tokens=1, noise=0.0, points=256):
         if channel.with_more_noise is None
         else np.abs(channel.with_more_noise.information(variance[None]).value[0] - value)
     )
-    return value, confident(REPLICAS) * error + with_more_noise
+    return value, confidence_factor(REPLICAS) * error + with_more_noise
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ from glassformer.channels.attention.projected import LinearAttentionChannel, Sof
 from glassformer.channels.link.channel import LinkChannel
 from glassformer.channels.scalar.gaussian import GaussianChannel
 from glassformer.core.errors import UnidentifiedError
-from glassformer.core.hashing import identified, identity
+from glassformer.core.hashing import identity, identity_or_none
 from glassformer.core.settings import Iteration
 from glassformer.learners.convex import NuclearNorm
 from glassformer.numerics import cached_jit as compiled
@@ -251,7 +251,7 @@ def via(z):
 def test_what_cannot_be_seen_has_no_identity(hidden):
     with pytest.raises(UnidentifiedError, match="cannot be seen"):
         identity({"link": hidden})
-    assert identified(hidden) is None
+    assert identity_or_none(hidden) is None
 
 
 MODULE = """

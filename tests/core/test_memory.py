@@ -19,19 +19,19 @@ from glassformer.numerics import memory
 def test_what_is_compiled_is_forgotten_beyond_the_limit(size, forgotten, monkeypatch):
     double = compiled.CachedJit(lambda x: 2 * x)
     assert double(3.0) == 6
-    monkeypatch.setattr(memory, "resident", lambda: size)
-    memory.MemoryBound(limit=100.0, growth=10.0).keep()
+    monkeypatch.setattr(memory, "resident_memory", lambda: size)
+    memory.MemoryBound(limit=100.0, growth=10.0).enforce()
     assert (len(compiled._executables) == 0) == forgotten
     assert double(4.0) == 8
 
 
 def test_it_is_forgotten_again_only_after_more_growth(monkeypatch):
     sizes, bound = iter([200.0, 150.0, 240.0, 251.0, 120.0]), memory.MemoryBound(limit=100.0, growth=100.0)
-    monkeypatch.setattr(memory, "resident", lambda: next(sizes))
+    monkeypatch.setattr(memory, "resident_memory", lambda: next(sizes))
     kept = []
     for _ in range(3):
         compiled.CachedJit(lambda x: 3 * x)(1.0)
-        bound.keep()
+        bound.enforce()
         kept.append(len(compiled._executables) > 0)
     assert kept == [False, True, False]
 
@@ -42,18 +42,18 @@ def test_a_link_that_is_forgotten_leaves_nothing(noise):
     cache._in_memory.cache_clear()
     model = BilinearSequenceRegression(rho=0.5, noise=noise, channel=lambda h: np.maximum(h, -0.3))
     model.channel.information(np.array([0.5]))
-    facts = weakref.ref(model.channel._facts)
+    analysis = weakref.ref(model.channel._analysis)
     gc.disable()
     try:
         del model
         cache._in_memory.cache_clear()
-        assert facts() is None
+        assert analysis() is None
     finally:
         gc.enable()
 
 
 def test_what_jax_keeps_of_a_function_goes_with_it():
-    compiled.forget()
+    compiled.clear_executables()
     compiled.CachedJit(lambda x: 5 * x)(1.0)
     (first,) = compiled._executables.values()
     assert first._compiled._cache_size() == 1

@@ -11,7 +11,7 @@ import pytest
 
 import glassformer
 from glassformer import BilinearSequenceRegression, Status, Table, landscape, limits, simulate, thresholds
-from glassformer.core.results import plain
+from glassformer.core.results import to_json_types
 
 MODEL = BilinearSequenceRegression(beta=2, rho=0.5, noise=0.1)
 ALPHAS = [0.0, 0.3, 0.8]
@@ -75,7 +75,9 @@ def test_numbers_json_has_no_word_for_become_none():
     document = limits(BilinearSequenceRegression(beta=np.inf, rho=0.5), [0.9]).to_dict()
     assert document["parameters"]["beta"] is None
     json.dumps(document, allow_nan=False)
-    assert plain({"a": [np.nan, np.int64(3), np.bool_(True), Status.BISTABLE]}) == {"a": [None, 3, True, "bistable"]}
+    assert to_json_types({"a": [np.nan, np.int64(3), np.bool_(True), Status.BISTABLE]}) == {
+        "a": [None, 3, True, "bistable"]
+    }
 
 
 @pytest.mark.slow

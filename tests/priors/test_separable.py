@@ -23,7 +23,7 @@ from glassformer import (
 )
 from glassformer.core.estimate import Estimate
 from glassformer.models.registry import build
-from glassformer.numerics.eigenvalues import square_root
+from glassformer.numerics.decompositions import square_root
 from glassformer.priors import laws
 from glassformer.priors.base import ScalarPrior
 from glassformer.priors.denoised import Denoised

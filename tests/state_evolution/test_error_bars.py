@@ -9,7 +9,7 @@ import pytest
 
 from glassformer import DeepAttention, SequenceMultiIndex, limits
 from glassformer.channels.control_variates import controlled_mean, information
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.state_evolution.instability import Instability, _goal, instability
 
 MODELS = {
@@ -33,7 +33,7 @@ def test_at_random_overlaps(name):
     variance = np.array([np.diag(np.maximum(rng.beta(0.8, 0.8, channel.rows), 0.02)) for _ in range(6)])
     small, large = (channel.with_points(count).information_matrix(variance) for count in (256, 1024))
     gap, claimed = (
-        np.linalg.norm(part, axis=(1, 2)) for part in (small.value - large.value, confident(8) * small.error)
+        np.linalg.norm(part, axis=(1, 2)) for part in (small.value - large.value, confidence_factor(8) * small.error)
     )
     assert np.sum(gap > claimed) <= 1
     assert np.all(gap < 3 * claimed)
@@ -47,7 +47,7 @@ def test_labels_that_the_sample_has_none_of():
     channel = DeepAttention(depth=1, tokens=3, points=64).channel
     variance = np.array([0.003, 0.01, 0.03])[:, None, None]
     small, large = (channel.with_points(count).information_matrix(variance) for count in (64, 4096))
-    gap, claimed = np.abs(small.value - large.value).ravel(), confident(8) * small.error.ravel()
+    gap, claimed = np.abs(small.value - large.value).ravel(), confidence_factor(8) * small.error.ravel()
     assert np.all(gap < claimed)
     assert np.all(claimed < 0.05 * small.value.ravel())
 
@@ -120,11 +120,11 @@ def test_errors_on_labels_hold_those_of_the_fixed_points():
     found = limits(model, [0.8])
     alone = model.channel.label_errors(found["error"][:, None, None])
     gap = np.abs(alone["prediction_error"] - found["error"])
-    assert np.all(gap < confident(8) * alone["prediction_standard_error"])
+    assert np.all(gap < confidence_factor(8) * alone["prediction_standard_error"])
     for name in ("prediction_standard_error", "plugin_standard_error"):
         of_the_point = np.sqrt(found[name] ** 2 - alone[name] ** 2)
         # Parts of an error estimate are added, those of a standard error squared.
-        assert 0.55 < of_the_point[0] * confident(8) / found["error_estimate"][0] < 1.2
+        assert 0.55 < of_the_point[0] * confidence_factor(8) / found["error_estimate"][0] < 1.2
 
 
 @pytest.mark.parametrize(("error", "goal"), [(1e-4, 5e-4), (3e-3, 5e-4), (8e-3, 4e-3), (0.05, np.inf)])

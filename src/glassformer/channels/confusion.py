@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from glassformer.core.checks import real_numbers
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.registry import by_name
+from glassformer.core.registry import create_by_name
 
 _ROUNDING = 1e-9  # by which rows of a confusion matrix may differ from one, and labels from those of the link
 
@@ -156,7 +156,7 @@ def confusion_law(given: object) -> ConfusionLaw | None:
     if isinstance(given, ConfusionLaw):
         return given
     try:
-        law: ConfusionLaw = by_name(given, CONFUSIONS, "channels")
+        law: ConfusionLaw = create_by_name(given, CONFUSIONS, "channels")
     except LookupError:
         return None
     return law

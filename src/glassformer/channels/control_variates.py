@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.numerics.extrapolation import remainder
+from glassformer.numerics.sequences import remaining_change
 
 _ROUNDING = 1e-10  # standard deviation of a control, relative to its target's, that is rounding
 
@@ -90,7 +90,7 @@ def _entrywise(
     ]
     # The same weights at every level, so that only the bias differs.
     means = [np.mean(square - np.einsum("rpabc,abc->rpab", known, weights), axis=(0, 1)) for square, known in few]
-    bias = remainder(means, refinement_factor)
+    bias = remaining_change(means, refinement_factor)
     return value, np.where(np.abs(contradiction) > np.abs(bias), contradiction, bias)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from glassformer.channels.base import Channel
 from glassformer.channels.field_averages import REPLICAS, mean_of_replicas
 from glassformer.core.estimate import Array, Estimate
-from glassformer.numerics.eigenvalues import square_root
+from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quasi_random import normal_points
 
 # New samples on which the error of one estimate is measured (chosen by trial).

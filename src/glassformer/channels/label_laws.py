@@ -14,7 +14,7 @@ from scipy.stats import poisson
 from glassformer.channels.confusion import CONFUSIONS, confusion_law
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.registry import by_name
+from glassformer.core.registry import create_by_name
 from glassformer.numerics.jax_settings import jax_settings
 
 _LOG_LARGEST_RATE = 20.0  # of counts: keeps exponentials of links finite
@@ -157,7 +157,7 @@ def label_law(given: object) -> LabelLaw:
     if isinstance(given, LabelLaw):
         return given
     try:
-        law: LabelLaw = by_name(given, LAWS, "channels")
+        law: LabelLaw = create_by_name(given, LAWS, "channels")
     except LookupError as error:
         raise ParameterError("noise_law", given, f"one of {', '.join(NAMES)}, or a LabelLaw") from error
     return law

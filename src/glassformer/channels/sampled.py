@@ -17,8 +17,8 @@ from glassformer.channels.scalar.tabulated import Tabulated
 from glassformer.core.cache import cached_array
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
-from glassformer.numerics.extrapolation import remainder
-from glassformer.numerics.quasi_random import confident, mean_and_error, normal_points
+from glassformer.numerics.quasi_random import confidence_factor, mean_and_error, normal_points
+from glassformer.numerics.sequences import remaining_change
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class SampledChannel(ScalarChannel):
         replicas, missing = information(levels, (u / np.sqrt(v)).reshape(*grid, 1, -1), np.array([[v]]), data)
         log_z = [f.log_partition.reshape(grid).mean(axis=1) for f in found]
         (value, error), (expected, expected_error) = mean_and_error(replicas[:, 0, 0]), mean_and_error(log_z[0])
-        standard, missing_log = confident(_POLICY.replicas), remainder([np.mean(part) for part in log_z])
+        standard, missing_log = confidence_factor(_POLICY.replicas), remaining_change([np.mean(part) for part in log_z])
         return (
             float(value),
             float(standard * error + np.abs(missing[0, 0])),

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from glassformer.core.display import heading, leading
+from glassformer.core.display import first_columns, heading
 from glassformer.core.files import replace_file, require_writable_file
 
 FAILED, BAD_USAGE, NOT_CONVERGED = 1, 2, 3
@@ -168,7 +168,7 @@ def report(options: argparse.Namespace, table: Any, columns: list[str]) -> int:
     else:
         print(heading(table.model, table.parameters))
         every = getattr(options, "all_columns", False)
-        shown = [*table.columns, "status"] if every else leading(columns)
+        shown = [*table.columns, "status"] if every else first_columns(columns)
         values = {**{name: column.tolist() for name, column in table.columns.items()}, "status": map(str, table.status)}
         print_rows([dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)], shown)
         for note in table.notes:

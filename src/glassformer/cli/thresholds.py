@@ -43,11 +43,11 @@ def _of_rows(model: Any) -> dict[str, Any]:
     """Exponents of every row of a link of several, null where none is seen; nothing for other models."""
     if not model.of_link or len(model.row_names) < 2:
         return {}
-    from glassformer.core.results import plain
+    from glassformer.core.results import to_json_types
     from glassformer.state_evolution.row_exponents import row_exponents
 
     found = row_exponents(model, _LARGEST, _SAMPLES)
-    return {"row_exponents": {name: plain(own._asdict()) for name, own in found.items()}}
+    return {"row_exponents": {name: to_json_types(own._asdict()) for name, own in found.items()}}
 
 
 def _found(value: float | None) -> str:

@@ -47,9 +47,9 @@ def memoize(compute: Callable[[], Any], *parts: Any) -> Any:
         >>> memoize(lambda: [1], "list", 1) is memoize(lambda: [1], "list", 1)
         True
     """
-    from glassformer.core.hashing import identified
+    from glassformer.core.hashing import identity_or_none
 
-    key = identified(*parts)
+    key = identity_or_none(*parts)
     if key is None:
         return compute()
     results = _in_memory(key)
@@ -116,10 +116,10 @@ def _from_file(
     """Return the result from its file, or compute it and write the file if that took ``slow`` seconds."""
     import numpy as np
 
-    from glassformer.core.hashing import identified
+    from glassformer.core.hashing import identity_or_none
 
     folder = cache_folder()
-    key = None if folder is None else identified(parts, _code_of_package(), np.__version__)
+    key = None if folder is None else identity_or_none(parts, _code_of_package(), np.__version__)
     if folder is None or key is None:
         return compute()
     path = folder / "tables" / f"{key}.npz"

@@ -127,24 +127,24 @@ class DisplayMixin(ComparedByContent):
         return [*more, *self.remarks, *(f"{name}: {remedies[name]}" for name in ends)]
 
 
-def leading(columns: Sequence[str]) -> list[str]:
+def first_columns(columns: Sequence[str]) -> list[str]:
     """The first columns of a table that is shown, and how its rows have ended: five in all.
 
     Example:
-        >>> leading(["alpha", "error", "overlap", "status", "error_estimate", "residual"])
+        >>> first_columns(["alpha", "error", "overlap", "status", "error_estimate", "residual"])
         ['alpha', 'error', 'overlap', 'status', 'error_estimate']
-        >>> leading(["alpha", "error", "standard_error", "theory", "row_error", "status"])
+        >>> first_columns(["alpha", "error", "standard_error", "theory", "row_error", "status"])
         ['alpha', 'error', 'standard_error', 'theory', 'status']
     """
     among = [name for name in columns if name != "status"][: _COLUMNS - ("status" in columns)]
     return [name for name in columns if name in among or name == "status"]
 
 
-def spoken(name: str) -> str:
+def readable_name(name: str) -> str:
     """The name of a threshold, a curve or a column in legends and sentences.
 
     Example:
-        >>> spoken("bayes_optimal_transition")
+        >>> readable_name("bayes_optimal_transition")
         'Bayes-optimal transition'
     """
     return name.replace("bayes_optimal", "Bayes-optimal").replace("_", " ")
@@ -180,7 +180,7 @@ class ModelDisplayMixin(DisplayMixin):
         return self.parameters
 
 
-def told(parameters: Mapping[str, Any]) -> list[str]:
+def displayed_parameters(parameters: Mapping[str, Any]) -> list[str]:
     """Names of parameters that a reader is told: not a variance of zero beside the law that labels have instead."""
     return sorted(parameters.keys() - ({"noise"} if "noise_law" in parameters else set()))
 
@@ -196,4 +196,4 @@ def heading(model: str, parameters: Mapping[str, Any]) -> str:
     def text(value: Any) -> str:
         return f"{value:g}" if isinstance(value, float) else str(value)
 
-    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in told(parameters))
+    return f"{model}: " + ", ".join(f"{name} = {text(parameters[name])}" for name in displayed_parameters(parameters))

@@ -42,8 +42,8 @@ class ComparedByContent:
 
 def _content(result: Any) -> str | None:
     # Here, since it brings NumPy along, which --help does without.
-    from glassformer.core.hashing import identified
+    from glassformer.core.hashing import identity_or_none
 
     if isinstance(result, tuple):
-        return identified(*result)
-    return identified(*(getattr(result, one.name) for one in dataclasses.fields(result)))
+        return identity_or_none(*result)
+    return identity_or_none(*(getattr(result, one.name) for one in dataclasses.fields(result)))

@@ -96,7 +96,7 @@ class ConvergenceError(GlassformerError, RuntimeError):
         super().__init__(f"{status}: {remedy} (pass throw=False to receive the unconverged result)")
 
 
-def no_data(limit: str, remedy: str) -> IncompatibleError:
+def no_data_error(limit: str, remedy: str) -> IncompatibleError:
     """The error of a limit of infinite or vanishing ratios, from which nothing can be drawn."""
     return IncompatibleError(f"{limit} is a limit without data: {remedy}")
 

@@ -56,11 +56,11 @@ def identity(*parts: Any) -> str:
     return _digest(parts, in_function=False)
 
 
-def identified(*parts: Any) -> str | None:
+def identity_or_none(*parts: Any) -> str | None:
     """Return the :func:`identity`, or None where there is none.
 
     Example:
-        >>> identified(n for n in [1]) is None
+        >>> identity_or_none(n for n in [1]) is None
         True
     """
     try:

@@ -22,11 +22,11 @@ _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
-def watched(watcher: Watcher) -> Iterator[None]:
+def watch_progress(watcher: Watcher) -> Iterator[None]:
     """Report progress to a function instead of the terminal; an exception that it raises ends the computation.
 
     Example:
-        >>> with watched(print):
+        >>> with watch_progress(print):
         ...     _ = list(track("ab", "spelling"))
         spelling 0 2
         spelling 1 2

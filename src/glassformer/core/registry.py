@@ -21,14 +21,14 @@ def import_string(package: str, place: str) -> Any:
     return getattr(importlib.import_module(f"glassformer.{package}.{module}"), name)
 
 
-def by_name(given: object, table: dict[str, str], package: str) -> Any:
+def create_by_name(given: object, table: dict[str, str], package: str) -> Any:
     """Make an object from its name in a table; a name that ends in ``:NUMBER`` is followed by a number.
 
     Raises:
         LookupError: the table has no such name, or a number is missing.
 
     Example:
-        >>> by_name("laplace:0.5", {"laplace:SCALE": "label_laws:Laplace"}, "channels")
+        >>> create_by_name("laplace:0.5", {"laplace:SCALE": "label_laws:Laplace"}, "channels")
         Laplace(scale=0.5)
     """
     name, separator, number = given.partition(":") if isinstance(given, str) else ("", "", "")

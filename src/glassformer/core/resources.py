@@ -27,12 +27,12 @@ def available_memory() -> float:
     return min(_free(), _allowed())
 
 
-def furthest(part: Any, *names: str) -> tuple[str, Any]:
+def farthest_from_default(part: Any, *names: str) -> tuple[str, Any]:
     """Of these fields of a data class, the one that is the most times its default, and its value: the one to blame.
 
     Example:
         >>> from glassformer.learners.sgd import SGD
-        >>> furthest(SGD(passes=4000), "passes", "batch")
+        >>> farthest_from_default(SGD(passes=4000), "passes", "batch")
         ('passes', 4000)
     """
     name = max(names, key=lambda name: getattr(part, name) / type(part).__dataclass_fields__[name].default)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from glassformer.core.display import ModelDisplayMixin, leading, told
+from glassformer.core.display import ModelDisplayMixin, displayed_parameters, first_columns
 from glassformer.core.errors import ConvergenceError, IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.status import Status
@@ -91,7 +91,7 @@ class Table(ModelDisplayMixin):
         """Raise where runs cannot be drawn beside this table."""
         if self.drawing != "plot_limits" or not hasattr(runs, "instances"):
             raise IncompatibleError("runs are points beside a line of limits: limits(...).plot(runs=simulate(...))")
-        common = [name for name in told(self.parameters) if name in runs.parameters]
+        common = [name for name in displayed_parameters(self.parameters) if name in runs.parameters]
         apart = [name for name in common if not _same(self.parameters[name], runs.parameters[name])]
         if self.model != runs.model or apart:
             named = (f"{name} = {self.parameters[name]} and {runs.parameters[name]}" for name in apart)
@@ -103,7 +103,7 @@ class Table(ModelDisplayMixin):
         """The sample ratio, the error, how certain it is, what it is compared with, and how the rows ended."""
         names = [name for name in _MATTER if name in self.columns and np.ndim(self.columns[name]) == 1]
         others = [name for name, column in self.columns.items() if np.ndim(column) == 1 and name not in names]
-        return leading([*names, *others, "status"])
+        return first_columns([*names, *others, "status"])
 
     @property
     def remarks(self) -> Sequence[str]:
@@ -140,14 +140,14 @@ class Table(ModelDisplayMixin):
 
     def to_dict(self) -> dict[str, Any]:
         """The table as the command line writes it in JSON."""
-        document = {"model": self.model, "parameters": plain(self.parameters), "points": self.rows()}
+        document = {"model": self.model, "parameters": to_json_types(self.parameters), "points": self.rows()}
         return {**document, "notes": list(self.notes)} if self.notes else document
 
     def to_pandas(self) -> pandas.DataFrame:
         """A data frame with a ``status`` column and one column per entry of a matrix; parameters in ``attrs``."""
         import pandas
 
-        columns = {name: part for column in self.columns.items() for name, part in scalars(*column).items()}
+        columns = {name: part for column in self.columns.items() for name, part in scalar_columns(*column).items()}
         frame = pandas.DataFrame({**columns, "status": [str(status) for status in self.status]})
         frame.attrs = {"model": self.model, **self.parameters}
         return frame
@@ -185,7 +185,7 @@ _MATTER = (
 
 def _same(one: Any, other: Any) -> bool:
     """Whether two values of a parameter are the same, as they are written."""
-    return bool(str(plain(one)) == str(plain(other)))
+    return bool(str(to_json_types(one)) == str(to_json_types(other)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +245,7 @@ class NamedEntries(Mapping[str, E]):
         return next((entry for entry in self.entries if entry.name == name), default)
 
 
-def wide_bars(
+def wide_error_bars(
     alpha: Array, error: Array, estimate: Array, parameters: Mapping[str, Any], option: str = "--data-points"
 ) -> list[str]:
     """A note on the error estimate that is largest as a share of its error, where that is more than a fifth.
@@ -253,7 +253,7 @@ def wide_bars(
     Errors that vanish within a thousandth are left out. The option is that of ``points`` on the command line.
 
     Example:
-        >>> (note,) = wide_bars(np.array([0.5]), np.array([0.143]), np.array([0.125]), {"points": 64})
+        >>> (note,) = wide_error_bars(np.array([0.5]), np.array([0.143]), np.array([0.125]), {"points": 64})
         >>> note
         'wide error bar: the error estimate 0.125 at alpha = 0.5 is 87 % of the error 0.143. Raise points = 64 \
 (--data-points)'
@@ -274,7 +274,7 @@ def wide_bars(
     ]
 
 
-def scalars(name: str, column: Array) -> dict[str, Array]:
+def scalar_columns(name: str, column: Array) -> dict[str, Array]:
     """The entries of a column of vectors or matrices, each under its name with its indices from 1."""
     column = np.asarray(column)
     places = np.ndindex(column.shape[1:])
@@ -285,15 +285,15 @@ def _listed(column: Array) -> Any:
     """The column as lists in types that JSON knows."""
     values = np.asarray(column)
     ready = values.dtype.kind in "iub" or (values.dtype.kind == "f" and np.all(np.isfinite(values)))
-    return values.tolist() if ready else plain(column)
+    return values.tolist() if ready else to_json_types(column)
 
 
-def plain(value: Any) -> Any:
+def to_json_types(value: Any) -> Any:
     """``value`` in types that JSON knows; numbers that are not finite become None."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: to_json_types(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [plain(item) for item in value]
+        return [to_json_types(item) for item in value]
     if isinstance(value, Status):
         return str(value)
     if isinstance(value, bool | np.bool_):

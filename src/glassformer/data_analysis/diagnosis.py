@@ -17,7 +17,7 @@ from glassformer.data_analysis.linearity import linearity
 from glassformer.data_analysis.spectrum import alike, spectrum
 from glassformer.learners.data_arrays import as_inputs, first_bad, one_array, require_squares
 from glassformer.learners.data_findings import POLICY, Finding, findings, sampled
-from glassformer.numerics.eigenvalues import with_eigenvalues
+from glassformer.numerics.decompositions import map_eigenvalues
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,4 +218,4 @@ def _inverse_root(covariance: Array) -> Array:
         seen = values > POLICY.empty * max(float(values.max()), 1e-300)
         return np.where(seen, 1 / np.sqrt(np.where(seen, values, 1.0)), 0.0)
 
-    return with_eigenvalues(covariance, inverse)
+    return map_eigenvalues(covariance, inverse)

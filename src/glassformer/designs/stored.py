@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
-from glassformer.numerics.eigenvalues import square_root
+from glassformer.numerics.decompositions import square_root
 
 _STORAGE: dict[str, Any] = {"float64": np.float64, "float32": np.float32}
 # Numbers of a temporary array that a core's cache holds.

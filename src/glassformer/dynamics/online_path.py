@@ -12,9 +12,9 @@ from glassformer.core.checks import is_number
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.core.results import scalars
+from glassformer.core.results import scalar_columns
 from glassformer.core.solution import Status
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.numerics.roots import root_by_growth
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class OnlinePath(DisplayMixin):
 
         columns = {"time": self.time, "error": self.error.value, "cosine": self.cosine.value}
         columns |= {"error_estimate": self.error.error, "plugin_error": self.test_error.value}
-        parts = {name: part for column in columns.items() for name, part in scalars(*column).items()}
+        parts = {name: part for column in columns.items() for name, part in scalar_columns(*column).items()}
         return pandas.DataFrame({**parts, "status": str(self.status)})
 
     @property
@@ -131,7 +131,7 @@ def _estimated(replicas: Array) -> Estimate:
     means = replicas.mean(axis=2)
     count = means.shape[1]
     value, blur = np.mean(means, axis=1), np.std(means, axis=1, ddof=1) / np.sqrt(count)
-    return Estimate(value, np.asarray(confident(count) * blur + TOLERANCE * np.abs(value)))
+    return Estimate(value, np.asarray(confidence_factor(count) * blur + TOLERANCE * np.abs(value)))
 
 
 def _crossing(time: Array, path: Array, level: float) -> tuple[float, float]:

@@ -34,15 +34,15 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import note, track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Steps, wide_bars
+from glassformer.core.results import Steps, wide_error_bars
 from glassformer.core.settings import decay_rate
 from glassformer.core.solution import Status
 from glassformer.dynamics.online_equations import SETS, Fields, flips_of, label_gaps, slopes, symmetric_part
 from glassformer.dynamics.online_path import TOLERANCE, OnlinePath
 from glassformer.models.base import Model
 from glassformer.numerics.cached_jit import CachedJit
-from glassformer.numerics.divergence import diverges
 from glassformer.numerics.jax_settings import jax_settings
+from glassformer.numerics.sequences import diverges
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ def online_trajectory(
             **estimates,
         },
         status=[Status.CONVERGED if ok else path.status for ok in sound.tolist()],
-        notes=wide_bars(
+        notes=wide_error_bars(
             np.repeat(ratios, steps + 1), error, estimates["error_estimate"], {"points": points}, "--field-points"
         ),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from glassformer.core.estimate import Array
 from glassformer.experiments.instances import Run
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 
 # Distance from theory that is large whatever the standard errors: a share of the error before any data, which is 1.
 _LARGE = 0.1
@@ -25,14 +25,14 @@ def interval(standard_error: Array, instances: int) -> Array:
         >>> interval(np.array([1.0]), 4).round(2)  # 1.96 of very many instances
         array([3.18])
     """
-    return confident(instances) * np.asarray(standard_error)
+    return confidence_factor(instances) * np.asarray(standard_error)
 
 
 def few_instances(instances: int) -> list[str]:
     """A note on standard errors of few instances."""
     if not 1 < instances < _MANY:
         return []
-    factor = confident(instances)
+    factor = confidence_factor(instances)
     return [f"standard errors are from {instances} instances: 95 % intervals are {factor:.3g} times as wide"]
 
 
@@ -68,7 +68,7 @@ def far_from_theory(
 
 def _is_far(gap: float, error: float, theory: float, bar: float, instances: int) -> bool:
     """Whether a distance from theory is large, or beyond the interval and not small."""
-    beyond = abs(gap) > confident(instances) * error + bar if error > 0 else False
+    beyond = abs(gap) > confidence_factor(instances) * error + bar if error > 0 else False
     return abs(gap) > _LARGE or (beyond and abs(gap) > _SMALL * abs(theory))
 
 
@@ -81,9 +81,9 @@ def _reason(runs: Sequence[Run], distance: float, error: float, d: int) -> str:
         return f"{len(failed)} of {len(runs)} runs ended {statuses}; {size}"
     if len(runs) == 1:
         return f"One instance has no standard error: add instances; or {size}"
-    if distance <= confident(len(runs)) * error:
+    if distance <= confidence_factor(len(runs)) * error:
         return (
-            f"The 95 % interval of {len(runs)} instances is +- {confident(len(runs)) * error:.2g}: add instances; or "
-            f"{size}"
+            f"The 95 % interval of {len(runs)} instances is +- {confidence_factor(len(runs)) * error:.2g}: "
+            f"add instances; or {size}"
         )
     return f"More than chance explains (95 % of {len(runs)} instances): {size}"

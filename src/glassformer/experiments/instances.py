@@ -19,7 +19,7 @@ from glassformer.core.estimate import Array
 from glassformer.core.hashing import identity
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Table, plain
+from glassformer.core.results import Table, to_json_types
 from glassformer.core.solution import Status
 from glassformer.designs.generated import GeneratedDesign
 from glassformer.learners.base import FitResult, FitStatus, Learner
@@ -126,7 +126,7 @@ class Simulation(Table):
         """One dictionary per sample ratio, with the list of its runs."""
         rows = super().rows()
         for row, runs in zip(rows, self.instances, strict=True):
-            row["instances"] = [plain(run.to_dict()) for run in runs]
+            row["instances"] = [to_json_types(run.to_dict()) for run in runs]
         return rows
 
 

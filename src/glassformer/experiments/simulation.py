@@ -12,7 +12,7 @@ from glassformer.core.checkpoints import CheckpointFolder
 from glassformer.core.checks import is_whole, require_arguments, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.results import Table, wide_bars
+from glassformer.core.results import Table, wide_error_bars
 from glassformer.core.solution import Status
 from glassformer.experiments.distance_from_theory import far_from_theory, few_instances, interval
 from glassformer.experiments.instances import Experiment, Run, Simulation, standard_error
@@ -108,7 +108,7 @@ def simulate(
     notes = [f"no theory of {learner.name}: {own}"] if isinstance(own, str) else []
     theory = nothing if isinstance(own, str) else own
     columns = _columns(runs, theory, optimum)
-    bars = wide_bars(ratios, optimum["error"], optimum["error_estimate"], size.parameters)
+    bars = wide_error_bars(ratios, optimum["error"], optimum["error_estimate"], size.parameters)
     distance = far_from_theory(_compared(columns, size.row_names), ratios, runs, d)
     remarks = [*size.remarks, *experiment.size.remarks, *notes, *_hard(optimum), *few_instances(instances)]
     return experiment.table(columns, runs, [*remarks, *bars, *distance])

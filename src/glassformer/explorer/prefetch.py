@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from glassformer.core.errors import GlassformerError
-from glassformer.core.hashing import identified
+from glassformer.core.hashing import identity_or_none
 from glassformer.explorer.answer import Answer, Asked
 from glassformer.explorer.panels.curve import answered
 from glassformer.explorer.question import beginning, built
@@ -73,7 +73,7 @@ def beginnings(names: Iterable[str]) -> list[Asked]:
 def _answer(guesses: list[Asked], so_far: Callable[[Answer], None]) -> None:
     del so_far
     for asked in guesses:
-        if identified(asked.model) is None:
+        if identity_or_none(asked.model) is None:
             # Nobody could tell that the answer is there.
             continue
         # What cannot be answered is said once it is asked.

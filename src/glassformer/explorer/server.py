@@ -23,7 +23,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.explorer.access import filter_logs, protect
 from glassformer.explorer.own_link import Given
 from glassformer.explorer.page import STYLE, end, page, tabs
-from glassformer.numerics.memory import share_pools
+from glassformer.numerics.memory import limit_malloc_arenas
 
 ADDRESS = "127.0.0.1"
 
@@ -67,7 +67,7 @@ def server(port: int = 0, first: str = "bsr", given: Given | None = None) -> tup
 def serve(first: str, port: int, show: bool, given: Given) -> None:
     """Answer until interrupted."""
     _quiet()
-    share_pools()
+    limit_malloc_arenas()
     made, address = server(port, first, given)
     filter_logs(address.rpartition("/")[2])
     made.start()

@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any, Protocol
 
 from glassformer.core.errors import GlassformerError
-from glassformer.core.progress import watched
+from glassformer.core.progress import watch_progress
 from glassformer.numerics.memory import MemoryBound
 
 _LOG = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class Work:
             later(show, answer)
 
         try:
-            with watched(watch):
+            with watch_progress(watch):
                 found = compute(so_far)
             later(show, found)
             later(tell, "")
@@ -121,4 +121,4 @@ class Work:
             later(fail, error)
         finally:
             later(over)
-            _BOUND.keep()
+            _BOUND.enforce()

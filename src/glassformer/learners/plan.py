@@ -13,7 +13,7 @@ from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.results import NamedEntries, plain
+from glassformer.core.results import NamedEntries, to_json_types
 from glassformer.core.solution import Status
 from glassformer.learners.base import Learner
 from glassformer.learners.learning_curve import LEVEL, QUANTITIES, Curves, Seen, ending, extended, first_ratios
@@ -49,7 +49,7 @@ class Needed(ComparedByContent):
     def to_dict(self) -> dict[str, Any]:
         """What is known of it, by name; ``reached`` tells whether there is such a sample ratio."""
         reached = "never_seen" if np.isinf(self.alpha) else "unknown" if np.isnan(self.alpha) else "at_alpha"
-        return {**plain(dict(vars(self))), "reached": reached}
+        return {**to_json_types(dict(vars(self))), "reached": reached}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +94,13 @@ class Plan(ModelDisplayMixin, NamedEntries[Needed]):
         beside = [] if self.thresholds is None else [entry.to_dict() for entry in self.thresholds.entries]
         return {
             "model": self.model,
-            "parameters": plain(self.parameters),
+            "parameters": to_json_types(self.parameters),
             "quantity": self.quantity,
             "target": self.target,
             "d": self.d,
             "needed": [entry.to_dict() for entry in self.entries],
             "thresholds": beside,
-            "curves": plain(self.curves),
+            "curves": to_json_types(self.curves),
             "notes": list(self.notes),
         }
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.channels.attention.named import NAMES, attention_channel, untied_channel
 from glassformer.core.checks import is_number, require_integer
-from glassformer.core.errors import IncompatibleError, ParameterError, no_data
+from glassformer.core.errors import IncompatibleError, ParameterError, no_data_error
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_number, parse_text
 from glassformer.designs.base import Design
@@ -265,7 +265,7 @@ class AttentionIndexed(Model):
     def at_size(self, d: int) -> FiniteSize:
         """The model at ``r = round(rho d)``, at least one, or at its fixed width."""
         if self.rho is not None and (self.rho == 0 or np.isinf(self.rho)):
-            raise no_data(f"rho = {self.rho}", "give finite rho > 0, or width instead of rho = 0")
+            raise no_data_error(f"rho = {self.rho}", "give finite rho > 0, or width instead of rho = 0")
         wide = self._wide(d)
         rho = None if self.rho is None else wide / d
         channel = self.channel if rho is None or self.untied else self.channel.at_power(1 + rho)

@@ -12,7 +12,7 @@ import numpy as np
 from glassformer.channels.confusion import CONFUSIONS
 from glassformer.channels.scalar.named import NAMES, scalar_channel
 from glassformer.core.checks import is_number, require_integer
-from glassformer.core.errors import IncompatibleError, ParameterError, no_data
+from glassformer.core.errors import IncompatibleError, ParameterError, no_data_error
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_number, parse_text
 from glassformer.designs.base import Design
@@ -241,7 +241,7 @@ class BilinearSequenceRegression(Model):
 
     def inputs_at(self, d: int) -> tuple[type[Design], int]:
         if np.isinf(self.beta):
-            raise no_data(f"beta = {self.beta}", "give beta = L/d")
+            raise no_data_error(f"beta = {self.beta}", "give beta = L/d")
         return DenseDesign, max(1, round(self.beta * d))
 
     def tokens_remedy(self, tokens: int, d: int) -> str:
@@ -251,7 +251,7 @@ class BilinearSequenceRegression(Model):
         """The model at ``L = round(beta d)`` and, with ``rho``, at ``r = round(rho d)``, both at least one."""
         if np.isinf(self.beta) or (self.rho is not None and (self.rho == 0 or np.isinf(self.rho))):
             remedy = "give finite beta and rho, or width instead of rho = 0"
-            raise no_data(f"beta = {self.beta}, rho = {self.rho}", remedy)
+            raise no_data_error(f"beta = {self.beta}, rho = {self.rho}", remedy)
         shape = (max(1, round(self.beta * d)), d)
         spectrum = None if self.spectrum is None else self.spectrum.resized(min(shape))
         wide = self._wide(d)

@@ -15,7 +15,7 @@ from glassformer.core.checks import is_number, real_numbers, require_integer
 from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid
-from glassformer.core.resources import furthest
+from glassformer.core.resources import farthest_from_default
 from glassformer.designs.quadratic import LayeredQuadraticDesign
 from glassformer.models.aim import AttentionIndexed
 from glassformer.models.base import FiniteSize, Model
@@ -85,7 +85,7 @@ class DeepAttentionIndexed(Model):
         if not isinstance(self.channel, str) or self.channel not in ("softmax", "linear"):
             raise IncompatibleError(f"channel = {self.channel} and layers = {self.layers}: choose softmax or linear")
         fields = self.layers * self.tokens * (self.tokens + 1) // 2
-        require_sampling(*furthest(self, "tokens", "layers"), fields, 1, _POINTS, _EFFORT)
+        require_sampling(*farthest_from_default(self, "tokens", "layers"), fields, 1, _POINTS, _EFFORT)
         from glassformer.channels.attention.deep import DeepAttentionIndexedChannel
 
         strengths = tuple(float(c) for c in real_numbers("skip", 1.0 if self.skip is None else self.skip).ravel())

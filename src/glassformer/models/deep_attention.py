@@ -18,7 +18,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_integers, parse_number, parse_text
-from glassformer.core.resources import furthest, require_resources
+from glassformer.core.resources import farthest_from_default, require_resources
 from glassformer.designs.projection import projection_design
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.token_correlation import Root, correlation_root, told
@@ -132,7 +132,7 @@ class DeepAttention(Model):
         ranks = self._ranks()
         layers = sum(ranks)
         fields = layers * self.heads * self.tokens * (1 if self.tied else 2)
-        blamed, value = furthest(self, "depth", "tokens", "heads", "points")
+        blamed, value = farthest_from_default(self, "depth", "tokens", "heads", "points")
         if max(ranks) > 1:
             blamed, value = "rank", self.rank
         require_sampling(blamed, value, fields, 2.0 ** min(layers - 1, 500), points)

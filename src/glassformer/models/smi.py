@@ -17,7 +17,7 @@ from glassformer.core.checks import is_number, require_integer
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import parameter
 from glassformer.core.parsing import parse_grid, parse_number, parse_text
-from glassformer.core.resources import furthest
+from glassformer.core.resources import farthest_from_default
 from glassformer.designs.projection import projection_design
 from glassformer.models.base import FiniteSize, Model
 from glassformer.models.token_correlation import OfCorrelatedTokens, correlation_root, told
@@ -112,7 +112,9 @@ class SequenceMultiIndex(Model):
         for name in ("indices", "tokens"):
             require_integer(name, getattr(self, name))
         images = 2.0 ** min(self.indices, 10)
-        require_sampling(*furthest(self, "indices", "tokens", "points"), self.indices * self.tokens, images, points)
+        require_sampling(
+            *farthest_from_default(self, "indices", "tokens", "points"), self.indices * self.tokens, images, points
+        )
         # A link that cannot be used is refused now, not when the first number is asked for.
         _ = self.channel
         object.__setattr__(self, "prior", self._prior())

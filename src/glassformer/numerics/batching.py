@@ -32,7 +32,7 @@ def chunks(data: Any, most: int = _CHUNK, rest: int = _REST) -> Iterator[tuple[A
         yield index, jax.tree.map(lambda part, index=index: np.asarray(part)[index], data), len(turns)
 
 
-def in_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, rest: int = _REST) -> list[Array]:
+def map_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, rest: int = _REST) -> list[Array]:
     """``work(positions, chunk)`` of all chunks of the data, in double precision, on every core; results put together.
 
     Args:
@@ -53,7 +53,7 @@ def in_chunks(work: Callable[[Any, Any], Any], data: Any, most: int = _CHUNK, re
     return [np.concatenate(found) for found in zip(*parts, strict=True)]
 
 
-def mapped(function: Callable[..., Any], data: Any, *numbers: float) -> Any:
+def map_points(function: Callable[..., Any], data: Any, *numbers: float) -> Any:
     """``function`` of every data point, in double precision; compiled once for all functions that are alike.
 
     Args:
@@ -63,13 +63,13 @@ def mapped(function: Callable[..., Any], data: Any, *numbers: float) -> Any:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> mapped(jnp.exp, np.zeros(3)).tolist()
+        >>> map_points(jnp.exp, np.zeros(3)).tolist()
         [1.0, 1.0, 1.0]
-        >>> mapped(jnp.add, np.zeros(3), 2.0).tolist()
+        >>> map_points(jnp.add, np.zeros(3), 2.0).tolist()
         [2.0, 2.0, 2.0]
     """
     over_points = CachedJit(_over_points, function=function)
-    return in_chunks(lambda _, chunk: (over_points(chunk, tuple(map(np.float64, numbers))),), data)[0]
+    return map_chunks(lambda _, chunk: (over_points(chunk, tuple(map(np.float64, numbers))),), data)[0]
 
 
 def _over_points(data: Any, numbers: Any, function: Callable[..., Any]) -> Any:

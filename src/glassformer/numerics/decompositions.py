@@ -1,12 +1,13 @@
-"""Decompositions of matrices, small ones on one thread.
+"""Decompositions of matrices, and functions of symmetric matrices.
 
-Threads of a BLAS wait for each other in every panel of a small matrix: beside two busy processes the singular values of
-100 x 100 numbers take thirty times as long on two threads as on one, and on an idle machine two gain nothing.
+Small matrices are decomposed on one thread: threads of a BLAS wait for each other in every panel. Beside two busy
+processes the singular values of a 100 x 100 matrix take thirty times as long on two threads as on one, and on an idle
+machine two threads gain nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
@@ -15,12 +16,13 @@ from threadpoolctl import ThreadpoolController
 
 from glassformer.core.estimate import Array
 
-# Rows up to which a matrix is so small that no BLAS shares its work, and telling it so would take as long; and small.
+# Rows up to which no BLAS shares the work of a matrix (limiting its threads would take as long), and up to which one is
+# small (measured).
 _TINY, _SMALL = 64, 512
 
 
 def svd(matrix: Array) -> tuple[Array, Array, Array]:
-    """Thin singular value decomposition, as that of NumPy.
+    """Return the thin singular value decomposition, as NumPy does.
 
     Example:
         >>> svd(np.diag([1.0, 2.0]))[1].tolist()
@@ -32,7 +34,7 @@ def svd(matrix: Array) -> tuple[Array, Array, Array]:
 
 
 def singular_values(matrices: Array) -> Array:
-    """Singular values, the largest first.
+    """Return singular values, the largest first.
 
     Example:
         >>> singular_values(np.diag([1.0, 2.0])).tolist()
@@ -43,7 +45,7 @@ def singular_values(matrices: Array) -> Array:
 
 
 def eigh(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues and eigenvectors of symmetric matrices, as ``numpy.linalg.eigh``.
+    """Return eigenvalues and eigenvectors of symmetric matrices, as ``numpy.linalg.eigh``.
 
     Example:
         >>> eigh(np.diag([1.0, 2.0]))[0].tolist()
@@ -52,6 +54,29 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
     with _threads_for(matrix):
         values, vectors = np.linalg.eigh(matrix)
     return values, vectors
+
+
+def map_eigenvalues(matrices: Array, function: Callable[[Array], Array]) -> Array:
+    """Return symmetric matrices, shape (..., P, P), with a function applied to their eigenvalues.
+
+    Example:
+        >>> map_eigenvalues(np.diag([2.0, -1.0]), np.abs)
+        array([[2., 0.],
+               [0., 1.]])
+    """
+    values, vectors = np.linalg.eigh(matrices)
+    return np.asarray((vectors * function(values)[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+
+
+def square_root(matrix: Array) -> Array:
+    """Return the symmetric square root; eigenvalues that are negative by rounding or sampling count as zero.
+
+    Example:
+        >>> square_root(np.diag([4.0, 0.0]))
+        array([[2., 0.],
+               [0., 0.]])
+    """
+    return map_eigenvalues(matrix, lambda values: np.sqrt(np.maximum(values, 0.0)))
 
 
 @contextmanager

@@ -23,11 +23,11 @@ def on_release(release: Callable[[], None]) -> None:
     _RELEASES.append(release)
 
 
-def resident() -> float:
+def resident_memory() -> float:
     """Resident memory of this process in megabytes; zero where the system does not tell.
 
     Example:
-        >>> resident() >= 0
+        >>> resident_memory() >= 0
         True
     """
     status = Path("/proc/self/status")
@@ -42,13 +42,13 @@ def trim_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def share_pools(most: int = 2) -> None:
+def limit_malloc_arenas(most: int = 2) -> None:
     """Have threads that start from now on share a few pools of memory, which else keep what each of them once took.
 
     Nothing happens where the C library has none.
 
     Example:
-        >>> share_pools()
+        >>> limit_malloc_arenas()
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_ARENAS, most)
@@ -62,21 +62,21 @@ class MemoryBound:
         growth: since then, until it is again.
 
     Example:
-        >>> MemoryBound().keep()
+        >>> MemoryBound().enforce()
     """
 
     def __init__(self, limit: float = 800.0, growth: float = 150.0) -> None:
         self._limit, self._growth, self._after = limit, growth, 0.0
         self._lock = threading.Lock()
 
-    def keep(self) -> None:
+    def enforce(self) -> None:
         """To be called between two computations."""
         with self._lock:
-            if "jax" not in sys.modules or resident() < max(self._limit, self._after + self._growth):
+            if "jax" not in sys.modules or resident_memory() < max(self._limit, self._after + self._growth):
                 return
             for release in _RELEASES:
                 release()
             sys.modules["jax"].clear_caches()
             gc.collect()
             trim_memory()
-            self._after = resident()
+            self._after = resident_memory()

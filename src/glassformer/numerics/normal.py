@@ -8,11 +8,11 @@ from scipy.special import erfcx
 from glassformer.core.estimate import Array
 
 
-def mills(a: Array) -> Array:
+def inverse_mills_ratio(a: Array) -> Array:
     """phi(a) / Phi(a); erfcx keeps full relative precision where both vanish and overflows harmlessly to 0.
 
     Example:
-        >>> float(mills(np.array(0.0)).round(6))
+        >>> float(inverse_mills_ratio(np.array(0.0)).round(6))
         0.797885
     """
     return np.asarray(np.sqrt(2 / np.pi) / erfcx(-a / np.sqrt(2)))

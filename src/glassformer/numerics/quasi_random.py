@@ -44,7 +44,9 @@ def normal_points(dimensions: int, points: int = _POINTS, replicas: int = _REPLI
     return np.asarray(scipy.special.ndtri(np.clip(np.stack(sets), 1e-16, 1 - 1e-16)))
 
 
-def turns(index: NDArray[np.intp], data: int, points: int, pool: int, replicas: int = _REPLICAS) -> NDArray[np.intp]:
+def pool_indices(
+    index: NDArray[np.intp], data: int, points: int, pool: int, replicas: int = _REPLICAS
+) -> NDArray[np.intp]:
     """Places in a pool of random numbers that data points take in turn, those of different replicas apart.
 
     A pool is finite, and what is left of its error the same for all data that share it: only replicas with places of
@@ -58,7 +60,7 @@ def turns(index: NDArray[np.intp], data: int, points: int, pool: int, replicas: 
         replicas: how many.
 
     Example:
-        >>> turns(np.arange(8), 8, 2, 6, replicas=2).tolist()
+        >>> pool_indices(np.arange(8), 8, 2, 6, replicas=2).tolist()
         [0, 1, 3, 4, 0, 1, 3, 4]
     """
     each = points if data % (replicas * points) == 0 else -(-data // replicas)
@@ -67,13 +69,13 @@ def turns(index: NDArray[np.intp], data: int, points: int, pool: int, replicas: 
 
 
 @lru_cache(maxsize=8)
-def confident(replicas: int, confidence: float = 0.95) -> float:
+def confidence_factor(replicas: int, confidence: float = 0.95) -> float:
     """Standard errors, known from so many replicas, that make an error estimate: 95 of 100 errors stay below it.
 
     Source: quantiles of Student's distribution.
 
     Example:
-        >>> round(confident(8), 4)
+        >>> round(confidence_factor(8), 4)
         2.3646
     """
     # Slow to import, and of no use where nothing is sampled.

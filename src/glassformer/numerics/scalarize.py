@@ -82,10 +82,10 @@ def fill_entries(shape: tuple[int, ...], parts: Iterable[Any]) -> Entries:
         >>> fill_entries((2,), [jnp.zeros(3), 1.0]).shape
         (2,)
     """
-    entries = np.empty(shape, dtype=object)
+    array = np.empty(shape, dtype=object)
     for place, part in zip(np.ndindex(shape), parts, strict=True):
-        entries[place] = part
-    return entries
+        array[place] = part
+    return array
 
 
 def entry_list(parts: Sequence[Any]) -> Entries:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.core.display import DisplayMixin, spoken
+from glassformer.core.display import DisplayMixin, readable_name
 from glassformer.core.estimate import Array
 from glassformer.core.results import Table
 from glassformer.core.solution import Solution, Status
@@ -179,7 +179,7 @@ def plot_thresholds(found: Thresholds, path: Path | Picture) -> None:
                 edge = axes.get_yaxis_transform()
                 axes.plot([1], [row], ">", color=color, transform=edge, clip_on=False)
                 axes.annotate("never", (1, row), (-8, -4), xycoords=edge, textcoords="offset points", ha="right")
-        axes.set_yticks(range(len(entries)), [spoken(entry.name) for entry in entries])
+        axes.set_yticks(range(len(entries)), [readable_name(entry.name) for entry in entries])
         axes.set(xlabel=label_alpha(found.parameters["alpha"]), title=title_of(found.model, found.parameters))
         # Marks at zero do not touch the names.
         axes.tick_params(axis="y", pad=8)
@@ -193,7 +193,7 @@ def plot_phase_diagram(found: PhaseDiagram, path: Path | Picture) -> None:
     whole = all(isinstance(value, int) for value in found.values)
     with canvas(path) as (axes,):
         for name, color, marker, line in zip(names, colors(len(names)), cycle(_MARKERS), cycle(_LINES)):
-            look = {"color": color, "marker": marker, "mfc": "none", "ms": 6, "label": spoken(name)}
+            look = {"color": color, "marker": marker, "mfc": "none", "ms": 6, "label": readable_name(name)}
             # There is nothing between two whole numbers: their line only guides the eye.
             look |= {"ls": ":", "lw": 0.8} if whole else {"ls": line, "lw": 1.2}
             draw_curve(axes, np.asarray(found.values, dtype=float), found.curve(name), found.curve_error(name), **look)
@@ -213,7 +213,7 @@ def plot_plan(found: Plan, path: Path | Picture) -> None:
     curves = {name: values for name, values in found.curves.items() if name != "alpha"}
     with canvas(path) as (axes,):
         for (name, values), color in zip(curves.items(), colors(len(curves)), strict=True):
-            draw_curve(axes, found.curves["alpha"], values, color=color, marker=".", ms=4, label=spoken(name))
+            draw_curve(axes, found.curves["alpha"], values, color=color, marker=".", ms=4, label=readable_name(name))
         axes.axhline(found.target, color="0.5", ls="--", lw=1, label=f"target {found.target:g}")
         reached = [entry.alpha for entry in found.entries if np.isfinite(entry.alpha) and entry.alpha > 0]
         for k, alpha in enumerate(reached):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cycler import cycler
 
-from glassformer.core.display import told
+from glassformer.core.display import displayed_parameters
 from glassformer.core.errors import ParameterError
 from glassformer.core.files import make_folder, replace_file
 
@@ -189,5 +189,5 @@ def title_of(model: str, parameters: Mapping[str, Any]) -> str:
         return numbers[0] if len(numbers) == 1 else f"({', '.join(numbers)})"
 
     links = [form.format(parameters[name]) for name, form in _LINKS.items() if name in parameters]
-    named = told(parameters)
+    named = displayed_parameters(parameters)
     return ", ".join([model, *links, *(f"${s} = {text(parameters[n])}$" for n, s in _SYMBOLS.items() if n in named)])

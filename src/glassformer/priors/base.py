@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.core.defaults import default_property
-from glassformer.core.errors import IncompatibleError, no_data
+from glassformer.core.errors import IncompatibleError, no_data_error
 from glassformer.core.estimate import Array, Estimate
 from glassformer.random_matrices.atoms import SpectralLaw
 
@@ -282,7 +282,7 @@ class ScalarPrior(Prior):
         raise self._no_data()
 
     def _no_data(self) -> IncompatibleError:
-        return no_data(type(self).__name__, "give finite beta and rho, or a width")
+        return no_data_error(type(self).__name__, "give finite beta and rho, or a width")
 
     # The interface of priors, for one row.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.registry import by_name
+from glassformer.core.registry import create_by_name
 from glassformer.priors.law import Law
 from glassformer.priors.mixture import Components, MixtureLaw
 
@@ -178,7 +178,7 @@ def law_of(prior: object) -> Law:
     if isinstance(prior, Law):
         return prior
     try:
-        law: Law = by_name(prior, LAWS, "priors")
+        law: Law = create_by_name(prior, LAWS, "priors")
     except LookupError as error:
         raise ParameterError(
             "prior", prior, f"one of {', '.join(NAMES)}, or a law such as GaussBernoulli(0.1)"

@@ -14,7 +14,7 @@ import scipy
 
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
-from glassformer.numerics.eigenvalues import square_root
+from glassformer.numerics.decompositions import square_root
 from glassformer.numerics.quadrature import gauss_panels
 from glassformer.numerics.quasi_random import normal_points
 from glassformer.priors.law import Law

@@ -18,7 +18,7 @@ from scipy.interpolate import PchipInterpolator
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Status
-from glassformer.numerics.quasi_random import confident, mean_and_error
+from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.risk.label_averages import Averages
 from glassformer.risk.penalties import ConjugateParameters, OrderParameters
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem
@@ -318,7 +318,7 @@ def refine_averages(problem: RiskProblem, alpha: Array, points: FixedPoints) -> 
         ).order.error
         for labels in replicas
     ]
-    spread = confident(len(replicas)) * mean_and_error(np.array(errors))[1]
+    spread = confidence_factor(len(replicas)) * mean_and_error(np.array(errors))[1]
     return FixedPoints.merge(rough, start._replace(error_estimate=spread), points.at(~rough))
 
 

@@ -22,8 +22,8 @@ from glassformer.core.progress import track
 from glassformer.core.results import Steps
 from glassformer.core.solution import Status
 from glassformer.models.base import Model, require_theory
-from glassformer.numerics.divergence import diverges
-from glassformer.numerics.quasi_random import confident, mean_and_error
+from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
+from glassformer.numerics.sequences import diverges
 from glassformer.risk.fixed_points import AGREEMENT, fixed_points
 from glassformer.risk.limits import order_columns
 from glassformer.risk.loss_base import Loss
@@ -170,7 +170,7 @@ def _refined_path(problem: RiskProblem, alpha: Array, strength: Array, steps: in
     if replicas:
         problems = (replace(problem, given_averages=labels) for labels in replicas)
         errors = [_iterate(one, alpha, strength, steps).error for one in problems]
-        difference = confident(len(replicas)) * mean_and_error(np.array(errors))[1]
+        difference = confidence_factor(len(replicas)) * mean_and_error(np.array(errors))[1]
     # Quadrature errors of every step, propagated by the slope of the map.
     error, total = path.error, [np.zeros_like(path.error[0])]
     changes = np.abs(np.diff(error, axis=0))

@@ -16,7 +16,7 @@ from glassformer.core.checks import require_integer, require_name
 from glassformer.core.display import DisplayMixin
 from glassformer.core.errors import DataError, DataWarning, ParameterError
 from glassformer.core.estimate import Array
-from glassformer.core.results import plain
+from glassformer.core.results import to_json_types
 from glassformer.core.solution import Status
 from glassformer.data_analysis.width import EstimatedModel
 from glassformer.learners.data_arrays import first_bad
@@ -106,7 +106,7 @@ class Forecast(DisplayMixin):
         told = {"quantity": self.quantity, "by": self.by, "widened": self.widened}
         if self.estimated is not None:
             told |= {"rho": self.estimated.rho, "noise": self.estimated.noise}
-        return {**plain(told), "status": str(self.status), "points": plain(self.rows())}
+        return {**to_json_types(told), "status": str(self.status), "points": to_json_types(self.rows())}
 
     def to_pandas(self) -> Any:
         """A data frame with one row per number of samples."""

@@ -23,7 +23,7 @@ from glassformer.channels.base import Channel
 from glassformer.core.checks import require_integer
 from glassformer.core.estimate import Array
 from glassformer.models.base import Model
-from glassformer.numerics.eigenvalues import square_root
+from glassformer.numerics.decompositions import square_root
 from glassformer.state_evolution.subspaces import symmetric_basis
 
 # Independent groups of samples, levels of the tree of cells, and samples that lay out the cells (chosen by trial: more

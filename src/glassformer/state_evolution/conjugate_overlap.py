@@ -14,7 +14,7 @@ from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array
 from glassformer.core.progress import advance, progress
 from glassformer.models.base import Model, require_theory
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 
 if TYPE_CHECKING:
     import pandas
@@ -109,7 +109,7 @@ def conjugate_overlap(
     with progress(f"conjugate overlap {model.name}", points):
         while True:
             averages = channel.with_points(points).averages(variance[None])
-            confidence = confident(averages.replicas.shape[1]) if channel.sampled else 1.0
+            confidence = confidence_factor(averages.replicas.shape[1]) if channel.sampled else 1.0
             value, error = rate * averages.information.value[0], confidence * rate * averages.information.error[0]
             floor = _SMALLEST * rate * channel.columns
             worst = float(np.max(np.diag(error) / np.maximum(np.diag(value), floor)))

@@ -18,7 +18,7 @@ from glassformer.core.cache import memoize
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import advance
 from glassformer.models.base import Model, require_theory
-from glassformer.numerics.eigenvalues import with_eigenvalues
+from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.priors.base import Prior
 from glassformer.state_evolution.fixed_point import Flags, Index
 
@@ -210,7 +210,7 @@ def _positive(q_hat: Estimate) -> Estimate:
     if not within.any():
         return q_hat
     value = q_hat.value.copy()
-    value[within] = with_eigenvalues(value[within], lambda values: np.maximum(values, 0.0))
+    value[within] = map_eigenvalues(value[within], lambda values: np.maximum(values, 0.0))
     return Estimate(value, q_hat.error)
 
 
@@ -236,7 +236,7 @@ def floor_eigenvalues(variance: Array, smallest: float) -> Array:
         return np.maximum(variance, smallest)
     low = np.linalg.eigvalsh(variance)[:, 0] < smallest
     lifted = variance.copy()
-    lifted[low] = with_eigenvalues(variance[low], lambda values: np.maximum(values, smallest))
+    lifted[low] = map_eigenvalues(variance[low], lambda values: np.maximum(values, smallest))
     return lifted
 
 

@@ -21,7 +21,7 @@ from glassformer.core.checks import is_number, is_whole, require_arguments, requ
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Table, plain
+from glassformer.core.results import Table, to_json_types
 from glassformer.models.base import Model, counting_threshold, require_theory
 from glassformer.numerics.roots import root_by_growth
 from glassformer.state_evolution.equation_of_state import information_at, mmse, overlap_grid
@@ -132,8 +132,8 @@ class Landscape(Table):
         """Return the curve, its stationary points and whether there is a hard phase, as the CLI writes them."""
         summary = {
             "hard_phase": self.hard_phase,
-            "maxima": plain(self.maxima),
-            "minima": plain(self.minima),
+            "maxima": to_json_types(self.maxima),
+            "minima": to_json_types(self.minima),
             "diverges_at_overlap_one": self.diverges,
         }
         return {**super().to_dict(), "alpha": self.alpha, **summary}

@@ -15,7 +15,7 @@ from glassformer.core.results import Branches, Table
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
-from glassformer.numerics.eigenvalues import with_eigenvalues
+from glassformer.numerics.decompositions import map_eigenvalues
 from glassformer.state_evolution.limits import combined_status, mean_error, row_columns
 from glassformer.state_evolution.solve import solve_state_evolution, uninformed_variance, validated_alpha
 
@@ -113,7 +113,7 @@ def _branch(model: Model, alpha: Array, start: str, settings: Iteration | None) 
         if model.prior.rows == 1:
             first = np.minimum(solution.value, largest)
         else:
-            first = with_eigenvalues(solution.value, lambda values: np.clip(values, 0.0, largest))
+            first = map_eigenvalues(solution.value, lambda values: np.clip(values, 0.0, largest))
 
 
 def _note(alpha: Array, two: Array) -> str:

@@ -16,8 +16,8 @@ from glassformer.channels.field_averages import Response
 from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.models.base import Model
-from glassformer.numerics.extrapolation import remainder
-from glassformer.numerics.quasi_random import confident, mean_and_error
+from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
+from glassformer.numerics.sequences import remaining_change
 from glassformer.state_evolution.subspaces import Basis, symmetric_basis
 
 # Data points per replica of the operator, at least (chosen by trial).
@@ -54,7 +54,7 @@ class Instability(NamedTuple):
     @property
     def relative_error(self) -> float:
         """Relative error of the eigenvalue, with a confidence of 95 %."""
-        return (confident(len(self.replicas)) * self.error + abs(self.missing)) / self.rate
+        return (confidence_factor(len(self.replicas)) * self.error + abs(self.missing)) / self.rate
 
 
 def instability(
@@ -103,7 +103,7 @@ def growth_of(model: Model, basis: Basis, response: Response) -> Instability:
     """Return the leading eigenvalue from responses of data points, with the bias of sampled posteriors."""
     leading, *fewer = (_leading(model, basis, _in_basis(part, basis)) for part in (response, *response.fewer))
     rates = [np.array(level.rate) for level in (leading, *fewer)]
-    bias = float(remainder(rates, model.channel.refinement_factor))
+    bias = float(remaining_change(rates, model.channel.refinement_factor))
     return leading._replace(missing=max(leading.missing, bias, key=abs))
 
 

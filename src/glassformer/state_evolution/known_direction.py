@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 
 from glassformer.core.estimate import Array, Estimate
 from glassformer.models.base import Model
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.state_evolution.evolution_map import EvolutionMap, side_information_overlap
 from glassformer.state_evolution.instability import FEWEST_POINTS, Instability, growth_of
 from glassformer.state_evolution.subspaces import symmetric_basis
@@ -169,7 +169,7 @@ def extrapolated_crossing(point: CurvePoint, growth_slope: float, alpha_slope: f
     changes = (1 - share) * point.replicas[0] - share * point.replicas[1]
     correction = share * point.growth
     alpha = float(np.exp(point.alpha - correction))
-    sampled = confident(len(changes)) * np.hypot(_standard_error(changes), (1 - share) * point.unseen)
+    sampled = confidence_factor(len(changes)) * np.hypot(_standard_error(changes), (1 - share) * point.unseen)
     missing = (1 - share) * point.missing[0] - share * point.missing[1]
     error = alpha * (sampled + abs(missing) + _SLOPE_ERROR * abs(correction))
     return GrowthCrossing(alpha, float(error), point.instability)

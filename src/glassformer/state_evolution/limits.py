@@ -12,12 +12,12 @@ from glassformer.channels.field_averages import REPLICAS
 from glassformer.core.checks import require_arguments
 from glassformer.core.estimate import Array
 from glassformer.core.progress import progress
-from glassformer.core.results import Table, wide_bars
+from glassformer.core.results import Table, wide_error_bars
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
 from glassformer.models.base import Model, counting_threshold, require_theory
-from glassformer.numerics.eigenvalues import with_eigenvalues
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.decompositions import map_eigenvalues
+from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.state_evolution.equation_of_state import curve_and_model
 from glassformer.state_evolution.fixed_point import Flags
 from glassformer.state_evolution.free_entropy import free_entropy_parts
@@ -138,7 +138,7 @@ def _limits(model: Model, alpha: Array, settings: Iteration | None) -> Table:
             "iterations": np.maximum(ends.uninformed.iterations, ends.informed.iterations).astype(float),
         },
         status=list(map(combined_status, ends.uninformed.status, ends.informed.status, ends.distinct.tolist())),
-        notes=[*_notes(model, q_hat), *wide_bars(alpha, error, error_estimate, model.parameters)],
+        notes=[*_notes(model, q_hat), *wide_error_bars(alpha, error, error_estimate, model.parameters)],
     )
 
 
@@ -158,7 +158,9 @@ def _label_columns(model: Model, best: Solution) -> dict[str, Array]:
     if not quantity:
         return errors
     # Of one row and one token, 1 - q^k is at least k q^(k-1) (1 - q): errors grow no faster than the variance.
-    relative = best.error_estimate / np.maximum(mean_error(best.value), best.error_estimate) / confident(REPLICAS)
+    relative = (
+        best.error_estimate / np.maximum(mean_error(best.value), best.error_estimate) / confidence_factor(REPLICAS)
+    )
     propagated = {own: relative * errors[own] for own in quantity.values()}
     relevant = np.flatnonzero(~(relative <= _RELEVANT_ERROR))
     if relevant.size:
@@ -181,8 +183,8 @@ def _label_error_changes(model: Model, best: Solution, errors: dict[str, Array])
 
     def nearest_covariance(matrices: Array) -> Array:
         power = channel.self_overlap
-        capped = power - with_eigenvalues(power - matrices, lambda values: np.maximum(values, 0.0))
-        return with_eigenvalues(capped, lambda values: np.maximum(values, channel.smallest))
+        capped = power - map_eigenvalues(power - matrices, lambda values: np.maximum(values, 0.0))
+        return map_eigenvalues(capped, lambda values: np.maximum(values, channel.smallest))
 
     places = np.stack([nearest_covariance(best.value[:, None] + sign * directions) for sign in (1, -1)])
     nearby = channel.label_errors(places.reshape(-1, *best.value.shape[1:]), model.last_layer, decisions=False)

@@ -14,7 +14,7 @@ from glassformer.core.display import DisplayMixin, heading
 from glassformer.core.errors import ParameterError
 from glassformer.core.options import options_in, values_of
 from glassformer.core.progress import track
-from glassformer.core.results import plain
+from glassformer.core.results import to_json_types
 from glassformer.models.base import Model, require_theory
 from glassformer.state_evolution.thresholds import Thresholds, thresholds
 
@@ -73,7 +73,7 @@ class PhaseDiagram(DisplayMixin):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagram as the command line writes it in JSON."""
-        fixed = plain(self.parameters)
+        fixed = to_json_types(self.parameters)
         return {"model": self.model, "parameters": fixed, "parameter": self.parameter, "points": self.rows()}
 
     def display_frame(self) -> Any:

@@ -23,8 +23,8 @@ from glassformer.core.estimate import Array
 from glassformer.core.progress import note
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution, Status
-from glassformer.numerics.eigenvalues import with_eigenvalues
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.decompositions import map_eigenvalues
+from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.state_evolution.evolution_map import EvolutionMap, SampledStep, is_covariance
 from glassformer.state_evolution.fixed_point import Flags, Index, fixed_point
 
@@ -105,7 +105,7 @@ def warm_start(start: Array, earlier: Array, side: float) -> Array:
         array([[0.9, 0. ],
                [0. , 0.5]])
     """
-    return start - side * with_eigenvalues(side * (start - earlier), lambda values: np.maximum(values, 0.0))
+    return start - side * map_eigenvalues(side * (start - earlier), lambda values: np.maximum(values, 0.0))
 
 
 # --- the coarse solution ----------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def newton_refine(update: EvolutionMap, coarse: Solution, settings: Iteration, p
         sampling = _sampling_errors(gain[active], sampled)
         bias = _amplify(gain[active], (sampled.with_bias - sampled.value).reshape(len(active), 1, -1))
         sampling_norm, bias_norm = _norm(sampling), _norm(bias)
-        confidence = confident(sampled.leave_one_out.shape[1])
+        confidence = confidence_factor(sampled.leave_one_out.shape[1])
         certain = np.concatenate([bias, _MISSING_SHARE * step.reshape(bias.shape)], axis=1) / confidence
 
         # The solution is the state with the shortest step.

@@ -21,7 +21,7 @@ from glassformer.core.resources import require_resources
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Solution
 from glassformer.models.base import Model
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.state_evolution.evolution_map import EvolutionMap, is_covariance, pin_row, side_information_overlap
 from glassformer.state_evolution.fixed_point import Flags, fixed_point
 from glassformer.state_evolution.sampled_fixed_point import coarse_solve, continuation_order, newton_refine, warm_start
@@ -139,7 +139,7 @@ def solve_state_evolution(
     other = newton_refine(noisier, place, settings)
     change = other.value - solution.value
     distance = np.linalg.norm(change, axis=(1, 2))
-    components = [solution.extra["error_components"], change[:, None] / confident(REPLICAS)]
+    components = [solution.extra["error_components"], change[:, None] / confidence_factor(REPLICAS)]
     return replace(
         solution,
         error_estimate=solution.error_estimate + np.where(other.settled, distance, np.inf),
@@ -191,7 +191,7 @@ def _iterate(update: EvolutionMap, start: Array, settings: Iteration, origin: Ar
     )
     q_hat, q_hat_error = conjugates
     # A single row has but one way to err.
-    components = solution.error_estimate[:, None, None, None] / confident(REPLICAS)
+    components = solution.error_estimate[:, None, None, None] / confidence_factor(REPLICAS)
     return replace(solution, extra={"q_hat": q_hat, "q_hat_error": q_hat_error, "error_components": components})
 
 

@@ -20,9 +20,9 @@ from glassformer.core.display import ModelDisplayMixin
 from glassformer.core.equality import ComparedByContent
 from glassformer.core.estimate import Array
 from glassformer.core.progress import progress
-from glassformer.core.results import NamedEntries, plain
+from glassformer.core.results import NamedEntries, to_json_types
 from glassformer.models.base import Model, counting_threshold, require_theory
-from glassformer.numerics.quasi_random import confident
+from glassformer.numerics.quasi_random import confidence_factor
 from glassformer.state_evolution.equation_of_state import (
     StateCurve,
     equation_of_state,
@@ -87,7 +87,7 @@ class Threshold(ComparedByContent):
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are not None, by name, and ``reached``."""
         known = {name: value for name, value in vars(self).items() if value is not None}
-        return {**plain(known), "reached": self.reached}
+        return {**to_json_types(known), "reached": self.reached}
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +123,11 @@ class Thresholds(ModelDisplayMixin, NamedEntries[Threshold]):
         exponents = {} if self.exponents is None else self.exponents._asdict()
         return {
             "model": self.model,
-            "parameters": plain(self.parameters),
+            "parameters": to_json_types(self.parameters),
             "thresholds": [entry.to_dict() for entry in self.entries],
             "hard_phase": self.hard_phase,
             "hard_phase_reason": self.hard_phase_reason,
-            **plain({f"{name}_exponent": value for name, value in exponents.items()}),
+            **to_json_types({f"{name}_exponent": value for name, value in exponents.items()}),
         }
 
     def display_frame(self) -> Any:
@@ -397,7 +397,7 @@ def _crossing(model: Model, alpha: float, low: float, high: float) -> Threshold:
     Their difference increases with the sample ratio; its slope is the difference of the output parts. The crossing is
     not determined if its error is more than half of the bracket.
     """
-    factor = confident(REPLICAS) if model.channel.sampled else 1.0
+    factor = confidence_factor(REPLICAS) if model.channel.sampled else 1.0
     first, last = low, high
     for _ in range(_MOST_STEPS):
         value, error, slope = (float(part[0]) for part in free_entropy_gap(model, np.array([alpha])))

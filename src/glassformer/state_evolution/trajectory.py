@@ -20,7 +20,7 @@ from glassformer.core.errors import IncompatibleError, ParameterError
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.progress import track
 from glassformer.core.resources import require_resources
-from glassformer.core.results import Steps, wide_bars
+from glassformer.core.results import Steps, wide_error_bars
 from glassformer.core.solution import Status
 from glassformer.models.base import Model
 from glassformer.state_evolution.evolution_map import EvolutionMap, side_information_overlap
@@ -130,7 +130,7 @@ def trajectory_table(model: Model, alpha: Array, history: StateHistory) -> Steps
             "error_estimate": estimate,
         },
         status=[Status.CONVERGED if ok else Status.NON_FINITE for ok in np.isfinite(error).tolist()],
-        notes=[*model.remarks, *wide_bars(ratios, error, estimate, model.parameters)],
+        notes=[*model.remarks, *wide_error_bars(ratios, error, estimate, model.parameters)],
     )
 
 

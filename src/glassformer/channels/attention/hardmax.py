@@ -13,7 +13,7 @@ from glassformer.channels.attention.prediction import largest_entries
 from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.core.errors import DataError
 from glassformer.designs.token_pairs import to_matrices
-from glassformer.numerics.normal import mills
+from glassformer.numerics.normal import inverse_mills_ratio
 
 # Standardised row differences have correlation 1/3.
 CORRELATION = 1 / 3
@@ -208,7 +208,7 @@ def _integrated(sign: Array, omega: Array, variance: Array) -> tuple[Array, Arra
     x = shared
     for _ in range(6):
         a = sign * (own - x[..., None]) / root[..., None]
-        ratio = mills(a)
+        ratio = inverse_mills_ratio(a)
         slope = -(x - shared) / scale**2 - np.sum(sign * ratio, axis=-1) / root
         bend = -1 / scale**2 - np.sum(ratio * (a + ratio), axis=-1) / root**2
         x = x - slope / bend
@@ -220,7 +220,7 @@ def _integrated(sign: Array, omega: Array, variance: Array) -> tuple[Array, Arra
     weight = np.exp(exponent - top)
     total = np.sum(weight, axis=-1)
     weight = weight / total[..., None]
-    ratio = mills(a)
+    ratio = inverse_mills_ratio(a)
     g_own = sign * np.sum(weight[..., None, :] * ratio, axis=-1) / root[..., None]
     mean = np.sum(weight * deviation, axis=-1)
     spread = np.sum(weight * deviation**2, axis=-1) - mean**2

@@ -15,7 +15,7 @@ from glassformer.channels.sampled import Posterior, SampledChannel, in_parts, re
 from glassformer.channels.scalar.base import Array
 from glassformer.core.errors import DataError, ParameterError
 from glassformer.designs.token_pairs import pair_indices, to_matrices
-from glassformer.numerics.normal import mills
+from glassformer.numerics.normal import inverse_mills_ratio
 
 # Numbers in one temporary array.
 _BLOCK = 500_000
@@ -120,7 +120,7 @@ class HardmaxChannel(SampledChannel):
         root = np.sqrt(2) * scale[:, :, None]
         a = sign * (np.sqrt(2) * omega[:, ~off, None] - np.max(matrix, axis=2)) / root
         log_weight += np.sum(log_ndtr(a), axis=1)
-        ratio, scores = mills(a), np.empty((len(y), off.size, 2 * self.fields))
+        ratio, scores = inverse_mills_ratio(a), np.empty((len(y), off.size, 2 * self.fields))
         scores[:, off], scores[:, ~off] = deviation / scale[:, :, None], np.sqrt(2) * sign * ratio / root
         bend = (np.sum(1 - deviation**2, axis=1) + np.sum(a * ratio, axis=1)) / v
         # Labels are blind to what all indices have in common.

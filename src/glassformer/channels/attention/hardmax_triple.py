@@ -13,7 +13,7 @@ from scipy.special import log_ndtr
 from glassformer.channels.attention.hardmax_sampled import HardmaxChannel
 from glassformer.channels.sampled import Posterior
 from glassformer.channels.scalar.base import Array
-from glassformer.numerics.normal import mills
+from glassformer.numerics.normal import inverse_mills_ratio
 
 # Components of the indices off and on the diagonal; the rows joined by each of the former, and the row left out.
 _OFF, _OWN = (1, 2, 4), (0, 3, 5)
@@ -71,11 +71,11 @@ def _integrals(y: NDArray[np.intp], omega: Array, scale: Array) -> tuple[Array, 
     sign = np.where(y == np.arange(3), 1.0, -1.0)
     sigma = scale[:, None, None]
     a = sign[:, :, None] * (own[:, :, None] - grid[:, None]) / (np.sqrt(2) * sigma)
-    ratio = mills(a)
+    ratio = inverse_mills_ratio(a)
     row, row_slope, row_bend = log_ndtr(a), sign[:, :, None] * ratio, a * ratio
     t = (grid[:, None] - off[:, :, None]) / sigma
     density, below = -0.5 * t**2 - 0.5 * np.log(2 * np.pi) - np.log(sigma), log_ndtr(t)
-    below_mills = mills(t)
+    below_mills = inverse_mills_ratio(t)
     outer = {p: density[:, p] + sum(row[:, i] for i in _ENDS[p]) for p in range(3)}
     orders = list(itertools.permutations(range(3), 2))
     inner = {(p, q): density[:, q] + row[:, _OPPOSITE[p]] + below[:, 3 - p - q] for p, q in orders}

@@ -23,7 +23,7 @@ from glassformer.channels.scalar.base import Array, Estimate, LabelNodes, Scalar
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.cache import memoize
 from glassformer.core.errors import DataError, ParameterError
-from glassformer.core.hashing import identified
+from glassformer.core.hashing import identity_or_none
 from glassformer.numerics.quadrature import normal_nodes
 
 _CACHED = 4096  # averages in the cache of one link
@@ -217,11 +217,11 @@ class LinkChannel(ScalarChannel):
         Global variables that the function reads may have changed since the last call, also for another channel that
         shares the memoized analysis.
         """
-        content, current = identified(self.function), self.__dict__.get("_last")
+        content, current = identity_or_none(self.function), self.__dict__.get("_last")
         if current is None or current.content != content:
             own = _LinkAnalysis(self.function, self._link, self.noise, self.nodes)
             shared: _LinkAnalysis = memoize(lambda: own, "link", self.function, self.noise, self.nodes)
-            current = _CurrentLink(content, shared if identified(shared.function) == content else own)
+            current = _CurrentLink(content, shared if identity_or_none(shared.function) == content else own)
             object.__setattr__(self, "_last", current)
         return current
 

@@ -29,10 +29,10 @@ from glassformer.channels.multi_index.latent_posterior import LatentPosterior, P
 from glassformer.channels.multi_index.posterior_modes import find_mode
 from glassformer.channels.multi_index.weighted_moments import prior_moments, weighted_moments
 from glassformer.core.estimate import Array
-from glassformer.numerics.batching import in_chunks
+from glassformer.numerics.batching import map_chunks
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
-from glassformer.numerics.quasi_random import turns
+from glassformer.numerics.quasi_random import pool_indices
 from glassformer.numerics.scalarize import Entries, entry_list, no_recompute, on_entries, split_entries
 from glassformer.numerics.small_matrices import triangular_inverse
 
@@ -121,11 +121,11 @@ def posterior_moments(
     count, pool = len(jax.tree.leaves(data)[0]), sample.starts.shape[-1]
 
     def work(index: Any, chunk: Any) -> Any:
-        return compiled(turns(index, count, points, pool), chunk, sample, numbers)
+        return compiled(pool_indices(index, count, points, pool), chunk, sample, numbers)
 
     # All calls have one length: compiling takes longer than all but the largest computations.
     length = batch * (_BATCHES if batch == _MOST else 1)
-    moments, silent = PosteriorMoments.of_levels(in_chunks(work, data, most=length, rest=length))
+    moments, silent = PosteriorMoments.of_levels(map_chunks(work, data, most=length, rest=length))
     return moments._replace(silent=silent or None)
 
 
@@ -164,7 +164,7 @@ def _sample_pool(dimension: int, effort: Effort) -> _Sample:
 
 
 def _moments_in_batches(
-    turns: Any,
+    pool_indices: Any,
     data: Any,
     sample: _Sample,
     numbers: Any,
@@ -178,15 +178,15 @@ def _moments_in_batches(
     def one_batch(part: tuple[Any, Any]) -> Any:
         return _moments(*part, sample, posterior, steps, parts)
 
-    batches = jax.tree.map(lambda part: part.reshape(-1, batch, *part.shape[1:]), (turns, data))
+    batches = jax.tree.map(lambda part: part.reshape(-1, batch, *part.shape[1:]), (pool_indices, data))
     return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), jax.lax.map(one_batch, batches))
 
 
 def _moments(
-    turns: Any, data: Any, sample: _Sample, posterior: LatentPosterior, steps: int, parts: tuple[int, ...]
+    pool_indices: Any, data: Any, sample: _Sample, posterior: LatentPosterior, steps: int, parts: tuple[int, ...]
 ) -> Any:
     """Moments of a batch, written entry by entry: the axes of every entry run over latents, then over data points."""
-    own = _Sample(*(jnp.take(part, turns, axis=-1) for part in sample))
+    own = _Sample(*(jnp.take(part, pool_indices, axis=-1) for part in sample))
     datum = jax.tree.map(lambda part: split_entries(jnp.moveaxis(part, 0, -1), part.ndim - 1), data)
     charts = [_Chart(posterior, number, datum) for number in range(posterior.charts)]
     latents = _draw(charts, own, steps)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.core.estimate import Array
-from glassformer.numerics.batching import mapped
+from glassformer.numerics.batching import map_points
 
 
 def identity_image(x: Any, datum: Any) -> Any:
@@ -68,7 +68,7 @@ class PosteriorFamily(NamedTuple):
 
     def evaluate(self, data: Array) -> Array:
         """Return the values of a family of single functions at every data point."""
-        return np.asarray(mapped(partial(_evaluate, self.make), np.asarray(data, dtype=float), *self.numbers))
+        return np.asarray(map_points(partial(_evaluate, self.make), np.asarray(data, dtype=float), *self.numbers))
 
 
 def _evaluate(make: Callable[..., Any], datum: Any, *numbers: Any) -> Any:

@@ -37,10 +37,10 @@ from glassformer.core.cache import memoize
 from glassformer.core.defaults import default_property
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.numerics.batching import in_chunks, mapped
+from glassformer.numerics.batching import map_chunks, map_points
 from glassformer.numerics.cached_jit import CachedJit
-from glassformer.numerics.eigenvalues import with_eigenvalues
-from glassformer.numerics.quasi_random import normal_points, turns
+from glassformer.numerics.decompositions import map_eigenvalues
+from glassformer.numerics.quasi_random import normal_points, pool_indices
 
 # Lines per axis and half; low accuracy takes a fourth: few lines leave out less than few data points do.
 _LINES, _LOW_ACCURACY = 64, 4
@@ -104,7 +104,7 @@ class LineChannel(LinkRowsChannel):
         return LinkRowsChannel.label_from(self, fields, fields) if self.discrete else super().true_labels(fields)
 
     def likeliest_labels(self, mean: Array, variance: Array) -> Array:
-        root = np.linalg.cholesky(with_eigenvalues(variance, lambda values: np.maximum(values, _DECISIVE_VARIANCE)))
+        root = np.linalg.cholesky(map_eigenvalues(variance, lambda values: np.maximum(values, _DECISIVE_VARIANCE)))
         roots = np.broadcast_to(root, (len(mean), *root.shape))
         log_z = [
             LineChannel.moments(self, np.broadcast_to(value, (len(mean), *self.shape)), mean, roots).log_partition
@@ -152,14 +152,14 @@ class LineChannel(LinkRowsChannel):
 
         def work(index: Any, chunk: Any) -> Any:
             data = Data(*map(np.asarray, chunk))
-            turn = turns(index, len(y), self.points, len(lines))
+            turn = pool_indices(index, len(y), self.points, len(lines))
             batches = [slice(start, start + most) for start in range(0, len(turn), most)]
             moments = [
                 self._moments(Data(*(part[some] for part in data)), lines[turn[some]], pilot) for some in batches
             ]
             return [np.concatenate(columns) for columns in zip(*moments, strict=True)]
 
-        columns = in_chunks(work, (self.observed(y), np.asarray(omega, dtype=float), root))
+        columns = map_chunks(work, (self.observed(y), np.asarray(omega, dtype=float), root))
         return PosteriorMoments.of_levels(columns)[0]
 
     def _moments(self, data: Data, lines: Array, pilot: Array) -> list[Array]:
@@ -304,7 +304,7 @@ def _weighted_crossings(
     base = np.random.default_rng(4).standard_normal(along.shape)
 
     def labels(points: Array) -> Array:
-        return np.asarray(mapped(link, points.reshape(-1, *shape)))[:, 0].reshape(points.shape[:-1])
+        return np.asarray(map_points(link, points.reshape(-1, *shape)))[:, 0].reshape(points.shape[:-1])
 
     rest = base - np.sum(base * along, axis=1, keepdims=True) * along
     above = labels(rest[:, None] + ends[:, None] * along[:, None]) > labels(base)[:, None]

@@ -26,7 +26,7 @@ from glassformer.core.cache import memoize
 from glassformer.core.checks import require_integer, require_name
 from glassformer.core.errors import IncompatibleError, LinkError
 from glassformer.core.estimate import Array
-from glassformer.numerics.batching import mapped
+from glassformer.numerics.batching import map_points
 
 LABEL_TYPES = ("auto", "discrete", "continuous")
 
@@ -188,5 +188,5 @@ def _mislabelled(parts: tuple[Any, Any, Any, Any], link: Link, law: ConfusionLaw
 def _atoms(flat: Callable[[Any], Any], indices: int, tokens: int) -> float:
     """Probability of labels that several of many random fields share to the last digit."""
     fields = np.random.default_rng(2).standard_normal((_MANY_FIELDS, indices, tokens))
-    counts = np.unique(mapped(flat, fields), axis=0, return_counts=True)[1]
+    counts = np.unique(map_points(flat, fields), axis=0, return_counts=True)[1]
     return float(counts[counts > 1].sum() / _MANY_FIELDS)

@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.channels.row_symmetries import RowSymmetries
 from glassformer.core.estimate import Array
-from glassformer.numerics.batching import mapped
+from glassformer.numerics.batching import map_points
 from glassformer.numerics.jax_settings import jax_settings
 
 # Random fields on which symmetries are tried, and random fields for gradients and jumps.
@@ -47,7 +47,7 @@ def row_symmetries(flat: Link, indices: int, tokens: int, discrete: bool) -> Row
     candidates = np.array([s[:, None] * np.eye(indices)[list(order)] for order in orders for s in signs])
     fields = np.random.default_rng(1).standard_normal((_TRIALS, indices, tokens))
     turned = np.einsum("cpq,nql->cnpl", candidates, fields).reshape(-1, indices, tokens)
-    labels = np.asarray(mapped(flat, turned)).reshape(len(candidates), _TRIALS, -1)
+    labels = np.asarray(map_points(flat, turned)).reshape(len(candidates), _TRIALS, -1)
     # The identity comes first.
     plain, rounding = labels[0], 1e-9 * np.max(np.abs(labels)) + 1e-11
     same = np.max(np.abs(labels - plain), axis=(1, 2)) <= rounding
@@ -72,7 +72,7 @@ def _visible(flat: Link, indices: int, tokens: int, discrete: bool) -> Array:
     values, vectors = np.linalg.eigh(np.einsum("npl,nql->pq", normals, normals))
     none = vectors[:, values <= _FLAT * values[-1]]
     moved = fields + np.einsum("pk,nkl->npl", none, rng.standard_normal((_FIELDS, none.shape[1], tokens)))
-    before, after = mapped(flat, fields), mapped(flat, moved)
+    before, after = map_points(flat, fields), map_points(flat, moved)
     blind = np.max(np.abs(after - before)) <= 1e-9 * np.max(np.abs(before)) + 1e-11
     return np.eye(indices) - none @ none.T * blind
 
@@ -87,8 +87,8 @@ def _gradients(flat: Link, fields: Array) -> Array:
 def _jump_normals(flat: Link, fields: Array) -> Array:
     """Normals of the surfaces on which labels jump, where segments between random fields cross them, (n, P, L)."""
     start, end = np.split(fields, 2)
-    labels = mapped(flat, start)
-    differ = np.any(labels != mapped(flat, end), axis=1)
+    labels = map_points(flat, start)
+    differ = np.any(labels != map_points(flat, end), axis=1)
     start, end, labels = start[differ], end[differ], labels[differ]
     shape, size = fields.shape[1:], fields[0].size
     if len(start) == 0:
@@ -99,7 +99,7 @@ def _jump_normals(flat: Link, fields: Array) -> Array:
         low, high = np.zeros(len(near)), np.ones(len(near))
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            same = np.all(mapped(flat, near + middle[:, None, None] * (far - near)) == label, axis=1)
+            same = np.all(map_points(flat, near + middle[:, None, None] * (far - near)) == label, axis=1)
             low, high = np.where(same, middle, low), np.where(same, high, middle)
         return low
 
@@ -110,7 +110,7 @@ def _jump_normals(flat: Link, fields: Array) -> Array:
     reach = 20 * _NEAR_JUMP * along
     near, far = ((place + shifts + way).reshape(-1, *shape) for way in (-reach, reach))
     label = np.tile(labels, (len(shifts), 1))
-    before, after = (np.all(mapped(flat, part) == label, axis=1).reshape(2, size, -1) for part in (near, far))
+    before, after = (np.all(map_points(flat, part) == label, axis=1).reshape(2, size, -1) for part in (near, far))
     met = crossing(near, far, label).reshape(2, size, -1)
     slope = (met[1] - met[0]).T.reshape(-1, *shape) / np.sqrt(size)
     usable = np.all(before & ~after, axis=(0, 1))

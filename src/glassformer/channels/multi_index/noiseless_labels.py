@@ -33,9 +33,9 @@ from glassformer.channels.multi_index.link_rows import ShellChannel, shell_funct
 from glassformer.core.cache import memoize
 from glassformer.core.errors import IncompatibleError
 from glassformer.core.estimate import Array
-from glassformer.numerics.extrapolation import remainder
 from glassformer.numerics.jax_settings import jax_settings
 from glassformer.numerics.quasi_random import mean_and_error
+from glassformer.numerics.sequences import remaining_change
 
 # Normal scores are exact at knots that are a quarter apart, up to three, and linear between and beyond (convention).
 _LAST_KNOT, _KNOT_STEP = 3.0, 0.25
@@ -220,7 +220,7 @@ def _nearest_information(label: Label, omega: Array, root: Array, replicas: int)
     own, inverse = np.array(products), np.linalg.inv(root)
     of_replicas = own.reshape(replicas, -1, *own.shape[1:]).mean(axis=1)
     levels = np.swapaxes(inverse.T @ of_replicas @ inverse, 0, 1)
-    missing = remainder([level.mean(axis=0) for level in levels], _PARTS[1] / _PARTS[0])
+    missing = remaining_change([level.mean(axis=0) for level in levels], _PARTS[1] / _PARTS[0])
     # Every replica is extrapolated by the same share of its own change, so that their spread shows its noise.
     change = levels[0] - levels[1]
     share = np.linalg.norm(missing) / max(np.linalg.norm(change.mean(axis=0)), np.finfo(float).tiny)

@@ -22,9 +22,9 @@ from glassformer.channels.field_averages import (
 )
 from glassformer.channels.label_errors import sampled_label_errors
 from glassformer.core.estimate import Array, Estimate
-from glassformer.numerics.eigenvalues import square_root
-from glassformer.numerics.extrapolation import remainder
-from glassformer.numerics.quasi_random import confident, normal_points
+from glassformer.numerics.decompositions import square_root
+from glassformer.numerics.quasi_random import confidence_factor, normal_points
+from glassformer.numerics.sequences import remaining_change
 
 # Rule of three: events that none of n sampled data points shows have a probability below 3/n (95 %). Near perfect
 # recovery all that is left of the error are rare points whose signs are in doubt.
@@ -106,7 +106,7 @@ class SampledRowsChannel(Channel):
             pairs.append(self._respected(raw, v))
         replicas, missing = (np.stack(part) for part in zip(*pairs, strict=True))
         partitions = ([level[3][k].mean() for level in levels] for k in range(len(variance)))
-        missing_log = np.array([remainder(part, self.refinement_factor) for part in partitions])
+        missing_log = np.array([remaining_change(part, self.refinement_factor) for part in partitions])
         log_partition = _with_systematic(mean_of_replicas(levels[0][3].mean(axis=2)), missing_log)
         return self._of_replicas(replicas, missing, log_partition)
 
@@ -200,4 +200,4 @@ class SampledRowsChannel(Channel):
 
 def _with_systematic(found: Estimate, missing: Array) -> Estimate:
     """With what is missing as a share of the standard error, such that it is once in an error of 95 % confidence."""
-    return Estimate(found.value, found.error + np.abs(missing) / confident(REPLICAS))
+    return Estimate(found.value, found.error + np.abs(missing) / confidence_factor(REPLICAS))

@@ -13,7 +13,7 @@ from glassformer.channels.scalar.sign import checked_signs
 from glassformer.core.checks import is_number
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
-from glassformer.numerics.normal import mills
+from glassformer.numerics.normal import inverse_mills_ratio
 from glassformer.numerics.quadrature import gauss_panels
 
 _X = np.linspace(-12.0, 12.0, 193)
@@ -92,12 +92,12 @@ class NoisySignChannel(ScalarChannel):
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         y = checked_signs(y)
-        return np.asarray(y * mills(y * self._distance(omega, variance)) / self._width(variance))
+        return np.asarray(y * inverse_mills_ratio(y * self._distance(omega, variance)) / self._width(variance))
 
     def curvature(self, y: Array, omega: Array, variance: Array | float) -> Array:
         y = checked_signs(y)
         t = y * self._distance(omega, variance)
-        ratio = mills(t)
+        ratio = inverse_mills_ratio(t)
         return np.asarray(ratio * (ratio + t) / self._width(variance) ** 2)
 
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
@@ -106,7 +106,7 @@ class NoisySignChannel(ScalarChannel):
     def information(self, variance: Array) -> Estimate:
         v = np.asarray(variance, dtype=float)
         t = self._nodes(v)
-        found = self._average(v, (mills(t) + mills(-t)) / np.sqrt(2 * np.pi))
+        found = self._average(v, (inverse_mills_ratio(t) + inverse_mills_ratio(-t)) / np.sqrt(2 * np.pi))
         width = self._width(v) ** 2
         return Estimate(found.value / width, found.error / width)
 

@@ -11,7 +11,7 @@ from scipy.special import log_ndtr
 from glassformer.channels.scalar.base import Array, Estimate, ScalarChannel
 from glassformer.channels.scalar.exponents import Exponents
 from glassformer.core.errors import DataError
-from glassformer.numerics.normal import mills
+from glassformer.numerics.normal import inverse_mills_ratio
 
 _T = np.linspace(-12.0, 12.0, 193)
 _ROUNDING = 1e-14
@@ -52,7 +52,7 @@ class SignChannel(ScalarChannel):
 
     def score(self, y: Array, omega: Array, variance: Array | float) -> Array:
         y, scale = checked_signs(y), np.sqrt(np.asarray(variance, dtype=float))
-        return np.asarray(y * mills(y * omega / scale) / scale)
+        return np.asarray(y * inverse_mills_ratio(y * omega / scale) / scale)
 
     def log_partition(self, y: Array, omega: Array, variance: Array | float) -> Array:
         return np.asarray(log_ndtr(checked_signs(y) * omega / np.sqrt(np.asarray(variance, dtype=float))))
@@ -61,7 +61,7 @@ class SignChannel(ScalarChannel):
         v = np.asarray(variance, dtype=float)
         a = _scaled_field(v)
         # phi^2 / Phi, whose two labels contribute alike.
-        integral = _average(v, 2 * mills(a) * np.exp(-(a**2) / 2) / np.sqrt(2 * np.pi))
+        integral = _average(v, 2 * inverse_mills_ratio(a) * np.exp(-(a**2) / 2) / np.sqrt(2 * np.pi))
         # Infinite where nothing is unknown: the integral vanishes as the root of the variance.
         with np.errstate(divide="ignore", invalid="ignore"):
             return Estimate(np.where(v > 0, integral.value / v, np.inf), np.where(v > 0, integral.error / v, 0.0))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.core.errors import ParameterError
-from glassformer.core.hashing import identified
+from glassformer.core.hashing import identity_or_none
 from glassformer.core.parsing import parse_grid
 
 
@@ -21,7 +21,7 @@ def values_of(name: str, values: Any) -> list[Any]:
         found = [value.item() if isinstance(value, np.generic) else value for value in values]
     else:
         raise ParameterError(name, values, "a list of values, or start:stop:count")
-    if not found or len({identified(value) or id(value) for value in found}) < len(found):
+    if not found or len({identity_or_none(value) or id(value) for value in found}) < len(found):
         raise ParameterError(name, values, "at least one value, all of them different")
     return found
 
@@ -40,7 +40,7 @@ def labels(values: Sequence[Any]) -> list[Any]:
     """
     plain = [_plain(value) for value in values]
     return [
-        f"{label} {(identified(value) or str(turn))[:6]}" if plain.count(label) > 1 else label
+        f"{label} {(identity_or_none(value) or str(turn))[:6]}" if plain.count(label) > 1 else label
         for turn, (label, value) in enumerate(zip(plain, values, strict=True))
     ]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.core.checks import require_arguments
 from glassformer.core.errors import DataError
-from glassformer.core.results import scalars
+from glassformer.core.results import scalar_columns
 from glassformer.experiments.sweeps.store import Record, Store
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def to_frame(found: xarray.Dataset) -> pandas.DataFrame:
     flat = found.stack(point=axes).transpose("point", ...) if axes else found.expand_dims("point")
     # Numbers before vectors and matrices, whose entries take many columns.
     names = sorted(map(str, flat.data_vars), key=lambda name: flat[name].ndim > 1)
-    columns = {label: part for name in names for label, part in scalars(name, flat[name].to_numpy()).items()}
+    columns = {label: part for name in names for label, part in scalar_columns(name, flat[name].to_numpy()).items()}
     return pandas.DataFrame({**{str(name): flat[name].to_numpy() for name in axes}, **columns})
 
 

@@ -13,7 +13,7 @@ from bokeh.events import Tap
 from bokeh.models import Legend, LegendItem
 
 from glassformer.core.cache import cached_table, memoize
-from glassformer.core.display import spoken
+from glassformer.core.display import readable_name
 from glassformer.core.errors import GlassformerError
 from glassformer.core.parsing import parse_grid
 from glassformer.core.results import Table
@@ -230,7 +230,7 @@ def _places(thresholds: Any, largest: float) -> dict[float, list[str]]:
     found: dict[float, list[str]] = {}
     for entry in thresholds.entries:
         if 0 < entry.alpha <= largest:
-            found.setdefault(round(entry.alpha, 9), []).append(spoken(entry.name))
+            found.setdefault(round(entry.alpha, 9), []).append(readable_name(entry.name))
     return found
 
 
@@ -325,6 +325,6 @@ def _said(found: Curves, optimum: Table) -> str:
         doubtful > 0
     )
     if found.thresholds is not None:
-        known = [(spoken(e.name), e.alpha) for e in found.thresholds.entries if np.isfinite(e.alpha)]
+        known = [(readable_name(e.name), e.alpha) for e in found.thresholds.entries if np.isfinite(e.alpha)]
         text += " Thresholds: " + ", ".join(f"{name} at {alpha:.4g}" for name, alpha in known) + "." * bool(known)
     return " ".join([text, *optimum.notes])

@@ -13,7 +13,7 @@ from bokeh.models import BasicTicker, ColorBar, LinearColorMapper
 from bokeh.palettes import Cividis256
 
 from glassformer.core.cache import cached_table, memoize
-from glassformer.core.display import heading, spoken
+from glassformer.core.display import heading, readable_name
 from glassformer.core.errors import GlassformerError, ParameterError
 from glassformer.core.progress import track
 from glassformer.explorer import words
@@ -147,7 +147,7 @@ def _thresholds(asked: Asked, column: dict[str, float], top: float) -> list[dict
         found = memoize(lambda: thresholds(model), "thresholds", model)
     except GlassformerError:
         return []
-    places = [(spoken(entry.name), entry.alpha) for entry in found.entries if 0 < entry.alpha <= top]
+    places = [(readable_name(entry.name), entry.alpha) for entry in found.entries if 0 < entry.alpha <= top]
     return [{**column, "name": name, "alpha": alpha} for name, alpha in places]
 
 

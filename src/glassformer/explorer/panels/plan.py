@@ -10,7 +10,7 @@ import numpy as np
 from bokeh.models import Legend, LegendItem
 
 from glassformer.core.cache import memoize
-from glassformer.core.display import spoken
+from glassformer.core.display import readable_name
 from glassformer.core.parsing import parse_number
 from glassformer.explorer import words
 from glassformer.explorer.answer import Answer, Asked
@@ -60,9 +60,9 @@ class Samples(Panel):
         found = memoize(compute, "plan", asked.model, target, chosen, d)
         call, imports = words.learner_argument(chosen)
         told = [
-            f"{spoken(one.name)}: alpha = {one.alpha:.6g}, {one.samples} samples"
+            f"{readable_name(one.name)}: alpha = {one.alpha:.6g}, {one.samples} samples"
             if np.isfinite(one.alpha)
-            else f"{spoken(one.name)}: {one.note}"
+            else f"{readable_name(one.name)}: {one.note}"
             for one in found.entries
         ]
         return Answer(
@@ -83,11 +83,12 @@ class Samples(Panel):
         for held in self._curves:
             fill(held, {"alpha": []})
         self._legend.items = [
-            LegendItem(label=spoken(name), renderers=[line]) for name, line in zip(curves, self._lines, strict=False)
+            LegendItem(label=readable_name(name), renderers=[line])
+            for name, line in zip(curves, self._lines, strict=False)
         ]
         for held, (name, values) in zip(self._curves, curves.items(), strict=False):
             # A logarithmic axis has no place for zero, nor for what is far below the target.
-            seen, who = values > least, spoken(name)
+            seen, who = values > least, readable_name(name)
             fill(held, {"alpha": alpha[seen], "error": values[seen], "who": [who] * int(seen.sum())})
         fill(self._target, {"alpha": [alpha[0], alpha[-1]], "error": [found.target] * 2})
         there = [one for one in found.entries if np.isfinite(one.alpha) and one.alpha > 0]

@@ -21,8 +21,8 @@ from glassformer.core.progress import note
 from glassformer.core.solution import Status
 from glassformer.learners.algorithms.row_descent import Passed
 from glassformer.numerics.cached_jit import CachedJit
-from glassformer.numerics.divergence import diverges
 from glassformer.numerics.jax_settings import jax_settings
+from glassformer.numerics.sequences import diverges
 
 if TYPE_CHECKING:
     from glassformer.learners.online_sgd import OnlineSGD

@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.core.estimate import Array
 from glassformer.designs.base import Design
-from glassformer.numerics.aitken import Creep
+from glassformer.numerics.sequences import AitkenExtrapolation
 from glassformer.priors.base import SignalEstimate
 
 
@@ -44,7 +44,7 @@ class GampState:
     noise: float = 0.0
     damping: float = 0.0
     first: bool = True
-    creep: Creep | None = None
+    creep: AitkenExtrapolation | None = None
 
     @property
     def claimed(self) -> float:

@@ -26,8 +26,8 @@ from glassformer.channels.field_averages import Scores
 from glassformer.core.estimate import Array
 from glassformer.learners.algorithms.convergence import JUDGEMENT, Judged
 from glassformer.learners.algorithms.gamp_state import GampState, Sight
-from glassformer.numerics.aitken import Creep
-from glassformer.numerics.eigenvalues import with_eigenvalues
+from glassformer.numerics.decompositions import map_eigenvalues
+from glassformer.numerics.sequences import AitkenExtrapolation
 from glassformer.priors.base import SignalEstimate
 
 
@@ -100,7 +100,7 @@ class GampStep(Judged):
             return replace(state, size=np.nan), 0.0
         step = new.signal - old.signal
         size = self._norm(step)
-        creep = Creep(step, size, size) if state.creep is None else state.creep.then(step, size)
+        creep = AitkenExtrapolation(step, size, size) if state.creep is None else state.creep.append(step, size)
         following = GampState(
             estimate=self.prior.mix(old, new, weight),
             score=score,
@@ -115,7 +115,7 @@ class GampStep(Judged):
             first=False,
             creep=creep,
         )
-        return following.leapt((1 - weight) * creep.ahead), float(np.trace(precision))
+        return following.leapt((1 - weight) * creep.remaining), float(np.trace(precision))
 
     def sight(self, state: GampState) -> Sight:
         """What the estimate in a state of one row is about to be made of."""
@@ -154,7 +154,7 @@ class GampStep(Judged):
         own, slope = 0.5 * (product + product.T), np.einsum("naa->na", found.curvature).mean(axis=0)
         if self.channel.sampled:
             # The nearest positive semi-definite matrix: a sampled square may miss being one.
-            own = with_eigenvalues(own, lambda values: np.maximum(values, 0.0))
+            own = map_eigenvalues(own, lambda values: np.maximum(values, 0.0))
         if self._cautious:
             gap, error = _mean_and_error(_gaps(found))
             believed = np.where(error > 0, np.maximum(0.0, 1 - (JUDGEMENT.certain * error / gap) ** 2), 0.0)

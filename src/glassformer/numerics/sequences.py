@@ -1,0 +1,108 @@
+"""Sequences of results: their limit, and whether they diverge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from glassformer.core.estimate import Array
+
+# Powers of the work by which errors may fall: at most (of ratios freed of a bias of one over the work), if unknown, and
+# at least (a fourth of the work leaves three quarters of an error).
+_FASTEST, _UNKNOWN, _SLOWEST = 2.0, 0.5, float(np.log(4 / 3) / np.log(4))
+# Aitken extrapolation: steps in a row that it needs, the least cosine between two of them, the least rate at which they
+# shrink, and the longest extrapolation in steps. Chosen by trial on comparisons, whose scale converges slowly.
+_STEPS, _COSINE, _SLOW, _LONGEST = 8, 0.9, 0.9, 200.0
+# Growth since the start, and over the second half of the time, of a size that diverges.
+_LARGE, _DOUBLED = 10.0, 2.0
+
+
+def remaining_change(levels: Sequence[Array], share: float = 4) -> Array:
+    r"""Return the change that is missing from the first of three results, each of ``share`` times less work.
+
+    Changes fall geometrically: with the last change :math:`\delta` and the one before, :math:`\delta'`,
+
+    .. math:: \frac{\rho}{1-\rho}\delta, \qquad \rho = |\delta|/|\delta'|, \quad s^{-2}\le\rho\le s^{-0.21},
+
+    for the share ``s``. With a share of four the result lies between a fifteenth of the last change (errors that fall
+    as one over the square of the work) and three times that change. Of two results it is the change that is missing
+    if errors fall as the square root of the work.
+
+    Args:
+        levels: the results, that of most work first, numbers or arrays of one shape; of one result nothing is missing.
+        share: ratio of the work of a result to that of the next one.
+
+    Example:
+        >>> float(remaining_change([np.array(1 + 0.01), np.array(1 + 0.02), np.array(1 + 0.04)])).__round__(6)
+        -0.01
+    """
+    if len(levels) == 1:
+        return np.zeros_like(levels[0])
+    last, *before = (more - less for more, less in pairwise(levels))
+    rate = share**-_UNKNOWN
+    if before:
+        size, most = float(np.linalg.norm(before[0])), share**-_SLOWEST
+        rate = float(np.clip(np.linalg.norm(last) / size, share**-_FASTEST, most)) if size > 0 else most
+    return np.asarray(rate / (1 - rate) * last)
+
+
+@dataclass(frozen=True)
+class AitkenExtrapolation:
+    """Steps of an iteration in one direction, each a little shorter than the last: a geometric series has a known sum.
+
+    Iterations converge so slowly along what labels hardly determine, such as the scale of a signal of which only
+    comparisons are observed: the prior alone determines it.
+
+    Attributes:
+        step: the last step.
+        size: its length.
+        first: length of the first step.
+        count: number of steps.
+    """
+
+    step: Array
+    size: float
+    first: float
+    count: int = 0
+
+    def append(self, step: Array, size: float) -> AitkenExtrapolation:
+        """Return the steps with one more, or a new beginning if it has another direction."""
+        lengths = float(np.linalg.norm(step)) * float(np.linalg.norm(self.step))
+        cosine = float(np.vdot(step, self.step)) / max(lengths, 1e-300)
+        if cosine < _COSINE:
+            return AitkenExtrapolation(step, size, size)
+        return AitkenExtrapolation(step, size, self.first, self.count + 1)
+
+    @property
+    def remaining(self) -> float:
+        """Sum of the steps to come, in units of the last one; zero for too few steps, or if they end soon.
+
+        Example:
+            >>> round(AitkenExtrapolation(np.ones(1), 0.99**8, 1.0, 8).remaining, 6)
+            99.0
+        """
+        rate = (self.size / self.first) ** (1 / self.count) if self.count >= _STEPS else 0.0
+        return min(rate / (1 - rate), _LONGEST) if _SLOW <= rate < 1 else 0.0
+
+
+def diverges(time: Array, size: Array, reference: float) -> bool:
+    """Return whether a size is far above its reference at the end, and doubles over the second half of the time.
+
+    A size that approaches a limit, however large, grows by less: a constant rate doubles it.
+
+    Args:
+        time: increasing, shape (times,).
+        size: positive, shape (times,).
+        reference: the size at the start, or another one that is not large.
+
+    Example:
+        >>> time = np.linspace(0, 100, 11)
+        >>> diverges(time, np.exp(0.1 * time), 1.0), diverges(time, 200 - 199 * np.exp(-0.02 * time), 1.0)
+        (True, False)
+    """
+    end = float(size[-1])
+    half = float(np.interp(0.5 * (time[0] + time[-1]), time, size))
+    return bool(end > _LARGE * reference and end > _DOUBLED * half)
