@@ -7,8 +7,15 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from glassformer import DeepAttention, ParameterError, SequenceMultiIndex, Status, online_sgd
-from glassformer.dynamics.online_equations import flips_of, symmetric_part
-from glassformer.dynamics.online_sgd import Pace, Start, cosine_start, online_trajectory, random_start
+from glassformer.dynamics.online_sgd import (
+    Pace,
+    Start,
+    cosine_start,
+    online_trajectory,
+    random_start,
+    sign_images,
+    symmetry_projectors,
+)
 
 LAYERS = DeepAttention(depth=2, tokens=2, skip=0.5)
 LAYERS_PACE = Pace(1.0, 4, 0.02)
@@ -72,8 +79,8 @@ def test_images_of_points_leave_a_teacher_as_it_is():
     """Rows that are not orthogonal change sign together or not at all."""
     mixed = np.array([[1.0, 0.1], [0.1, 1.0]])
     signs = LAYERS.channel.symmetries
-    assert len(flips_of(signs, np.eye(2))) == 4
-    assert np.prod(flips_of(signs, mixed), axis=1).tolist() == [1, 1]
+    assert len(sign_images(signs, np.eye(2))) == 4
+    assert np.prod(sign_images(signs, mixed), axis=1).tolist() == [1, 1]
     found = online_sgd(LAYERS, [0, 5], LAYERS_PACE, Start(np.zeros((2, 2)), np.eye(2), mixed), points=64)
     np.testing.assert_allclose(found.overlap.value, 0.0, atol=1e-13)
 
@@ -199,7 +206,7 @@ def test_symmetric_students_stay_symmetric():
 def test_starts_without_symmetry_are_followed_as_they_are():
     same = np.array([np.eye(2), np.eye(2)[::-1]])
     start = np.array([[[0.1, 0.2], [0.3, 0.4]], np.eye(2)])
-    np.testing.assert_array_equal(symmetric_part(same, start, np.eye(2)), [np.eye(4)] * 2)
+    np.testing.assert_array_equal(symmetry_projectors(same, start, np.eye(2)), [np.eye(4)] * 2)
 
 
 def test_what_diverges_says_so():

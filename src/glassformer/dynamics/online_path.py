@@ -1,4 +1,4 @@
-"""What online gradient descent did in time: overlaps, powers, errors and when rows were found."""
+"""The result of online SGD: overlaps, powers and errors in time, and the times at which rows are found."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from glassformer.numerics.roots import root_by_growth
 if TYPE_CHECKING:
     import pandas
 
-# Of a step in time.
+# Relative tolerance of a step in time.
 TOLERANCE = 1e-4
-# A rise from one time to the next of which nothing is known in between.
+# A rise of the cosine from one time to the next that interpolation does not resolve (chosen by trial).
 _STEEP = 0.25
 
 
@@ -32,11 +32,11 @@ class OnlinePath(DisplayMixin):
 
     Attributes:
         time: steps over dimension, shape (times,).
-        replicas: overlap and power of each set of points from each start, shape (times, sets, starts, 2, P, P), rows
-            with the signs, among those that labels are blind to, that suit them best; NaN after a failure.
+        replicas: overlap and power of each set of points from each start, shape (times, sets, starts, 2, P, P). Of the
+            signs that labels do not depend on, rows have those of the largest overlap; NaN after a failure.
         labels: squared error on labels without noise, shape (times, sets, starts).
-        status: converged if every time was reached, and no row's power grows without end (``diverging``).
-        teacher: its power from each start, shape (starts, P, P).
+        status: ``converged`` if every time was reached and no row's power diverges.
+        teacher: power of the teacher of each start, shape (starts, P, P).
     """
 
     time: Array
@@ -47,7 +47,7 @@ class OnlinePath(DisplayMixin):
     drawing = "plot_online"
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per time."""
+        """Return a data frame with one row per time."""
         import pandas
 
         columns = {"time": self.time, "error": self.error.value, "cosine": self.cosine.value}
@@ -57,41 +57,41 @@ class OnlinePath(DisplayMixin):
 
     @property
     def overlap(self) -> Estimate:
-        """``M``, shape (times, P, P)."""
-        return _estimated(self.replicas[..., 0, :, :])
+        """Overlap ``M``, shape (times, P, P)."""
+        return _estimate(self.replicas[..., 0, :, :])
 
     @property
     def power(self) -> Estimate:
-        """``Q``, shape (times, P, P)."""
-        return _estimated(self.replicas[..., 1, :, :])
+        """Power ``Q``, shape (times, P, P)."""
+        return _estimate(self.replicas[..., 1, :, :])
 
     @property
     def test_error(self) -> Estimate:
-        """Squared error on the label of a new sample, its own noise left out, shape (times,)."""
-        return _estimated(self.labels)
+        """Squared error on the label of a new sample without its noise, shape (times,)."""
+        return _estimate(self.labels)
 
     @property
     def cosine(self) -> Estimate:
         """Cosine similarity of each row with its truth, shape (times, P)."""
-        return _estimated(self._cosines)
+        return _estimate(self._cosines)
 
     @property
     def row_error(self) -> Estimate:
         """Squared distance of each row from its truth, over ``d``, shape (times, P)."""
-        return _estimated(self._distances)
+        return _estimate(self._distances)
 
     @property
     def error(self) -> Estimate:
-        """Their mean over the rows, shape (times,)."""
-        return _estimated(self._distances.mean(axis=-1))
+        """Mean of :attr:`row_error` over the rows, shape (times,)."""
+        return _estimate(self._distances.mean(axis=-1))
 
     def arrival(self, level: float = 0.5) -> Estimate:
-        """The first time at which the cosine similarity of each row exceeds a level, shape (P,).
+        """Return the first time at which the cosine similarity of each row exceeds a level, shape (P,).
 
-        Infinite, with an infinite error, for rows that some set of points does not find within the time followed. The
-        order of the finite ones is the order of learning; from a start of size one over the root of the dimension they
-        are the times of escape. Between two of the times followed a path is interpolated; the error holds what a rise
-        by a quarter or more leaves open between them, all of the way, and of smaller ones the share that bends.
+        It is infinite, with an infinite error, for rows that some set of points does not find. The order of finite ones
+        is the order of learning; from a start with overlap of about ``1/sqrt(d)`` they are escape times. Between two
+        times the path is interpolated. The error contains the error of the interpolation: the whole interval if the
+        cosine rises by a quarter or more in it, and a share of it if it rises by less.
 
         Args:
             level: in [0, 1).
@@ -102,16 +102,16 @@ class OnlinePath(DisplayMixin):
         if not (is_number(level) and 0 <= level < 1):
             raise ParameterError("level", level, "a number in [0, 1)")
         paths = np.moveaxis(self._cosines, 0, -1)
-        found = np.apply_along_axis(lambda path: _crossing(self.time, path, level), -1, paths)
-        missed = ~np.isfinite(found[..., 0]).all(axis=(0, 1))
-        known, between = np.moveaxis(np.where(missed[:, None], 0.0, found), -1, 0)
-        value, error = (part[0] for part in _estimated(known[None]))
-        error = error + between.mean(axis=(0, 1))
+        crossings = np.apply_along_axis(lambda path: _first_crossing(self.time, path, level), -1, paths)
+        missed = ~np.isfinite(crossings[..., 0]).all(axis=(0, 1))
+        times, interpolation_errors = np.moveaxis(np.where(missed[:, None], 0.0, crossings), -1, 0)
+        value, error = (part[0] for part in _estimate(times[None]))
+        error = error + interpolation_errors.mean(axis=(0, 1))
         return Estimate(np.where(missed, np.inf, value), np.where(missed, np.inf, error))
 
     @property
     def _rows(self) -> tuple[Array, Array, Array]:
-        """Overlaps of rows with their own truth, their powers, shape (times, sets, starts, P), and those of truths."""
+        """Overlaps of rows with their own truth, powers of rows, shape (times, sets, starts, P), and of truths."""
         diagonal = np.diagonal(self.replicas, axis1=-2, axis2=-1)
         return diagonal[..., 0, :], diagonal[..., 1, :], np.diagonal(self.teacher, axis1=-2, axis2=-1)
 
@@ -126,25 +126,26 @@ class OnlinePath(DisplayMixin):
         return np.asarray(truth - 2 * overlap + power)
 
 
-def _estimated(replicas: Array) -> Estimate:
-    """Means over sets and starts, the second and third axis, with what sampling and steps in time leave of error."""
+def _estimate(replicas: Array) -> Estimate:
+    """Return means over sets and starts, the second and third axis, with errors of sampling and of steps in time."""
     means = replicas.mean(axis=2)
     count = means.shape[1]
-    value, blur = np.mean(means, axis=1), np.std(means, axis=1, ddof=1) / np.sqrt(count)
-    return Estimate(value, np.asarray(confidence_factor(count) * blur + TOLERANCE * np.abs(value)))
+    value, standard_error = np.mean(means, axis=1), np.std(means, axis=1, ddof=1) / np.sqrt(count)
+    return Estimate(value, np.asarray(confidence_factor(count) * standard_error + TOLERANCE * np.abs(value)))
 
 
-def _crossing(time: Array, path: Array, level: float) -> tuple[float, float]:
-    """When a path, shape (times,), first exceeds a level, and what is open of it; infinite where it does not."""
+def _first_crossing(time: Array, path: Array, level: float) -> tuple[float, float]:
+    """Return when a path, shape (times,), first exceeds a level, or infinity, and the error of the interpolation."""
     above = path > level
     k = int(np.argmax(above))
     if k == 0 or not above[k]:
         return (float(time[0]) if above[0] else np.inf), 0.0
     low, high, rise = time[k - 1], time[k], path[k] - path[k - 1]
-    found = np.interp(level, path[k - 1 : k + 1], time[k - 1 : k + 1])
+    crossing = np.interp(level, path[k - 1 : k + 1], time[k - 1 : k + 1])
     share = min(1.0, float(rise / _STEEP)) ** 2
     near = slice(max(k - 2, 0), k + 2)
     if share < 1 and len(time[near]) > 2:
         curve = PchipInterpolator(time[near], path[near])
-        found = np.clip(root_by_growth(lambda t: float(curve(t)) - level, low, high, bounds=(low, high)), low, high)
-    return float(found), share * float(max(found - low, high - found))
+        root = root_by_growth(lambda t: float(curve(t)) - level, low, high, bounds=(low, high))
+        crossing = np.clip(root, low, high)
+    return float(crossing), share * float(max(crossing - low, high - crossing))

@@ -1,6 +1,6 @@
-r"""Stochastic gradient descent on samples that are never seen twice, in the limit of large sizes.
+r"""Online SGD: gradient descent on samples seen once, as differential equations in the limit of large sizes.
 
-A student of the teacher's own link with weights ``W`` takes steps
+A student with the teacher's own link and weights ``W`` takes steps
 :math:`W \leftarrow W - \frac{\eta}{b\sqrt d}\sum_{\mu l}\delta_lx_l^T - \frac{\eta w}dW` on batches of ``b`` new
 samples, with :math:`\delta_l = \partial_{z_l}\frac12\|g(Z)-y\|^2`. In the time :math:`t = \mathrm{steps}/d` its overlap
 :math:`M = WW^{*T}/d` and power :math:`Q = WW^T/d` obey
@@ -10,16 +10,17 @@ samples, with :math:`\delta_l = \partial_{z_l}\frac12\|g(Z)-y\|^2`. In the time 
    \dot Q = -\eta\,E\sum_l(\delta_lz_l^T + z_l\delta_l^T) + \frac{\eta^2}b\,E\sum_l\delta_l\delta_l^T - 2\eta wQ,
 
 where the columns of the fields :math:`(Z^*, Z)` are independent normal vectors of covariance
-:math:`((T, M^T), (M, Q))`, with :math:`T = W^*W^{*T}/d`, the identity in the limit. The equations are followed in
-coordinates in which the teacher's rows are orthonormal, :math:`MT^{-1/2}`, with the averages of
-:mod:`~glassformer.dynamics.online_equations`. Permutations and signs of the rows of student and teacher that labels are
-blind to, and that leave the start as it is, leave every later state as it is: averages are taken over them.
+:math:`((T, M^T), (M, Q))`, with :math:`T = W^*W^{*T}/d`, the identity in the limit. The equations are integrated in
+coordinates in which the teacher's rows are orthonormal, :math:`MT^{-1/2}`.
+
+Averages are taken over the same quasi-random points at all times, so that the right-hand sides are smooth. Several sets
+of points are integrated at once; their spread gives the error. Permutations and signs of the rows of student and
+teacher that leave labels and start invariant leave every later state invariant: averages are taken over them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ from numpy.typing import ArrayLike
 from scipy.integrate import RK45
 from scipy.linalg import sqrtm
 
+from glassformer.channels.base import Channel
 from glassformer.core.checks import is_number, is_whole, real_numbers, require_arguments
 from glassformer.core.errors import ParameterError
 from glassformer.core.estimate import Array, Estimate
@@ -37,42 +39,31 @@ from glassformer.core.resources import require_resources
 from glassformer.core.results import Steps, wide_error_bars
 from glassformer.core.settings import decay_rate
 from glassformer.core.solution import Status
-from glassformer.dynamics.online_equations import SETS, Fields, flips_of, label_gaps, slopes, symmetric_part
 from glassformer.dynamics.online_path import TOLERANCE, OnlinePath
 from glassformer.models.base import Model
 from glassformer.numerics.cached_jit import CachedJit
 from glassformer.numerics.jax_settings import jax_settings
+from glassformer.numerics.quasi_random import normal_points
 from glassformer.numerics.sequences import diverges
 
-
-@dataclass(frozen=True)
-class Followed:
-    """How the equations are followed in time.
-
-    Attributes:
-        points: of each set, by default.
-        least: of them.
-        share: of the tolerance of a step in time that is absolute, for quantities close to zero.
-        evaluations: of the right-hand side, at most.
-        diverged: power of a row at which the equations are given up as diverging.
-        large: power of a row from which on the times of a diverging path say so.
-    """
-
-    points: int = 2048
-    least: int = 32
-    share: float = 1e-2
-    evaluations: int = 20_000
-    diverged: float = 1e6
-    large: float = 10.0
-
-
-_POLICY = Followed()
-# Numbers held per point, field and image while a right-hand side is evaluated.
+# Independent sets of points; points of each by default, and at least (chosen by trial).
+_SETS, _POINTS, _FEWEST_POINTS = 8, 2048, 32
+# Images of a point under sign flips over which it is averaged, at most: a compromise of time and accuracy.
+_MOST_IMAGES = 4
+# Deviation from a symmetry, or from a positive definite matrix, that is rounding.
+_ROUNDING = 1e-12
+# Absolute tolerance of a step in time, as a share of the relative one, for quantities close to zero.
+_ABSOLUTE_SHARE = 1e-2
+# Evaluations of the right-hand side, at most, and the power of a row at which the integration stops.
+_MOST_EVALUATIONS, _DIVERGED = 20_000, 1e6
+# Power of a row beyond which the times of a diverging path are marked.
+_LARGE = 10.0
+# Numbers in memory per point, field and image during an evaluation.
 _HELD = 12
 
 
 class Pace(NamedTuple):
-    r"""One step of descent: its length :math:`\eta`, the samples ``b`` that it sees, and the weight decay ``w``."""
+    r"""Learning rate :math:`\eta`, batch size ``b`` and weight decay ``w`` of a step."""
 
     learning_rate: float = 1.0
     batch: int = 1
@@ -80,9 +71,9 @@ class Pace(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Overlap with the truth and power of the weights at time zero, and the teacher's own, all of shape (P, P).
+    """Overlap with the truth and power of the weights at time zero, and the teacher's power, all of shape (P, P).
 
-    Rows of power one, orthogonal to each other, are the teacher's where none is given.
+    By default the rows of the teacher are orthonormal.
     """
 
     overlap: Array
@@ -91,12 +82,12 @@ class Start(NamedTuple):
 
     @classmethod
     def of_runs(cls, histories: Sequence[Sequence[Mapping[str, Any]]]) -> Start:
-        """Where runs began, by the first records of their histories: of shape (runs, P, P)."""
+        """Return the starts of runs from the first records of their histories, of shape (runs, P, P)."""
         return cls(*(np.array([history[0][name] for history in histories]) for name in cls._fields))
 
 
 def random_start(rows: int, d: int, rng: np.random.Generator, size: float = 1.0) -> Start:
-    """Overlap and power of normal weights of standard deviation ``size`` in ``d`` dimensions, with a normal teacher.
+    """Return the start of normal weights of standard deviation ``size`` in ``d`` dimensions, with a normal teacher.
 
     Example:
         >>> start = random_start(2, 10_000, np.random.default_rng(0))
@@ -108,7 +99,7 @@ def random_start(rows: int, d: int, rng: np.random.Generator, size: float = 1.0)
 
 
 def cosine_start(rows: int, cosine: float, size: float = 1.0) -> Start:
-    """Every row of power ``size`` squared, with this cosine similarity to its own true row and none to others.
+    """Return the start with rows of power ``size`` squared and this cosine similarity to their own true rows only.
 
     Example:
         >>> cosine_start(1, 0.3)
@@ -124,9 +115,9 @@ def online_sgd(
     time: ArrayLike,
     pace: Pace = Pace(),  # noqa: B008
     start: Start | None = None,
-    points: int = _POLICY.points,
+    points: int = _POINTS,
 ) -> OnlinePath:
-    r"""Overlaps, powers and test errors of online gradient descent on the squared error, in the limit of large sizes.
+    r"""Return overlaps, powers and test errors of online SGD on the squared error, in the limit of large sizes.
 
     Equation :eq:`online-sgd` of the documentation.
 
@@ -134,9 +125,8 @@ def online_sgd(
         model: of several rows, or of one index, with a label that JAX can differentiate.
         time: steps over dimension, increasing from 0 on, shape (times,).
         pace: learning rate, batch and weight decay.
-        start: overlap and power at time zero, of an overlap of zero and a power of one by default: a state that even
-            labels never leave (see :func:`random_start` for one at a finite dimension, with a teacher of that
-            dimension).
+        start: overlap and power at time zero, by default an overlap of zero and a power of one. Even labels never leave
+            zero overlap; :func:`random_start` is a start at finite dimension.
         points: sampled fields of each of eight sets, a power of two; errors fall about as its inverse.
 
     Returns:
@@ -144,7 +134,7 @@ def online_sgd(
 
     Raises:
         ParameterError: an argument is out of range.
-        IncompatibleError: labels without slopes.
+        IncompatibleError: labels have no derivative.
 
     Source: D. Saad and S. A. Solla, Phys. Rev. E 52, 4225 (1995), for committees; here for any link.
 
@@ -156,83 +146,46 @@ def online_sgd(
         True
     """
     require_arguments(online_sgd, locals())
-    times, link = _times(time), model.traceable_label
-    channel = model.channel
+    times = real_numbers("time", time).ravel()
+    if len(times) == 0 or times[0] < 0 or np.any(np.diff(times) < 0):
+        raise ParameterError("time", time, "increasing numbers >= 0")
+    channel, link = model.channel, model.traceable_label
     size = channel.rows
-    begin = Start(np.zeros((size, size)), np.eye(size)) if start is None else start
-    starts = _checked(begin, size)
+    starts = _checked_starts(Start(np.zeros((size, size)), np.eye(size)) if start is None else start, size)
     _require(pace, points, 2 * size * channel.columns)
-    memory = 8.0 * _HELD * SETS * points * channel.rows * channel.columns
+    memory = 8.0 * _HELD * _SETS * points * size * channel.columns
     require_resources("points", points, memory, "use fewer points")
-    slope = CachedJit(slopes, link=link)
-    ways = [_followed(model, slope, one, times, pace, points) for one in track(starts, "starts")]
-    replicas, gaps = (np.stack(parts, axis=2) for parts in ([way.states for way in ways], [way.gaps for way in ways]))
-    status = next((way.status for way in ways if not way.status.ok), Status.CONVERGED)
-    return OnlinePath(times, _aligned(replicas, channel.symmetries), gaps, status, starts[:, 2])
-
-
-class _Way(NamedTuple):
-    """One start: overlap and power, shape (times, sets, 2, P, P), errors on labels, shape (times, sets)."""
-
-    states: Array
-    gaps: Array
-    status: Status
-
-
-def _followed(model: Model, slope: Any, start: Array, times: Array, pace: Pace, points: int) -> _Way:
-    """The way from overlap, power and teacher, shape (3, P, P)."""
-    overlap, power, teacher = start
-    channel, root = model.channel, np.real(sqrtm(teacher))
-    begin, shape = np.stack([np.linalg.solve(root, overlap.T).T, power]), (SETS, *start[:2].shape)
-    sampled, flips = Fields.of(model, points, root), flips_of(channel.symmetries, teacher)
-    with jax_settings():
-        symmetric = symmetric_part(channel.row_symmetries.invariances, begin, teacher)
-
-        def respected(change: Array) -> Array:
-            """The part of a change that has the symmetries of the start."""
-            flat = change.reshape(SETS, 2, -1)
-            return np.asarray(np.einsum("kab,skb->ska", symmetric, flat))
-
-        data, signs, rates = jax.tree.map(jnp.asarray, (sampled, flips, np.array(pace, dtype=float)))
-
-        def derivative(_: float, flat: Array) -> Array:
-            change = np.asarray(slope(jnp.asarray(flat.reshape(shape)), rates, data, signs))
-            return respected(change).ravel()
-
-        states, status = _integrated(derivative, np.broadcast_to(begin, shape), times)
-        states = states.reshape(len(times), *shape)
-        gaps = np.array([label_gaps(state, data, channel) for state in states])
-    return _Way(np.stack([states[..., 0, :, :] @ root, states[..., 1, :, :]], axis=-3), gaps, status)
-
-
-def _aligned(replicas: Array, signs: Array) -> Array:
-    """Overlaps whose rows have the signs that make the sum of their diagonal largest, and powers with them."""
-    own = np.diagonal(replicas[..., 0, :, :], axis1=-2, axis2=-1)
-    best = signs[np.argmax(own @ signs.T, axis=-1)]
-    overlap = best[..., :, None] * replicas[..., 0, :, :]
-    power = best[..., :, None] * replicas[..., 1, :, :] * best[..., None, :]
-    return np.stack([overlap, power], axis=-3)
+    rates = CachedJit(time_derivatives, link=link)
+    paths = [_integrate_start(model, rates, one, times, pace, points) for one in track(starts, "starts")]
+    states, label_errors = (np.stack(parts, axis=2) for parts in list(zip(*paths, strict=True))[:2])
+    status = next((status for *_, status in paths if not status.ok), Status.CONVERGED)
+    # Of the signs that labels do not depend on, rows get those with the largest sum of overlaps with their truth.
+    own = np.diagonal(states[..., 0, :, :], axis1=-2, axis2=-1)
+    signs = channel.symmetries[np.argmax(own @ channel.symmetries.T, axis=-1)]
+    overlap = signs[..., :, None] * states[..., 0, :, :]
+    power = signs[..., :, None] * states[..., 1, :, :] * signs[..., None, :]
+    return OnlinePath(times, np.stack([overlap, power], axis=-3), label_errors, status, starts[:, 2])
 
 
 def online_trajectory(
-    model: Model, alpha: ArrayLike, steps: int, pace: Pace, start: Start | None = None, points: int = _POLICY.points
+    model: Model, alpha: ArrayLike, steps: int, pace: Pace, start: Start | None = None, points: int = _POINTS
 ) -> Steps:
-    r"""The way of :func:`online_sgd` to the sample ratios ``alpha``, each in ``steps`` equal parts.
+    r"""Return the path of :func:`online_sgd` to the sample ratios ``alpha``, each in ``steps`` equal parts.
 
     Args:
         model: as for :func:`online_sgd`.
         alpha: samples over dimension, :math:`bt`, shape (points,).
-        steps: parts, at least 1.
+        steps: number of parts, at least 1.
         pace: learning rate, batch and weight decay.
-        start: as there; columns are means over several starts.
-        points: as there.
+        start: as for :func:`online_sgd`; columns are means over several starts.
+        points: as for :func:`online_sgd`.
 
     Returns:
         :class:`~glassformer.core.results.Steps` with one row per sample ratio and part: ``alpha``, ``iteration`` (0 at
         the start), ``time``, ``samples`` (over dimension, so far), ``error`` (mean over the rows of their squared
         distance from the truth), ``row_error``, ``cosine``, ``overlap`` (``M``), ``power`` (``Q``), ``plugin_error``
-        (on new labels without their noise), and of all but the rows' errors an estimate of the error:
-        ``error_estimate``, ``cosine_error_estimate`` and so on.
+        (on new labels without their noise), and the error estimates of all but ``row_error``: ``error_estimate``,
+        ``cosine_error_estimate`` and so on.
 
     Example:
         >>> from glassformer import SequenceMultiIndex
@@ -245,31 +198,34 @@ def online_trajectory(
     order = np.argsort(samples, kind="stable")
     back = np.argsort(order, kind="stable")
     path = online_sgd(model, samples[order] / pace.batch, pace, start, points)
-    found = {"": path.error, "cosine": path.cosine, "overlap": path.overlap, "power": path.power}
     ended = np.where(np.isfinite(path.error.value), 0.0, np.nan)
-    found["plugin"] = Estimate(path.test_error.value + ended, path.test_error.error + ended)
-    estimates = {f"{name}_error_estimate".lstrip("_"): part.error[back] for name, part in found.items()}
-    error = path.error.value[back]
+    quantities = {
+        "": path.error,
+        "cosine": path.cosine,
+        "overlap": path.overlap,
+        "power": path.power,
+        "plugin": Estimate(path.test_error.value + ended, path.test_error.error + ended),
+    }
+    estimates = {f"{name}_error_estimate".lstrip("_"): part.error[back] for name, part in quantities.items()}
+    error, all_ratios = path.error.value[back], np.repeat(ratios, steps + 1)
     powers = np.diagonal(path.power.value, axis1=1, axis2=2).max(axis=1)[back]
-    sound = np.isfinite(error) & ((path.status is not Status.DIVERGING) | (powers < _POLICY.large))
+    valid = np.isfinite(error) & ((path.status is not Status.DIVERGING) | (powers < _LARGE))
     return Steps(
         model=model.name,
         parameters={**model.parameters, **pace._asdict()},
         columns={
-            "alpha": np.repeat(ratios, steps + 1),
+            "alpha": all_ratios,
             "iteration": np.tile(np.arange(steps + 1.0), len(ratios)),
             "time": samples / pace.batch,
             "samples": samples,
             "error": error,
             "row_error": path.row_error.value[back],
-            **{name: found[name].value[back] for name in ("cosine", "overlap", "power")},
-            "plugin_error": found["plugin"].value[back],
+            **{name: quantities[name].value[back] for name in ("cosine", "overlap", "power")},
+            "plugin_error": quantities["plugin"].value[back],
             **estimates,
         },
-        status=[Status.CONVERGED if ok else path.status for ok in sound.tolist()],
-        notes=wide_error_bars(
-            np.repeat(ratios, steps + 1), error, estimates["error_estimate"], {"points": points}, "--field-points"
-        ),
+        status=[Status.CONVERGED if ok else path.status for ok in valid.tolist()],
+        notes=wide_error_bars(all_ratios, error, estimates["error_estimate"], {"points": points}, "--field-points"),
     )
 
 
@@ -278,19 +234,12 @@ def _require(pace: Pace, points: int, dimensions: int) -> None:
         if not (is_number(value) and least <= value < np.inf):
             raise ParameterError(name, value, "finite and >= 0" if least == 0 else "finite and > 0")
     decay_rate("weight_decay", pace.weight_decay)
-    if not is_whole(points, max(_POLICY.least, dimensions)) or points & (points - 1):
-        raise ParameterError("points", points, f"a power of two >= {max(_POLICY.least, dimensions)}")
+    if not is_whole(points, max(_FEWEST_POINTS, dimensions)) or points & (points - 1):
+        raise ParameterError("points", points, f"a power of two >= {max(_FEWEST_POINTS, dimensions)}")
 
 
-def _times(time: ArrayLike) -> Array:
-    values = real_numbers("time", time).ravel()
-    if len(values) == 0 or values[0] < 0 or np.any(np.diff(values) < 0):
-        raise ParameterError("time", time, "increasing numbers >= 0")
-    return values
-
-
-def _checked(start: Start, rows: int) -> Array:
-    """All starts, with their teachers, shape (starts, 3, P, P)."""
+def _checked_starts(start: Start, rows: int) -> Array:
+    """Return all starts with their teachers, shape (starts, 3, P, P)."""
     if not isinstance(start, tuple) or len(start) != len(Start._fields):
         raise ParameterError("start", start, "a Start of overlap, power and teacher, as cosine_start makes one")
     overlap, power = (real_numbers("start", part) for part in start[:2])
@@ -300,41 +249,190 @@ def _checked(start: Start, rows: int) -> Array:
     if teacher.shape not in ((rows, rows), overlap.shape):
         raise ParameterError("start", start, f"a teacher of the shape of the overlap, {overlap.shape}")
     parts = (overlap, power, np.broadcast_to(teacher, overlap.shape))
-    found = np.stack([part.reshape(-1, rows, rows) for part in parts], axis=1)
-    overlaps, powers, teachers = np.moveaxis(found, 1, 0)
+    starts = np.stack([part.reshape(-1, rows, rows) for part in parts], axis=1)
+    overlaps, powers, teachers = np.moveaxis(starts, 1, 0)
     if np.min(np.linalg.eigvalsh(teachers)) < TOLERANCE:
         raise ParameterError("start", start, "a teacher whose rows are independent: T positive definite")
-    rest = powers - overlaps @ np.linalg.solve(teachers, np.swapaxes(overlaps, 1, 2))
-    if np.min(np.linalg.eigvalsh(rest)) < -TOLERANCE:
+    orthogonal = powers - overlaps @ np.linalg.solve(teachers, np.swapaxes(overlaps, 1, 2))
+    if np.min(np.linalg.eigvalsh(orthogonal)) < -TOLERANCE:
         raise ParameterError("start", start, "a power Q of at least what the overlap needs, M T^-1 M^T")
-    return found
+    return starts
 
 
-def _integrated(derivative: Callable[[float, Array], Array], start: Array, times: Array) -> tuple[Array, Status]:
-    """States at the given times, by steps of a length that adapts; NaN where they were not reached."""
+# --- integration in time ----------------------------------------------------------------------------------------------
+
+
+def _integrate_start(
+    model: Model, rates: Any, start: Array, times: Array, pace: Pace, points: int
+) -> tuple[Array, Array, Status]:
+    """Integrate from overlap, power and teacher, shape (3, P, P).
+
+    Returns overlaps and powers, shape (times, sets, 2, P, P), squared errors on labels, (times, sets), and the status.
+    """
+    overlap, power, teacher = start
+    channel, root = model.channel, np.real(sqrtm(teacher))
+    begin, shape = np.stack([np.linalg.solve(root, overlap.T).T, power]), (_SETS, *start[:2].shape)
+    fields, flips = SampledFields.of(model, points, root), sign_images(channel.symmetries, teacher)
+    with jax_settings():
+        projectors = symmetry_projectors(channel.row_symmetries.invariances, begin, teacher)
+        data, signs, settings = jax.tree.map(jnp.asarray, (fields, flips, np.array(pace, dtype=float)))
+
+        def derivative(_: float, flat: Array) -> Array:
+            change = np.asarray(rates(jnp.asarray(flat.reshape(shape)), settings, data, signs))
+            return np.asarray(np.einsum("kab,skb->ska", projectors, change.reshape(_SETS, 2, -1))).ravel()
+
+        states, status = _integrate(derivative, np.broadcast_to(begin, shape), times)
+        states = states.reshape(len(times), *shape)
+        errors = np.array([label_errors(state, data, channel) for state in states])
+    return np.stack([states[..., 0, :, :] @ root, states[..., 1, :, :]], axis=-3), errors, status
+
+
+def _integrate(derivative: Callable[[float, Array], Array], start: Array, times: Array) -> tuple[Array, Status]:
+    """Return the states at the given times, by adaptive Runge-Kutta steps; NaN where they were not reached."""
+
+    def largest_power(states: Array) -> float:
+        """Largest power of a row, the mean over the sets of points."""
+        return float(np.max(np.diagonal(states.reshape(start.shape)[:, 1].mean(axis=0))))
+
     flat = start.ravel()
-    passed, largest = [0.0], [_power(start)]
+    passed, powers = [0.0], [largest_power(start)]
     states = np.full((len(times), len(flat)), np.nan)
     states[times == 0] = flat
     if times[-1] == 0:
         return states, Status.CONVERGED
-    solver = RK45(derivative, 0.0, flat, times[-1], rtol=TOLERANCE, atol=TOLERANCE * _POLICY.share)
+    solver = RK45(derivative, 0.0, flat, times[-1], rtol=TOLERANCE, atol=TOLERANCE * _ABSOLUTE_SHARE)
     while solver.status == "running":
         solver.step()
         note(f"time {solver.t:.3g} of {times[-1]:.3g}")
-        if solver.status == "failed" or not np.max(np.abs(solver.y)) < _POLICY.diverged:
+        if solver.status == "failed" or not np.max(np.abs(solver.y)) < _DIVERGED:
             return states, Status.DIVERGING if np.isfinite(solver.y).all() else Status.NON_FINITE
         passed.append(solver.t)
-        largest.append(_power(solver.y.reshape(start.shape)))
-        here = (times > solver.t_old) & (times <= solver.t)
-        if here.any():
-            states[here] = solver.dense_output()(times[here]).T
-        if solver.nfev > _POLICY.evaluations and solver.status == "running":
+        powers.append(largest_power(solver.y))
+        inside = (times > solver.t_old) & (times <= solver.t)
+        if inside.any():
+            states[inside] = solver.dense_output()(times[inside]).T
+        if solver.nfev > _MOST_EVALUATIONS and solver.status == "running":
             return states, Status.ITERATION_LIMIT
-    grows = diverges(np.array(passed), np.array(largest), max(1.0, largest[0]))
+    grows = diverges(np.array(passed), np.array(powers), max(1.0, powers[0]))
     return states, Status.DIVERGING if grows else Status.CONVERGED
 
 
-def _power(states: Array) -> float:
-    """Largest power of a row, the mean over the sets of points, of states of shape (sets, 2, P, P)."""
-    return float(np.max(np.diagonal(states[:, 1].mean(axis=0))))
+# --- right-hand sides, over sampled fields ----------------------------------------------------------------------------
+
+
+class SampledFields(NamedTuple):
+    """Sampled fields, of shapes (sets, points, P, L), with labels and their means, of shape (sets, points, entries).
+
+    Fields ``true`` are those of orthonormal rows of the teacher, ``own`` are independent of them.
+    """
+
+    true: Any
+    own: Any
+    labels: Any
+    means: Any
+
+    @classmethod
+    def of(cls, model: Model, points: int, root: Array) -> SampledFields:
+        """Return fields and labels of a teacher whose power has the square root ``root``."""
+        channel = model.channel
+        shape, size = (channel.rows, channel.columns), channel.rows * channel.columns
+        normal = normal_points(2 * size + channel.sources, points, _SETS)
+        # Whitened, so that second moments within each set are exact.
+        moments = np.einsum("snd,sne->sde", normal, normal, optimize=True) / points
+        normal = np.swapaxes(np.linalg.solve(np.linalg.cholesky(moments), np.swapaxes(normal, 1, 2)), 1, 2)
+        true, own, source = np.split(normal.reshape(_SETS * points, -1), [size, 2 * size], axis=1)
+        true, rng = true.reshape(-1, *shape), np.random.default_rng(0)
+        fields = np.einsum("ab,nbl->nal", root, true)
+        labels = channel.label_from(fields, source) if channel.sources else channel.draw_labels(fields, rng)
+        parts = (true, own.reshape(-1, *shape), labels.reshape(len(true), -1), _mean_labels(channel, fields))
+        return cls(*(part.reshape(_SETS, points, *part.shape[1:]) for part in parts))
+
+
+def sign_images(signs: Array, teacher: Array) -> Array:
+    """Return signs of the true fields over which every point is averaged, so that zero overlap stays exactly zero.
+
+    They leave the teacher's power as it is.
+    """
+    mixed = teacher - np.diag(np.diagonal(teacher))
+    allowed = signs[[not np.any(mixed * (1 - np.outer(sign, sign))) for sign in signs]]
+    if len(allowed) <= _MOST_IMAGES:
+        return allowed
+    return np.stack([allowed[0], allowed[np.argmin(allowed.sum(axis=1))]])
+
+
+def symmetry_projectors(invariances: Array, start: Array, teacher: Array) -> Array:
+    r"""Return projectors on flattened overlaps and powers that have the symmetries of a start, shape (2, P^2, P^2).
+
+    Labels are invariant under orthogonal matrices :math:`\pi` applied to the rows of the student and :math:`\sigma`
+    applied to those of the teacher. If :math:`\pi M\sigma^T = M`, :math:`\pi Q\pi^T = Q` and
+    :math:`\sigma T\sigma^T = T` hold at the start, they hold ever after. Averages over sampled fields satisfy them only
+    approximately: without the projection rows would drift apart at an unstable symmetric state.
+
+    Args:
+        invariances: orthogonal matrices that leave every label as it is, shape (count, P, P).
+        start: overlap and power at time zero, shape (2, P, P).
+        teacher: its power, shape (P, P).
+
+    Example:
+        >>> exchange = np.array([np.eye(2), np.eye(2)[::-1]])
+        >>> equal = symmetry_projectors(exchange, np.array([np.full((2, 2), 0.1), np.eye(2)]), np.eye(2))
+        >>> (equal[0] @ [1.0, 0.0, 0.0, 0.0]).tolist()
+        [0.25, 0.25, 0.25, 0.25]
+    """
+    overlap, power = start
+    students = [own for own in invariances if np.allclose(own @ power @ own.T, power, atol=_ROUNDING)]
+    teachers = [true for true in invariances if np.allclose(true @ teacher @ true.T, teacher, atol=_ROUNDING)]
+    projectors, count = np.zeros((2, overlap.size, overlap.size)), 0
+    for own in students:
+        turned = np.einsum("ab,bc,kdc->kad", own, overlap, np.array(teachers))
+        for true in np.array(teachers)[np.abs(turned - overlap).max(axis=(1, 2)) < _ROUNDING]:
+            projectors += [np.kron(own, true), np.kron(own, own)]
+            count += 1
+    return projectors / count
+
+
+def time_derivatives(state: Any, settings: Any, data: SampledFields, flips: Any, link: Callable[[Any], Any]) -> Any:
+    """Return the right-hand sides of all sets, shape (sets, 2, P, P)."""
+    eta, batch, decay = settings
+
+    def label_gradient(fields: Any, label: Any) -> Any:
+        student_label, pull_back = jax.vjp(lambda z: jnp.ravel(link(z)), fields)
+        return pull_back(student_label - label)[0]
+
+    def mean_product(left: Any, right: Any) -> Any:
+        """Mean over points of the sum over columns, shape (P, P)."""
+        return jnp.einsum("nal,nbl->ab", left, right) / len(left)
+
+    def of_set(own_state: Any, own: SampledFields) -> Any:
+        def of_image(signs: Any) -> Any:
+            true = signs[:, None] * own.true
+            fields = _student_fields(own_state, true, own.own)
+            delta = jax.vmap(label_gradient)(fields, own.labels)
+            along, noise = mean_product(delta, fields), eta**2 / batch * mean_product(delta, delta)
+            return jnp.stack([-eta * mean_product(delta, true), noise - eta * (along + along.T)])
+
+        mean = jnp.mean(jax.lax.map(of_image, flips), axis=0)
+        return mean - eta * decay * jnp.array([1.0, 2.0])[:, None, None] * own_state
+
+    return jax.vmap(of_set)(state, data)
+
+
+def label_errors(state: Any, data: SampledFields, channel: Channel) -> Array:
+    """Return squared differences of mean labels at the student's and at the true fields, shape (sets,)."""
+    fields = np.asarray(jax.vmap(_student_fields)(state, data.true, data.own))
+    sets, points = fields.shape[:2]
+    means = _mean_labels(channel, fields.reshape(-1, *fields.shape[2:])).reshape(sets, points, -1)
+    return np.asarray(np.mean(np.sum((means - np.asarray(data.means)) ** 2, axis=2), axis=1))
+
+
+def _mean_labels(channel: Channel, fields: Array) -> Array:
+    """Return labels without noise, shape (n, entries)."""
+    return channel.clean_labels(fields).reshape(len(fields), -1)
+
+
+def _student_fields(state: Any, true: Any, own: Any) -> Any:
+    """Return fields of the student, shape (points, P, L), that have overlap and power with those of the teacher."""
+    overlap, power = state
+    values, vectors = jnp.linalg.eigh(power - overlap @ overlap.T)
+    root = (vectors * jnp.sqrt(jnp.maximum(values, 0.0))) @ vectors.T
+    return jnp.einsum("ab,nbl->nal", overlap, true) + jnp.einsum("ab,nbl->nal", root, own)
