@@ -18,11 +18,11 @@ from scipy.interpolate import PchipInterpolator
 from glassformer.core.estimate import Array, Estimate
 from glassformer.core.settings import Iteration
 from glassformer.core.solution import Status
+from glassformer.numerics.newton import newton
 from glassformer.numerics.quasi_random import confidence_factor, mean_and_error
 from glassformer.risk.label_averages import Averages
 from glassformer.risk.penalties import ConjugateParameters, OrderParameters
 from glassformer.risk.problem import NEGLIGIBLE_NOISE, SMALL_STRENGTH, RiskProblem
-from glassformer.state_evolution.newton import newton
 
 _SETTINGS = Iteration(tolerance=1e-13, floor=1e-10, max_iterations=500)
 # Fixed points that only a search for a strength needs: those that converge late are left out of it.
@@ -260,7 +260,7 @@ def fixed_points_near(
     late = np.array([status is Status.ITERATION_LIMIT for status in solution.status])
     if late.any() and estimated:
         rows = np.flatnonzero(late)
-        again = newton(lambda x, index: step(x, rows[index]), solution.value[late], _SETTINGS, both=True)
+        again = newton(lambda x, index: step(x, rows[index]), solution.value[late], _SETTINGS, central=True)
         solution = solution.merge_where(late, replace(again, iterations=again.iterations + solution.iterations[late]))
     conjugate = ConjugateParameters.from_logarithms(solution.value)
     order = problem.order_parameters(strength, conjugate)
